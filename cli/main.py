@@ -24,7 +24,7 @@ from ..committer import (
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import counted
 from ..committer.format.records.data_file import rows_of
-from . import catalog, compact, conflicts, delete, gc, lineage, s3a, uploads
+from . import catalog, compact, conflicts, delete, gc, lineage, past, s3a, uploads
 from .amounts import DAY, age_option
 from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
 from .policy import lifecycle, policy
@@ -42,6 +42,10 @@ app.command()(delete.delete)
 app.command()(gc.gc)
 app.command()(conflicts.conflicts)
 app.command()(conflicts.resolve)
+app.command()(past.history)
+app.command()(past.undo)
+app.command()(past.restore)
+app.command()(past.retention)
 app.command()(policy)
 app.command()(lifecycle)
 app.command()(s3a.checks)
@@ -93,35 +97,6 @@ def jobs(table: Url, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def history(
-    table: Url,
-    most: Annotated[int, typer.Option(help="Jobs at the most.", min=1)] = 20,
-    as_json: AsJson = False,
-) -> None:
-    """Show who changed which partition, when, and by how much: the jobs decided last."""
-    with refusals():
-        found = Table(table).history(most).to_pylist()
-    rows = [
-        (
-            it["decided_at"] and f"{it['decided_at']:%Y-%m-%d %H:%M:%S}",
-            it["job"],
-            it["verdict"] if it["change"] is None else it["change"],
-            it["partition"],
-            it["version"],
-            it["rows"],
-            it["files"],
-            it["files_removed"],
-            it["dag_id"] or it["application"],
-            it["run_id"],
-        )
-        for it in found
-    ]
-    columns = ("decided, UTC", "job", "change", "partition", "version", "rows", "files")
-    columns = (*columns, "files removed", "DAG or application", "run")
-    print_rows(as_json, columns, rows, found, "No job of this table is decided yet.")
-
-
-@app.command()
 def recover(
     table: Url,
     patience: Patience = None,
@@ -166,16 +141,27 @@ def purge(
             least="1h",
         ),
     ] = KEPT_FOR,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            help="Where readers go by heads: former states of a partition that stay at the most, "
+            "however young; 0 for none.",
+            min=0,
+        ),
+    ] = None,
     registered: catalog.Registered = None,
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Recover, abort the uploads that nobody will complete, and remove records nobody needs."""
+    """Recover, abort the uploads that nobody will complete, and remove records nobody needs; where
+    readers go by heads, what was replaced before the table's retention, too."""
     if foreign and older_than is None:
         raise typer.BadParameter("--foreign needs --older-than AGE")
     with refusals():
         opened = Table(table)
-        report = opened.purge(older_than, foreign, apply, patience, job or (), records_older_than)
+        report = opened.purge(
+            older_than, foreign, apply, patience, job or (), records_older_than, keep
+        )
     rows = [(entry.key, entry.action, entry.reason) for entry in report.entries]
     rows += [(outcome.job, outcome.outcome, outcome.detail) for outcome in report.recovered]
     columns = ("upload, record or job", "action", "why")
@@ -195,15 +181,17 @@ def purge(
 
 @app.command()
 def show(table: Url, as_json: AsJson = False) -> None:
-    """Show the table's partitions as a reader sees them."""
+    """Show the table's partitions as a reader sees them, and what their history takes."""
     with refusals():
-        found = Table(table).survey()
+        opened = Table(table)
+        found = opened.survey()
+        kept = opened.kept_files()
     snapshot, damaged = found.snapshot, found.damaged
     by_partition = snapshot.by_partition()
     document: list[dict[str, Any]] = []
     for name in sorted({*snapshot.epochs, *by_partition, *damaged}):
         if name in damaged:
-            cells = dict.fromkeys(("epoch", "files", "rows", "bytes"))
+            cells = dict.fromkeys(("epoch", "files", "rows", "bytes", "kept bytes"))
             document.append({"partition": name, **cells, "damage": str(damaged[name])})
             continue
         files = by_partition.get(name, [])
@@ -214,12 +202,18 @@ def show(table: Url, as_json: AsJson = False) -> None:
                 "files": len(files),
                 "rows": rows_of(files),
                 "bytes": sum(file.size for file in files),
+                "kept bytes": sum(file.size for file in kept.get(name, ())),
                 "damage": None,
             }
         )
     columns = ("partition", "epoch", "files", "rows", "bytes")
+    if kept:
+        columns = (*columns, "kept bytes")
     rows = [tuple(entry[name] for name in columns) for entry in document]
     print_rows(as_json, columns, rows, document, "The table holds no partition.")
+    if kept:
+        size = sum(file.size for files in kept.values() for file in files)
+        say(f"{size:,} bytes are kept for history alone: zero-rename retention {table}")
     for name, error in sorted(damaged.items()):
         say(f"{name} cannot be read: {error}")
     if damaged:

@@ -34,6 +34,7 @@ from .errors import (
     VerificationError,
     ZeroRenameError,
 )
+from .format.as_of import AsOf
 from .format.job_spec import (
     Content,
     Coordination,
@@ -80,6 +81,7 @@ __all__ = [
     "AdoptAction",
     "AdoptReport",
     "AdoptedPartition",
+    "AsOf",
     "CommitConflictError",
     "CommitStateUnknownError",
     "Committed",

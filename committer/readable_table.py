@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -15,7 +16,8 @@ from .commit.state.found_table import find_table
 from .commit.state.heads import read_head
 from .commit.state.job_state import Committed, JobState
 from .commit.state.open_jobs import read_open
-from .errors import TableNotFoundError
+from .errors import InvalidInputError, TableNotFoundError
+from .format.as_of import AsOf, Past
 from .format.job_spec import Owner, Readers
 from .format.layout import UNPARTITIONED, TableRoot
 from .format.parquet.foreign_table import ListedTable
@@ -105,7 +107,9 @@ class ReadableTable:
 
     # The table's state
 
-    def snapshot(self, partitions: Collection[str] | None = None) -> Snapshot:
+    def snapshot(
+        self, partitions: Collection[str] | None = None, as_of: AsOf | None = None
+    ) -> Snapshot:
         """One consistent state of the partitions named (``day=2013-01-01``), or of all.
 
         Of a table that another committer wrote, what a listing shows: nothing tells the files
@@ -113,15 +117,43 @@ class ReadableTable:
 
         What is read so is taken for an input of this process's jobs to come.
 
-        :raises InvalidInputError: a partition that this table cannot have, or a text for a list.
+        :param as_of: a moment of the past, as of :meth:`at`; ``None``: now.
+        :raises InvalidInputError: a partition that this table cannot have, a text for a list, or a
+            moment that the table does not tell of.
         """
-        return note_read(self.state(partitions))
+        return note_read(self.state(partitions, as_of))
 
-    def state(self, partitions: Collection[str] | None = None) -> Snapshot:
+    def state(
+        self, partitions: Collection[str] | None = None, as_of: AsOf | None = None
+    ) -> Snapshot:
         """As :meth:`snapshot`, for who looks after a table and computes nothing from it."""
         if partitions is not None:
             partitions = stored_names(self._context, self._current(), partitions)
-        return self.driver.run(current_snapshot(self._context, partitions))
+        return self.driver.run(current_snapshot(self._context, partitions, as_of))
+
+    def at(
+        self,
+        time: datetime | str | float | None = None,
+        *,
+        version: int | None = None,
+        partition: str | None = None,
+    ) -> Snapshot:
+        """A former state of a table that is read by heads, as :meth:`snapshot` gives the present
+        one: for ``scan(snapshot=…)``. It shows all of a job or nothing.
+
+        :param time: with its zone, or in seconds since the epoch, by the store's clock: what
+            counted then, in all partitions. A job counts from its last claim on, right before it
+            is decided.
+        :param version: of the one ``partition``, or of an unpartitioned table.
+        :param partition: only this one.
+        :raises InvalidInputError: a version that never was, or what is not kept any more; a time to
+            come, or before the table; or a table whose readers list.
+        """
+        given = version if time is None else time
+        if given is None or None not in (time, version):
+            raise InvalidInputError("Give either a time or a version.", table=self.root.url)
+        past = AsOf(time=given) if isinstance(given, float) else AsOf.parse(given)
+        return self.snapshot(None if partition is None else [partition], past)
 
     def survey(self) -> Survey:
         """A snapshot of the partitions that can be read, and why the others cannot."""
@@ -154,6 +186,7 @@ class ReadableTable:
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         snapshot: Snapshot | None = None,
+        as_of: Past | None = None,
     ) -> TableScan:
         """Read one state lazily, as batches, Arrow, pandas, Polars or DuckDB. Sends nothing yet.
 
@@ -163,10 +196,16 @@ class ReadableTable:
         :param columns: names in the order wanted; ``None`` for all.
         :param limit: at most so many rows.
         :param snapshot: the state to read; ``None``: the one when the scan begins.
+        :param as_of: a moment whose state is read, as of :meth:`at`: a time, as a datetime or
+            its text, with a zone; or a version of the one partition that is named.
+        :raises InvalidInputError: ``as_of`` is neither, or a snapshot is given, too.
         """
+        past = None if as_of is None else AsOf.parse(as_of)
+        if past is not None and snapshot is not None:
+            raise InvalidInputError("Give either a snapshot or as_of.", table=self.root.url)
         reads = TableAccess(
             self.driver,
-            self.snapshot,
+            lambda names: self.snapshot(names, past),
             lambda: (self.schema, self.partition_by),
             lambda names: stored_names(self._context, self._current(), names),
         )
@@ -179,9 +218,10 @@ class ReadableTable:
         self,
         columns: Sequence[str] | None = None,
         partitions: Collection[str] | None = None,
+        as_of: Past | None = None,
     ) -> pa.Table:
         """Read one state into memory, as ``scan(…).to_arrow()``."""
-        return self.scan(partitions, columns=columns).to_arrow()
+        return self.scan(partitions, columns=columns, as_of=as_of).to_arrow()
 
     def read_file(
         self, snapshot: Snapshot, file: DataFile, columns: Sequence[str] | None = None
@@ -208,11 +248,11 @@ class ReadableTable:
 
         :param most_jobs: how many of the jobs decided last.
         :returns: ``decided_at``, ``job``, ``verdict``, ``partition``, ``change`` (append, replace,
-            adopt, rewrite: rows that others brought before, or change by a merge, update or
-            deletion), ``version`` of the partition since, ``files``, ``rows``, ``bytes``,
-            ``files_removed``, of a change ``rows_inserted``, ``rows_updated`` and
-            ``rows_deleted``, and the run: ``application``, ``dag_id``, ``run_id``, ``task_id``,
-            ``try_number``, ``once``.
+            adopt; rewrite: rows that others brought before; change: by a merge, update or deletion;
+            or restore with the version that was brought back), ``version`` of the partition since,
+            ``files``, ``rows``, ``bytes``, ``files_removed``, of a change ``rows_inserted``,
+            ``rows_updated`` and ``rows_deleted``, and the run: ``application``, ``dag_id``,
+            ``run_id``, ``task_id``, ``try_number``, ``once``.
         :raises TableNotFoundError: no table, and no job.
         """
         return self.driver.run(history(self._context, most_jobs))

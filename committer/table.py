@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,7 +19,6 @@ from .commit.snapshot import Snapshot
 from .commit.state.context import Progress
 from .commit.state.heartbeat import OF_TASKS, send_heartbeat
 from .commit.state.job_state import Aborted, Committed, OpenedJob
-from .commit.state.old_records import KEPT_FOR
 from .format.job_spec import (
     MAX_DURATION,
     Coordination,
@@ -41,13 +40,11 @@ from .format.records.store_facts import StoreFacts
 from .rewritable_table import RewritableTable
 from .scan.reads import note_end, noted, stated_inputs
 from .scan.table_scan import TableScan
+from .tended_table import TendedTable
 from .upkeep.adopt import AdoptReport, adopt_current
 from .upkeep.doctor import complaints, examine
-from .upkeep.gc.collect import GcReport, gc
 from .upkeep.problem import Problem
-from .upkeep.purge import PurgeReport, plan_all, purge, recover_all
 from .upkeep.rebuilt_heads import RebuiltHead, rebuild_heads
-from .upkeep.recovery import Recovered, settle_jobs
 from .upkeep.repair import Repaired, repair
 from .upkeep.store_problems import renew_facts
 from .upkeep.symlink_keeping import SymlinksReport, drop_symlinks, keep_symlinks
@@ -55,7 +52,7 @@ from .upkeep.verify import Finding, verify_current
 from .write_job import WriteJob, this_process
 
 
-class Table(ChangeableTable, RewritableTable):
+class Table(ChangeableTable, RewritableTable, TendedTable):
     """A partitioned table on S3, written by jobs that commit without renames.
 
     :param url: ``s3://bucket/prefix``.
@@ -188,48 +185,6 @@ class Table(ChangeableTable, RewritableTable):
         The next one is due ``interval`` seconds later."""
         return self.driver.run(send_heartbeat(self._context, job, interval))
 
-    def recover(self, patience: float | None = None) -> list[Recovered]:
-        """Settle every open job: finish committed ones, clean up aborted ones, fence dead ones.
-
-        :param patience: seconds an undecided job may be silent; ``None`` takes each job's own.
-        """
-        return self.driver.run(recover_all(self._context, patience))
-
-    def plan_recovery(self, patience: float | None = None) -> list[Recovered]:
-        """What :meth:`recover` would do, with the same ``patience``. Changes nothing."""
-        return self.driver.run(plan_all(self._context, patience))
-
-    def settle(self, jobs: Collection[str]) -> list[Recovered]:
-        """Settle open jobs whose processes have ended: finish those that are committed, abort the
-        others. One whose process is alive is fenced. Of one that is not open nothing is said."""
-        return self.driver.run(settle_jobs(self._context, jobs))
-
-    def purge(
-        self,
-        older_than: float | None = None,
-        foreign: bool = False,
-        apply: bool = False,
-        patience: float | None = None,
-        jobs: Collection[str] = (),
-        records_older_than: float = KEPT_FOR,
-    ) -> PurgeReport:
-        """Recover, abort the uploads that nobody will complete, remove records nobody needs.
-
-        :param older_than: with ``foreign``, the least age in seconds of foreign uploads.
-        :param foreign: abort uploads that no job of this package made, by age.
-        :param apply: do it; ``False`` only says what would be done.
-        :param patience: as in :meth:`recover`.
-        :param jobs: abort the uploads of these, too, where the table has no record of them.
-        :param records_older_than: seconds for which failures and manifests of no head stay.
-        :raises ValueError: ``foreign`` without ``older_than``.
-        """
-        if foreign and older_than is None:
-            raise ValueError("purge(foreign=True) needs older_than, in seconds")
-        age = older_than if foreign else None
-        options: dict[str, Any] = {"patience": patience, "jobs": jobs, "apply": apply}
-        options |= {"foreign_older_than": age, "records_older_than": records_older_than}
-        return self.driver.run(purge(self._context, **options))
-
     def repair(
         self, accept_loss: bool = False, job: str | None = None, patience: float | None = None
     ) -> list[Repaired]:
@@ -305,14 +260,3 @@ class Table(ChangeableTable, RewritableTable):
             store refused.
         """
         return self.driver.run(write_index_now(self._context))
-
-    def gc(self, older_than: float = KEPT_FOR, apply: bool = False) -> GcReport:
-        """Make the table's records small: fold what heads name since long, settle the decisions
-        behind it, remove what nothing names. No answer about rows, jobs or runs changes.
-
-        :param older_than: seconds for which decisions, runs' failures and what was replaced stay
-            whole.
-        :param apply: do it; ``False`` only says what would be done.
-        :raises TableNotFoundError: no table here.
-        """
-        return self.driver.run(gc(self._context, older_than, apply))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from ..committer.errors import InvalidInputError
+from ..committer.format.as_of import AsOf
 from ..committer.format.read_base import NOTHING_READ, ReadBase
 from ..committer.format.text_values import TextList, seconds, whole
 
@@ -73,3 +75,13 @@ def read_base(text: str) -> ReadBase:
         return ReadBase.decode(text)
     except ValueError as error:
         raise ValueError(f"{error} and not now") from error
+
+
+def moment(text: str) -> AsOf:
+    """A version, or a time with its zone."""
+    try:
+        return AsOf.parse(text)
+    except InvalidInputError as error:
+        raise ValueError(
+            "is a version, or a time with its zone, such as 2026-01-31T12:00:00Z"
+        ) from error

@@ -292,8 +292,11 @@ def _move(
             raise _headless(context, decided, state.slot)
         if not _awaits(state, job, change.base_epoch):
             return None
-        version = decided.decision.schema_version
-        new = state.head.moved(job, change, context.write_id(), state.etag, decided.date, version)
+        said = decided.decision
+        version, since = said.schema_version, said.since
+        new = state.head.moved(
+            job, change, context.write_id(), state.etag, decided.date, version, since
+        )
         folded = None
         if len(new.decisions) > context.limits.decisions_per_head:
             new, folded = yield from fold(context, state, new, new.decisions, (decided,))

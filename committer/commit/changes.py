@@ -101,6 +101,7 @@ def _change(
         dropped_job=target.drops,
         merged=merged if row_changes is None else (*merged, opened.job),
         row_changes=row_changes,
+        restores=opened.spec.restores.get(target.partition),
     )
     # A cleared run that empties a partition of what it wrote there may find others' files.
     exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS and bool(target.files)

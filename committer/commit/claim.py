@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..errors import (
     CommitConflictError,
@@ -12,7 +12,7 @@ from ..errors import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
-from ..format.job_spec import Mode, OnConflict
+from ..format.job_spec import Mode, OnConflict, Readers
 from ..format.records.decision import Decision
 from ..format.records.head import HeadState, PartitionHead, Slot
 from ..store.conditional_put import NotWritten, Uncertain
@@ -154,7 +154,9 @@ def _claim(
         outcome = yield from swap_head(context, state, claimed)
         match outcome:
             case Swapped():
-                return Held(outcome.state)
+                by_heads = opened.readers is Readers.HEADS
+                # Since then the job counts there.
+                return Held(replace(outcome.state, written_at=outcome.date if by_heads else 0.0))
             case Uncertain():
                 raise (yield from not_confirmed(context, opened.job, slot.key, "a claim", outcome))
             case NotWritten():

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import (
+    CommitConflictError,
     CommitStateUnknownError,
     JobFencedError,
     ZeroRenameError,
@@ -24,6 +25,7 @@ from .claim import ClaimRequest, claim_all, tell_overtaken
 from .evolve import evolve, see_columns, withdraw
 from .first_job import confirm, establish
 from .index.write_index import Moved, look_after_index
+from .past import told_versions
 from .state.context import Context
 from .state.data_listing import list_table
 from .state.decide import decide, read_decision
@@ -219,6 +221,7 @@ def _decision(
     """Step 4 and the decision's text."""
     slots = {target.partition: Slot.partition(context.root, target.partition) for target in targets}
     states = {partition: held[slot] for partition, slot in slots.items()}
+    _check_kept(opened, states)
     # What an earlier try adopted is in the head's manifest, or was replaced, where the head does
     # not name that try's decision any more.
     targets = tuple(
@@ -229,7 +232,27 @@ def _decision(
     )
     once = opened.spec.once
     once_epoch = 0 if once is None else held[Slot.once(context.root, once)].head.epoch
-    return (yield from compose_decision(context, opened, targets, states, once_epoch))
+    decision = yield from compose_decision(context, opened, targets, states, once_epoch)
+    if opened.readers is Readers.HEADS and states:
+        return replace(decision, since=max(state.since for state in states.values()))
+    return decision
+
+
+def _check_kept(opened: OpenedJob, held: Mapping[str, HeadState]) -> None:
+    """See that what the job brings back is still kept. While it holds its claims nobody forgets it.
+
+    :raises CommitConflictError: it is forgotten.
+    """
+    for partition, epoch in opened.spec.restores.items():
+        if held[partition].head.as_of(epoch) is None:
+            raise CommitConflictError(
+                f"What {partition} held at version {epoch} is not kept any more: it was forgotten "
+                "while this job was open. Nothing of this job is visible.",
+                table=opened.root.url,
+                job=opened.job,
+                key=opened.root.head_key(partition),
+                remedy=f"{told_versions(held[partition].head)}.",
+            )
 
 
 def _aborted(

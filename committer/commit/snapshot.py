@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from ..errors import DamagedError, HeadMovedError, StoreRefusedError, UnfinishedCommitError
+from ..format.as_of import AsOf
 from ..format.job_spec import Coordination, Readers
 from ..format.layout import UNPARTITIONED, TableRoot
 from ..format.read_base import ReadBase, listing_digest
@@ -20,10 +21,11 @@ from .apply import finish
 from .index.indexed_partition import IndexedPartition
 from .index.lost_heads import KnownEpoch, files_without_heads, find_lost_heads, known_by_index
 from .index.read_index import read_index, still_true
+from .past import check_over, check_past, may_still_count, states_as_of
 from .state.context import Context
 from .state.data_listing import list_directories, list_older, list_partitions
 from .state.decide import Decided, read_decision
-from .state.found_table import read_table
+from .state.found_table import read_table, with_columns
 from .state.heads import HeadListing, ListedHead, list_heads, list_heads_and_index, read_head
 from .state.partition_files import files_of_heads
 from .state.tolerance import or_damage
@@ -96,7 +98,9 @@ class Survey:
     damaged: Mapping[str, DamagedError] = field(default_factory=dict)
 
 
-def take_snapshot(context: Context, partitions: Collection[str] | None = None) -> Step[Snapshot]:
+def take_snapshot(
+    context: Context, partitions: Collection[str] | None = None, past: AsOf | None = None
+) -> Step[Snapshot]:
     """Read one state of several partitions.
 
     LIST the heads, read them and then the decisions of claiming jobs, LIST again: accepted when
@@ -109,12 +113,15 @@ def take_snapshot(context: Context, partitions: Collection[str] | None = None) -
     is no index, and for partitions by name without a head, files are listed for that.
 
     :param partitions: Hive-escaped partition paths; ``None`` for all.
+    :param past: a moment to read the state of, which heads alone tell: each is read.
     :raises TableNotFoundError: no such table.
+    :raises InvalidInputError: the table does not tell what it held then, or not any more.
     :raises DamagedError: what names the files of one of them cannot be read, or is gone.
     :raises UnfinishedCommitError: a committed job could not be applied and its owner does not
         finish either.
     """
-    found = yield from _look(context, partitions, _indexed)
+    knows = _indexed if past is None else _nothing_indexed
+    found = yield from _look(context, partitions, knows, past)
     for partition in sorted(found.damaged):
         raise found.damaged[partition]
     return found.snapshot
@@ -154,8 +161,14 @@ def _are_names(asked: Collection[str] | None) -> bool:
     return isinstance(asked, tuple | list | set | frozenset)
 
 
-def _look(context: Context, partitions: Collection[str] | None, known: _AskIndex) -> Step[Survey]:
+def _look(
+    context: Context,
+    partitions: Collection[str] | None,
+    known: _AskIndex,
+    past: AsOf | None = None,
+) -> Step[Survey]:
     table = yield from read_table(context)
+    check_past(context.root, table, past, partitions)
     if table.coordination is Coordination.NONE:
         files = yield from list_files(context, table.partition_by, partitions)
         listed = Snapshot(context.root, table.schema, table.partition_by, files, {}, partitions)
@@ -165,6 +178,8 @@ def _look(context: Context, partitions: Collection[str] | None, known: _AskIndex
     if table.unadopted:
         older = yield from list_older(context, table, partitions)
     listing = yield from list_heads_and_index(context)
+    if past is not None:
+        check_over(context.root, past, listing.since)
     wanted = _wanted(listing.heads, partitions)
     index = yield from known(context, listing, partitions)
     states: list[HeadState] = []
@@ -175,11 +190,14 @@ def _look(context: Context, partitions: Collection[str] | None, known: _AskIndex
         damaged = {name: it for name, it in found.items() if isinstance(it, DamagedError)}
         states = [state for state in found.values() if isinstance(state, HeadState)]
         settled = yield from _settle_claims(context, states, damaged)
+        if past is not None and may_still_count(states, wanted, past):
+            settled = False
+            yield from Wait(_PAUSE)
         heads = yield from list_heads(context)
         again = _wanted(heads, partitions)
         seen = _etags(wanted) | {state.slot.name: state.etag for state in states}
         if settled and _etags(again) == seen:
-            view = _View(context, table, index, indexed, states, heads, older, damaged)
+            view = _View(context, table, index, indexed, states, heads, older, damaged, past)
             seen_now = yield from _snapshot(view, partitions)
             if not any(isinstance(it, HeadMovedError) for it in seen_now.damaged.values()):
                 return seen_now
@@ -252,28 +270,6 @@ def _finish(context: Context, decided: Decided) -> Step[DamagedError | None]:
     return None
 
 
-def _with_columns(
-    context: Context, table: TableRecord, versions: Iterable[int]
-) -> Step[TableRecord]:
-    """The table's record with the columns of all files that the heads name: read again where it
-    has evolved since it was read.
-
-    :raises DamagedError: it is older than the files.
-    """
-    needed = max(versions, default=0)
-    if needed > table.schema_version:
-        table = yield from read_table(context)
-    if needed > table.schema_version:
-        raise DamagedError(
-            f"Files have columns of version {needed}, table.json has version "
-            f"{table.schema_version}: it was put back to a former state.",
-            table=context.root.url,
-            key=context.root.table_key,
-            remedy="Restore its newest version.",
-        )
-    return table
-
-
 @dataclass(frozen=True)
 class _View:
     """The heads of one moment.
@@ -283,6 +279,7 @@ class _View:
     :param heads: all that are listed, of partitions that are not asked for, too.
     :param older: files from before the table, by partition.
     :param damaged: why partitions cannot be read.
+    :param past: the moment that is asked for; ``None``: now.
     """
 
     context: Context
@@ -293,12 +290,16 @@ class _View:
     heads: Mapping[str, ListedHead]
     older: dict[str, list[ListedObject]]
     damaged: Mapping[str, DamagedError]
+    past: AsOf | None = None
 
 
 def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
     moved = [state for state in view.states if state.head.epoch]
     known = [it for it in view.indexed.values() if it.epoch]
     told = {*view.damaged, *(state.slot.name for state in moved), *(it.name for it in known)}
+    if view.past is not None:
+        root, whole = view.context.root, asked is None
+        moved = states_as_of(root, view.table, moved, view.past, whole)
     unmoved = {name: items for name, items in view.older.items() if name not in told}
     before = {name: it.files for name, it in view.index.items()}
     named, (listed, gone) = yield from All(
@@ -322,7 +323,7 @@ def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
     every = tuple(file for name in sorted(files) for file in files[name])
     versions = {it.name: it.schema_version for it in known}
     versions |= {state.slot.name: state.head.schema_version for state in moved}
-    table = yield from _with_columns(view.context, view.table, tuple(versions.values()))
+    table = yield from with_columns(view.context, view.table, tuple(versions.values()))
     for name, version in versions.items():
         if version < table.overwritten:
             # The table was read again, after another change.

@@ -253,6 +253,8 @@ class JobSpec:
         files say so, and nobody looks whether it is true.
     :param row_changes: by partition, what the job does to the rows that it was computed from. Such
         a job has rows of its own, besides those that it writes again.
+    :param restores: by partition, the epoch whose content a replace brings back, without writing a
+        byte; 0: it was not there. Only in a table that is read by heads, as long as it is kept.
     :param schema_mode: what becomes of the table's columns where the job brings others.
     :param any_case: columns that differ from the table's by case alone are those, as Spark has it.
     :param on_conflict: what to do where another job changed a partition since this one opened.
@@ -279,6 +281,7 @@ class JobSpec:
     merges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sorted_by: tuple[str, ...] = ()
     row_changes: Mapping[str, RowChanges] = field(default_factory=dict)
+    restores: Mapping[str, int] = field(default_factory=dict)
     schema_mode: SchemaMode = SchemaMode.KEEP
     any_case: bool = False
     on_conflict: OnConflict = OnConflict.FAIL

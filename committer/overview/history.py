@@ -110,5 +110,7 @@ def _kind(change: PartitionChange) -> str:
     if change.rewritten:
         return "rewrite"
     if change.replaced:
+        if change.restores is not None:
+            return f"restore {change.restores}"
         return "replace" if change.row_changes is None else "change"
     return "adopt" if change.adopted and not change.files else "append"

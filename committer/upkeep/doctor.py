@@ -246,7 +246,7 @@ def _about_listers(context: Context, objects: Sequence[ListedObject]) -> list[Pr
 
 
 def _about_lifecycle(context: Context, max_duration: float | None) -> Step[list[Problem]]:
-    longest = max_duration or (yield from _longest_job(context))
+    longest = max_duration or (yield from longest_job(context))
     return (yield from _about_rules(context, longest))
 
 
@@ -257,7 +257,7 @@ def _about_rules(context: Context, longest: float) -> Step[list[Problem]]:
     return about_rules(found.rules, context.root, longest)
 
 
-def _longest_job(context: Context) -> Step[float]:
+def longest_job(context: Context) -> Step[float]:
     """The longest maximum duration of the jobs that are open, the default's at least; seconds."""
     entries = yield from All(
         tuple(read_open(context, job) for job in sorted((yield from list_open(context))))
@@ -321,7 +321,7 @@ def backstop(
     :param apply: ``False`` only works it out.
     :raises InvalidInputError: so few days that it would take files that a job has committed.
     """
-    longest = max_duration or (yield from _longest_job(Context(root)))
+    longest = max_duration or (yield from longest_job(Context(root)))
     return (yield from lay_backstop(root, days, longest, apply))
 
 

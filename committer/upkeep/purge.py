@@ -11,6 +11,7 @@ from functools import partial
 from ..commit.apply import finish
 from ..commit.close import list_uploads
 from ..commit.index.read_index import find_old_parts, read_index, still_true
+from ..commit.index.write_index import look_after_index
 from ..commit.state.context import Context
 from ..commit.state.decide import decide_abort, read_decision
 from ..commit.state.found_table import find_table
@@ -19,14 +20,16 @@ from ..commit.state.old_records import KEPT_FOR, find_old_records
 from ..commit.state.open_jobs import read_open
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, InvalidInputError, StoreFullError
-from ..format.job_spec import Coordination
+from ..format.job_spec import Coordination, Readers
 from ..format.layout import is_job_id, job_in_key
 from ..format.records.head import HeadState
+from ..format.records.kept_state import MOST_KEPT
 from ..store.backoff import Backoff
 from ..store.deletion import abort_until_gone, remove
 from ..store.requests import All, Found, Head, ListedObject, ListedUpload, Step
 from .purge_plan import Judged, Wanted, judge_uploads
 from .recovery import Outcome, Recovered, give_up, known, plan_recovery, recover
+from .retention import Keeping, forget, retention_of
 from .unnamed_data import find_unnamed
 
 #: The second round comes at once.
@@ -81,20 +84,23 @@ def purge(
     foreign_older_than: float | None = None,
     jobs: Collection[str] = (),
     records_older_than: float = KEPT_FOR,
+    keep: int | None = None,
     apply: bool = False,
 ) -> Step[PurgeReport]:
-    """Recover, then abort the uploads that nobody will complete, and remove old records, and data
-    that nobody names.
+    """Recover, then abort the uploads that nobody will complete, and remove old records; in a table
+    read by heads, too, what it keeps for longer than its retention, and files that nothing names.
 
     :param foreign_older_than: abort foreign uploads initiated so many seconds ago; ``None``
         leaves them.
     :param jobs: jobs that are dead, on the caller's word: those that are open and undecided are
         aborted whatever their age, and uploads of those of which the table has no record.
     :param records_older_than: seconds for which failures, and manifests that no head names, stay.
+    :param keep: former states of a partition that stay at the most; ``None``: as many as it keeps.
     :param apply: do it; ``False`` says what would be done, and changes nothing.
     :raises InvalidInputError: nothing of one of ``jobs`` is here; nothing was changed.
     """
-    context, coordination = yield from known(context, (yield from find_table(context)))
+    found = yield from find_table(context)
+    context, coordination = yield from known(context, found)
     yield from _check_named(context, jobs)
     settle = _recovered if apply else _planned
     recovered = yield from settle(context, coordination, patience, jobs)
@@ -109,8 +115,10 @@ def purge(
             settled = [it for it in recovered if it.outcome is not Outcome.FAILED]
             recovered = settled + again
     entries = [_entry(it, apply, left.get(it.upload)) for it in judged]
+    if context.readers is Readers.HEADS:
+        retention = KEPT_FOR if found is None else retention_of(found.record)
+        entries += yield from purge_data(context, retention, keep, apply)
     entries += yield from _old_records(context, records_older_than, apply)
-    entries += yield from _unnamed_data(context, apply)
     return PurgeReport(tuple(entries), tuple(recovered))
 
 
@@ -138,6 +146,34 @@ def _check_named(context: Context, jobs: Collection[str]) -> Step[None]:
         )
 
 
+def purge_data(
+    context: Context, retention: float, keep: int | None, apply: bool
+) -> Step[list[PurgeEntry]]:
+    """Let heads forget what is kept too long; then remove the files that nothing names.
+
+    :param retention: seconds for which what was replaced stays; ``keep`` as in :func:`purge`.
+    """
+    now = yield from Head(context.root.table_key)
+    keeping = Keeping(now.date - retention, MOST_KEPT if keep is None else keep)
+    forgotten = yield from forget(context, keeping, apply)
+    if apply and forgotten:
+        yield from look_after_index(context, "what was kept too long is forgotten")
+    action = PurgeAction.REMOVED if apply else PurgeAction.WOULD_REMOVE
+    entries = [
+        PurgeEntry(it.state.slot.key, "", None, now.date, action, it.told) for it in forgotten
+    ]
+    # What has moved since is read again.
+    instead = {} if apply else {it.state.slot.name: it.state for it in forgotten}
+    unnamed = yield from find_unnamed(context, instead)
+    for it in unnamed:
+        if it.stays:
+            kept = (PurgeAction.KEPT, f"no head names or keeps it; {it.stays}")
+            entries.append(PurgeEntry(it.item.key, "", it.job, it.item.last_modified, *kept))
+    found = {it.item: "no head names or keeps it" for it in unnamed if not it.stays}
+    # A data file's key is written once, so that no condition is needed.
+    return entries + (yield from _removed(found, apply, {}))
+
+
 def _old_records(context: Context, kept_for: float, apply: bool) -> Step[list[PurgeEntry]]:
     """Remove the records that nobody needs any more, or say which these are."""
     old, parts = yield from All(
@@ -145,13 +181,6 @@ def _old_records(context: Context, kept_for: float, apply: bool) -> Step[list[Pu
     )
     found = {it.item: it.reason for it in (*old, *parts)}
     return (yield from _removed(found, apply, {it: it.etag for it in found}))
-
-
-def _unnamed_data(context: Context, apply: bool) -> Step[list[PurgeEntry]]:
-    """Remove the files that no head names, of a table that is read by heads. Each has a key that is
-    written once, so that no condition is needed."""
-    found = yield from find_unnamed(context)
-    return (yield from _removed(dict.fromkeys(found, "no head names it"), apply, {}))
 
 
 def _removed(

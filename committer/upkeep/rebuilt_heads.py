@@ -202,8 +202,8 @@ def _plan(context: Context, records: _Records, now: HeadState) -> _Plan:
     before = head
     for decided, change in history:
         before = head
-        job, version = decided.decision.job, decided.decision.schema_version
-        head = before.moved(job, change, "", "", decided.date, version)
+        said = decided.decision
+        head = before.moved(said.job, change, "", "", decided.date, said.schema_version, said.since)
     files = assemble(head, (), {it.decision.job: it for it, _ in history})
     pending = last if last.decision.job in records.still_open else None
     _check_files(context, records, name, files, pending)
@@ -238,7 +238,12 @@ def _history(changes: Sequence[_Change]) -> list[_Change]:
             raise _NotWholeError(f"{both} both found it at epoch {one.base_epoch}")
         if other.base_epoch != one.base_epoch + 1:
             raise _NotWholeError(f"no decision is on record of its epoch {one.base_epoch + 2}")
-    for decided, _ in history:
+    for decided, change in history:
+        if change.restores is not None:
+            raise _NotWholeError(
+                f"{decided.decision.job} brought back its epoch {change.restores}, which the head "
+                "alone kept"
+            )
         if decided.decision.settled:
             raise _NotWholeError(
                 f"the decision of {decided.decision.job} is settled: it does not name files any "

@@ -209,7 +209,7 @@ def _state_before(
         return any(change.replace for change in changes[epoch].changes[partition])
 
     start = max((it for it in changes if it < end and replaces(it)), default=0)
-    lost = next((it for it in range(start, end) if not _is_whole(changes.get(it))), None)
+    lost = next((it for it in range(start, end) if not _is_whole(changes.get(it), partition)), None)
     if end == 0 and any(change.sums.removed for change in changes[0].changes[partition]):
         lost = 0
     if lost is not None:
@@ -230,8 +230,11 @@ def _state_before(
     return list(files.values())
 
 
-def _is_whole(decided: Decided | None) -> bool:
-    return decided is not None and not decided.decision.settled
+def _is_whole(decided: Decided | None, partition: str) -> bool:
+    """Whether a decision tells what its job left: one that restores tells where the head does."""
+    if decided is None or decided.decision.settled:
+        return False
+    return all(change.restores is None for change in decided.changes[partition])
 
 
 def _why_lost(decided: Decided | None, epoch: int, end: int) -> str:
@@ -239,6 +242,8 @@ def _why_lost(decided: Decided | None, epoch: int, end: int) -> str:
         return f"the decision of the job that went on from epoch {epoch} is gone or damaged"
     if decided.decision.settled:
         return "gc has settled it"
+    if any(change.restores is not None for it in decided.changes.values() for change in it):
+        return "a former version was brought back, which zero-rename undo takes back"
     return "files that no job of the table wrote, which this one replaced"
 
 

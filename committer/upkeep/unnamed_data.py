@@ -1,62 +1,90 @@
-"""Data that nobody names, of a table that is read by heads: what replaces and losers have left."""
+"""Data that nobody names, of a table that is read by heads: what was forgotten, and losers."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
-import pyarrow as pa
-
-from ..commit.snapshot import Snapshot, Survey, survey
+from ..commit.past import HeldFiles, held_files
+from ..commit.snapshot import Survey
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
+from ..commit.state.old_records import read_heads
 from ..commit.state.open_jobs import list_open
 from ..commit.state.tolerance import or_damage
-from ..errors import DamagedError, TableNotFoundError
-from ..format.job_spec import Readers
+from ..errors import DamagedError
 from ..format.layout import job_in_key
+from ..format.records.head import HeadState
 from ..format.schema.lost_records import head_lost, named_by
 from ..store.listing import list_objects
 from ..store.requests import All, ListedObject, Step
 
 
-def find_unnamed(context: Context) -> Step[list[ListedObject]]:
-    """The files that no head names, and that no job which is open has written. Changes nothing but
-    what a reader does.
+@dataclass(frozen=True)
+class UnnamedFile:
+    """A file that no head names or keeps.
+
+    :param stays: why it is left nevertheless; ``""``: it may go.
+    """
+
+    item: ListedObject
+    job: str | None
+    stays: str = ""
+
+
+def find_unnamed(
+    context: Context, instead: Mapping[str, HeadState] | None = None
+) -> Step[list[UnnamedFile]]:
+    """The files that no head names or keeps, and that no job which is open has written. Changes
+    nothing.
 
     The data is listed first, then the open records, then the heads are read: a job has its open
     record before its first file and until its heads have moved, so a file that is listed is of a
-    job that is open then, or the heads tell of it. What a lost head may have named stays; so does
-    what is no job's.
+    job that is open then, or aborted, or the heads tell of it. What a lost head may have named
+    stays; so does what is no job's.
+
+    :param instead: by partition, heads to be taken for what they would be.
     """
-    if context.readers is Readers.LISTING:
+    files = yield from list_objects(context.root.data_prefix)
+    if not files.objects:
         return []
-    listing = yield from list_objects(context.root.data_prefix)
     still_open = yield from list_open(context)
-    seen = yield from _survey(context)
-    named = {file.key for file in seen.snapshot.files}
-    loose = [
-        item
-        for item in listing.objects
-        if item.key not in named and _job(context, item) not in (None, *still_open)
-    ]
+    heads = yield from read_heads(context)
+    states = {**heads.states, **(instead or {})}
+    held = yield from held_files(context, list(states.values()))
+    named = {
+        file.key
+        for it in held.values()
+        if isinstance(it, HeldFiles)
+        for file in (*it.now, *it.kept)
+    }
+    busy = still_open | {it.head.claim for it in states.values() if it.head.claim is not None}
+    loose = [it for it in files.objects if it.key not in named and job_in_key(it.key) not in busy]
     jobs = sorted({job for item in loose if (job := _job(context, item)) is not None})
-    found = yield from All(tuple(or_damage(read_decision(context, job)) for job in jobs))
-    decisions = dict(zip(jobs, found, strict=True))
-    unsure = {*seen.damaged, *_behind(seen.snapshot, decisions.values())}
-    return [
-        item
-        for item in loose
-        if context.root.partition_of_data_key(item.key) not in unsure
-        and not isinstance(decisions[_job(context, item) or ""], DamagedError)
-    ]
+    read = yield from All(tuple(or_damage(read_decision(context, job)) for job in jobs))
+    decided = dict(zip(jobs, read, strict=True))
+    unknown = {name for name, it in held.items() if isinstance(it, DamagedError)}
+    reasons = dict.fromkeys(_behind(states, decided.values()), "its partition's head is behind")
+    reasons |= dict.fromkeys({*heads.damaged, *unknown}, "what its head names cannot be read")
+    return [_judged(context, item, reasons, decided) for item in loose]
 
 
-def _survey(context: Context) -> Step[Survey]:
-    """The heads, of a table whose first job has not made it, too."""
-    try:
-        return (yield from survey(context))
-    except TableNotFoundError:
-        return Survey(Snapshot(context.root, pa.schema([]), (), (), {}))
+def _judged(
+    context: Context,
+    item: ListedObject,
+    reasons: Mapping[str, str],
+    decided: Mapping[str, Decided | DamagedError | None],
+) -> UnnamedFile:
+    job, partition = _job(context, item), context.root.partition_of_data_key(item.key)
+    if job is None or partition is None:
+        return UnnamedFile(item, None, "no file of this package's, by its name")
+    match decided[job]:
+        case None:
+            return UnnamedFile(item, job, "of a job that this table has no record of")
+        case DamagedError():
+            return UnnamedFile(item, job, "its job's decision cannot be read")
+        case _:
+            return UnnamedFile(item, job, reasons.get(partition, ""))
 
 
 def _job(context: Context, item: ListedObject) -> str | None:
@@ -66,14 +94,15 @@ def _job(context: Context, item: ListedObject) -> str | None:
 
 
 def _behind(
-    snapshot: Snapshot, decisions: Iterable[Decided | DamagedError | None]
+    states: Mapping[str, HeadState], decisions: Iterable[Decided | DamagedError | None]
 ) -> Iterator[str]:
     """The partitions of which decisions say more than their heads: these were lost, and the files
     may be all that is left."""
     for decided in decisions:
         if isinstance(decided, Decided) and decided.decision.is_commit:
             for change in decided.decision.partitions:
-                if change.base_epoch >= snapshot.epochs.get(change.partition, 0):
+                state = states.get(change.partition)
+                if change.base_epoch >= (0 if state is None else state.head.epoch):
                     yield change.partition
 
 

@@ -22,6 +22,7 @@ from ..scan.current_table import current_table
 from ..store.listing import list_objects
 from ..store.requests import Absent, All, Get, ListedObject, Step
 from .lost_partitions import lost_partitions
+from .retention import kept_files
 from .symlink_keeping import stale_symlinks
 from .unnamed_data import lost_by_data
 
@@ -71,9 +72,11 @@ def verify(context: Context) -> Step[list[Finding]]:
             table=context.root.url,
         )
     context = context.of(table)
+    kept_before = yield from _kept(context)
     before = yield from survey(context)
     listing = yield from list_objects(f"{context.root.prefix}/")
     after = yield from survey(context)
+    kept_after = yield from _kept(context)
     there = {item.key: item for item in visible_files(context.root, listing.objects)}
     states = before.snapshot, after.snapshot
     damaged = yield from lost_partitions(context, listing.objects)
@@ -83,6 +86,7 @@ def verify(context: Context) -> Step[list[Finding]]:
         damaged |= yield from lost_by_data(context, after, data.values())
         # What no head names of it is a purge's to remove.
         found = [*_lost(*states, data), *_strange(context, there)]
+        found += _lost_history(kept_before, kept_after, data)
     else:
         damaged |= yield from _lost_by_files(context, after, there.values())
         found = [*_lost(*states, there), *_unnamed(context, *states, there)]
@@ -127,6 +131,24 @@ def _lost(
         elif item.size != file.size:
             detail = f"{item.size} bytes, decided were {file.size}"
             yield Finding(file.partition, file.key, FindingKind.WRONG_SIZE, detail)
+
+
+def _kept(context: Context) -> Step[dict[str, DataFile]]:
+    """The files that heads only keep, by key: none where readers list. What cannot be read is told
+    of what heads name, too."""
+    kept = yield from kept_files(context)
+    return {file.key: file for files in kept.values() for file in files}
+
+
+def _lost_history(
+    before: Mapping[str, DataFile],
+    after: Mapping[str, DataFile],
+    there: Mapping[str, ListedObject],
+) -> Iterator[Finding]:
+    for key in sorted((before.keys() & after.keys()) - there.keys()):
+        file = before[key]
+        detail = f"{counted(file.rows, 'row')} of job {file.job}, only kept for its former versions"
+        yield Finding(file.partition, key, FindingKind.MISSING, detail)
 
 
 def _unnamed(

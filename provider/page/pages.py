@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ...committer import (
+    UNPARTITIONED,
     JobManifest,
     LeftOvers,
     Owner,
@@ -217,9 +219,18 @@ def table(
 
 
 def partition(
-    visitor: Visitor, conn: str, name: str, overview: TableOverview, history: PartitionHistory
+    visitor: Visitor,
+    conn: str,
+    name: str,
+    url: str,
+    overview: TableOverview,
+    history: PartitionHistory,
 ) -> str:
-    """A partition: its state, what it holds, and the jobs that changed it."""
+    """A partition: its state, what it holds, the jobs that changed it, and what can be read of it.
+
+    :param url: the table's root.
+    """
+    only = "" if history.partition == UNPARTITIONED else f" --partition {quote(history.partition)}"
     seen = next((it for it in overview.partitions if it.name == history.partition), None)
     failures = [it for it in overview.failures if history.partition in it.partitions]
     under_way = [it for it in overview.under_way if history.partition in it.partitions]
@@ -235,6 +246,10 @@ def partition(
         gaps=history.epoch - len({it.epoch for it in history.entries if it.epoch}),
         owners=_Owners(visitor),
         files=history.files[:_FILES_SHOWN],
+        readable=[
+            (it, f"zero-rename restore {quote(url)}{only} --as-of {it.version} --apply")
+            for it in history.readable[:_LINES]
+        ],
         neighbours=_neighbours(overview.partitions, history.partition),
     )
 

@@ -162,7 +162,7 @@ async def _partition(visitor: VisitorDep, conn: str, table: str, partition: str)
         asked = table_of(conn, table)
         overview = asked.overview()
         history = asked.partition_history(partition, overview.jobs)
-        return pages.partition(visitor, conn, table, overview, history)
+        return pages.partition(visitor, conn, table, asked.root.url, overview, history)
 
     return await _read(visitor, conn, look)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from ...committer.commit.snapshot import Snapshot
 from ...committer.errors import InvalidInputError
+from ...committer.format.as_of import AsOf, Past
 from ...committer.format.job_spec import choice
 from ...committer.format.parquet.reader import partition_constants
 from ...committer.format.schema.compatibility import find_column
@@ -81,6 +82,7 @@ def load(
     partitions: Sequence[str] | None = None,
     where: str | None = None,
     by: str = By.AUTO,
+    as_of: Past | None = None,
 ) -> DataFrame:
     """A data frame of one consistent state of a table: the one that is there now.
 
@@ -96,6 +98,8 @@ def load(
         surely says so (:mod:`.predicate`).
     :param by: ``spark`` (its own Parquet reader), ``zero_rename`` (this package's), or ``auto``:
         Spark wherever the session reaches the table's store by itself.
+    :param as_of: of a table read by heads, a former state: a time with its zone, or a version of
+        the one partition named (:meth:`.Table.scan`). No later write is held against it.
     :raises InvalidInputError: a call that cannot be right, or ``by="spark"`` where the session
         cannot read the table by itself; the message says why.
     :raises TableNotFoundError: no table there.
@@ -113,7 +117,8 @@ def load(
     reads = TableReads.of(application_of(spark), source.root.url)
     reads.loaded()
     schema, partition_by = source.schema, source.partition_by
-    wanted = TableSelection(None if partitions is None else tuple(partitions), where)
+    past = None if as_of is None else AsOf.parse(as_of)
+    wanted = TableSelection(None if partitions is None else tuple(partitions), where, past)
     names = list(columns) if columns is not None else schema.names
     types = spark_schema(schema, _needed(names, where, schema))
     snapshot = plan_on(source, schema, partition_by, wanted, reads)

@@ -102,7 +102,8 @@ class TableReader(DataSourceReader):
     def __init__(self, known: KnownTable, schema: StructType) -> None:
         self._known = known
         self._schema = arrow_schema(_checked(known, schema))
-        self._wanted = TableSelection(known.options.partitions, known.options.where)
+        asked = known.options
+        self._wanted = TableSelection(asked.partitions, asked.where, asked.as_of)
         self._row_filter = _row_filter(known.options.where, known.schema)
 
     def partitions(self) -> list[InputPartition]:

@@ -637,7 +637,7 @@ def compacts_whatever_is_there(context, plan, owner):
 _compaction_spec = compaction.compaction_spec
 
 
-def takes_a_record_with_holes_for_whole(decided):
+def takes_a_record_with_holes_for_whole(decided, partition):
     return True
 
 

@@ -1,43 +1,69 @@
-"""What must hold, at every request and at the end, of files that heads alone tell of.
-
-And broken variants of what takes care of them.
-"""
+"""What must hold of a table that is read by heads, and of its past: what a head names or keeps is
+there, and is what the partition held."""
 
 from __future__ import annotations
 
-from simulation.invariants import ROOT, Violation, changes, content_after, decision_of
+from functools import lru_cache
+
+from simulation.invariants import (
+    ROOT,
+    Violation,
+    changes,
+    content_after,
+    content_of,
+    decision_of,
+    is_head,
+)
 from simulation.sim_store import Store
 
-from zero_rename.committer import Mode, StoreUnreachableError
-from zero_rename.committer.commit import close
-from zero_rename.committer.commit.snapshot import survey
-from zero_rename.committer.commit.state.data_listing import list_data
-from zero_rename.committer.commit.state.decide import decide_abort
-from zero_rename.committer.commit.state.open_jobs import list_open
-from zero_rename.committer.commit.state.task_results import destination_exists
+from zero_rename.committer.format.job_spec import Mode, Readers
 from zero_rename.committer.format.layout import job_in_key
-from zero_rename.committer.store.listing import list_objects
-from zero_rename.committer.store.requests import Done, PutFile
+from zero_rename.committer.format.records.head import PartitionHead, Slot
+from zero_rename.committer.format.records.table_record import TableRecord
+
+_DATA = ROOT.data_prefix
 
 
-def check_data(before: Store, after: Store) -> None:
-    """What one request may do to files that heads name, or may come to name.
+@lru_cache(maxsize=1000)
+def _readers(body: bytes) -> Readers:
+    return TableRecord.decode(body, ROOT.table_key).readers
 
-    :raises Violation: it did something else.
+
+def is_read_by_heads(store: Store) -> bool:
+    """Whether the table is."""
+    found = store.objects.get(ROOT.table_key)
+    return found is not None and _readers(found.body) is Readers.HEADS
+
+
+def heads_of(store: Store) -> list[PartitionHead]:
+    """The heads of all partitions."""
+    return [
+        PartitionHead.decode(found.body, Slot.partition(ROOT, partition), ROOT)
+        for key, found in store.objects.items()
+        if is_head(key) and (partition := ROOT.partition_of_head_key(key)) is not None
+    ]
+
+
+def check_past(before: Store, after: Store) -> None:
+    """What no request may do to it.
+
+    :raises Violation: it did.
     """
-    prefix = ROOT.data_prefix
-    for key in before.objects:
-        if not key.startswith(prefix):
-            continue
-        found = after.objects.get(key)
-        if found is not None and found.etag != before.objects[key].etag:
+    if before.objects is after.objects or not is_read_by_heads(after):
+        return
+    _check_exclusive(before, after)
+    gone = before.objects.keys() - after.objects.keys()
+    for key in after.objects:
+        old = before.objects.get(key)
+        if old is None:
+            _check_place(key)
+        elif key.startswith(_DATA) and old.etag != after.objects[key].etag:
             raise Violation("continuity of correctness", f"{key} was written over")
-        job = job_in_key(key) or ""
-        undecided = decision_of(after, job) is None and ROOT.open_key(job) in before.objects
-        if found is None and undecided:
-            raise Violation("completeness", f"{key} of a job that may commit was removed")
-    if after.ticks != before.ticks:
-        _check_exclusive(before, after)
+    lost = [key for key in gone if key.startswith(_DATA)]
+    for key in lost:
+        _check_swept(before, key)
+    if lost or any(is_head(key) and before.objects.get(key) != it for key, it in _new(after)):
+        _check_told(after)
 
 
 def _check_exclusive(before: Store, after: Store) -> None:
@@ -51,67 +77,57 @@ def _check_exclusive(before: Store, after: Store) -> None:
                 raise Violation("concurrent", f"{job} found files in {partition}")
 
 
-def check_named_alone(store: Store) -> None:
-    """After recovery and a purge nothing is there that no head names, and all that one names.
+def _new(store: Store):
+    return store.objects.items()
 
-    :raises Violation: it is not so.
+
+def _check_place(key: str) -> None:
+    inside = key.removeprefix(f"{ROOT.prefix}/")
+    if inside == key:
+        return  # What the simulation notes beside the table.
+    if not inside.startswith(("_zero_rename/", "_symlink")) and not inside.endswith("_SUCCESS"):
+        raise Violation("exclusivity", f"{key} is in sight of who lists")
+
+
+def _check_swept(before: Store, key: str) -> None:
+    """Nothing goes that a job wrote which may come to name it."""
+    job = job_in_key(key) or ""
+    if ROOT.open_key(job) not in before.objects:
+        return
+    decision = decision_of(before, job)
+    if decision is None or (decision.is_commit and key in {file.key for file in decision.files}):
+        raise Violation("completeness", f"{key} was removed, and {job} is open")
+
+
+def _check_told(store: Store) -> None:
+    """Every epoch that a head tells is what the partition held then, and there."""
+    log = changes(store)
+    for head in heads_of(store):
+        for epoch in (move.epoch for line in head.lines for move in line.moves):
+            former = head.as_of(epoch)
+            held = content_after(log.get(head.name, []), epoch)
+            if former is None or content_of(store, former) != held:
+                raise Violation("consistency", f"{head.name} tells other files of epoch {epoch}")
+            missing = [key for key in held if key not in store.objects]
+            if missing:
+                raise Violation("completeness", f"{missing} of {head.name} are kept and gone")
+
+
+def check_all_named(store: Store) -> None:
+    """After purges: no data that nobody names.
+
+    :raises Violation: there is some.
     """
-    named = {key for log in changes(store).values() for key in content_after(log, len(log))}
-    there = {key for key in store.objects if key.startswith(ROOT.data_prefix)}
-    if there - named:
-        raise Violation("ability to abort", f"nobody names {sorted(there - named)}")
-
-
-def names_no_attempt(root, partition, attempt, job, number):
-    return _attempt_key(root, partition, "0", job, number)
-
-
-_attempt_key = type(ROOT).attempt_key
-
-
-def sweeps_files_before_it_decides(context, job):
-    yield from close.sweep_data(context, job)
-    return (yield from decide_abort(context, job))
-
-
-def sweeps_what_the_decision_names(context, decision, sole=False):
-    yield from close.sweep_data(context, decision.job)
-
-
-def lists_open_records_before_data(context):
-    still_open = yield from list_open(context)
-    listing = yield from list_objects(ROOT.data_prefix)
-    seen = yield from survey(context)
-    return _left(listing, still_open, seen)
-
-
-def reads_heads_before_open_records(context):
-    listing = yield from list_objects(ROOT.data_prefix)
-    seen = yield from survey(context)
-    still_open = yield from list_open(context)
-    return _left(listing, still_open, seen)
-
-
-def asks_no_open_records(context):
-    listing = yield from list_objects(ROOT.data_prefix)
-    seen = yield from survey(context)
-    return _left(listing, (), seen)
-
-
-def _left(listing, still_open, seen):
-    named = {file.key for file in seen.snapshot.files}
-    mine = [item for item in listing.objects if item.key not in named]
-    return [item for item in mine if job_in_key(item.key) not in still_open]
-
-
-def asks_a_listing_what_exists(context, opened, target, state, exclusive):
-    there = yield from list_data(context.root, target.partition)
-    if exclusive and there:
-        raise destination_exists(opened, target.partition, [item.key for item in there])
-
-
-def reports_before_its_file_is_there(key, body, settings):
-    try:
-        return (yield from PutFile(key, body, settings))
-    except StoreUnreachableError:
-        return Done("sent")
+    if not is_read_by_heads(store):
+        return
+    log = changes(store)
+    named = {
+        key
+        for head in heads_of(store)
+        for line in head.lines
+        for move in line.moves
+        for key in content_after(log.get(head.name, []), move.epoch)
+    }
+    left = {key for key in store.objects if key.startswith(_DATA)} - named
+    if left:
+        raise Violation("ability to abort", f"{sorted(left)} are named by nobody, and left")

@@ -24,6 +24,7 @@ from simulation.scenarios import (
     explorer,
     firsts,
     foreign_key,
+    forgetter,
     heart,
     in_turn,
     indexer,
@@ -32,6 +33,7 @@ from simulation.scenarios import (
     merger,
     outlived,
     overwriter,
+    past_reader,
     purger,
     reader,
     recoverer,
@@ -39,6 +41,7 @@ from simulation.scenarios import (
     resolver,
     stranger,
     sweeper,
+    taker_back,
     twice,
     twice_reported,
     undoer,
@@ -84,6 +87,9 @@ CROWD = ("a committed, b committed", "a committed, c committed", "b repeated", "
 KEEPS: dict[str, Any] = {"keep_replaced": True, **UNMARKED}
 FIRSTS_EVOLVE = "first jobs with evolution, a reader, a crash"
 OVERWRITE = "an overwrite of the columns and an append to a new partition"
+UNDO_AND_PURGE = "an undoing and a purge that forgets, a crash"
+REPLACE_AND_PURGE = "a replace and a purge that forgets, a crash"
+PAST_AND_GC = "a reader of the past, gc, an append and an undoing"
 LAST: dict[str, Any] = {"on_conflict": OnConflict.LAST_WINS}
 
 
@@ -974,6 +980,81 @@ def doubled(**bounds: Any) -> Callable[[], Explorer]:
     return lambda: twice(APPEND, ONE, TWO, beside=beside, **bounds)
 
 
+#: A partition that was replaced, in a table that is read by heads.
+KEEPING: dict[str, Any] = {
+    "readers": Readers.HEADS,
+    "before": ((APPEND, (ONE,)), (REPLACE, (ONE,))),
+}
+PAST = {
+    UNDO_AND_PURGE: Scenario(
+        lambda **bounds: explorer(
+            taker_back(job_id("before1")), forgetter(), crashes=1, **KEEPING, **bounds
+        ),
+        ("taker committed", "taker refused", "forgetter done"),
+        switches=2,
+    ),
+    REPLACE_AND_PURGE: Scenario(
+        lambda **bounds: explorer(
+            writer("a", REPLACE, ONE, **UNMARKED), forgetter(), crashes=1, **KEEPING, **bounds
+        ),
+        ("a committed", "forgetter done"),
+        switches=3,
+    ),
+    "a replace and a purge that keeps, lost answers": Scenario(
+        lambda **bounds: explorer(
+            writer("a", REPLACE, ONE, TWO, **UNMARKED),
+            forgetter(keep=64),
+            faults=1,
+            **KEEPING,
+            **bounds,
+        ),
+        ("a committed", "forgetter done"),
+        switches=2,
+    ),
+    "two jobs and an undoing": Scenario(
+        lambda **bounds: explorer(
+            writer("a", APPEND, ONE, **UNMARKED),
+            writer("b", REPLACE, ONE, **UNMARKED),
+            taker_back(job_id("before1")),
+            **KEEPING,
+            **bounds,
+        ),
+        ("taker committed", "taker refused", "a committed, b committed"),
+        switches=2,
+        most=2 * MOST,
+    ),
+    "two undoings of one job": Scenario(
+        lambda **bounds: explorer(
+            taker_back(job_id("before1")),
+            taker_back(job_id("before1"), name="other"),
+            recoverer(),
+            **KEEPING,
+            **bounds,
+        ),
+        ("other refused, taker committed", "other committed, taker refused"),
+        switches=2,
+        most=2 * MOST,
+    ),
+    PAST_AND_GC: Scenario(
+        lambda **bounds: explorer(
+            past_reader(ONE, 2),
+            collector(**SMALL),
+            writer("a", APPEND, ONE, **UNMARKED, **SMALL),
+            taker_back(job_id("before2")),
+            readers=Readers.HEADS,
+            before=(
+                (APPEND, (ONE,), {**SMALL}),
+                (APPEND, (ONE,), {**SMALL}),
+                (REPLACE, (ONE,), {**SMALL}),
+            ),
+            **bounds,
+        ),
+        ("a committed", "taker committed", "reader done", "collector done"),
+        switches=1,
+        most=2 * MOST,
+    ),
+}
+BOUNDED |= PAST
 RANDOM = {
     "three writers, a reader, recovery and purge": Scenario(crowd(**HARD), CROWD, random=True),
     "by heads: three writers, a reader, recovery and purge": Scenario(

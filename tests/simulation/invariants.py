@@ -35,6 +35,7 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.commit.snapshot import Snapshot
 from zero_rename.committer.commit.state.partition_files import files_of_decision
+from zero_rename.committer.format.job_spec import Readers
 from zero_rename.committer.format.layout import job_in_key
 from zero_rename.committer.format.records.decision import Decision, DecisionPart, join_parts
 from zero_rename.committer.format.records.head import PartitionHead, Slot
@@ -122,7 +123,7 @@ def content_after(log: list[tuple[str, PartitionDecision]], epoch: int) -> list[
     keys: list[str] = []
     for job, change in log[:epoch]:
         if change.replace:
-            keys = []
+            keys = content_after(log, change.restores) if change.restores else []
         if change.dropped_job is not None:
             again = {file.key for file in change.adopted}
             keys = [k for k in keys if job_in_key(k) != change.dropped_job and k not in again]
@@ -385,8 +386,11 @@ def check_recovered(store: Store, start: Store, kept: Collection[str] = ()) -> N
         if (head.epoch, head.last_job) != (len(entries), entries[-1][0]):
             raise Violation("completeness", f"{partition} is at {head.epoch} of {len(entries)}")
         expected = content_after(entries, len(entries))
-        if _content_of(store, head) != expected:
-            raise Violation("completeness", f"{partition}'s head holds {_content_of(store, head)}")
+        if content_of(store, head) != expected:
+            raise Violation("completeness", f"{partition}'s head holds {content_of(store, head)}")
+        if decision_of(store, entries[-1][0]).readers is Readers.HEADS:  # type: ignore[union-attr]
+            _check_last_marker(store, partition, entries[-1][0])
+            continue  # Nobody lists it.
         listed = [
             key
             for key in store.objects
@@ -446,7 +450,11 @@ def _check_last_marker(store: Store, partition: str, job: str) -> None:
         raise Violation("continuity of correctness", f"{partition}'s marker is not {job}'s")
 
 
-def _content_of(store: Store, head: PartitionHead) -> list[str]:
+def content_of(store: Store, head: PartitionHead) -> list[str]:
+    """The keys that a head names.
+
+    :raises Violation: a record that says so is gone, or does not count.
+    """
     keys: list[str] = []
     for named in head.manifests:
         if named.key not in store.objects:

@@ -39,6 +39,7 @@ from zero_rename.committer.errors import (
     TaskLateError,
     TaskResultsError,
 )
+from zero_rename.committer.format.as_of import AsOf
 from zero_rename.committer.format.job_spec import Coordination, Readers, SchemaMode
 from zero_rename.committer.format.records.pending_file import PendingFile, TaskResult
 from zero_rename.committer.format.records.table_record import TableRecord
@@ -61,7 +62,7 @@ from zero_rename.committer.store.requests import (
 from zero_rename.committer.upkeep.adopt import adopt
 from zero_rename.committer.upkeep.compaction import compaction_spec, find_compactible
 from zero_rename.committer.upkeep.gc.collect import gc
-from zero_rename.committer.upkeep.purge import purge
+from zero_rename.committer.upkeep.purge import purge, purge_data
 from zero_rename.committer.upkeep.recovery import recover
 from zero_rename.committer.upkeep.repair import repair
 from zero_rename.committer.upkeep.resolution import (
@@ -69,6 +70,7 @@ from zero_rename.committer.upkeep.resolution import (
     plan_resolution,
     plan_undoing,
 )
+from zero_rename.committer.upkeep.restoring import plan_undo
 from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
 from zero_rename.committer.upkeep.upload_sweep import UploadSweep
 
@@ -476,6 +478,36 @@ def purger(foreign_older_than: float | None = None, name: str = "purger") -> Par
     options = {"patience": 1e9, "foreign_older_than": foreign_older_than, "apply": True}
     program = Program(name, lambda ids: purge(context_of(ids), **options))
     return Participant(program)
+
+
+def taker_back(job: str, name: str = "taker") -> Participant:
+    """Who undoes a job, in a table that is read by heads."""
+
+    def run(ids: Ids) -> Step[Any]:
+        context = context_of(ids, name)
+        plan = yield from plan_undo(context, job)
+        spec = replace(plan.spec(Owner("simulation")), success_markers=SuccessMarkers.NONE)
+        return (yield from _job(context, spec, ()))
+
+    return Participant(Program(name, run), job=job_id(name))
+
+
+def forgetter(keep: int = 0, name: str = "forgetter") -> Participant:
+    """A purge of data that lets heads keep few former states, or none."""
+    program = Program(name, lambda ids: purge_data(context_of(ids), 1e9, keep, apply=True))
+    return Participant(program)
+
+
+def past_reader(partition: str, version: int, name: str = "reader") -> Participant:
+    """A reader of a former state of a partition, where it is still kept."""
+
+    def read(ids: Ids) -> Step[Snapshot | None]:
+        try:
+            return (yield from take_snapshot(context_of(ids), [partition], AsOf(version=version)))
+        except InvalidInputError:
+            return None
+
+    return Participant(Program(name, read), reads=(partition,))
 
 
 def sweeper(name: str = "sweeper") -> Participant:

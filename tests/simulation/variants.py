@@ -10,8 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from simulation import broken, broken_gc, by_heads, scenarios
-from simulation.catalogue import FIRSTS_EVOLVE, OVERWRITE
+from simulation import broken, broken_by_heads, broken_gc, scenarios
+from simulation.catalogue import (
+    FIRSTS_EVOLVE,
+    OVERWRITE,
+    PAST_AND_GC,
+    REPLACE_AND_PURGE,
+    UNDO_AND_PURGE,
+)
 
 from zero_rename.committer.commit import (
     abort,
@@ -31,7 +37,14 @@ from zero_rename.committer.commit.state import decide, found_table, old_records
 from zero_rename.committer.commit.state import heads as slots
 from zero_rename.committer.commit.state import partition_files as contents
 from zero_rename.committer.format.layout import TableRoot
-from zero_rename.committer.upkeep import adopt, purge, recovery, resolution
+from zero_rename.committer.upkeep import (
+    adopt,
+    purge,
+    recovery,
+    resolution,
+    retention,
+    unnamed_data,
+)
 from zero_rename.committer.upkeep import upload_judge as uploads_judge
 from zero_rename.committer.upkeep.gc import collect, fold_heads, settle
 
@@ -97,37 +110,75 @@ TWO_EVOLVE = "two jobs that bring a column each"
 
 HEADS_ALONE = [
     _variant(
-        [(TableRoot, "attempt_key", by_heads.names_no_attempt)],
+        [(TableRoot, "attempt_key", broken_by_heads.names_no_attempt)],
         "by heads: a task that outlives the commit of its job",
         CONTINUITY,
     ),
     _variant(
-        [(abort, "decide_abort", by_heads.sweeps_files_before_it_decides)],
+        [(abort, "decide_abort", broken_by_heads.sweeps_files_before_it_decides)],
         "by heads: a task that outlives the abort of its job",
         COMPLETENESS,
     ),
     _variant(
-        [(apply, "sweep_losers", by_heads.sweeps_what_the_decision_names)],
+        [(apply, "sweep_losers", broken_by_heads.sweeps_what_the_decision_names)],
         "by heads: two replaces of one partition, a crash",
         COMPLETENESS,
     ),
     *(
-        _variant([(purge, "find_unnamed", broken)], scenario, COMPLETENESS)
-        for broken, scenario in (
-            (by_heads.lists_open_records_before_data, "by heads: an append beside a purge"),
-            (by_heads.reads_heads_before_open_records, "by heads: an append beside a purge"),
-            (by_heads.asks_no_open_records, "by heads: a replace beside a purge and a reader"),
+        _variant([(purge, "find_unnamed", purges)], REPLACE_AND_PURGE, COMPLETENESS)
+        for purges in (
+            broken_by_heads.lists_open_records_before_data,
+            broken_by_heads.reads_heads_before_open_records,
+            broken_by_heads.asks_no_open_records,
         )
     ),
     _variant(
-        [(changes, "_refuse_named", by_heads.asks_a_listing_what_exists)],
+        [(changes, "_refuse_named", broken_by_heads.asks_a_listing_what_exists)],
         "by heads: two that fail where files are",
         CONCURRENT,
     ),
     _variant(
-        [(scenarios, "put_whole", by_heads.reports_before_its_file_is_there)],
+        [(scenarios, "put_whole", broken_by_heads.reports_before_its_file_is_there)],
         "by heads: one replace of two partitions, faults, a crash",
         COMPLETENESS,
+    ),
+    _variant(
+        [(scenarios, "purge_data", broken_by_heads.deletes_before_it_forgets)],
+        UNDO_AND_PURGE,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(unnamed_data, "held_files", broken_by_heads.does_not_ask_what_is_kept)],
+        UNDO_AND_PURGE,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(retention, "_forgetful", broken_by_heads.forgets_under_a_claim)],
+        UNDO_AND_PURGE,
+        ABORT,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(job, "_check_kept", broken_by_heads.takes_back_what_may_be_forgotten)],
+        UNDO_AND_PURGE,
+        ABORT,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(collect, "HeadsKnown", broken_by_heads.settles_what_is_kept)],
+        PAST_AND_GC,
+        CONSISTENCY,
+        COMPLETENESS,
+        ABORT,
+    ),
+    _variant(
+        [
+            (collect, "free_manifests", broken_by_heads.removes_a_list_that_is_kept),
+            (old_records, "free_manifests", broken_by_heads.removes_a_list_that_is_kept),
+        ],
+        PAST_AND_GC,
+        COMPLETENESS,
+        ABORT,
     ),
 ]
 VARIANTS = [
@@ -158,7 +209,7 @@ VARIANTS = [
         COMPLETENESS,
     ),
     _variant(
-        [(snapshot, "_with_columns", broken.reads_the_columns_before_the_heads_only)],
+        [(snapshot, "with_columns", broken.reads_the_columns_before_the_heads_only)],
         "a job that brings a column, an append and a reader",
         CONSISTENCY,
     ),

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow.types as pt
 
-from ...errors import InvalidInputError, OutcomeUnknownError, TableNotFoundError
+from ...errors import (
+    DamagedError,
+    InvalidInputError,
+    OutcomeUnknownError,
+    TableNotFoundError,
+)
 from ...format.layout import TableRoot, jobs_on_record
 from ...format.records.head import Slot
 from ...format.records.table_record import TableRecord
@@ -100,6 +106,28 @@ def read_table(context: Context) -> Step[TableRecord]:
             remedy="Check the root; a first write makes the table.",
         )
     return found.record
+
+
+def with_columns(
+    context: Context, table: TableRecord, versions: Iterable[int]
+) -> Step[TableRecord]:
+    """The table's record with the columns of all files that the heads name: read again where it
+    has evolved since it was read.
+
+    :raises DamagedError: it is older than the files.
+    """
+    needed = max(versions, default=0)
+    if needed > table.schema_version:
+        table = yield from read_table(context)
+    if needed > table.schema_version:
+        raise DamagedError(
+            f"Files have columns of version {needed}, table.json has version "
+            f"{table.schema_version}: it was put back to a former state.",
+            table=context.root.url,
+            key=context.root.table_key,
+            remedy="Restore its newest version.",
+        )
+    return table
 
 
 def refuse_partition_folder(context: Context) -> Step[None]:

@@ -22,7 +22,8 @@ def read_head(context: Context, slot: Slot) -> Step[HeadState]:
 def head_state(context: Context, slot: Slot, found) -> HeadState:
     if isinstance(found, Absent):
         return HeadState(slot, PartitionHead.initial(slot), None)
-    return HeadState(slot, PartitionHead.decode(found.body, slot, context.root), found.etag)
+    head = PartitionHead.decode(found.body, slot, context.root)
+    return HeadState(slot, head, found.etag, found.last_modified)
 
 
 @dataclass(frozen=True)

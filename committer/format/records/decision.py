@@ -133,6 +133,9 @@ class Decision:
     :param decided_at: when it was decided, by the store's clock, in a decision that was written
         again since (see :mod:`.repair`); ``None`` in all others, whose Last-Modified says it.
     :param symlinks: whoever applies it writes the partitions' symlink manifests, too.
+    :param since: in a table that is read by heads, from when on its states count: the store's time
+        as the last of its heads was claimed, never before the states that it changes. Every
+        applier copies it, so that a time shows all of a job or nothing.
     :param readers: how the table's readers find its files: by heads alone, its tasks have written
         them whole, and nothing is to be completed.
     :param settled: it was applied long ago and no head names it: its lists were left out since.
@@ -155,6 +158,7 @@ class Decision:
     symlinks: Annotated[bool, LEFT_OUT] = False
     schema_version: Annotated[Count, LEFT_OUT] = 0
     settled: Annotated[bool, LEFT_OUT] = False
+    since: Annotated[Moment | None, LEFT_OUT] = None
     readers: Annotated[Readers, LEFT_OUT] = Readers.LISTING
     inputs: Annotated[Inputs, LEFT_OUT] = UNKNOWN_INPUTS
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
+from ...errors import RecordDamagedError
 from ...store.requests import Found
-from ..layout import UNPARTITIONED, TableRoot, is_job_id
+from ..layout import UNPARTITIONED, TableRoot
 from .codec import decode, encode
-from .marks import LEFT_OUT, Checked, Count
+from .kept_state import (
+    STILL,
+    KeptState,
+    Move,
+    NamedManifest,
+    as_of,
+    bounded,
+    epoch_at,
+    line_of,
+)
+from .marks import LEFT_OUT, Count, JobId
 from .partition_decision import PartitionDecision
 
 #: Former states a head remembers, so that an ETag from a listing can be dated by epoch.
 TRAIL_LENGTH = 16
-
-JobId = Annotated[str, Checked(is_job_id, "is not a job id")]
 
 
 @dataclass(frozen=True)
@@ -43,18 +52,6 @@ class FormerState:
 
 
 @dataclass(frozen=True)
-class NamedManifest:
-    """A manifest, named by key and ETag.
-
-    :param files: how many it lists; 0: not known.
-    """
-
-    key: str
-    etag: str
-    files: Annotated[Count, LEFT_OUT] = 0
-
-
-@dataclass(frozen=True)
 class PartitionHead:
     """The head of one slot. Absent means epoch 0: :meth:`initial`.
 
@@ -70,6 +67,8 @@ class PartitionHead:
     :param holder: the process of that job which put the claim there.
     :param schema_version: of the table's columns, at the least, that hold the files' columns.
     :param trail: the last states before this one, oldest first.
+    :param moves: in a table read by heads, the epochs since it last stopped naming files.
+    :param kept: there, what it named before, oldest first.
     """
 
     name: str
@@ -86,6 +85,8 @@ class PartitionHead:
     holder: Annotated[str | None, LEFT_OUT] = None
     trail: tuple[FormerState, ...] = ()
     schema_version: Annotated[Count, LEFT_OUT] = 0
+    moves: Annotated[tuple[Move, ...], LEFT_OUT] = ()
+    kept: Annotated[tuple[KeptState, ...], LEFT_OUT] = ()
 
     @staticmethod
     def initial(slot: Slot) -> PartitionHead:
@@ -108,7 +109,8 @@ class PartitionHead:
         if head.name != slot.name:
             raise document.damaged("name", f"is not {slot.name!r}")
         manifests = root.manifest_key("").removesuffix(".json")
-        if not all(manifest.key.startswith(manifests) for manifest in head.manifests):
+        named = (it for line in head.lines for it in line.manifests)
+        if not all(manifest.key.startswith(manifests) for manifest in named):
             raise document.damaged("manifest.key", "is not a manifest of this table")
         return head
 
@@ -150,11 +152,12 @@ class PartitionHead:
         etag: str,
         at: float,
         schema_version: int = 0,
+        since: float | None = None,
     ) -> PartitionHead:
         """The head after ``job``'s decision; ``change`` is ``None`` for a ``once`` slot.
 
         :param at: when it was decided, by the store's clock.
-        :param schema_version: the decision's.
+        :param schema_version: the decision's; so too ``since``: what goes is kept where it is told.
         """
         free = self.released(write_id, etag)
         after = replace(
@@ -165,31 +168,111 @@ class PartitionHead:
         )
         if change is None:
             return after
+        if since is not None:
+            after = after._keeping(self, change.goes_on, Move(after.epoch, job, since))
+        if change.replace:
+            after = replace(after, replace_epoch=after.epoch, replaced_at=at)
+            if change.restores is not None:
+                return after._naming_as(self._kept(change.restores))
         own = (job,) if change.files or change.adopted else ()
         if change.replace:
-            return replace(
-                after,
-                replace_epoch=after.epoch,
-                replaced_at=at,
-                decisions=own,
-                manifest=None,
-                newer=(),
-                dropped=(),
-            )
+            return replace(after, decisions=own, manifest=None, newer=(), dropped=())
         dropped = after.dropped
         if self.manifest and change.dropped_job and change.dropped_job not in self.decisions:
             dropped = (*dropped, change.dropped_job)
         kept = tuple(d for d in self.decisions if d != change.dropped_job)
         return replace(after, decisions=kept + own, dropped=dropped)
 
+    # What it held before
+
+    @property
+    def lines(self) -> tuple[KeptState, ...]:
+        """All that it can tell of itself, oldest first; last what it names now."""
+        return (*self.kept, self._line(STILL))
+
+    @property
+    def states(self) -> tuple[PartitionHead, ...]:
+        """All that its files can be told by: as it was at the end of each line, and as it is."""
+        return tuple(self._naming_as(line) for line in self.lines)
+
+    def _line(self, until: float) -> KeptState:
+        return KeptState(
+            until, self.moves, self.decisions, self.manifests, self.dropped, self.schema_version
+        )
+
+    def _keeping(self, before: PartitionHead, goes_on: bool, move: Move) -> PartitionHead:
+        """This head with its history: in the same line as the one before it, or in a new one."""
+        if goes_on:
+            return replace(self, moves=line_of((*before.moves, move)))
+        kept = (*before.kept, before._line(move.since)) if before.moves else before.kept
+        return replace(self, moves=(move,), kept=bounded(kept, (move,)))
+
+    def epoch_at_time(self, at: float) -> int | None:
+        """The epoch that counted at a time; ``None``: it is not known any more."""
+        return epoch_at(self.lines, at)
+
+    def as_of(self, epoch: int) -> PartitionHead | None:
+        """The head as it was at an epoch, as far as its files go; ``None``: it is not kept, or
+        never was."""
+        state = as_of(self.lines, epoch)
+        if state is None:
+            return None
+        return replace(self._naming_as(state), epoch=epoch, schema_version=state.schema_version)
+
+    def _kept(self, epoch: int) -> KeptState:
+        state = as_of(self.lines, epoch)
+        if state is None:
+            raise RecordDamagedError(
+                f"The head of {self.name!r} does not keep its epoch {epoch}, which a committed job "
+                "takes back: when it decided it did.",
+                field="kept",
+                job=self.claim,
+                remedy="Restore the head from a version or backup.",
+            )
+        return state
+
+    def _naming_as(self, state: KeptState) -> PartitionHead:
+        first = state.manifests[0] if state.manifests else None
+        return replace(
+            self,
+            decisions=state.decisions,
+            manifest=first,
+            newer=state.manifests[1:],
+            dropped=state.dropped,
+        )
+
+    def forgetting(
+        self, before: float, most: int, write_id: str, etag: str
+    ) -> PartitionHead | None:
+        """This head without what was replaced before a time, so that its files may go; ``None``:
+        there is nothing to forget.
+
+        :param most: how many of its former lines stay at the most.
+        """
+        kept = tuple(line for line in self.kept if line.until >= before)
+        kept = kept[max(0, len(kept) - most) :]
+        if len(kept) == len(self.kept):
+            return None
+        return replace(self._from(write_id, etag), kept=kept)
+
 
 @dataclass(frozen=True)
 class HeadState:
-    """A head as it was read or written: ``etag`` is ``None`` where no object is there yet."""
+    """A head as it was read or written: ``etag`` is ``None`` where no object is there yet.
+
+    :param written_at: when it was written, by the store's clock; 0: not known, or nobody asks.
+    """
 
     slot: Slot
     head: PartitionHead
     etag: str | None
+    written_at: float = field(default=0.0, compare=False)
+
+    @property
+    def since(self) -> float:
+        """The least time from which on a job may count that has this head's claim: never before
+        the one that moved it last."""
+        return max([self.written_at, *(move.since for move in self.head.moves[-1:])])
 
     def epoch_at(self, base: str | None) -> int | None:
         """The epoch of the state whose ETag was ``base`` (``None``: there was no head).

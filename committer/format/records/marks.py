@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from ..layout import is_job_id
+
 
 @dataclass(frozen=True)
 class AtLeast:
@@ -60,3 +62,4 @@ ENCLOSING = _Mark("enclosing")
 Moment = Annotated[float, Checked(lambda at: 0 <= at < 253_402_300_800, "is no time")]
 #: A number of things, a position, a size.
 Count = Annotated[int, AtLeast(0)]
+JobId = Annotated[str, Checked(is_job_id, "is not a job id")]

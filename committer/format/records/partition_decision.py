@@ -49,6 +49,7 @@ class PartitionDecision:
     :param merged: jobs whose rows are in ``files``, written again with those of others.
     :param row_changes: of a job that computed the rows from those that were there: what it did to
         them.
+    :param restores: a replace that brings back what the head keeps of this epoch, and nothing else.
     :param lost: files that were decided and whose loss was accepted; nobody looks for them.
     :param settled: in a settled decision, what its lists came to, which are empty there.
     """
@@ -62,8 +63,14 @@ class PartitionDecision:
     dropped_job: str | None = None
     lost: Annotated[tuple[PendingFile, ...], LEFT_OUT] = ()
     merged: Annotated[tuple[str, ...], LEFT_OUT] = ()
+    restores: Annotated[Count | None, LEFT_OUT] = None
     settled: Annotated[Sums | None, LEFT_OUT] = None
     row_changes: Annotated[RowChanges | None, LEFT_OUT] = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether all that the partition held stays: files are added, and none taken out."""
+        return not (self.replace or self.dropped_job)
 
     @property
     def weight(self) -> int:

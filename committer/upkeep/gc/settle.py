@@ -51,10 +51,10 @@ class HeadsKnown:
 
     @property
     def named(self) -> set[str]:
-        """Jobs whose decisions heads need."""
+        """Jobs whose decisions heads need, for what they name and for what they keep."""
         heads = [state.head for state in self.states.values()]
         claims = {head.claim for head in heads if head.claim is not None}
-        return claims.union(*(head.decisions for head in heads))
+        return claims.union(*(line.decisions for head in heads for line in head.lines))
 
     def is_applied(self, change: PartitionDecision) -> bool:
         """Whether a head has moved from where a job found it: then this job has moved it."""

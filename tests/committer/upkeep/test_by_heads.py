@@ -17,9 +17,8 @@ from zero_rename.committer.format.job_spec import JobSpec
 from zero_rename.committer.format.records.store_facts import StoreFacts
 from zero_rename.committer.store import requests as s
 from zero_rename.committer.upkeep.problem import Problem
-from zero_rename.committer.upkeep.purge import PurgeAction
+from zero_rename.committer.upkeep.purge import PurgeAction, purge_data
 from zero_rename.committer.upkeep.rebuilt_heads import RebuildAction
-from zero_rename.committer.upkeep.unnamed_data import find_unnamed
 from zero_rename.committer.upkeep.verify import FindingKind
 
 
@@ -46,14 +45,16 @@ def lost(world: World, partition: str) -> None:
 
 
 class TestPurge:
-    def test_removes_what_no_head_names_and_says_so_before(self, world: World) -> None:
+    def test_removes_what_no_head_keeps_and_says_so_before(self, world: World) -> None:
         doomed = data(world) - named(world)
         assert len(doomed) == 1
-        planned = {it.key for it in world.purge(apply=False).entries}
-        assert planned == doomed < data(world)
-        entries = world.purge().entries
+        assert not world.purge().entries  # It is kept.
+        planned = {it.key for it in world.purge(apply=False, keep=0).entries}
+        assert planned == doomed | {ROOT.head_key(DAY1)}
+        assert doomed < data(world)
+        entries = world.purge(keep=0).entries
         assert {(it.key, it.action) for it in entries} == {
-            (key, PurgeAction.REMOVED) for key in doomed
+            (key, PurgeAction.REMOVED) for key in planned
         }
         assert data(world) == named(world)
 
@@ -70,7 +71,7 @@ class TestPurge:
         late = ROOT.attempt_key(DAY1, "00000-1", opened.job, 0)
         world.store.apply(s.PutFile(late, b"late"))
         assert late not in named(world)
-        world.purge()
+        world.purge(keep=0)
         assert data(world) == named(world)
 
     def test_a_first_job_that_was_aborted_leaves_nothing(self) -> None:
@@ -143,8 +144,7 @@ def _job(context: Context, mode: Mode) -> Iterator[Any]:
 
 def _purge(context: Context) -> Iterator[Any]:
     known = Context(context.root, StoreFacts(), readers="heads")  # type: ignore[arg-type]
-    found = yield from flatten(find_unnamed(known))
-    yield s.DeleteMany(tuple((item.key, None) for item in found))
+    yield from flatten(purge_data(known, 0.0, keep=0, apply=True))
 
 
 def _interleaved(
@@ -226,7 +226,7 @@ class TestOthers:
         before = named(world)
         world.write_index()
         memory_table(world.store).gc(older_than=0, apply=True)
-        world.purge()
+        world.purge(keep=0)
         assert named(world) == before == data(world)
 
     def test_symlink_manifests_name_the_files_below_the_records(self, world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any
@@ -87,7 +88,7 @@ def table_page(
 def partition_page(world: World, partition: str) -> str:
     overview = look(world)
     history = world.driver.run(look_back(world.context, partition, overview.jobs))
-    return pages.partition(visitor(), "lake", "flights", overview, history)
+    return pages.partition(visitor(), "lake", "flights", ROOT.url, overview, history)
 
 
 def fail(world: World, *partitions: str, owner: Owner = TASK, text: str = "no such column") -> None:
@@ -231,6 +232,24 @@ class TestPartition:
         assert rows.index(second) < rows.index(first)
         assert "replaced" in rows
         assert f"job?conn=lake&table=flights&job={first}" in page.links()
+
+    def test_what_can_be_read_of_before_with_the_command_to_copy(
+        self, world: World, clock: ManualClock
+    ) -> None:
+        world.load(DAY1, readers="heads")
+        clock.advance(60.0)
+        world.load(DAY1)
+        clock.advance(60.0)
+        world.load(DAY1, mode=Mode.REPLACE)
+        text = Read(partition_page(world, DAY1)).text.partition("What can be read")[2]
+        copied = [
+            f"zero-rename restore {ROOT.url} --partition {DAY1} --as-of {version} --apply"
+            for version in (2, 1)
+        ]
+        assert text.index(copied[0]) < text.index(copied[1])
+        until = datetime.fromtimestamp(clock.now + 7 * 86400, UTC)
+        assert f"{until:%Y-%m-%d %H:%M}" in text
+        assert "What can be read" not in partition_page(world, "day=9")
 
     def test_one_that_nobody_wrote(self, world: World) -> None:
         world.load(DAY1)

@@ -1,0 +1,111 @@
+"""The commands about a table's past: what its jobs did, what can be read of before, and how to
+bring it back."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from ..committer import Table
+from ..committer.errors import counted
+from ..committer.upkeep.restoring import Restored
+from .amounts import DAY, age_option
+from .output import DRY, Apply, AsJson, Url, print_rows, refusals, say
+
+
+def history(
+    table: Url,
+    most: Annotated[int, typer.Option(help="Jobs at the most.", min=1)] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show who changed which partition, when, and by how much: the jobs decided last."""
+    with refusals():
+        found = Table(table).history(most).to_pylist()
+    rows = [
+        (
+            it["decided_at"] and f"{it['decided_at']:%Y-%m-%d %H:%M:%S}",
+            it["job"],
+            it["verdict"] if it["change"] is None else it["change"],
+            it["partition"],
+            it["version"],
+            it["rows"],
+            it["files"],
+            it["files_removed"],
+            it["dag_id"] or it["application"],
+            it["run_id"],
+        )
+        for it in found
+    ]
+    columns = ("decided, UTC", "job", "change", "partition", "version", "rows", "files")
+    columns = (*columns, "files removed", "DAG or application", "run")
+    print_rows(as_json, columns, rows, found, "No job of this table is decided yet.")
+
+
+def undo(
+    table: Url,
+    job: Annotated[str, typer.Option(help="The job, zr1-…: the last in each of its partitions.")],
+    apply: Apply = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring back what partitions held before a job, in all of them or none, without writing a byte.
+
+    Of tables that are read by heads, as long as they keep it. To undo that, undo the job that did
+    it."""
+    with refusals():
+        found = Table(table).undo(job, apply)
+    _show(table, found, apply, as_json)
+
+
+def restore(
+    table: Url,
+    as_of: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME|VERSION",
+            help="What to bring back: what counted at a time, such as 2026-01-31T12:00:00Z; or a "
+            "version of the one partition named.",
+        ),
+    ],
+    partition: Annotated[
+        list[str] | None, typer.Option(help="Only this one, such as day=1; may be repeated.")
+    ] = None,
+    apply: Apply = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring back what the table held at a moment, by one job that writes no byte.
+
+    Of tables that are read by heads, as long as they keep it."""
+    with refusals():
+        found = Table(table).restore(as_of, partition, apply)
+    _show(table, found, apply, as_json)
+
+
+def _show(table: str, found: Restored, apply: bool, as_json: bool) -> None:
+    rows = [(name, found.found[name], found.versions[name]) for name in sorted(found.versions)]
+    columns = ("partition", "is at version", "gets what it held at")
+    nothing = "It holds what it held then: nothing is to be brought back."
+    print_rows(as_json, columns, rows, dataclasses.asdict(found), nothing)
+    if found.job is not None:
+        say(f"{counted(len(rows), 'partition holds', 'partitions hold')} it since {found.job}.")
+        say(f"To undo it: zero-rename undo {table} --job {found.job} --apply")
+    elif rows and not apply:
+        say(DRY)
+
+
+def retention(
+    table: Url,
+    set: Annotated[float | None, age_option("Keep it for so long from now on.", least="1h")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show or set for how long what is replaced can be read and brought back.
+
+    Of tables that are read by heads; a purge that comes after that time removes it."""
+    with refusals():
+        opened = Table(table)
+        if set is not None:
+            opened.set_retention(set)
+        seconds = opened.retention
+    document = {"retention": seconds}
+    print_rows(as_json, ("retention",), [(f"{seconds / DAY:g} days",)], document, "")

@@ -1,0 +1,169 @@
+"""Heads as of a moment of the past, as far as they tell it: in tables that are read by heads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..errors import DamagedError, InvalidInputError
+from ..format.as_of import AsOf, told
+from ..format.job_spec import Readers
+from ..format.layout import UNPARTITIONED, TableRoot
+from ..format.records.data_file import DataFile
+from ..format.records.head import HeadState, PartitionHead
+from ..format.records.table_record import TableRecord
+from ..store.requests import Step
+from .state.context import Context
+from .state.heads import ListedHead
+from .state.partition_files import files_of_heads
+
+
+def check_past(
+    root: TableRoot, table: TableRecord, past: AsOf | None, asked: Collection[str] | None
+) -> None:
+    """Refuse what no state of a table can be; ``None``, the one of now, always can.
+
+    :param asked: the partitions that are to be read; ``None``: all.
+    :raises InvalidInputError: a table without history, or a version of no partition or of several.
+    """
+    if past is None:
+        return
+    if table.readers is not Readers.HEADS:
+        raise InvalidInputError(
+            "This table keeps no history: its readers list files, so a replace removes what it "
+            "takes the place of. Nothing was done.",
+            table=root.url,
+            remedy="Only what it holds now can be read. A table keeps its history whose first job "
+            "has readers='heads'.",
+        )
+    # A condition, too, is about partitions of which each counts its own versions.
+    if past.version is not None and table.partition_by and not _is_one(asked):
+        raise InvalidInputError(
+            f"Version {past.version} of which partition? Each counts its own. Nothing was done.",
+            table=root.url,
+            remedy="Name one partition; or give a time, which is of all partitions.",
+        )
+
+
+def check_over(root: TableRoot, past: AsOf, now: float) -> None:
+    """:raises InvalidInputError: the moment is still to come, by the store's time ``now``."""
+    if past.time is not None and past.time > now:
+        raise InvalidInputError(
+            f"{past} is still to come: the store's time is {told(now)}. Nothing was done.",
+            table=root.url,
+            remedy="Give a time that is over.",
+        )
+
+
+def _is_one(asked: Collection[str] | None) -> bool:
+    return isinstance(asked, tuple | list | set | frozenset) and len(asked) == 1
+
+
+def may_still_count(
+    states: Iterable[HeadState], listed: Mapping[str, ListedHead], past: AsOf
+) -> bool:
+    """Whether a job that has not decided may come to count from before the moment on: a job counts
+    from its last claim on, and these carry a claim of that time."""
+    if past.time is None:
+        return False
+    claimed = (state.slot.name for state in states if state.head.claim is not None)
+    return any(listed[name].last_modified <= past.time for name in claimed if name in listed)
+
+
+def states_as_of(
+    root: TableRoot, table: TableRecord, states: Sequence[HeadState], past: AsOf, whole: bool
+) -> list[HeadState]:
+    """Heads as they were, without those of partitions that were not there.
+
+    :param whole: these are all of the table's.
+    :raises InvalidInputError: one does not tell it, or not any more; or the table was not there.
+    """
+    before = [_as_of(root, table, state, past) for state in states]
+    found = [state for state in before if state.head.epoch]
+    if whole and states and not found:
+        first = min((move.since for it in states for move in it.head.lines[0].moves), default=0.0)
+        raise InvalidInputError(
+            f"The table was not there yet at {past}: what counted first did from {told(first)} "
+            "on. Nothing was done.",
+            table=root.url,
+            remedy="Give a later time.",
+        )
+    return found
+
+
+def _as_of(root: TableRoot, table: TableRecord, state: HeadState, past: AsOf) -> HeadState:
+    head = state.head
+    epoch = past.version if past.time is None else head.epoch_at_time(past.time)
+    if epoch is not None and epoch > head.epoch:
+        raise InvalidInputError(
+            f"{_named(head)} is at version {head.epoch}; it never had a version {epoch}. Nothing "
+            "was done.",
+            table=root.url,
+            key=state.slot.key,
+            remedy=f"{told_versions(head)}.",
+        )
+    former = None if epoch is None else head.as_of(epoch)
+    if former is None:
+        raise InvalidInputError(
+            f"What {_named(head)} held at {past} is not kept any more. Nothing was done.",
+            table=root.url,
+            key=state.slot.key,
+            remedy=f"{told_versions(head)}. How long it is kept is the table's retention: "
+            f"zero-rename retention {root.url}",
+        )
+    if former.epoch and former.schema_version < table.overwritten:
+        raise InvalidInputError(
+            f"What {_named(head)} held at {past} has other columns than the table, which were "
+            "overwritten since. Nothing was done.",
+            table=root.url,
+            key=state.slot.key,
+            remedy="Read a later state; the files of the former one stay for as long as it is "
+            "kept.",
+        )
+    return replace(state, head=former)
+
+
+@dataclass(frozen=True)
+class HeldFiles:
+    """The files of a partition: those that its head names, and those that it only keeps."""
+
+    now: tuple[DataFile, ...]
+    kept: tuple[DataFile, ...]
+
+
+def held_files(
+    context: Context, states: Sequence[HeadState]
+) -> Step[dict[str, HeldFiles | DamagedError]]:
+    """What heads name and keep, by partition; of one of which it cannot be told, why: damage, or
+    its head has moved since it was read (:class:`.HeadMovedError`)."""
+    former = [replace(state, head=head) for state in states for head in state.head.states]
+    found = yield from files_of_heads(context, former)
+    told: dict[str, list[tuple[DataFile, ...] | DamagedError]]
+    told = {state.slot.name: [] for state in states}
+    for state, files in zip(former, found.files, strict=True):
+        told[state.slot.name].append(files)  # Last of each: what it names now.
+    return {name: _held(files) for name, files in told.items()}
+
+
+def _held(told: Sequence[tuple[DataFile, ...] | DamagedError]) -> HeldFiles | DamagedError:
+    every: dict[str, DataFile] = {}
+    for files in told:
+        if isinstance(files, DamagedError):
+            return files
+        every |= {file.key: file for file in files}
+    now = told[-1]
+    assert not isinstance(now, DamagedError)
+    kept = every.keys() - {file.key for file in now}
+    return HeldFiles(now, tuple(every[key] for key in sorted(kept)))
+
+
+def told_versions(head: PartitionHead) -> str:
+    """What a head can tell, in words."""
+    first = next((move for line in head.lines for move in line.moves), None)
+    if first is None:
+        return f"{_named(head)} has no former version"
+    return f"{_named(head)} can be read back to version {first.epoch}, of {told(first.since)}"
+
+
+def _named(head: PartitionHead) -> str:
+    return "The table" if head.name == UNPARTITIONED else head.name

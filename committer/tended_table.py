@@ -1,0 +1,139 @@
+"""Table on S3 as users look after it: what jobs left, what is kept of the past, and what goes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from .commit.state.old_records import KEPT_FOR
+from .format.as_of import AsOf, Past
+from .format.records.data_file import DataFile
+from .format.records.inputs import Inputs
+from .readable_table import ReadableTable
+from .scan.current_table import stored_names
+from .upkeep.gc.collect import GcReport, gc
+from .upkeep.purge import PurgeReport, plan_all, purge, recover_all
+from .upkeep.recovery import Recovered, settle_jobs
+from .upkeep.restoring import Restored, RestorePlan, plan_restore, plan_undo
+from .upkeep.retention import kept_files, retention, set_retention
+from .write_job import WriteJob, this_process
+
+
+class TendedTable(ReadableTable):
+    """The half of :class:`.table.Table` that settles and removes what jobs left, and brings back
+    what they replaced."""
+
+    def recover(self, patience: float | None = None) -> list[Recovered]:
+        """Settle every open job: finish committed ones, clean up aborted ones, fence dead ones.
+
+        :param patience: seconds an undecided job may be silent; ``None`` takes each job's own.
+        """
+        return self.driver.run(recover_all(self._context, patience))
+
+    def plan_recovery(self, patience: float | None = None) -> list[Recovered]:
+        """What :meth:`recover` would do, with the same ``patience``. Changes nothing."""
+        return self.driver.run(plan_all(self._context, patience))
+
+    def settle(self, jobs: Collection[str]) -> list[Recovered]:
+        """Settle open jobs whose processes have ended: finish those that are committed, abort the
+        others. One whose process is alive is fenced. Of one that is not open nothing is said."""
+        return self.driver.run(settle_jobs(self._context, jobs))
+
+    def purge(
+        self,
+        older_than: float | None = None,
+        foreign: bool = False,
+        apply: bool = False,
+        patience: float | None = None,
+        jobs: Collection[str] = (),
+        records_older_than: float = KEPT_FOR,
+        keep: int | None = None,
+    ) -> PurgeReport:
+        """Recover, abort the uploads that nobody will complete, remove records nobody needs.
+
+        :param older_than: with ``foreign``, the least age in seconds of foreign uploads.
+        :param foreign: abort uploads that no job of this package made, by age.
+        :param apply: do it; ``False`` only says what would be done.
+        :param patience: as in :meth:`recover`.
+        :param jobs: abort the uploads of these, too, where the table has no record of them.
+        :param records_older_than: seconds for which failures and manifests of no head stay.
+        :param keep: in a table read by heads, former states of a partition that stay at the most.
+        :raises ValueError: ``foreign`` without ``older_than``.
+        """
+        if foreign and older_than is None:
+            raise ValueError("purge(foreign=True) needs older_than, in seconds")
+        age = older_than if foreign else None
+        options: dict[str, Any] = {"patience": patience, "jobs": jobs, "apply": apply}
+        options |= {"foreign_older_than": age, "records_older_than": records_older_than}
+        options["keep"] = keep
+        return self.driver.run(purge(self._context, **options))
+
+    def gc(self, older_than: float = KEPT_FOR, apply: bool = False) -> GcReport:
+        """Make the table's records small: fold what heads name since long, settle the decisions
+        behind it, remove what nothing names. No answer about rows, jobs or runs changes.
+
+        :param older_than: seconds for which decisions, runs' failures and what was replaced stay
+            whole.
+        :param apply: do it; ``False`` only says what would be done.
+        :raises TableNotFoundError: no table here.
+        """
+        return self.driver.run(gc(self._context, older_than, apply))
+
+    def undo(self, job: str, apply: bool = False) -> Restored:
+        """Bring back what partitions held before a job changed them, all of them or none, without
+        writing a byte: by a job of its own, which can be undone, too.
+
+        :param job: its id; no other job may have changed one of its partitions since.
+        :param apply: do it; ``False`` only says what would be done.
+        :raises InvalidInputError: another job has built on it, what it replaced is not kept any
+            more, or the table's readers list.
+        :raises CommitConflictError: a partition has changed meanwhile.
+        """
+        return self._restore(self.run(plan_undo(self._context, job)), apply)
+
+    def restore(
+        self, as_of: Past, partitions: Collection[str] | None = None, apply: bool = False
+    ) -> Restored:
+        """Bring back what the table held at a moment, by one job that writes no byte.
+
+        :param as_of: a time, or a version of the one partition named, as of :meth:`scan`.
+        :param partitions: only these; ``None`` for all.
+        :param apply: do it; ``False`` only says what would be done.
+        :raises InvalidInputError: what it held then is not known, or not kept any more.
+        :raises CommitConflictError: a partition has changed meanwhile.
+        """
+        if partitions is not None:
+            partitions = stored_names(self._context, self._current(), partitions)
+        past = AsOf.parse(as_of)
+        return self._restore(self.run(plan_restore(self._context, past, partitions)), apply)
+
+    def _restore(self, plan: RestorePlan, apply: bool) -> Restored:
+        if not (apply and plan.restored.versions):
+            return plan.restored
+        # What the rows were computed from, their own jobs have on record.
+        spec = plan.spec(this_process())
+        with WriteJob(self.driver, self._context, spec, inputs=Inputs) as job:
+            pass  # Its decision says all.
+        return replace(plan.restored, job=job.job)
+
+    def kept_files(self) -> dict[str, tuple[DataFile, ...]]:
+        """The files that partitions keep for their history alone, of those that keep any: what it
+        costs. None where readers list. Reads every head."""
+        return self.run(kept_files(self._context))
+
+    @property
+    def retention(self) -> float:
+        """Seconds for which what is replaced can be read and brought back: until a purge that comes
+        after them.
+
+        :raises InvalidInputError: the table's readers list.
+        """
+        return self.run(retention(self._context))
+
+    def set_retention(self, seconds: float) -> None:
+        """Keep what is replaced for so long, what is kept now included.
+
+        :raises InvalidInputError: less than the longest job may last, or the table's readers list.
+        """
+        self.run(set_retention(self._context, seconds))

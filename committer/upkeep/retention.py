@@ -1,0 +1,135 @@
+"""Retention of a table that is read by heads: for how long what is replaced is kept, and heads that
+forget it then, each by a swap on its ETag.
+
+Files go after that. So no clock decides about a file: whoever undoes a job has claimed the head,
+which then forgets nothing, or finds that it has forgotten.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..commit.past import HeldFiles, check_past, held_files
+from ..commit.state.context import Context
+from ..commit.state.found_table import (
+    FoundTable,
+    change_table,
+    find_table,
+    read_table,
+    table_not_confirmed,
+)
+from ..commit.state.heads import Swapped, swap_head
+from ..commit.state.old_records import KEPT_FOR, read_heads
+from ..errors import InvalidInputError, counted
+from ..format.as_of import AsOf
+from ..format.job_spec import Readers
+from ..format.records.data_file import DataFile
+from ..format.records.head import HeadState
+from ..format.records.table_record import TableRecord
+from ..store.conditional_put import Uncertain
+from ..store.requests import All, Step
+from .doctor import longest_job
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """How much of what was replaced is kept.
+
+    :param before: what was replaced before this time may be forgotten, by the store's clock.
+    :param most: former states of a partition that stay at the most.
+    """
+
+    before: float
+    most: int
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """A head that has forgotten former states, or would.
+
+    :param states: how many.
+    """
+
+    state: HeadState
+    states: int
+
+    @property
+    def told(self) -> str:
+        """It in words."""
+        return f"{counted(self.states, 'former state')} of {self.state.slot.name} that it kept"
+
+
+def set_retention(context: Context, seconds: float) -> Step[None]:
+    """Say for how long what is replaced can be read and brought back, from now on.
+
+    :raises TableNotFoundError: no table of this package.
+    :raises InvalidInputError: a table whose readers list, or less than the longest job may last:
+        what a job began with would be gone before its end.
+    """
+    longest = yield from longest_job(context)
+    if seconds < longest:
+        raise InvalidInputError(
+            f"A retention of {seconds:.0f} s is less than the {longest:.0f} s that a job may last, "
+            "so it could lose what it reads. Nothing was changed.",
+            table=context.root.url,
+            remedy="Give more. What is kept can go now, too: zero-rename purge "
+            f"{context.root.url} --keep 1 --apply",
+        )
+    while True:
+        found = yield from find_table(context)
+        if found is None or not found.counts:
+            yield from read_table(context)
+            continue
+        check_past(context.root, found.record, AsOf(time=0.0), None)
+        outcome = yield from change_table(context, found, retention=int(seconds))
+        if isinstance(outcome, FoundTable):
+            return
+        if isinstance(outcome, Uncertain):
+            raise table_not_confirmed(context)
+
+
+def retention(context: Context) -> Step[float]:
+    """Seconds for which what is replaced is kept.
+
+    :raises InvalidInputError: the table's readers list.
+    """
+    table = yield from read_table(context)
+    check_past(context.root, table, AsOf(time=0.0), None)
+    return retention_of(table)
+
+
+def retention_of(table: TableRecord) -> float:
+    """As :func:`retention`, of a table's record."""
+    return KEPT_FOR if table.retention is None else float(table.retention)
+
+
+def kept_files(context: Context) -> Step[dict[str, tuple[DataFile, ...]]]:
+    """The files that heads only keep, by partition, where they can be read. None where readers
+    list."""
+    found = yield from find_table(context)
+    if found is None or found.record.readers is Readers.LISTING:
+        return {}
+    heads = yield from read_heads(context)
+    held = yield from held_files(context, list(heads.states.values()))
+    return {n: it.kept for n, it in held.items() if isinstance(it, HeldFiles) and it.kept}
+
+
+def forget(context: Context, keeping: Keeping, apply: bool) -> Step[list[Forgotten]]:
+    """Let heads forget what is kept too long: those that carry no claim. One that moves meanwhile
+    is left for the next time."""
+    heads = yield from read_heads(context)
+    found = [it for state in heads.states.values() if (it := _forgetful(context, state, keeping))]
+    if not apply:
+        return found
+    swaps = [swap_head(context, heads.states[it.state.slot.name], it.state.head) for it in found]
+    outcomes = yield from All(tuple(swaps))
+    return [it for it, done in zip(found, outcomes, strict=True) if isinstance(done, Swapped)]
+
+
+def _forgetful(context: Context, state: HeadState, keeping: Keeping) -> Forgotten | None:
+    if state.head.claim is not None or state.etag is None:
+        return None
+    after = state.head.forgetting(keeping.before, keeping.most, context.write_id(), state.etag)
+    if after is None:
+        return None
+    return Forgotten(replace(state, head=after), len(state.head.kept) - len(after.kept))

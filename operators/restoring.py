@@ -1,0 +1,89 @@
+"""Restoring: bring back what a table held before a job, or at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseOperator
+
+from ..committer.errors import InvalidInputError
+from ..orchestration.runs.reports import text_table
+from ..provider.failures import final_where_refused
+from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class RestoreTableOperator(BaseOperator):
+    """Bring back what a table that is read by heads held before a job, or at a time, by a job that
+    writes no byte: all of the partitions at once, or none.
+
+    Reports by default: ``apply=True`` acts. Returns (XCom) ``table``, ``versions`` (by partition,
+    the one whose content it gets; 0: it was not there), ``found`` (the one that it is at) and
+    ``job``, the id of the job that did it, by which it is undone. What is refused is final: where
+    another job has built on the one to undo, or what it replaced is not kept any more. So is a
+    try after one that had done it: its job is the one that has built on it.
+
+    :param table: the table, whole or below the connection's table root. (templated)
+    :param undo: the id of the job to undo. (templated)
+    :param as_of: instead: a time with its zone, ``2026-01-31T12:00:00Z``, or a version of the one
+        partition given. (templated)
+    :param partitions: with ``as_of``: only these; ``None`` for all. (templated)
+    :param apply: act; ``False`` only reports what would be done.
+    :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        "table",
+        "undo",
+        "as_of",
+        "partitions",
+        "zero_rename_conn_id",
+    )
+    ui_color = "#f2eee6"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        undo: str | None = None,
+        as_of: str | None = None,
+        partitions: Sequence[str] | None = None,
+        apply: bool = False,
+        zero_rename_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.undo = undo
+        self.as_of = as_of
+        self.partitions = partitions
+        self.apply = apply
+        self.zero_rename_conn_id = zero_rename_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Bring it back, or say what that would be.
+
+        :raises AirflowFailException: it is refused.
+        """
+        with final_where_refused():
+            if bool(self.undo) == bool(self.as_of) or (self.undo and self.partitions):
+                raise InvalidInputError(
+                    "Either undo names a job, all of whose partitions are brought back, or as_of a "
+                    "moment, with partitions or without. Nothing was done.",
+                    remedy="Give one of undo and as_of; see what their templates render to.",
+                )
+            table = ZeroRenameHook(self.zero_rename_conn_id).get_table(self.table)
+            if self.undo:
+                found = table.undo(self.undo, self.apply)
+            else:
+                found = table.restore(self.as_of or "", self.partitions or None, self.apply)
+        rows = [(name, found.found[name], to) for name, to in sorted(found.versions.items())]
+        listed = text_table(("partition", "is at version", "gets what it held at"), rows)
+        self.log.info("%s\n%s", table.root.url, listed if rows else "nothing is to be brought back")
+        if rows and not self.apply:
+            self.log.warning("Nothing is changed, only reported: apply=True acts.")
+        return {"table": table.root.url, **asdict(found)}

@@ -1,0 +1,138 @@
+"""Broken jobs, purges, undoings and collections of a table that is read by heads: each breaks one
+rule about what a head names or keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from simulation.invariants import ROOT
+
+from zero_rename.committer import StoreUnreachableError
+from zero_rename.committer.commit import close
+from zero_rename.committer.commit.past import HeldFiles, held_files
+from zero_rename.committer.commit.state import old_records
+from zero_rename.committer.commit.state.data_listing import list_data
+from zero_rename.committer.commit.state.decide import decide_abort
+from zero_rename.committer.commit.state.open_jobs import list_open
+from zero_rename.committer.commit.state.task_results import destination_exists
+from zero_rename.committer.format.layout import job_in_key
+from zero_rename.committer.store.deletion import remove
+from zero_rename.committer.store.listing import list_objects
+from zero_rename.committer.store.requests import Done, PutFile
+from zero_rename.committer.upkeep import retention, unnamed_data
+from zero_rename.committer.upkeep.gc import settle
+from zero_rename.committer.upkeep.unnamed_data import UnnamedFile
+
+_forgetful = retention._forgetful
+
+
+def names_no_attempt(root, partition, attempt, job, number):
+    return _attempt_key(root, partition, "0", job, number)
+
+
+_attempt_key = type(ROOT).attempt_key
+
+
+def sweeps_files_before_it_decides(context, job):
+    yield from close.sweep_data(context, job)
+    return (yield from decide_abort(context, job))
+
+
+def sweeps_what_the_decision_names(context, decision, sole=False):
+    yield from close.sweep_data(context, decision.job)
+
+
+def lists_open_records_before_data(context, instead=None):
+    still_open = yield from list_open(context)
+    listing = yield from list_objects(ROOT.data_prefix)
+    heads = yield from old_records.read_heads(context)
+    return (yield from _left(context, listing, still_open, heads))
+
+
+def reads_heads_before_open_records(context, instead=None):
+    listing = yield from list_objects(ROOT.data_prefix)
+    heads = yield from old_records.read_heads(context)
+    still_open = yield from list_open(context)
+    return (yield from _left(context, listing, still_open, heads))
+
+
+def asks_no_open_records(context, instead=None):
+    listing = yield from list_objects(ROOT.data_prefix)
+    heads = yield from old_records.read_heads(context)
+    return (yield from _left(context, listing, (), heads))
+
+
+def _left(context, listing, still_open, heads):
+    """What goes by these looks alone: the right purge asks the decisions, too, which hides their
+    order."""
+    held = yield from held_files(context, list(heads.states.values()))
+    named = {
+        file.key
+        for it in held.values()
+        if isinstance(it, HeldFiles)
+        for file in (*it.now, *it.kept)
+    }
+    loose = [item for item in listing.objects if item.key not in named]
+    return [
+        UnnamedFile(item, job) for item in loose if (job := job_in_key(item.key)) not in still_open
+    ]
+
+
+def asks_a_listing_what_exists(context, opened, target, state, exclusive):
+    there = yield from list_data(context.root, target.partition)
+    if exclusive and there:
+        raise destination_exists(opened, target.partition, [item.key for item in there])
+
+
+def reports_before_its_file_is_there(key, body, settings):
+    try:
+        return (yield from PutFile(key, body, settings))
+    except StoreUnreachableError:
+        return Done("sent")
+
+
+def deletes_before_it_forgets(context, _, keep, apply):
+    planned = yield from retention.forget(context, retention.Keeping(-1.0, keep), False)
+    instead = {it.state.slot.name: it.state for it in planned}
+    unnamed = yield from unnamed_data.find_unnamed(context, instead)
+    yield from remove((it.item.key, it.item.etag) for it in unnamed if not it.stays)
+    yield from retention.forget(context, retention.Keeping(-1.0, keep), apply)
+    return []
+
+
+def does_not_ask_what_is_kept(context, states):
+    held = yield from held_files(context, states)
+    return {
+        name: replace(it, kept=()) if isinstance(it, HeldFiles) else it for name, it in held.items()
+    }
+
+
+def forgets_under_a_claim(context, state, keeping):
+    found = _forgetful(context, replace(state, head=replace(state.head, claim=None)), keeping)
+    if found is None:
+        return None
+    head = replace(found.state.head, claim=state.head.claim, holder=state.head.holder)
+    return replace(found, state=replace(found.state, head=head))
+
+
+def takes_back_what_may_be_forgotten(opened, held):
+    return None
+
+
+def _named_now(self):
+    claims = {it.head.claim for it in self.states.values() if it.head.claim is not None}
+    return claims.union(*(it.head.decisions for it in self.states.values()))
+
+
+class settles_what_is_kept(settle.HeadsKnown):
+    named = property(_named_now)
+
+
+def removes_a_list_that_is_kept(manifests, heads, kept_for):
+    states = {
+        name: replace(it, head=replace(it.head, kept=())) for name, it in heads.states.items()
+    }
+    return (yield from _free(manifests, replace(heads, states=states), kept_for))
+
+
+_free = old_records.free_manifests
