@@ -260,6 +260,23 @@ class TestUndo:
         kinds = past.table.history().to_pylist()
         assert {it["change"] for it in kinds if it["job"] == done.job} == {"restore 0", "restore 1"}
 
+    def test_a_change_of_rows_is_undone_as_any_other(self, past: Past) -> None:
+        past.load(1, 1, 2)
+        before = past.data
+        merged = past.table.merge(rows(2, 1, 3), on=["day"])
+        deleted = past.table.delete([("day", "==", 2)])
+        assert merged.committed is not None
+        assert deleted.committed is not None
+        assert past.values() == [(1, 2), (3, 2)]
+        past.table.undo(deleted.committed.job, apply=True)
+        assert past.values() == [(1, 2), (2, 1), (3, 2)]
+        undone = past.table.undo(merged.committed.job, apply=True)
+        assert past.values() == [(1, 1), (2, 1)]
+        assert undone.job is not None
+        past.table.undo(undone.job, apply=True)
+        assert past.values() == [(1, 2), (2, 1), (3, 2)]
+        assert set(past.data) > set(before), "a file was removed"
+
     def test_an_append_is_taken_out_also_where_it_was_folded(self, past: Past) -> None:
         for value in range(1, 20):
             past.load(value)
