@@ -319,6 +319,19 @@ class TestPlan:
         assert refused.job == done.committed.job
         assert "written again as one" in refused.why
 
+    def test_what_an_undoing_brought_back_is_made_from_what_it_was(self, s3_bucket: Bucket) -> None:
+        lake = Lake(s3_bucket)
+        lake.load(1, 7)
+        first = lake.week(0, readers="heads")
+        state = lake.daily.snapshot(["day=7"])
+        job = lake.write(lake.weekly, "week", {"x": [5], "week": [0]}, inputs=[state])
+        assert lake.weekly.undo(job, apply=True).job is not None
+        lake.load(7, x=9)
+        assert lake.states(lake.weekly) == {"week=0": State.FRESH}
+        lake.load(1, x=9)
+        ((step,),) = lake.plan(lake.weekly.root.url).layers
+        assert step.job == first
+
     def test_requests(self, lake: Lake) -> None:
         """A table's snapshot, and a request for each job that wrote what is looked at."""
         lake.daily.write_index()
