@@ -33,10 +33,10 @@ from ..orchestration.table_names import check_table_name
 from ..orchestration.templates import check_texts, is_known
 from ..provider.compat import asks_states, states_of_tasks
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
+from ..provider.staleness import check_on_stale, refuse_stale
 from ..provider.task_context import map_index_of, resolve_partitions, task_run
 from ..provider.triggers import SuccessManifestTrigger
 from ..s3a.hadoop.settings import NATIVE
-from .staleness import check_on_stale, refuse_stale
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

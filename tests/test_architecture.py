@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "lineage": {"committer"},
     "cli": {"committer", "s3a", "catalog", "lineage"},
     "orchestration": {"committer", "s3a", "spark"},
-    "provider": {"orchestration", "committer", "s3a", "catalog"},
+    "provider": {"orchestration", "committer", "s3a", "catalog", "lineage"},
     "operators": {"provider", "orchestration", "committer", "s3a", "lineage"},
     "sensors": {"provider", "orchestration", "committer", "s3a", "lineage"},
     "example_dags": {"operators", "sensors", "provider", "committer", "spark"},

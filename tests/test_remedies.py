@@ -42,8 +42,8 @@ from zero_rename.orchestration.job_query import ON_FOREIGN_MARKER
 from zero_rename.orchestration.runs.task_run import ON_REPEAT
 from zero_rename.provider import get_provider_info
 from zero_rename.provider.connection import ConnectionSettings
+from zero_rename.provider.staleness import ON_STALE
 from zero_rename.s3a.hadoop.settings import CONFLICT_MODE_OF, Committer, S3ASettings
-from zero_rename.sensors.staleness import ON_STALE
 from zero_rename.spark import delete, load, merge, save, stream, update
 from zero_rename.spark.option_table import camel
 from zero_rename.spark.options import ReaderOptions, WriterOptions

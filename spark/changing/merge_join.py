@@ -31,10 +31,11 @@ from .merge_rules import IGNORE, INSERT, UPDATE
 from .merge_source import MergeSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 #: Marks of a join's two sides.
 _THERE, _COMES = "zero_rename_is_there", "zero_rename_comes"
+_DELETES = "zero_rename_deletes"
 #: Key values that can be written into a condition as they are.
 _PLAIN = re.compile(r"[\w .:+-]*", re.ASCII)
 
@@ -112,13 +113,11 @@ class MergeJoin:
         rules = self._rules
         there = state_frame(self._session, self._table, state)
         there = there.withColumn(_THERE, F.lit(True)).alias("target")
-        comes = self._frame.withColumn(_COMES, F.lit(True)).alias("source")
+        comes, deletes = self._with_deletions(self._frame.withColumn(_COMES, F.lit(True)))
         how = "full_outer" if rules.not_matched == INSERT else "left_outer"
         both = there.join(comes, self._matches(rules.on), how)
         matched = F.col(_THERE).isNotNull() & F.col(_COMES).isNotNull()
-        deletes = F.lit(False)
-        if rules.delete_when is not None:
-            deletes = F.coalesce(F.expr(rules.delete_when), F.lit(False))
+        deletes = F.coalesce(deletes, F.lit(False))
         old, new = self._values(state, matched)
         changed = reduce(
             or_,
@@ -148,6 +147,22 @@ class MergeJoin:
             brings_rows=True,
             why_not_repeatable=self._why_not_repeatable,
         )
+
+    def _with_deletions(self, comes: DataFrame) -> tuple[DataFrame, Column]:
+        """The source, by that name, and what says of joined rows whether they are deleted. A bare
+        name is the source's column, also where the table has one."""
+        from pyspark.errors import AnalysisException
+        from pyspark.sql import functions as F
+
+        comes, text = comes.alias("source"), self._rules.delete_when
+        if text is None:
+            return comes, F.lit(False)
+        try:
+            marked = comes.withColumn(_DELETES, F.expr(text))
+            _ = marked.schema  # Spark Connect looks at names not before.
+        except AnalysisException:
+            return comes, F.expr(text)  # It asks for columns of the table.
+        return marked.alias("source"), F.col(f"source.{_DELETES}")
 
     def _values(
         self, state: Snapshot, matched: Column

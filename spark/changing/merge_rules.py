@@ -67,11 +67,8 @@ class MergeRules:
         found = {f"when_matched[{name!r}]": text for name, text in self.sets.items()}
         return found | ({"delete_when": self.delete_when} if self.delete_when else {})
 
-    def serves(self, column: str, first: bool = False) -> bool:
-        """Whether a column may be there for one of the expressions, or for ``latest_by``, alone.
-
-        :param first: of a table that is not there yet: for ``delete_when`` alone.
-        """
-        texts = [self.delete_when] if first else [*self.expressions.values(), self.latest_by]
+    def serves(self, column: str) -> bool:
+        """Whether a column may be there for one of the expressions, or for ``latest_by``, alone."""
+        texts = [*self.expressions.values(), self.latest_by]
         text = " ".join(text or "" for text in texts).lower()
         return re.search(rf"(?<!\w){re.escape(column.lower())}(?!\w)", text) is not None

@@ -217,12 +217,12 @@ class _Reading:
         own, rules = self._own, self.rules
         names = [self._named(name, own.names) or name for name in stored.names]
         stored = renamed(stored, names)
+        if is_first:
+            return stored  # Whatever a condition names may be a value as well.
         for name in names:
             # It says what becomes of rows, and is no column of them.
-            if (is_first or name not in own.names) and rules.serves(name, is_first):
+            if name not in own.names and rules.serves(name):
                 stored = stored.remove(stored.get_field_index(name))
-        if is_first:
-            return stored
         if rules.evolves:
             return evolved(own, stored, self._by, url=self._url)
         wanted = own

@@ -67,6 +67,18 @@ def versions(url: str) -> dict[str, int]:
     return Table(url).snapshot().epochs
 
 
+def test_a_merge_that_makes_the_table_loses_no_column_that_a_condition_names(spark, url):
+    source = changes(spark, (1, "a", "x"), (2, "b", "x"))
+    rule = {"on": ["k"], "delete_when": "v = 'b'", "partition_by": ["p"]}
+    merge(source, url, **rule)
+    assert held(url) == [(1, "a", "x")]
+    # The next day's goes by the source's column, which the table has now, too.
+    merge(changes(spark, (1, "b", "x"), (3, "c", "x")), url, **rule)
+    assert held(url) == [(3, "c", "x")]
+    merge(changes(spark, (3, "C", "x")), url, on=["k"], delete_when="target.v = 'c'")
+    assert held(url) == []
+
+
 def test_rows_are_updated_inserted_and_deleted_and_what_does_not_change_is_left(spark, url):
     put(url, (1, "a", "x"), (2, "b", "x"), (3, "c", "y"), (4, "d", "z"), (5, "e", "w"))
     source = changes(

@@ -8,7 +8,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from ..committer.errors import InvalidInputError, counted
-from ..provider.failures import final_where_refused
+from .failures import final_where_refused
 
 ON_STALE = ("ignore", "fail")
 #: Partitions that an error names.
