@@ -216,7 +216,7 @@ class ChangeableTable(ReadableTable):
         state = Snapshot(self.root, rows.schema, by, (), {}, tuple(sorted(touched)))
         if not is_first and merge.across and by:
             whole = self.state_to_change()
-            state = whole.of(touched | self._with_keys(rows, whole))
+            state = whole.chosen(touched | self._with_keys(rows, whole))
         elif not is_first:
             state = self.state_to_change(touched)
 

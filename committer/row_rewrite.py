@@ -134,6 +134,7 @@ def rewrite_policies(
         "replace_partitions": tuple(sorted(changes)) if state.partition_by else (),
         "replace_table": not state.partition_by,
         "base": state.base,
+        "serializable": state.read is not None,
         "merges": merges,
         "row_changes": dict(changes),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from ..errors import (
@@ -21,7 +21,14 @@ from .apply import finish
 from .others import about_other, outwait
 from .state.context import Context
 from .state.decide import not_confirmed, read_decision
-from .state.heads import Swapped, head_state, read_head, release_claim, swap_head
+from .state.heads import (
+    Swapped,
+    head_state,
+    list_heads,
+    read_head,
+    release_claim,
+    swap_head,
+)
 from .state.job_state import OpenedJob
 from .state.tolerance import or_error
 
@@ -209,6 +216,65 @@ def _replaced_since(opened: OpenedJob, head: PartitionHead) -> bool:
     if not head.replace_epoch:
         return False
     return head.replaced_at is None or head.replaced_at >= opened.opened_at
+
+
+# Reads of a serializable job: a merge that looks for its keys in all partitions inserts one since
+# no other partition has it. So two could insert one key into two, each under a claim of its own.
+
+
+def let_others_decide(context: Context, opened: OpenedJob) -> Step[None]:
+    """Wait until no head of the table has the claim of a job that has not decided, while this job
+    holds none itself; fence one that is silent too long, as one that died is.
+
+    Requests: none unless the job is serializable; else a LIST and a GET a partition.
+
+    :raises OtherJobError: a job in the way can neither be finished nor be fenced.
+    """
+    if not opened.spec.serializable:
+        return
+    for state in (yield from _heads_read(context, opened, ())):
+        waits = 0
+        while (other := state.head.claim) not in (None, opened.job):
+            assert other is not None
+            settling = _settle(context, state, other)
+            if not (yield from about_other(context.root, opened.job, other, settling)):
+                waiting = outwait(context, state.slot.key, state.etag, other, waits)
+                yield from about_other(context.root, opened.job, other, waiting)
+                waits += 1
+            state = yield from read_head(context, state.slot)
+
+
+def refuse_moved_reads(context: Context, opened: OpenedJob, held: Collection[Slot]) -> Step[None]:
+    """See that the partitions that a serializable job has read and does not write are as it read
+    them, and that no others have come. Requests as :func:`let_others_decide`.
+
+    The job holds its claims. Of two that each change what the other one has read, the one that
+    claims later sees the other's claim; both may. So a claim is a conflict, and is not waited for:
+    the other job might wait for this one.
+
+    :param held: the heads that carry its claims.
+    :raises CommitConflictError: they are not.
+    """
+    read = opened.spec.base
+    if not opened.spec.serializable or read is None:
+        return
+    own = {slot.name for slot in held if not slot.is_once}
+    moved = [
+        Conflict(state, state.head.claim or state.head.last_job)
+        for state in (yield from _heads_read(context, opened, own))
+        if state.head.claim is not None or state.head.epoch != read.epoch(state.slot.name)
+    ]
+    if moved:
+        raise _conflict(opened, moved)
+
+
+def _heads_read(context: Context, opened: OpenedJob, but: Collection[str]) -> Step[list[HeadState]]:
+    """The heads that are there, and those that the job has read."""
+    there = yield from list_heads(context)
+    read = opened.spec.base.epochs if opened.spec.base is not None else {}
+    names = sorted({*there, *(name for name, epoch in read.items() if epoch)} - {*but})
+    slots = (Slot.partition(context.root, name) for name in names)
+    return [*(yield from All(tuple(read_head(context, slot) for slot in slots)))]
 
 
 def tell_overtaken(

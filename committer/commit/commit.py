@@ -21,7 +21,13 @@ from ..store.requests import All, Step
 from .abort import abort_after, abort_own
 from .apply import committed, finish_own
 from .changes import Target, compose_decision, targets_of
-from .claim import ClaimRequest, claim_all, tell_overtaken
+from .claim import (
+    ClaimRequest,
+    claim_all,
+    let_others_decide,
+    refuse_moved_reads,
+    tell_overtaken,
+)
 from .evolve import evolve, see_columns, withdraw
 from .first_job import confirm, establish
 from .index.write_index import Moved, look_after_index
@@ -94,10 +100,12 @@ def _ready(
     :param targets: is added what comes while a replace of the whole table claims.
     """
     while True:
+        yield from let_others_decide(context, opened)
         held = yield from claim_all(context, opened, _claims(context, opened, targets))
         while more := (yield from _come_meanwhile(context, opened, held)):
             targets += (Target(name, replaces=True) for name in more)
             held = yield from claim_all(context, opened, _claims(context, opened, targets))
+        yield from refuse_moved_reads(context, opened, held)
         decision = yield from _decision(context, opened, targets, held)
         made = yield from establish(context, opened, [target.partition for target in targets])
         if made is not None:

@@ -48,6 +48,8 @@ class Snapshot:
         coordination *none*.
     :param asked: the partitions asked for; ``None``: all.
     :param lists: partitions without an epoch hold what a listing showed, if it showed any.
+    :param read: what was read of the table besides, that rows computed from this depend on, too;
+        ``None``: nothing.
     """
 
     root: TableRoot
@@ -57,10 +59,13 @@ class Snapshot:
     epochs: dict[str, int]
     asked: Collection[str] | None = None
     lists: bool = False
+    read: ReadBase | None = None
 
     @property
     def base(self) -> ReadBase:
         """What a job has read that computes its rows from this state."""
+        if self.read is not None:
+            return self.read
         # A condition for partitions names those that it was given by name, if any.
         read = (*(self.asked or ()), *(file.partition for file in self.files))
         epochs = {**dict.fromkeys(read, 0), **self.epochs}
@@ -77,6 +82,10 @@ class Snapshot:
         files = tuple(file for file in self.files if file.partition in partitions)
         epochs = {name: epoch for name, epoch in self.epochs.items() if name in partitions}
         return replace(self, files=files, epochs=epochs, asked=tuple(sorted(partitions)))
+
+    def chosen(self, partitions: Collection[str]) -> Snapshot:
+        """The same state of some partitions, chosen by what all of them hold."""
+        return replace(self.of(partitions), read=self.base)
 
     def by_partition(self) -> dict[str, list[DataFile]]:
         """The files of each partition that has any, oldest first."""

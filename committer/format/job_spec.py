@@ -243,6 +243,8 @@ class JobSpec:
         whatever mode. None allows any.
     :param base: what the job has read of the table; ``None``: nothing, so that what is there
         when it opens counts.
+    :param serializable: partitions of ``base`` that the job does not write are to be as it read
+        them, too, and no others are to have come, when it holds its claims.
     :param adopt_partitions: Hive-escaped partition paths whose files from before the table the job
         takes over, rows or none. Only with mode append.
     :param keep_replaced: what a replace takes the place of stays in the store, where readers
@@ -286,6 +288,7 @@ class JobSpec:
     any_case: bool = False
     on_conflict: OnConflict = OnConflict.FAIL
     base: ReadBase | None = None
+    serializable: bool = False
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE
     once: str | None = None
     on_repeat: OnRepeat = OnRepeat.SKIP

@@ -241,7 +241,8 @@ class LoadOperator(BaseOperator):
         for name, parse in POLICIES.items():
             if known(getattr(self, name)):
                 parse(getattr(self, name))
-        if not parsing or all(map(is_known, (self.mode, self.merge_on, self.latest_by))):
+        by_key = (self.mode, self.merge_on, self.latest_by)
+        if all(it is None or known(it) or isinstance(it, list | tuple) for it in by_key):
             committer = self.committer if known(self.committer) else None
             check_merge(self.mode, self.merge_on, self.latest_by, committer)
         if known(self.on_repeat) or self.on_repeat is None:

@@ -72,7 +72,7 @@ class MergeJoin:
         if not self._rules.across or not self._by:
             return self._table.state_to_change(touched)
         whole = self._table.state_to_change()
-        return whole.of({*touched, *self._with_keys(whole)})
+        return whole.chosen({*touched, *self._with_keys(whole)})
 
     def _with_keys(self, whole: Snapshot) -> set[str]:
         """The partitions that hold keys of the source."""

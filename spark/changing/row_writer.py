@@ -95,7 +95,8 @@ class RowWriter:
         raise AssertionError("each attempt returns or raises")
 
     def _has_moved(self, state: Snapshot) -> bool:
-        return self.table.state_to_change(state.asked).base != state.base
+        read = None if state.read is not None else state.asked
+        return self.table.state_to_change(read).base != state.base
 
     def _done_before(self) -> Committed | None:
         """What an earlier try of the run has done, where it is not to be done again."""

@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given, settings
 
 from support import row_model
+from support.faults import Crash, on
 from support.memory_store import MemoryStore
 from support.protocol import memory_table
 from support.row_model import Delete, Load, Merge, Model, Step, sequences
 from zero_rename.committer import CommitConflictError, InvalidInputError, Table, TableMismatchError
 from zero_rename.committer.format.row_changes import RowChanges
+from zero_rename.committer.store.requests import Put
 
 SCHEMA = pa.schema([("k", pa.int64()), ("j", pa.string()), ("v", pa.float64()), ("p", pa.string())])
 NAN = float("nan")
@@ -221,6 +223,29 @@ class TestOthers:
         with pytest.raises(CommitConflictError, match=f"read the table: p={partition}"):
             table.merge(arrow((1, "A", 1.0, partition)), on=["k"], attempts=1)
         assert held(table) == texts((1, "a", 1.0, "x"), (2, "b", 2.0, partition))
+
+    def test_a_key_that_comes_to_a_partition_that_was_only_read(
+        self, table: Table, beside: Any
+    ) -> None:
+        put(table, (1, "a", 1.0, "x"))
+        key = [(7, "mine", 1.0, "x"), (7, "theirs", 1.0, "n")]
+        beside(lambda: table.merge(arrow(key[1]), on=["k"], across_partitions=True))
+        done = table.merge(arrow(key[0]), on=["k"], across_partitions=True)
+        assert (done.attempts, done.rows.updated) == (2, 1)
+        assert held(table) == texts((1, "a", 1.0, "x"), key[0])
+        beside(lambda: put(table, (8, "b", 1.0, "n")))
+        with pytest.raises(CommitConflictError, match="read the table: p=n"):
+            table.merge(arrow((9, "c", 1.0, "x")), on=["k"], across_partitions=True, attempts=1)
+
+    def test_a_job_that_died_with_a_claim_on_what_was_only_read(self, table: Table) -> None:
+        put(table, (1, "a", 1.0, "x"), (2, "b", 1.0, "n"))
+        driver: Any = table.driver
+        driver.fault = on(Put, Crash, "_zero_rename/jobs/")
+        with pytest.raises(Crash):
+            put(table, (3, "c", 1.0, "n"), mode="overwrite")
+        driver.fault = None
+        done = table.merge(arrow((1, "A", 1.0, "x")), on=["k"], across_partitions=True)
+        assert (done.attempts, done.rows.updated) == (1, 1)
 
     def test_a_compaction_beside(self, table: Table, beside: Any) -> None:
         for number in range(3):

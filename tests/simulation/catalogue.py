@@ -28,6 +28,7 @@ from simulation.scenarios import (
     heart,
     in_turn,
     indexer,
+    inserter,
     job_id,
     merged_before,
     merger,
@@ -494,6 +495,12 @@ MERGED = {
         ),
         ("a committed", "b committed"),
         switches=1,
+    ),
+    "two insertions of one key into two partitions": Scenario(
+        lambda **bounds: explorer(inserter("a", ONE), inserter("b", TWO), **bounds),
+        ("a committed", "b committed", *ONE_OF_TWO),
+        switches=2,
+        most=6 * MOST,
     ),
     "a merge beside an append and a compaction": Scenario(
         lambda **bounds: explorer(

@@ -29,7 +29,7 @@ from simulation.invariants import (
     told,
 )
 from simulation.kept import check_kept, keepers_before, kept_files
-from simulation.merged import check_merged
+from simulation.merged import check_merged, check_one_key
 from simulation.program import Ids, Node
 from simulation.rewritten import check_rewritten
 from simulation.sim_store import Store, apply
@@ -149,6 +149,7 @@ class Judge:
                     check_new_decision(after, job)
                     check_rewritten(after, job)
                     check_merged(after, job)
+                    check_one_key(after, job)
 
     def done(self, participant: Participant, outcome: Node, store: Store) -> None:
         """A participant's end.

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
-from simulation.invariants import Violation, changes, content_after, decision_of
+from simulation.invariants import Violation, changes, content_after, decision_of, jobs
 from simulation.sim_store import Store
 
 from zero_rename.committer import Owner
 from zero_rename.committer.format.records.partition_decision import PartitionDecision
 
-_MERGES, _KEY = "merges", "key="
+_MERGES, _INSERTS, _KEY = "merges", "inserts", "key="
 _Log = list[tuple[str, PartitionDecision]]
 
 
@@ -49,6 +49,22 @@ def rows_of(files: Iterable[_File]) -> frozenset[str]:
 def merged(rows: Collection[str], row: str) -> frozenset[str]:
     """With a row in the place of the one with its key."""
     return frozenset({row, *(other for other in rows if not other.startswith(_KEY))})
+
+
+def inserting() -> Owner:
+    """The owner of a job that inserts the key, since no partition has it."""
+    return Owner(application=_INSERTS)
+
+
+def check_one_key(store: Store, job: str) -> None:
+    """See that a decision which was just written is the only one to insert the key.
+
+    :raises Violation: two jobs have, each where it did not see the other.
+    """
+    found = [decision_of(store, name) for name in jobs(store)]
+    commits = [it for it in found if it is not None and it.is_commit]
+    if sum(it.owner.application == _INSERTS for it in commits) > 1:
+        raise Violation("concurrent", f"{job} inserts a key that another partition has")
 
 
 def check_merged(store: Store, job: str) -> None:

@@ -12,7 +12,7 @@ from simulation.explore import Explorer
 from simulation.histories import base_note
 from simulation.invariants import ROOT
 from simulation.judge import PROMISED, run_to_end
-from simulation.merged import key_row, merged, merging, rows_of
+from simulation.merged import inserting, key_row, merged, merging, rows_of
 from simulation.program import Ids, Program
 from simulation.rewritten import rewriting
 from simulation.sim_store import EMPTY, Store, apply
@@ -284,6 +284,25 @@ def _merge(name: str, partitions: Sequence[str], row: str, attempts: int, ids: I
                 raise
             return None  # Its user is told, and no attempt is left.
     return None
+
+
+def inserter(name: str, partition: str) -> Participant:
+    """An insertion of a key into a partition, unless any has it."""
+
+    def run(ids: Ids) -> Step[Any]:
+        context = context_of(ids, name)
+        whole = yield from take_snapshot(context)
+        if key_row("it") in rows_of(whole.files):
+            return None
+        state = whole.chosen([partition])
+        spec = JobSpec(SCHEMA, partition_by=("day",), owner=inserting())
+        changes = {partition: RowChanges(inserted=1)}
+        policies, _ = yield from rewrite_policies(context, state, changes, spec.files)
+        spec = replace(spec, success_markers=SuccessMarkers.NONE, **policies)
+        held = {partition: frozenset({key_row("it")})}
+        return (yield from _job(context, spec, [partition], held=held))
+
+    return Participant(Program(name, run), job=job_id(name))
 
 
 def outlived(name: str, partition: str, *, commits: bool) -> Participant:

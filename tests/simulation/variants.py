@@ -663,6 +663,16 @@ VARIANTS = [
         CONCURRENT,
     ),
     _variant(
+        [(job, "refuse_moved_reads", broken.looks_at_no_other_partition)],
+        "two insertions of one key into two partitions",
+        CONCURRENT,
+    ),
+    _variant(
+        [(job, "refuse_moved_reads", broken.lets_claims_pass)],
+        "two insertions of one key into two partitions",
+        CONCURRENT,
+    ),
+    _variant(
         [(scenarios, "plan_merge", broken.joins_on_the_rows_of_an_earlier_attempt)],
         "a merge that is made again beside a replace",
         CONCURRENT,

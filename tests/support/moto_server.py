@@ -110,6 +110,7 @@ def serve(port: int, latency: float, serialise: bool) -> None:
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     _find_once()
+    _miss_uploads()
     app = CountingMiddleware(DomainDispatcherApplication(create_backend_app), latency, serialise)
     server = make_server("127.0.0.1", port, app, threaded=True, request_handler=MotoRequestHandler)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
@@ -136,6 +137,22 @@ def _find_once() -> None:
     services = tuple(backends.list_of_moto_modules())
     backends.list_of_moto_modules = lambda: services
     setattr(serialize, "parse_to_aware_datetime", cache(parse_to_aware_datetime))  # noqa: B010
+
+
+def _miss_uploads() -> None:
+    """A part of an upload that is gone is refused as S3 refuses it, and is no error of the server
+    that is worth another try."""
+    from moto.s3.exceptions import NoSuchUpload
+    from moto.s3.models import S3Backend
+
+    upload_part = S3Backend.upload_part
+
+    def looked_up(self: S3Backend, bucket_name: str, multipart_id: str, *part: Any) -> Any:
+        if multipart_id not in self.get_bucket(bucket_name).multiparts:
+            raise NoSuchUpload(upload_id=multipart_id)
+        return upload_part(self, bucket_name, multipart_id, *part)
+
+    setattr(S3Backend, "upload_part", looked_up)  # noqa: B010
 
 
 def main() -> None:

@@ -10,7 +10,13 @@ from typing import NoReturn
 
 import pyarrow as pa
 
-from ...errors import InvalidInputError, StreamClosedError
+from ...errors import (
+    InvalidInputError,
+    StreamClosedError,
+    StreamError,
+    TaskLateError,
+    ZeroRenameError,
+)
 from ...store.requests import ObjectSettings
 from ..file_checks import check_options
 from ..job_spec import Content, FileOptions
@@ -200,9 +206,17 @@ class TaskWriter:
             )
 
     def _fail(self, error: BaseException) -> NoReturn:
-        """Abort, and raise ``error`` whatever comes of that."""
+        """Abort, and raise ``error`` whatever comes of that; or, of an attempt whose uploads went
+        since its job is over, that it is late."""
         for left in self.abort():
             error.add_note(f"Also, aborting an upload of this task failed: {left}")
+        if isinstance(error, StreamError) and self._at_end is not None:
+            try:
+                self._at_end()
+            except TaskLateError as late:
+                raise late from error
+            except ZeroRenameError as other:
+                error.add_note(f"Also, nobody knows whether its job is over: {other}")
         raise error
 
     def _take(self, batch: pa.RecordBatch) -> None:
