@@ -55,3 +55,22 @@ def test_what_cannot_be_read(table: Table, where: str, message: str) -> None:
     assert ended.exit_code == Exit.REFUSED
     assert message in ended.output
     assert len(ids(table)) == 4
+
+
+def test_a_person_is_forgotten_in_what_is_kept_of_the_past(s3_bucket: Any) -> None:
+    """As docs/guides/forgetting-a-person.md has it."""
+    table = Table(f"s3://{s3_bucket.name}/kept")
+    rows = pa.table({"id": [1, 7], "name": ["somebody", "forgotten"]})
+    with table.job(rows.schema, readers="heads") as job:
+        job.write(rows)
+    former = {file.key for file in table.files()}
+    invoke("delete", table.root.url, "--where", "id = 7", "--apply")
+    assert former <= set(s3_bucket.keys("kept/")), "it can be undone"
+    invoke("purge", table.root.url, "--keep", "0", "--apply")
+    invoke("gc", table.root.url, "--older-than", "0s", "--apply")
+    invoke("index", table.root.url)
+    left = set(s3_bucket.keys("kept/"))
+    assert not former & left
+    bodies = [s3_bucket.client.get_object(Bucket=s3_bucket.name, Key=key) for key in left]
+    assert not [it for it in bodies if b"forgotten" in it["Body"].read()]
+    assert ids(table) == {1}
