@@ -20,10 +20,12 @@ from .errors import (
 from .format.job_spec import FileOptions, JobSpec, OnRepeat, SchemaMode
 from .format.parquet.reader import read_batches
 from .format.parquet.row_filter import Filter, RowFilter
+from .format.records.data_file import DataFile
 from .format.records.inputs import Inputs
 from .format.row_changes import RowChanges
+from .merge_request import INSERT, UPDATE, RowMerge
 from .readable_table import ReadableTable
-from .row_merge import INSERT, UPDATE, MergeRows, RowMerge, as_arrow, count_merge
+from .row_merge import MergeRows, as_arrow, count_merge
 from .row_rewrite import RowPlan, TableChange, check_rewritable, rewrite_policies
 from .scan.current_table import stored_names
 from .scan.partition_condition import PartitionCondition
@@ -219,14 +221,15 @@ class ChangeableTable(ReadableTable):
             state = whole.chosen(touched | self._with_keys(rows, whole))
         elif not is_first:
             state = self.state_to_change(touched)
+        files = state.by_partition()
 
         def read(name: str) -> Iterator[pa.RecordBatch]:
-            return self._rows_of(state, name)
+            return self._rows_of(state, files[name])
 
         counts, changed, matched = count_merge(rows, state, read)
 
         def write(job: WriteJob) -> None:
-            for name in sorted(changed.intersection(state.by_partition())):
+            for name in sorted(changed.intersection(files)):
                 for batch in read(name):
                     result = rows.outcome(name, rows.widened(batch))
                     job.write(result.kept)
@@ -257,8 +260,8 @@ class ChangeableTable(ReadableTable):
             if ends["min"].is_valid:
                 within = RowFilter([(first >= ends["min"]) & (first <= ends["max"])], whole.schema)
         found = set()
-        for name in whole.by_partition():
-            batches = self._rows_of(whole, name, on, within)
+        for name, files in whole.by_partition().items():
+            batches = self._rows_of(whole, files, on, within)
             if any(rows.index.find(batch.columns).null_count < len(batch) for batch in batches):
                 found.add(name)
         return found
@@ -269,18 +272,18 @@ class ChangeableTable(ReadableTable):
         if named is not None:
             named = stored_names(self._context, self._current(), named)
         state = self.state_to_change(PartitionCondition(condition, schema, by, named))
-        counts = {}
-        for name in state.by_partition():
+        counts, held = {}, state.by_partition()
+        for name, files in held.items():
             # Of all files the table has on record how many rows there are, of foreign ones not.
-            every = sum(len(batch) for batch in self._rows_of(state, name, ()))
-            gone = sum(len(batch) for batch in self._rows_of(state, name, (), condition))
+            every = sum(len(batch) for batch in self._rows_of(state, files, ()))
+            gone = sum(len(batch) for batch in self._rows_of(state, files, (), condition))
             counts[name] = RowChanges(deleted=gone, unchanged=every - gone)
         changed = {name for name, rows in counts.items() if rows.deleted}
 
         def write(job: WriteJob) -> None:
             for name in sorted(changed):
                 if counts[name].unchanged:
-                    for batch in self._rows_of(state, name):
+                    for batch in self._rows_of(state, held[name]):
                         job.write(condition.drop(batch))
 
         return RowPlan(state, counts, changed, write, state.schema)
@@ -288,11 +291,11 @@ class ChangeableTable(ReadableTable):
     def _rows_of(
         self,
         state: Snapshot,
-        partition: str,
+        files: Iterable[DataFile],
         columns: Sequence[str] | None = None,
         row_filter: RowFilter | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        for file in state.by_partition().get(partition, ()):
+        for file in files:
             yield from read_batches(
                 self.driver,
                 state.schema,

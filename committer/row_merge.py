@@ -13,57 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .commit.snapshot import Snapshot
-from .errors import InvalidInputError, UnsupportedTypeError, counted
+from .errors import InvalidInputError, UnsupportedTypeError
 from .format.job_spec import SchemaMode
-from .format.parquet.row_filter import Filter, RowFilter
+from .format.parquet.row_filter import RowFilter
 from .format.parquet.splitter import partition_paths
 from .format.row_changes import RowChanges
 from .format.schema.compatibility import cast, check_same, normalise
 from .format.schema.evolution import evolved
+from .merge_request import IGNORE, RowMerge, several_rows
 
-UPDATE, IGNORE, INSERT = "update", "ignore", "insert"
 #: Reads the rows of a partition.
 ReadRows = Callable[[str], Iterator[pa.RecordBatch]]
-
-
-@dataclass(frozen=True)
-class RowMerge:
-    """What a merge is asked for.
-
-    :param on: the key's columns.
-    :param matched: ``update`` or ``ignore``.
-    :param not_matched: ``insert`` or ``ignore``.
-    :param delete_when: of which rows the match is deleted, and none inserted.
-    :param latest_by: the column by which the last of several rows of a key counts.
-    :param null_safe: null keys match each other.
-    :param across: keys are looked for in all partitions.
-    :param schema_mode: ``keep`` or ``merge``.
-    """
-
-    on: tuple[str, ...]
-    matched: str = UPDATE
-    not_matched: str = INSERT
-    delete_when: Filter | None = None
-    latest_by: str | None = None
-    null_safe: bool = False
-    across: bool = False
-    schema_mode: SchemaMode = SchemaMode.KEEP
-
-    def __post_init__(self) -> None:
-        """:raises InvalidInputError: a word that is none of its choices, no key."""
-        words = {"when_matched": (self.matched, UPDATE)}
-        words |= {"when_not_matched": (self.not_matched, INSERT)}
-        for name, (given, does) in words.items():
-            if given not in (does, IGNORE):
-                raise InvalidInputError(
-                    f"{name} is {given!r}; nothing was merged.",
-                    remedy=f"Choose {does!r} or {IGNORE!r}.",
-                )
-        if not self.on:
-            raise InvalidInputError(
-                "on names no column; nothing was merged.",
-                remedy="Give the key's columns: on=['id'].",
-            )
 
 
 @dataclass(frozen=True)
@@ -87,14 +47,18 @@ class MergeRows:
 
     @staticmethod
     def of(
-        merge: RowMerge, data: Any, own: pa.Schema, by: Sequence[str], *, is_first: bool, url: str
+        merge: RowMerge,
+        given: pa.Table,
+        own: pa.Schema,
+        by: Sequence[str],
+        *,
+        is_first: bool,
+        url: str,
     ) -> MergeRows:
-        """:param data: a table or batch of Arrow's, or a frame of pandas or Polars.
-        :param own: the table's columns.
+        """:param own: the table's columns.
         :raises InvalidInputError: keys or columns that cannot be right.
         :raises TableMismatchError: the columns do not fit the table's.
         """
-        given = as_arrow(data)
         _check_names(merge, given, own, by, url)
         serving = _serving(merge, given, own)
         brought = normalise(pa.schema([f for f in given.schema if f.name not in serving]))
@@ -154,26 +118,21 @@ class MergeRows:
 
         :param matched: the numbers of those that have a match.
         """
-        if self.merge.not_matched == IGNORE:
-            return self._whole(self.rows.slice(0, 0))
-        return self._whole(self.rows.filter(self._is_new(matched)))
+        return self.widened(self.rows.filter(self._is_inserted(matched)))
 
     def inserted_places(self, matched: pa.Array) -> pa.Array:
         """Where they go."""
-        if self.merge.not_matched == IGNORE:
-            return self.places.slice(0, 0)
-        return self.places.filter(self._is_new(matched))
+        return self.places.filter(self._is_inserted(matched))
 
-    def _is_new(self, matched: pa.Array) -> pa.Array:
+    def _is_inserted(self, matched: pa.Array) -> pa.Array:
+        if self.merge.not_matched == IGNORE:
+            return pa.repeat(pa.scalar(False), len(self.rows))
         numbers = pa.array(range(len(self.rows)), pa.int64())
         return pc.invert(pc.or_(pc.is_in(numbers, matched), self.deletes))
 
-    def _whole(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def widened(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows in the columns that the table is to have."""
         return cast(rows, self.schema, frozenset(self.schema.names) - {*rows.schema.names})
-
-    def widened(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of the table in the columns that it is to have."""
-        return self._whole(batch)
 
 
 @dataclass(frozen=True)
@@ -303,8 +262,6 @@ def _last_of_each(merge: RowMerge, given: pa.Table, url: str) -> pa.Table:
     given = given.combine_chunks()
     keys = [_array(given, name) for name in merge.on]
     codes = KeyIndex(keys, merge.null_safe).codes
-    why = "and none says which of them counts"
-    remedy = "Give latest_by, the column whose greatest value is the last, or drop duplicates."
     if merge.latest_by is not None:
         latest = _array(given, merge.latest_by)
         frame = pa.table({"code": codes, "latest": latest})
@@ -314,20 +271,13 @@ def _last_of_each(merge: RowMerge, given: pa.Table, url: str) -> pa.Table:
         is_last = pc.invert(are_different(latest, greatest.cast(latest.type)))
         given = given.filter(pc.or_(codes.is_null(), is_last)).combine_chunks()
         codes = codes.filter(pc.or_(codes.is_null(), is_last))
-        why = f"also by the greatest {merge.latest_by}"
-        remedy = "Drop duplicates from the rows before they are merged."
     found = pc.value_counts(codes.drop_null())
     doubled = found.field(0).filter(pc.greater(found.field(1), 1))
     if not len(doubled):
         return given
     row = pc.index(codes, doubled[0]).as_py()
     key = ", ".join(f"{name}={given[name][row].as_py()!r}" for name in merge.on)
-    raise InvalidInputError(
-        f"{counted(len(doubled), 'key')} of the rows {'is' if len(doubled) == 1 else 'are'} there "
-        f"several times, {why}: such as {key}. Nothing was merged.",
-        table=url,
-        remedy=remedy,
-    )
+    raise several_rows("rows", len(doubled), key, merge.latest_by, url)
 
 
 def _array(table: pa.Table, name: str) -> pa.Array:

@@ -54,6 +54,28 @@ class TableChange:
         rows = done.row_changes or RowChanges()
         return TableChange(done.table, rows, names, (), 0, committed=done)
 
+    @staticmethod
+    def of(
+        state: Snapshot,
+        counts: Mapping[str, RowChanges],
+        changed: Collection[str],
+        committed: Committed | None = None,
+        attempts: int = 1,
+    ) -> TableChange:
+        """What is done to a state, or is to be.
+
+        :param counts: by partition; ``changed``: those that are written anew.
+        """
+        return TableChange(
+            state.root.url,
+            RowChanges.sum([RowChanges(), *counts.values()]),
+            tuple(sorted(changed)),
+            tuple(sorted((state.by_partition().keys() | counts.keys()) - {*changed})),
+            sum(file.size for file in state.files),
+            attempts,
+            committed,
+        )
+
     @property
     def bytes_written(self) -> int:
         return 0 if self.committed is None else self.committed.bytes
@@ -82,17 +104,7 @@ class RowPlan:
 
     def report(self, committed: Committed | None = None, attempts: int = 1) -> TableChange:
         """What was done, or is to be."""
-        changed = tuple(sorted(self.changed))
-        left = (self.state.by_partition().keys() | self.counts.keys()) - {*changed}
-        return TableChange(
-            self.state.root.url,
-            RowChanges.sum([RowChanges(), *self.counts.values()]),
-            changed,
-            tuple(sorted(left)),
-            sum(file.size for file in self.state.files),
-            attempts,
-            committed,
-        )
+        return TableChange.of(self.state, self.counts, self.changed, committed, attempts)
 
 
 def check_rewritable(context: Context) -> Step[None]:

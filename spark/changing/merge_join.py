@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...committer.commit.snapshot import Snapshot
 from ...committer.format.job_spec import SchemaMode
+from ...committer.merge_request import IGNORE, INSERT, UPDATE
 from ..reading.load import quoted, state_frame
 from .changed_rows import (
     DELETED,
@@ -27,7 +28,6 @@ from .changed_rows import (
     place_of,
     reads_table,
 )
-from .merge_rules import IGNORE, INSERT, UPDATE
 from .merge_source import MergeSource
 
 if TYPE_CHECKING:

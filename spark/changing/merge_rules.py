@@ -6,10 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...committer.errors import InvalidInputError
+from ...committer.merge_request import INSERT, UPDATE, check_key, check_word
 from ..reading.predicate import refuse_beyond_rows
-
-UPDATE, IGNORE, INSERT = "update", "ignore", "insert"
 
 
 @dataclass(frozen=True)
@@ -37,22 +35,10 @@ class MergeRules:
 
     def __post_init__(self) -> None:
         """:raises InvalidInputError: a word that is none of its choices, no key."""
-        if not self.on:
-            raise InvalidInputError(
-                "on names no column; nothing was merged.",
-                remedy="Give the key's columns: on=['id'].",
-            )
-        words = {
-            "when_matched": (self.matched, UPDATE),
-            "when_not_matched": (self.not_matched, INSERT),
-        }
-        for name, (given, does) in words.items():
-            if isinstance(given, str) and given not in (does, IGNORE):
-                raise InvalidInputError(
-                    f"{name} is {given!r}; nothing was merged.",
-                    remedy=f"Choose {does!r} or {IGNORE!r}"
-                    + (", or give expressions by column." if does == UPDATE else "."),
-                )
+        check_key(self.on)
+        if isinstance(self.matched, str):
+            check_word("when_matched", self.matched, UPDATE, ", or give expressions by column")
+        check_word("when_not_matched", self.not_matched, INSERT)
         for name, text in self.expressions.items():
             refuse_beyond_rows(name, text)
 

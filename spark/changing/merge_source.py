@@ -16,16 +16,16 @@ from ...committer.errors import (
     TableMismatchError,
     TableNotFoundError,
     UnsupportedTypeError,
-    counted,
 )
 from ...committer.format.schema.compatibility import check_same, find_column
 from ...committer.format.schema.evolution import evolved
 from ...committer.format.schema.row_metadata import renamed
+from ...committer.merge_request import IGNORE, UPDATE, several_rows
 from ...committer.table import Table
 from ..reading.load import quoted
 from ..types import spark_schema, table_schema
 from .changed_rows import as_partition_value, partition_names, place_of
-from .merge_rules import IGNORE, UPDATE, MergeRules
+from .merge_rules import MergeRules
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -133,17 +133,7 @@ class MergeSource:
         if not found:
             return source
         key = ", ".join(f"{name}={example[0][name]!r}" for name in rules.on)
-        why = "and none says which of them counts"
-        remedy = "Give latest_by, the column whose greatest value is the last, or drop duplicates."
-        if rules.latest_by is not None:
-            why = f"also by the greatest {rules.latest_by}"
-            remedy = "Drop duplicates from the frame before it is merged."
-        raise InvalidInputError(
-            f"{counted(found, 'key')} of the frame {'is' if found == 1 else 'are'} there several "
-            f"times, {why}: such as {key}. Nothing was merged.",
-            table=self.table.root.url,
-            remedy=remedy,
-        )
+        raise several_rows("frame", found, key, rules.latest_by, self.table.root.url)
 
     def _nulls(self) -> list[Column]:
         from pyspark.sql import functions as F

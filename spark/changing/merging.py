@@ -18,12 +18,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import InvalidInputError
+from ...committer.merge_request import INSERT, UPDATE
 from ...committer.row_rewrite import TableChange
 from ...committer.table import Table
 from ..write_target import WriteTarget
 from .changed_rows import ChangedRows
 from .merge_join import MergeJoin
-from .merge_rules import INSERT, UPDATE, MergeRules
+from .merge_rules import MergeRules
 from .merge_source import MergeSource
 from .row_writer import change_table
 

@@ -18,7 +18,6 @@ from ...committer.errors import CommitConflictError, InvalidInputError, Snapshot
 from ...committer.format.handoff import Handoff
 from ...committer.format.job_spec import Distribute, Mode, OnRepeat, SchemaMode
 from ...committer.format.records.inputs import Inputs
-from ...committer.format.row_changes import RowChanges
 from ...committer.row_rewrite import TableChange
 from ...committer.table import Table
 from ...s3a.hadoop.settings import NATIVE
@@ -112,15 +111,7 @@ class RowWriter:
         committed = self._committed(rows)
         if committed is not None and committed.repeated:
             return TableChange.done_before(committed)
-        left = sorted((rows.state.by_partition().keys() | counts.rows.keys()) - {*counts.changed})
-        return TableChange(
-            self.table.root.url,
-            RowChanges.sum([RowChanges(), *counts.rows.values()]),
-            counts.changed,
-            tuple(left),
-            sum(file.size for file in rows.state.files),
-            committed=committed,
-        )
+        return TableChange.of(rows.state, counts.rows, counts.changed, committed)
 
     def _committed(self, rows: ChangedRows) -> Committed | None:
         counts = rows.counts
