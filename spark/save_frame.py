@@ -141,7 +141,7 @@ def _merged(
             remedy="Let the operator name the key, by its merge_on=; or call merge(frame, table, "
             "on=['id']).",
         )
-    rules = MergeRules(said.merge_on, latest_by=said.latest_by)
+    rules = MergeRules(said.merge_on, delete_when=said.delete_when, latest_by=said.latest_by)
     by, options = target.partition_by, target.options
     done = merge_by(rules, frame, target.root.url, partition_by=by, options=options)
     return done.committed

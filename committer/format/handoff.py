@@ -115,6 +115,12 @@ class Handoff:
         "With mode merge, the key's columns, separated by commas or as a JSON list.",
         (),
     )
+    delete_when: str | None = _variable(
+        "ZERO_RENAME_DELETE_WHEN",
+        _text,
+        "With mode merge, a condition in Spark's SQL: rows of which it is true delete what they "
+        "match.",
+    )
     latest_by: str | None = _variable(
         "ZERO_RENAME_LATEST_BY",
         _text,

@@ -41,7 +41,7 @@ from ...provider.links import (
 )
 from ...provider.task_context import ANY, no_partition, resolve_partitions, task_run
 from ...s3a.hadoop.settings import NATIVE, check_committer
-from .merge_arguments import check_merge, listed_columns
+from .merge_arguments import OF_MERGES, check_merge, listed_columns
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage  # pyright: ignore
@@ -60,6 +60,7 @@ POLICIES: Mapping[str, Callable[[str], Any]] = {
     "distribute": partial(choice, "distribute", Distribute),
     "readers": partial(choice, "readers", Readers),
     "merge_on": listed_columns,
+    "delete_when": str,
     "latest_by": str,
 }
 #: Arguments that are texts once they are rendered.
@@ -103,10 +104,10 @@ class LoadOperator(BaseOperator):
     :param partition_timezone: time zone in which that date is taken.
     :param mode: ``append``, ``overwrite`` (the same as ``replace``), ``fail-if-exists`` or
         ``merge``, natively; ``None`` leaves it to the application. (templated)
-    :param merge_on: with mode ``merge``, the key's columns, by which ``save()`` matches rows.
-        (templated)
-    :param latest_by: with mode ``merge``, the column by which the last of several rows of a key
-        counts; else they are refused. (templated)
+    :param merge_on: with mode ``merge``, the key's columns. (templated)
+    :param delete_when: with mode ``merge``, of which rows the match is deleted, and none inserted:
+        a condition in Spark's SQL. (templated)
+    :param latest_by: with mode ``merge``, the column whose greatest value counts. (templated)
     :param on_conflict: ``fail`` or ``last_wins``, when another job changed a partition since
         this one began; ``None`` takes the connection's. (templated)
     :param distribute: ``partition`` lets ``save()`` bring the rows of a partition together first,
@@ -137,6 +138,7 @@ class LoadOperator(BaseOperator):
         "distribute",
         "readers",
         "merge_on",
+        "delete_when",
         "latest_by",
         "on_repeat",
         "committer",
@@ -167,6 +169,7 @@ class LoadOperator(BaseOperator):
         distribute: str | None = None,
         readers: str | None = None,
         merge_on: str | Sequence[str] | None = None,
+        delete_when: str | None = None,
         latest_by: str | None = None,
         on_repeat: str = "auto",
         committer: str | None = None,
@@ -188,6 +191,7 @@ class LoadOperator(BaseOperator):
         self.distribute = distribute
         self.readers = readers
         self.merge_on = merge_on
+        self.delete_when = delete_when
         self.latest_by = latest_by
         self.on_repeat = on_repeat
         self.committer = committer
@@ -238,13 +242,13 @@ class LoadOperator(BaseOperator):
             check_texts(self, _TEXTS)
         if known(self.table) or not self.table:
             check_table_name(self.table)
-        for name, parse in POLICIES.items():
-            if known(getattr(self, name)):
-                parse(getattr(self, name))
-        by_key = (self.mode, self.merge_on, self.latest_by)
+        for name, value in self._policies.items():
+            if known(value):
+                POLICIES[name](value)
+        by_key = (self._policies[name] for name in ("mode", *OF_MERGES))
         if all(it is None or known(it) or isinstance(it, list | tuple) for it in by_key):
             committer = self.committer if known(self.committer) else None
-            check_merge(self.mode, self.merge_on, self.latest_by, committer)
+            check_merge(self._policies, committer)
         if known(self.on_repeat) or self.on_repeat is None:
             check_on_repeat(self.on_repeat)
         if known(self.committer):
@@ -254,6 +258,10 @@ class LoadOperator(BaseOperator):
         self._check_partitions(parsing, known)
         if known(self.partition_format):
             check_partition_format(self.partition_format or "", self.partition_timezone)
+
+    @property
+    def _policies(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in POLICIES}
 
     def _check_partitions(self, parsing: bool, known: Callable[[object], bool]) -> None:
         if parsing and isinstance(self.partition, list | tuple):
@@ -278,14 +286,13 @@ class LoadOperator(BaseOperator):
             )
             hook = ZeroRenameHook(self.zero_rename_conn_id)
             committer = check_committer(self.committer or hook.settings.committer)
-            check_merge(self.mode, self.merge_on, self.latest_by, committer)
+            check_merge(self._policies, committer)
             table = hook.get_table(self.table)
             ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
             link_to_table(self, ti, hook, table.root.url, partitions, committer == NATIVE)
-            given = {name: getattr(self, name) for name in POLICIES}
-            said = {name: POLICIES[name](it) for name, it in given.items() if it is not None}
-            policies = hook.settings.policies | said
-            handoff = replace(run.handoff(), table=table.root, partitions=partitions, **policies)
+            given = {name: it for name, it in self._policies.items() if it is not None}
+            said = hook.settings.policies | {name: POLICIES[name](it) for name, it in given.items()}
+            handoff = replace(run.handoff(), table=table.root, partitions=partitions, **said)
         return TableLoad(run, hook, table, handoff, committer)
 
     def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:

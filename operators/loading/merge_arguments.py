@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any
 
 from ...committer.errors import InvalidInputError
 from ...committer.format.job_spec import Mode
 from ...orchestration.runs.partitions import listed_texts
 from ...s3a.hadoop.settings import NATIVE
+
+#: What only mode merge has.
+OF_MERGES = ("merge_on", "delete_when", "latest_by")
 
 
 def listed_columns(given: object) -> tuple[str, ...]:
@@ -15,27 +19,24 @@ def listed_columns(given: object) -> tuple[str, ...]:
     return listed_texts("merge_on", given, ",", "columns", "names such as id")
 
 
-def check_merge(
-    mode: str | None,
-    merge_on: str | Sequence[str] | None,
-    latest_by: str | None,
-    committer: str | None,
-) -> None:
+def check_merge(said: Mapping[str, Any], committer: str | None) -> None:
     """Mode merge has a key, and the native committer; other modes have no key.
 
+    :param said: the policies of a load, by their arguments' names.
     :param committer: ``None`` where it is not known yet.
     :raises InvalidInputError: it is not so.
     """
-    merges = mode is not None and Mode.parse(mode) is Mode.MERGE
-    if merges and not merge_on:
+    merges = said["mode"] is not None and Mode.parse(said["mode"]) is Mode.MERGE
+    if merges and not said["merge_on"]:
         raise InvalidInputError(
             "mode is merge, and merge_on names no column; nothing was submitted.",
             remedy="Give the key's columns: merge_on=['id'].",
         )
-    if (merge_on or latest_by) and not merges:
+    given = [name for name in OF_MERGES if said[name]]
+    if given and not merges:
         raise InvalidInputError(
-            "merge_on or latest_by is given, and mode is not merge; nothing was submitted.",
-            remedy="Give mode='merge', or leave both out.",
+            f"{given[0]} is given, and mode is not merge; nothing was submitted.",
+            remedy=f"Give mode='merge' and merge_on, or leave {' and '.join(given)} out.",
         )
     if merges and committer not in (None, NATIVE):
         raise InvalidInputError(

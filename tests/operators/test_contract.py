@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG, task
 
 from support.airflow import Tables, connection_variable, task_context
 from zero_rename.committer import OnRepeat
@@ -76,6 +77,28 @@ def test_a_load_that_adds_may_write_its_partitions_only(
         options = read_writer_options({"path": tables.url()}, given)
         assert options.only_partitions == ("day=a;b,c",)
         assert options.replace_partitions == ()
+
+
+def test_a_merge_is_handed_over_with_its_words(tables: Tables) -> None:
+    words = {"delete_when": "op = '{{ 'D' }}'", "latest_by": "{{ 'at' }}"}
+    merges: dict[str, Any] = {
+        **{"table": tables.url(), "partition": "*", "mode": "merge"},
+        **{"merge_on": "{{ 'id, day' }}", **words},
+    }
+
+    @task.zero_rename(**merges)
+    def function() -> None: ...
+
+    with DAG("merges"):
+        called: Any = function()
+        load = ZeroRenameSparkSubmitOperator(task_id="load", application="job.py", **merges)
+    for made in (called.operator, load):
+        context: Any = task_context(made)
+        made.render_template_fields(context)
+        said = made._table_load(context).handoff
+        assert (said.mode, said.merge_on) == ("merge", ("id", "day"))
+        assert (said.delete_when, said.latest_by) == ("op = 'D'", "at")
+        assert Handoff.decode(said.encode()) == said
 
 
 def test_they_do_not_speak_of_another_table(given: dict[str, str], tables: Tables) -> None:

@@ -609,6 +609,7 @@ class TestTheCall:
             ({"mode": "merge"}, "merge_on names no column"),
             ({"mode": "merge", "merge_on": "id", "committer": "magic"}, "the committer is magic"),
             ({"merge_on": ["id"], "mode": "append"}, "mode is not merge"),
+            ({"delete_when": "op = 'D'"}, "delete_when is given, and mode is not merge"),
             ({"on_repeat": "never"}, "on_repeat='never'"),
             ({"partition": "2013-02-01"}, "not a partition path"),
             ({"table": ""}, "names no table"),

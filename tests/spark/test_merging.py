@@ -14,8 +14,10 @@ from zero_rename.committer import (
     Table,
     TableMismatchError,
 )
+from zero_rename.committer.format.handoff import Handoff
+from zero_rename.committer.format.job_spec import Mode
 from zero_rename.committer.format.row_changes import RowChanges
-from zero_rename.spark import load, merge, update
+from zero_rename.spark import load, merge, save, update
 
 pytestmark = pytest.mark.spark
 
@@ -223,6 +225,38 @@ class TestRules:
         monkeypatch.setenv("ZERO_RENAME_COMMITTER", "magic")
         with pytest.raises(InvalidInputError, match="the committer is magic"):
             merge(frame, f"{url}2", on=["k"])
+
+
+class TestHandoff:
+    """What a submitter asks for, of an application that calls ``save()``."""
+
+    @pytest.fixture(autouse=True)
+    def submitted(self, url, monkeypatch):
+        said = Handoff(
+            mode=Mode.MERGE, merge_on=("k",), delete_when="op = 'D'", latest_by="at", once="run"
+        )
+        for name, value in said.encode().items():
+            monkeypatch.setenv(name, value)
+
+    def test_rows_are_merged_by_its_words(self, spark, url):
+        put(url, (1, "a", "x"), (2, "b", "x"), (3, "c", "x"))
+        rows = changes(
+            spark,
+            *((1, "A", "x", "U", 1), (1, "B", "x", "U", 2), (2, None, "x", "D", 1)),
+            *((4, "d", "x", "I", 1), (5, None, "x", "D", 1)),
+            schema="k long, v string, p string, op string, at int",
+        )
+        done = save(rows, url)
+        assert done is not None
+        assert done.row_changes == RowChanges(inserted=1, updated=1, deleted=1, unchanged=1)
+        assert held(url) == [(1, "B", "x"), (3, "c", "x"), (4, "d", "x")]
+
+    def test_a_condition_beyond_a_row_is_refused(self, spark, url, monkeypatch):
+        put(url, (1, "a", "x"))
+        monkeypatch.setenv("ZERO_RENAME_DELETE_WHEN", "count(k) > 1")
+        with pytest.raises(InvalidInputError, match="no aggregate"):
+            save(changes(spark, (1, "A", "x", 1), schema=TIMED), url)
+        assert versions(url) == {"p=x": 1}
 
 
 class TestOthers:
