@@ -9,6 +9,7 @@ import os
 import uuid
 from typing import Any
 
+from bench import rows as made
 from bench.workloads import QUERIES, Workload
 
 #: What they cut into files by partitions alone, where there are more.
@@ -22,33 +23,35 @@ class ArrowSide:
         self._rows: tuple[Any, Any] = (None, None)
         self._pandas: Any = None
         self._catalog: Any = None
+        #: What is merged next.
+        self.source: Any = None
 
     def close(self) -> None:
         pass
 
     def prepare(self, workload: Workload) -> None:
         self.rows(workload)
+        if workload.verb == "merge":
+            self.source = made.source(workload)
+            return
         self.pandas(workload)
 
     def rows(self, workload: Workload) -> Any:
         """The rows of :meth:`.spark_peers.SparkSide.frame`, in one Arrow table. Many files without
         partitions become as many partitions, by ``part``."""
         import numpy as np
-        import pyarrow as pa
 
         shape = (workload.rows, workload.tasks, workload.partitions, workload.ordered)
         if self._rows[0] != shape:
             ids = np.arange(workload.rows)
-            mixed = ids * 2654435761 % 4294967296
-            columns = {"id": ids, "a": (ids % 7).astype("int32")}
-            columns |= {"s": pa.array(mixed).cast(pa.string()), "d": ids / 3.0}
+            more = {}
             if workload.partitions:
+                any_order = ids * 2654435761 % 4294967296 % workload.partitions
                 ordered = ids * workload.partitions // workload.rows
-                days = ordered if workload.ordered else mixed % workload.partitions
-                columns["day"] = days.astype("int32")
+                more["day"] = ordered if workload.ordered else any_order
             elif workload.tasks > _CUT_BY_ROWS:
-                columns["part"] = (ids * workload.tasks // workload.rows).astype("int32")
-            self._rows, self._pandas = (shape, pa.table(columns)), None
+                more["part"] = ids * workload.tasks // workload.rows
+            self._rows, self._pandas = (shape, made.table_of(ids, ids / 3.0, **more)), None
         return self._rows[1]
 
     def pandas(self, workload: Workload) -> Any:
@@ -192,6 +195,31 @@ def delta_replace(side: ArrowSide, workload: Workload, url: str) -> None:
     delta(side, workload, url, "overwrite")
 
 
+def delta_merge(side: ArrowSide, _: Workload, url: str) -> None:
+    from deltalake import DeltaTable, WriterProperties
+
+    (
+        DeltaTable(url, storage_options=_delta_options())
+        .merge(
+            side.source,
+            " and ".join(f"t.{key} = s.{key}" for key in made.KEYS),
+            source_alias="s",
+            target_alias="t",
+            writer_properties=WriterProperties(compression="ZSTD"),
+        )
+        .when_matched_update_all()
+        .when_not_matched_insert_all()
+        .execute()
+    )
+
+
+def delta_check(_: ArrowSide, workload: Workload, url: str) -> int:
+    from deltalake import DeltaTable
+
+    found = DeltaTable(url, storage_options=_delta_options()).to_pyarrow_dataset()
+    return made.check(workload, found.to_table())
+
+
 def delta_read(_: ArrowSide, workload: Workload, url: str) -> int:
     from deltalake import DeltaTable
 
@@ -209,6 +237,16 @@ def iceberg(side: ArrowSide, workload: Workload, url: str) -> None:
 
 def iceberg_replace(side: ArrowSide, workload: Workload, url: str) -> None:
     _iceberg_table(side, workload, url).dynamic_partition_overwrite(side.rows(workload))
+
+
+def iceberg_merge(side: ArrowSide, _: Workload, url: str) -> None:
+    # By the id alone: by several columns it makes a condition of each row, which takes longer.
+    side.catalog.load_table(_iceberg_name(url)).upsert(side.source, ["id"])
+
+
+def iceberg_check(side: ArrowSide, workload: Workload, url: str) -> int:
+    found = side.catalog.load_table(_iceberg_name(url)).scan().to_arrow()
+    return made.check(workload, found)
 
 
 def iceberg_read(side: ArrowSide, workload: Workload, url: str) -> int:

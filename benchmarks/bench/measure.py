@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,7 +34,7 @@ class Bench:
     hosts: HostProcesses
     rounds: int
     longest: float
-    _filled: dict[str, Workload] = field(default_factory=dict)
+    _filled: set[str] = field(default_factory=set)
     _pace: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def measure(self, workload: Workload, peers: Sequence[Peer] = PEERS) -> Table:
@@ -60,6 +60,8 @@ class Bench:
                 except HostError as error:
                     row.why = f"failed: {error}"
                 told(workload, row)
+        if workload.verb == "merge":
+            self._check(workload, [it for it in taking if rows[it.name].runs], rows)
         self._compare(list(rows.values()))
         for peer in taking:
             self._look(peer, workload, rows[peer.name])
@@ -69,6 +71,9 @@ class Bench:
         host, url = self.hosts.get(peer.host), _url(peer, workload)
         self.store.make_bucket(peer.bucket)
         self.store.delay(0)
+        if workload.verb == "merge":
+            workload = replace(workload, round=number)
+            self._fill(peer, workload)
         self._ask(host, peer, workload, "prepare", url)
         if "prime" in peer.verbs:
             self._ask(host, peer, workload, "prime", f"{url}-prime")
@@ -110,7 +115,8 @@ class Bench:
         row.found = answer["rows"]
         if workload.verb == "append" and workload.latency and workload.files >= _MANY:
             self._pace[peer.name] = (workload.files, seconds)
-        row.runs.append(Run(number, seconds, cpu, host.memory(), seen.requests, seen.throttled))
+        counted = (seen.requests, seen.throttled, seen.written)
+        row.runs.append(Run(number, seconds, cpu, host.memory(), *counted))
 
     def _ask(
         self, host: Host, peer: Peer, workload: Workload, verb: str, url: str
@@ -122,14 +128,13 @@ class Bench:
         return answer
 
     def _fill(self, peer: Peer, workload: Workload) -> None:
-        """Make the table to read, for the first that reads it."""
+        """Make the table to read or to merge into, where it is not there yet."""
         filler = BY_NAME[peer.table or peer.name]
-        shape = replace(workload, name="", title="", query="", latency=0)
-        if self._filled.get(filler.name) != shape:
+        url = _url(filler, workload)
+        if url not in self._filled:
             self.store.make_bucket(filler.bucket)
-            host = self.hosts.get(filler.host)
-            self._ask(host, filler, workload, "append", _url(filler, workload))
-            self._filled[filler.name] = shape
+            self._ask(self.hosts.get(filler.host), filler, workload, "append", url)
+            self._filled.add(url)
 
     def _begins(self, peer: Peer, workload: Workload, row: Row, over: bool) -> bool:
         """Whether a peer has another run; where it has none at all, its row says why."""
@@ -144,6 +149,18 @@ class Bench:
                 took = f"{known} files took {seconds:.0f} s"
                 row.why = f"left out: {took}, so that some {expected:.0f} s are to be expected"
         return not row.why
+
+    def _check(self, workload: Workload, peers: Sequence[Peer], rows: Mapping[str, Row]) -> None:
+        """Whose table is not as a merge leaves it is not measured."""
+        self.store.delay(0)
+        for peer in peers:
+            row = rows[peer.name]
+            asked = replace(workload, round=row.runs[-1].round)
+            try:
+                host, url = self.hosts.get(peer.host), _url(peer, workload)
+                row.found = self._ask(host, peer, asked, "check", url)["rows"]
+            except HostError as error:
+                row.why, row.runs = f"failed: {error}", []
 
     @staticmethod
     def _compare(rows: Sequence[Row]) -> None:
@@ -162,6 +179,7 @@ class Bench:
         sizes = self.store.files(peer.bucket, prefix)
         row.files, row.bytes = len(sizes), sum(sizes)
         self.store.empty(peer.bucket, prefix)
+        self._filled.discard(_url(peer, workload))
         if workload.verb == "abort" and (left := self.store.uploads(peer.bucket)):
             row.why = f"failed: {left} uploads are left"
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from bench import rows as made
 from bench.workloads import Workload
 
 
@@ -23,6 +24,18 @@ def write(**given: Any) -> Callable[[Any, Workload, str], None]:
             job.write(rows)
 
     return act
+
+
+def merge(side: Any, _: Workload, url: str) -> None:
+    from zero_rename import Table
+
+    Table(url).merge(side.source, on=made.KEYS)
+
+
+def check(_: Any, workload: Workload, url: str) -> int:
+    from zero_rename import Table
+
+    return made.check(workload, Table(url).to_arrow())
 
 
 def die(_: Any, workload: Workload, url: str) -> None:

@@ -22,6 +22,7 @@ class Peer:
 
     :param host: ``spark``; ``arrow``, the environment of the peers; ``python``, the checkout's.
     :param verbs: what it can: ``append``, ``replace``, ``read`` (returns how many rows),
+        ``merge``, which ``check`` compares with what the table is to hold (returns how many rows),
         ``recover``, ``abort``; ``die``, which leaves a job for ``recover``; ``prime``, which has
         Python workers ready, since Spark ends those that were idle for a minute.
     :param table: whose table it reads; its own where left out.
@@ -76,11 +77,20 @@ _QUICK = (
     "pyarrow write_dataset",
 )
 PEERS = (
-    _spark(OURS, append=_save(), replace=_save("overwrite"), prime=_prime()),
+    _spark(
+        OURS,
+        append=_save(),
+        replace=_save("overwrite"),
+        merge=spark_peers.merge,
+        check=own_peers.check,
+        prime=_prime(),
+    ),
     _spark(
         HEADS,
         append=_save(readers="heads"),
         replace=_save("overwrite", readers="heads"),
+        merge=spark_peers.merge,
+        check=own_peers.check,
         prime=_prime(),
     ),
     _spark("zero-rename, format()", append=spark_peers.by_format, prime=_prime()),
@@ -109,6 +119,8 @@ PEERS = (
         {
             "append": own_peers.write(),
             "replace": own_peers.write(mode="replace"),
+            "merge": own_peers.merge,
+            "check": own_peers.check,
             "die": own_peers.die,
             "recover": own_peers.recover,
             "abort": own_peers.abort,
@@ -120,6 +132,8 @@ PEERS = (
         {
             "append": own_peers.write(readers="heads"),
             "replace": own_peers.write(mode="replace", readers="heads"),
+            "merge": own_peers.merge,
+            "check": own_peers.check,
         },
     ),
     Peer("rclone cleanup", "python", {"abort": own_peers.rclone}),
@@ -136,12 +150,16 @@ PEERS = (
         "delta-rs",
         append=arrow_peers.delta,
         replace=arrow_peers.delta_replace,
+        merge=arrow_peers.delta_merge,
+        check=arrow_peers.delta_check,
         read=arrow_peers.delta_read,
     ),
     _arrow(
         "pyiceberg",
         append=arrow_peers.iceberg,
         replace=arrow_peers.iceberg_replace,
+        merge=arrow_peers.iceberg_merge,
+        check=arrow_peers.iceberg_check,
         read=arrow_peers.iceberg_read,
     ),
     _reader("load(), by Spark", spark_peers.load_by("spark")),

@@ -84,18 +84,20 @@ def _table(table: Table) -> Iterator[str]:
     ours = reference(table)
     yield (
         "| | seconds | to ours | CPU: driver, JVM, workers | to ours | requests | $ a 1,000 | "
-        "files | MB: driver, worker |"
+        "MB written | files | MB: driver, worker |"
     )
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
     for row in sorted(measured, key=lambda it: it.median(seconds) or 0):
         cells = [_seconds(row), _ratio(row, ours, seconds), _cpu(row), _ratio(row, ours, cpu)]
         cells += [f"{row.median(_requests):,.0f}", f"{(row.median(_dollars) or 0) * 1000:.2f}"]
-        cells += [f"{row.files:,}" if row.files else "", _memory(row)]
+        written = (row.median(lambda run: run.written) or 0) / 1e6
+        cells += [f"{written:,.2f}" if written else "", f"{row.files:,}" if row.files else ""]
+        cells += [_memory(row)]
         yield f"| {_name(row)} | {' | '.join(cells)} |"
     for row in table.rows:
         if not row.counted:
             why = row.why or f"the store throttled all of {len(row.runs)} runs"
-            yield f"| {row.peer} | {_plain(why)} | | | | | | | |"
+            yield f"| {row.peer} | {_plain(why)} | | | | | | | | |"
 
 
 def _sentence(table: Table) -> str:
@@ -103,6 +105,8 @@ def _sentence(table: Table) -> str:
     late = f"each answer {it.latency * 1000:.0f} ms late" if it.latency else "no latency added"
     if it.verb in ("abort", "recover"):
         return f"{it.tasks:,} files; {late}."
+    if it.verb == "merge":
+        return f"{it.rows // 100:,} rows into {it.rows:,}, a file in each partition; {late}."
     tasks = f"{it.tasks:,} task{'s' * (it.tasks > 1)}"
     files = f"{it.files:,} file{'s' * (it.files > 1)}"
     return f"{it.rows:,} rows, {tasks} of Spark, {files}; {late}."

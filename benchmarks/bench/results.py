@@ -16,6 +16,7 @@ class Run:
     """What a peer took once.
 
     :param cpu: seconds of the process tree, by group; ``memory``: bytes at the most.
+    :param written: bytes that the store was given, or copied itself.
     :param throttled: answers that asked to slow down: the run counts for nothing.
     """
 
@@ -25,6 +26,7 @@ class Run:
     memory: dict[str, int]
     requests: dict[str, int]
     throttled: int = 0
+    written: int = 0
 
     @property
     def all_cpu(self) -> float:

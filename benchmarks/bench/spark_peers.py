@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from bench import rows as made
 from bench.workloads import QUERIES, Workload
 
 #: Of the session: what the tests have for speed of start would make its JVM slow in the long run.
@@ -39,13 +40,19 @@ class SparkSide:
         self.spark: Any = builder.getOrCreate()
         register(self.spark)
         self._frame: tuple[Any, Any] = (None, None)
+        #: What is merged next.
+        self.source: Any = None
 
     def close(self) -> None:
         self.spark.stop()
 
     def prepare(self, workload: Workload) -> None:
         """Have the rows in memory: what computes them is nobody's."""
-        self.frame(workload).count()
+        if workload.verb == "merge":
+            self.source = self.spark.createDataFrame(made.source(workload)).cache()
+            self.source.count()
+        else:
+            self.frame(workload).count()
 
     def frame(self, workload: Workload) -> Any:
         """``id``, an integer, a text and a number with a fraction; ``day`` is the partition."""
@@ -107,6 +114,13 @@ def save(mode: str = "append", **options: str) -> Callable[[SparkSide, Workload,
             save(frame, url, partition_by=by, mode=mode, options=options)
 
     return act
+
+
+def merge(side: SparkSide, _: Workload, url: str) -> None:
+    from zero_rename.spark import merge
+
+    with side.workers(_pool({})):
+        merge(side.source, url, on=made.KEYS)
 
 
 def prime(**options: str) -> Callable[[SparkSide, Workload, str], None]:

@@ -12,17 +12,19 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from torture.proxy import Proxy, Seen
 from torture.servers import Store, serving
 
-from support.faulty_server import Reply, s3_error
+from support.faulty_server import Received, Reply, s3_error
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 #: Where the modules are that a process of a run imports: these, the tests', the checkout's.
@@ -44,11 +46,58 @@ def price(requests: Mapping[str, int]) -> float:
 class Traffic:
     """What the proxy has seen since it was last asked.
 
+    :param written: bytes of objects and parts, and of objects that the store copied.
     :param throttled: answers that said *slow down*: what was measured then counts for nothing.
     """
 
     requests: dict[str, int]
     throttled: int = 0
+    written: int = 0
+
+
+@dataclass
+class _Written:
+    """Bytes that a store was given, and those that it copied itself."""
+
+    total: int = 0
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _parts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, got: Received) -> None:
+        """Count a request that the store has carried out."""
+        url = urlsplit(got.path)
+        path, upload = unquote(url.path), parse_qs(url.query).get("uploadId", [""])[0]
+        if got.method == "POST" and upload:  # Its parts are one object from now on.
+            self._sizes[path] = self._parts.pop(upload, 0)
+        if got.method != "PUT":
+            return
+        size = int(got.headers.get("x-amz-decoded-content-length", len(got.body)))
+        if source := got.headers.get("x-amz-copy-source"):
+            size = self._sizes.get("/" + unquote(source).lstrip("/").partition("?")[0], 0)
+        if upload:
+            self._parts[upload] += size
+        else:
+            self._sizes[path] = size
+        self.total += size
+
+
+class _CountingProxy(Proxy):
+    """Counts what is written, too."""
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__(upstream)
+        self.written = _Written()
+        self._counting = threading.Lock()
+
+    def _carry_out(self, got: Received, pass_on: Callable[[], Reply]) -> Reply:
+        def counted() -> Reply:
+            reply = pass_on()
+            if reply.status < 300:
+                with self._counting:
+                    self.written.add(got)
+            return reply
+
+        return super()._carry_out(got, counted)
 
 
 class DelayedStore:
@@ -151,7 +200,7 @@ def behind_proxy(store: Store) -> Iterator[DelayedStore]:
 
 def main(upstream: str) -> None:
     """Serve until the standard input ends."""
-    with Proxy(upstream) as proxy:
+    with _CountingProxy(upstream) as proxy:
         throttled = 0
 
         def weather(seen: Seen, carry_out: Callable[[], Reply]) -> Reply:
@@ -170,9 +219,10 @@ def main(upstream: str) -> None:
             proxy.drain()
             requests = Counter(it.operation for it in proxy.seen)
             answer = {"requests": requests, "throttled": throttled}
+            answer["written"] = proxy.written.total
             if "latency" in asked:
                 proxy.latency = asked["latency"]
-                throttled = 0
+                throttled = proxy.written.total = 0
                 proxy.watch()
             print(json.dumps(answer), flush=True)
 

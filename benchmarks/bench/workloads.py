@@ -17,6 +17,7 @@ class Workload:
         one file of each.
     :param latency: seconds every answer is late.
     :param query: of the verb ``read``.
+    :param round: of the verb ``merge``: each brings other rows (:mod:`.rows`).
     :param seconds: for all peers and rounds, in proportion to the other workloads: what is under
         way then is finished, and no more is begun.
     :param peers: only these; empty for all that can.
@@ -32,6 +33,7 @@ class Workload:
     ordered: bool = False
     latency: float = 0.03
     query: str = ""
+    round: int = 0
     seconds: float = 60
     peers: tuple[str, ...] = ()
     quick: bool = False
@@ -81,6 +83,7 @@ _PARTITIONS = Workload(
 )
 _LARGE = Workload("8 files", "8 million rows in 8 files", "append", 8_000_000, 8, latency=0)
 _ABORT = Workload("abort", "Abort of what a dead job uploaded", "abort", tasks=1000)
+_MERGED = "1 % of the rows merged into 30 of 365 partitions"
 _DIED = "Recovery of a job that died as it committed"
 _READ = Workload("read", "", "read", 1_000_000, 1, 365, ordered=True, seconds=35)
 
@@ -93,6 +96,7 @@ WORKLOADS = (
     replace(_PARTITIONS, seconds=200, peers=_SPREAD),
     replace(_LARGE, seconds=200, quick=True),
     Workload("replace", "31 partitions replaced", "replace", 124_000, 4, 31, seconds=120),
+    replace(_READ, name="merge", title=_MERGED, verb="merge", seconds=110, quick=True),
     Workload("recovery", _DIED, "recover", tasks=1000, seconds=45),
     _ABORT,
     replace(_ABORT, name="abort without latency", title="The same without latency", latency=0),

@@ -12,6 +12,7 @@ import pytest
 from torture.servers import of_moto
 
 from bench import hosts as hosts_module
+from bench import rows as made
 from bench.goals import GOALS, seconds
 from bench.hosts import HostProcesses
 from bench.measure import Bench
@@ -150,6 +151,58 @@ class TestPeers:
         assert fewer.row(ours.name)
         assert not more.row(ours.name)
         assert "left out: 32 files took" in more.rows[0].why
+
+    def test_a_merge_is_checked_and_what_it_writes_is_counted(
+        self, s3_server: S3Server, tmp_path: Path
+    ) -> None:
+        ours = [BY_NAME[f"zero-rename, plain Python{it}"] for it in ("", ", read by heads")]
+        merge = next(it for it in WORKLOADS if it.verb == "merge").scaled(0.04)
+        with (
+            behind_proxy(of_moto(s3_server)) as store,
+            HostProcesses(store.behind, tmp_path) as hosts,
+        ):
+            bench = Bench(store, hosts, rounds=1, longest=60)
+            found = bench.measure(merge, ours)
+
+        for row in found.rows:
+            assert (row.why, row.found) == ("", merge.rows + 2 * (merge.rows // 1000))
+            assert 0 < row.runs[1].written < row.bytes / 2, "one partition in twelve is written"
+
+    def test_a_table_that_a_merge_left_otherwise_is_refused(self) -> None:
+        merge = Workload("few", "Few", "merge", rows=2000, partitions=24, ordered=True, round=1)
+        whole = made.expected(merge)
+
+        assert made.check(merge, whole.sort_by([("d", "descending")])) == 2000 + 2 * 2
+        for other in (whole.slice(1), made.expected(replace(merge, round=2)).slice(2)):
+            with pytest.raises(LookupError, match="not these 2004"):
+                made.check(merge, other)
+
+    def test_a_merge_brings_one_row_in_a_hundred_into_one_partition_in_twelve(self) -> None:
+        merge = next(it for it in WORKLOADS if it.verb == "merge")
+        brought = made.source(merge)
+
+        assert (merge.partitions, brought.num_rows) == (365, merge.rows // 100)
+        assert len(brought["day"].unique()) == 30
+
+    def test_bytes_are_counted_as_they_are_stored_copies_and_parts_too(
+        self, s3_server: S3Server
+    ) -> None:
+        with behind_proxy(of_moto(s3_server)) as store:
+            store.make_bucket("bytes")
+            client = store.behind.client()
+            client.put_object(Bucket="bytes", Key="a b", Body=b"12345")
+            store.delay(0)
+            client.copy_object(
+                Bucket="bytes", Key="c", CopySource={"Bucket": "bytes", "Key": "a b"}
+            )
+            upload = client.create_multipart_upload(Bucket="bytes", Key="d")["UploadId"]
+            given = {"Bucket": "bytes", "Key": "d", "UploadId": upload}
+            part = client.upload_part(**given, PartNumber=1, Body=b"123")
+            parts = [{"PartNumber": 1, "ETag": part["ETag"]}]
+            client.complete_multipart_upload(**given, MultipartUpload={"Parts": parts})
+            assert store.traffic().written == 5 + 3
+            client.copy_object(Bucket="bytes", Key="e", CopySource="bytes/d")
+            assert store.traffic().written == 5 + 3 + 3
 
     def test_answers_that_ask_to_slow_down_are_counted(self) -> None:
         with (
