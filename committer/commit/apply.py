@@ -24,7 +24,12 @@ from ..store.conditional_put import NotWritten, Uncertain
 from ..store.requests import Absent, All, Delete, Done, Found, Refused, Step, Unknown
 from .close import delete_open_record, sweep_losers
 from .complete import Absence, complete_file, lost
-from .markers import look_at_marker, write_partition_marker, write_table_marker
+from .markers import (
+    look_at_marker,
+    naming_marker,
+    write_partition_marker,
+    write_table_marker,
+)
 from .removal import remove_listed
 from .state.context import Context, Count
 from .state.decide import Decided, changed_store_remedy, why_refused
@@ -168,10 +173,11 @@ def _apply_partition(
         due = wants_marker(decided, change.partition)
         # Read before the head moves: the swap is then the proof that the head named this job after
         # the marker was read.
-        looks = [look_at_marker(context, change.partition)] if due else []
+        looks = [look_at_marker(context, change.partition, state.head.marker)] if due else []
         files = [_complete(context, decided.decision.job, slot, f, count) for f in change.files]
         _, markers = yield from All((All(tuple(files)), All(tuple(looks))))
         marker = next(iter(markers), None)
+        state = naming_marker(context, decided, change, state, marker)
         moved = yield from _move(context, decided, change, state)
     elif state.head.claim == decided.decision.job:
         # A commit that was called again claimed after its job had moved the head.

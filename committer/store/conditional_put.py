@@ -7,6 +7,7 @@ request lands late, the second is refused, and the write id read back is our own
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,6 +64,12 @@ def write_id_of(body: bytes) -> str | None:
         found = document.get("write_id")
         return found if isinstance(found, str) else None
     return None
+
+
+def digest_etag(body: bytes) -> str:
+    """The ETag that most stores give what comes in one PUT: its MD5. Others, as those of objects
+    under SSE-KMS, are no digests."""
+    return hashlib.md5(body, usedforsecurity=False).hexdigest()
 
 
 def put_record(

@@ -13,6 +13,7 @@ from typing import Any
 
 from support.memory_store import Behaviour, MemoryStore, StoredObject, StoredUpload
 from zero_rename.committer.store import requests as s
+from zero_rename.committer.store.conditional_put import digest_etag
 
 
 @lru_cache(maxsize=1_000_000)
@@ -23,7 +24,7 @@ def _digest(kind: str, key: str, value: str) -> int:
 
 @lru_cache(maxsize=100_000)
 def etag_of(body: bytes) -> str:
-    return hashlib.blake2b(body, digest_size=8).hexdigest()
+    return digest_etag(body)
 
 
 #: Bodies of all heads that were ever written, by ETag.

@@ -69,6 +69,8 @@ class PartitionHead:
     :param trail: the last states before this one, oldest first.
     :param moves: in a table read by heads, the epochs since it last stopped naming files.
     :param kept: there, what it named before, oldest first.
+    :param marker: there, the ETag that its marker will have, if nobody else writes one: a guess,
+        by which the next job need not read it.
     """
 
     name: str
@@ -87,6 +89,7 @@ class PartitionHead:
     schema_version: Annotated[Count, LEFT_OUT] = 0
     moves: Annotated[tuple[Move, ...], LEFT_OUT] = ()
     kept: Annotated[tuple[KeptState, ...], LEFT_OUT] = ()
+    marker: Annotated[str | None, LEFT_OUT] = None
 
     @staticmethod
     def initial(slot: Slot) -> PartitionHead:

@@ -256,6 +256,23 @@ class TestJobs:
         asked = [it for it in table.driver.requests if isinstance(it, s.ListObjects)]  # type: ignore[attr-defined]
         assert ROOT.job_data_prefix(job.job) not in {it.prefix for it in asked}  # type: ignore[arg-type]
 
+    @pytest.mark.parametrize("there", ["another's", "none"])
+    def test_a_marker_that_is_not_the_one_that_the_head_knows(
+        self, store: MemoryStore, there: str
+    ) -> None:
+        """It is read, then, and written over."""
+        load(store, 1)
+        key = ROOT.marker_key(DAY1)
+        put(store, key)
+        if there == "none":
+            del store.objects[key]
+        load(store, 2)
+        table = load(store, 3)
+        last = table.snapshot().files[-1].job
+        assert json.loads(store.objects[key].body)["jobId"] == last
+        asked = [it for it in table.driver.requests if isinstance(it, s.Get)]  # type: ignore[attr-defined]
+        assert key not in {it.key for it in asked}, "the head knows it again"
+
     @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.REPLACE])
     def test_a_crash_at_any_request_leaves_all_or_nothing(self, mode: Mode) -> None:
         """And recovery leaves no file that no head names, but those of the state before."""
