@@ -917,7 +917,7 @@ WIDER |= {
 }
 WIDER |= {
     "two replaces of one partition, symlink manifests": Scenario(
-        two(REPLACE, REPLACE, symlinks=True), RIVALS, most=4 * MOST
+        two(REPLACE, REPLACE, symlinks=True), RIVALS, most=6 * MOST
     ),
     "a replace and recovery, symlink manifests, a crash": Scenario(
         lambda: explorer(writer("a", REPLACE, ONE), recoverer(), symlinks=True, crashes=1), SETTLED
