@@ -79,8 +79,9 @@ class ChangeableTable(ReadableTable):
         :param when_not_matched: ``insert`` or ``ignore``.
         :param delete_when: a condition over the rows given, as for :meth:`scan`: one of which it is
             true deletes the row that it matches, and is not inserted where it matches none.
-        :param latest_by: of several rows of a key the one counts that has the greatest value there;
-            left out, they are refused.
+        :param latest_by: of several rows of a key the one counts that has the greatest value there,
+            the table's own among them where it has that column: one that is later than the one
+            given stays. Left out, several are refused, and the row given counts.
         :param null_safe: null keys match each other; else a null key matches nothing.
         :param across_partitions: look for the keys in all partitions. A row that has come to
             another partition moves there.

@@ -20,7 +20,8 @@ class RowMerge:
     :param matched: ``update`` or ``ignore``.
     :param not_matched: ``insert`` or ``ignore``.
     :param delete_when: of which rows the match is deleted, and none inserted.
-    :param latest_by: the column by which the last of several rows of a key counts.
+    :param latest_by: the column by which the last of several rows of a key counts, the table's own
+        among them.
     :param null_safe: null keys match each other.
     :param across: keys are looked for in all partitions.
     :param schema_mode: ``keep`` or ``merge``.

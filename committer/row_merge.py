@@ -90,8 +90,9 @@ class MergeRows:
         matched = found.is_valid()
         where = found.drop_null()
         old, new = batch.filter(matched), self.rows.take(where)
-        deletes = self.deletes.take(where)
-        updates = self._changed(old, new, partition, where)
+        late = self._is_late(old, new)
+        deletes = pc.and_not(self.deletes.take(where), late)
+        updates = pc.and_not(self._changed(old, new, partition, where), late)
         arrays = [
             new.column(f.name) if f.name in new.schema.names else old.column(f.name)
             for f in batch.schema
@@ -102,6 +103,15 @@ class MergeRows:
         kept = pa.concat_batches([batch.filter(pc.invert(matched)), old.filter(stays)])
         changed, places = after.filter(updates), self.places.take(where).filter(updates)
         return MergedBatch(kept, changed, places, len(old.filter(deletes)), where)
+
+    def _is_late(self, old: pa.RecordBatch, new: pa.RecordBatch) -> pa.Array:
+        """Of each pair whether the table's row is the later one."""
+        name = self.merge.latest_by
+        if name is None or name not in new.schema.names:
+            return pa.repeat(pa.scalar(False), len(old))
+        own, given = old.column(name), new.column(name)
+        known = pc.and_(own.is_valid(), given.is_null())
+        return pc.or_(known, pc.fill_null(pc.greater(own, given), False))
 
     def _changed(
         self, old: pa.RecordBatch, new: pa.RecordBatch, partition: str, where: pa.Array

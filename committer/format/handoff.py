@@ -124,7 +124,8 @@ class Handoff:
     latest_by: str | None = _variable(
         "ZERO_RENAME_LATEST_BY",
         _text,
-        "With mode merge, the column by which the last of several rows of a key counts.",
+        "With mode merge, the column by which the last of several rows of a key counts, the "
+        "table's own among them.",
     )
     once: str | None = _variable(
         "ZERO_RENAME_ONCE", _text, "The key that makes the write happen once."

@@ -116,7 +116,7 @@ class MergeJoin:
         comes, deletes = self._with_deletions(self._frame.withColumn(_COMES, F.lit(True)))
         how = "full_outer" if rules.not_matched == INSERT else "left_outer"
         both = there.join(comes, self._matches(rules.on), how)
-        matched = F.col(_THERE).isNotNull() & F.col(_COMES).isNotNull()
+        matched = F.col(_THERE).isNotNull() & F.col(_COMES).isNotNull() & ~self._is_late(state)
         deletes = F.coalesce(deletes, F.lit(False))
         old, new = self._values(state, matched)
         changed = reduce(
@@ -148,6 +148,16 @@ class MergeJoin:
             why_not_repeatable=self._why_not_repeatable,
         )
 
+    def _is_late(self, state: Snapshot) -> Column:
+        """Whether the table's row of a pair is later than the source's."""
+        from pyspark.sql import functions as F
+
+        name = self._rules.latest_by
+        if name is None or name not in state.schema.names:
+            return F.lit(False)
+        own, given = (F.col(f"{side}.{quoted(name)}") for side in ("target", "source"))
+        return F.coalesce(own > given, own.isNotNull() & given.isNull())
+
     def _with_deletions(self, comes: DataFrame) -> tuple[DataFrame, Column]:
         """The source, by that name, and what says of joined rows whether they are deleted. A bare
         name is the source's column, also where the table has one."""
@@ -167,10 +177,14 @@ class MergeJoin:
     def _values(
         self, state: Snapshot, matched: Column
     ) -> tuple[dict[str, Column], dict[str, Column]]:
-        """Each column's value before; and after, where that can be another."""
+        """Each column's value before; and after, where that can be another.
+
+        :param matched: whether a row of the source takes the place of one of the table's.
+        """
         from pyspark.sql import functions as F
 
         rules, old, new = self._rules, {}, {}
+        there = F.col(_THERE).isNotNull()
         for field in self._types:
             name, kind = field.name, field.dataType
             before = F.lit(None).cast(kind)
@@ -185,8 +199,7 @@ class MergeJoin:
             elif name in rules.sets:
                 after = F.expr(rules.sets[name]).cast(kind)
                 after = as_partition_value(after, kind) if name in self._by else after
-            after = F.when(matched, after).when(F.col(_COMES).isNull(), before).otherwise(comes)
-            new[name] = after
+            new[name] = F.when(matched, after).when(there, before).otherwise(comes)
         return old, new
 
     def _why_not_repeatable(self) -> str | None:

@@ -60,8 +60,9 @@ def merge(
     :param when_not_matched: ``insert`` or ``ignore``.
     :param delete_when: a condition, such as ``op = 'D'``: a row of which it is true deletes the row
         that it matches, and is not inserted where it matches none.
-    :param latest_by: of several rows of a key the one counts that has the greatest value there;
-        left out, they are refused.
+    :param latest_by: of several rows of a key the one counts that has the greatest value there, the
+        table's own among them where it has that column: one that is later than the frame's stays.
+        Left out, several are refused, and the frame's row counts.
     :param null_safe: null keys match each other; else a null key matches nothing, as in SQL.
     :param across_partitions: look for the keys in all partitions. A row that has come to another
         partition moves there.

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from support import row_model
 from support.faults import Crash, on
@@ -22,6 +23,7 @@ from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.committer.store.requests import Put
 
 SCHEMA = pa.schema([("k", pa.int64()), ("j", pa.string()), ("v", pa.float64()), ("p", pa.string())])
+TIMED = pa.schema([("k", pa.int64()), ("v", pa.string()), ("at", pa.int64()), ("p", pa.string())])
 NAN = float("nan")
 Row = tuple[Any, ...]
 
@@ -102,6 +104,26 @@ class TestMerge:
         null = arrow((1, None, 7.0, "x"))
         assert table.merge(null, on=["k", "j"], null_safe=True).rows.updated == 1
         assert table.merge(null, on=["k", "j"]).rows == RowChanges(inserted=1, unchanged=2)
+
+    def test_a_row_that_is_later_than_the_one_given_stays(self, table: Table) -> None:
+        schema = TIMED.append(pa.field("op", pa.string()))
+        there = [(1, "stored", 1), (2, "stored", 2), (3, "stored", 3), (4, "timeless", None)]
+        put(table, *[(*row, "x") for row in there], schema=TIMED)
+        given = [(1, "late", 0), (2, "same", 2), (3, "newer", 4), (4, "timed", None)]
+        rows = [(k, v, at, "x", "U") for k, v, at in given]
+        rule: dict[str, Any] = {"delete_when": pc.field("op") == "D", "latest_by": "at"}
+        done = table.merge(arrow(*rows, schema=schema), on=["k"], **rule)
+        after = [(1, "stored", 1), (2, "same", 2), (3, "newer", 4), (4, "timed", None)]
+        assert held(table) == texts(*[(*row, "x") for row in after])
+        assert done.rows == RowChanges(updated=3, unchanged=1)
+        # Nor does a row delete or move what came later than itself.
+        gone = [(1, "", None, "x", "D"), (2, "", 1, "x", "D"), (3, "", 4, "x", "D")]
+        done = table.merge(arrow(*gone, schema=schema), on=["k"], **rule)
+        assert done.rows == RowChanges(deleted=1, unchanged=3)
+        moved = arrow((2, "moved", 1, "y", "U"), schema=schema)
+        done = table.merge(moved, on=["k"], across_partitions=True, **rule)
+        assert done.rows == RowChanges(unchanged=3)
+        assert done.committed is None
 
     def test_columns(self, table: Table) -> None:
         put(table, (1, "a", 1.0, "x"), (2, "b", 2.0, "x"))
@@ -291,6 +313,40 @@ class TestRuns:
             with pytest.raises(CommitConflictError, match="or a merge"):
                 put(table, (1, "a", 1.0, "x"), once=once, on_repeat="replace_own")
         assert len(held(table)) == 2
+
+
+_DAYS = st.lists(
+    st.dictionaries(
+        st.tuples(st.integers(0, 3), st.sampled_from("xy")), st.sampled_from("abc"), min_size=1
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(days=_DAYS, data=st.data())
+def test_days_that_are_merged_again_leave_what_one_run_of_each_leaves(
+    days: list[dict[tuple[int, str], str]], data: st.DataObject
+) -> None:
+    """By a column that is stored, in whichever order they are cleared, or run at first."""
+
+    def merge(into: Table, day: int) -> None:
+        rows = [(key, text, day, place) for (key, place), text in days[day].items()]
+        given = arrow(*rows, schema=TIMED)
+        into.merge(given, on=["k", "p"], latest_by="at", partition_by=["p"])
+
+    once, often = memory_table(MemoryStore()), memory_table(MemoryStore())
+    for day in range(len(days)):
+        merge(once, day)
+    order = data.draw(st.permutations(range(len(days))))
+    cleared = data.draw(st.lists(st.sampled_from(range(len(days))), max_size=4))
+    for day in (*order, *cleared):
+        merge(often, day)
+    assert held(often) == held(once)
+    before = versions(often)
+    merge(often, cleared[-1] if cleared else order[0])
+    assert versions(often) == before
 
 
 @settings(max_examples=200, deadline=None)

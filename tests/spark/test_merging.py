@@ -137,6 +137,21 @@ class TestKeys:
         merge(late, url, on=["k"], latest_by="AT")
         assert held(url) == [(1, "c", "x")]
 
+    def test_a_row_of_the_table_that_is_later_stays(self, spark, url):
+        schema = SCHEMA.append(pa.field("at", pa.int32()))
+        put(url, (1, "a", "x", 5), (2, "b", "x", 5), (3, "c", "x", None), schema=schema)
+        late = [(1, "A", "y", 4), (2, "B", "x", 5), (3, "C", "x", None), (4, "D", "x", 1)]
+        rule = {"on": ["k"], "latest_by": "AT", "across_partitions": True}
+        done = merge(changes(spark, *late, schema=TIMED), url, **rule)
+        after = [(1, "a", "x", 5), (2, "B", "x", 5), (3, "C", "x", None), (4, "D", "x", 1)]
+        assert held(url) == after
+        assert done.rows == RowChanges(inserted=1, updated=2, unchanged=1)
+        gone = changes(spark, (1, "gone", "x", None), (2, "gone", "x", 9), schema=TIMED)
+        done = merge(gone, url, delete_when="v = 'gone'", **rule)
+        assert held(url) == [after[0], *after[2:]]
+        # The days before once more, in any order: what came later is there all the same.
+        assert merge(changes(spark, *late[2:], schema=TIMED), url, **rule).committed is None
+
     def test_null_keys_match_nothing_unless_they_are_to(self, spark, url):
         put(url, (None, "a", "x"), (1, "b", "x"))
         frame = changes(spark, (None, "n", "x"), (1, "B", "x"))

@@ -21,7 +21,7 @@ FIELDS = (
     ("v", pa.float64()),
     ("p", pa.string()),
     ("n", pa.int32()),
-    # What becomes of a merge's rows, and no column of the table.
+    # What becomes of a merge's rows: no columns of the table, but for the last in some.
     ("op", pa.string()),
     ("at", pa.int32()),
 )
@@ -151,7 +151,8 @@ class Model:
         """Those of them that are the table's, or become its."""
         if step.columns is None:
             return self.columns
-        return tuple(dict.fromkeys([*step.on, *self.by, *step.columns]))
+        latest = ["at"] if step.latest and "at" in self.columns else []
+        return tuple(dict.fromkeys([*step.on, *self.by, *step.columns, *latest]))
 
     def _merged(self, step: Merge) -> list[Row]:
         source = _one_a_key(step, self._placed(step.rows))
@@ -167,6 +168,9 @@ class Model:
                 after.append(row)
                 continue
             found.add(key)
+            if step.latest and self._is_late(new, row):
+                after.append(row)
+                continue
             if step.deletes and new["op"] == "D":
                 continue
             after.append({**row, **_of(new, has)} if step.matched == "update" else row)
@@ -178,6 +182,12 @@ class Model:
                 and not (step.deletes and row["op"] == "D")
             ]
         return after
+
+    def _is_late(self, new: Row, own: Row) -> bool:
+        """Whether the table's row is a later one than the source's."""
+        if "at" not in self.columns or own["at"] is None:
+            return False
+        return new["at"] is None or own["at"] > new["at"]
 
     def changed(self, later: Model) -> set[str]:
         """The partitions whose rows are others afterwards."""
@@ -312,7 +322,8 @@ def _loads(least: int, most: int) -> st.SearchStrategy[Step]:
 
 
 def _on_tables(rows: int, steps: st.SearchStrategy[list[Step]]) -> _Sequences:
-    models = st.builds(Model, st.sampled_from([("p",), ("p",), ()]), st.sampled_from(Readers))
+    by, columns = st.sampled_from([("p",), ("p",), ()]), st.sampled_from([FIRST, (*FIRST, "at")])
+    models = st.builds(Model, by, st.sampled_from(Readers), columns)
     first = st.lists(_ROWS, min_size=1, max_size=rows)
     return st.tuples(models, first, steps.map(_and_again))
 
