@@ -93,7 +93,7 @@ PEERS = (
         check=own_peers.check,
         prime=_prime(),
     ),
-    _spark("zero-rename, format()", append=spark_peers.by_format, prime=_prime()),
+    _spark("zero-rename, format()", append=spark_peers.by_format, prime=spark_peers.prime_format),
     _spark(
         "zero-rename, workers not frozen",
         "64 files",

@@ -143,8 +143,14 @@ def by_format(side: SparkSide, workload: Workload, url: str) -> None:
     writer = side.frame(workload).write.format("zero_rename").mode("append")
     if workload.partitions:
         writer = writer.option("partitionBy", "day")
-    with side.workers(_pool({})):
-        writer.save(url)
+    writer.save(url)
+
+
+def prime_format(side: SparkSide, _: Workload, url: str) -> None:
+    """As :func:`prime`: a data source's workers are others, since it keeps the variables that it
+    was registered with."""
+    rows = side.spark.range(0, SLOTS, 1, SLOTS)
+    rows.write.format("zero_rename").mode("append").save(url)
 
 
 def nothing(side: SparkSide, workload: Workload, url: str) -> None:

@@ -7,7 +7,9 @@ import urllib.error
 import urllib.request
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 from torture.servers import of_moto
 
@@ -21,8 +23,9 @@ from bench.processes import _Used, cpu_between
 from bench.profiles import digest
 from bench.report import markdown, missed, ratios
 from bench.results import Row, Run, Table
+from bench.spark_peers import SparkSide
 from bench.store import behind_proxy, price
-from bench.workloads import LOCAL, OURS, WORKLOADS, Workload
+from bench.workloads import LOCAL, OURS, WORKLOADS, Workload, slug
 from docs.extensions.tables import between
 from support.faulty_server import FaultyServer, always, s3_error
 from support.moto_server import S3Server
@@ -221,6 +224,24 @@ class TestPeers:
 
         assert {workload for workload, _ in taken} == {it.name for it in WORKLOADS}
         assert {peer for _, peer in taken} == set(BY_NAME)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [OURS, "zero-rename, format()"])
+def test_who_was_primed_starts_no_process_in_its_run(spark: Any, s3_bucket: Any, name: str) -> None:
+    """Spark ends Python workers that were idle for a minute, which the other peers take."""
+    jvm = psutil.Process(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    side, few = SparkSide.__new__(SparkSide), Workload("few", "Few")
+    side.spark, side._frame = spark, (None, None)
+    peer, url = BY_NAME[name], f"s3://{s3_bucket.name}/{slug(name)}"
+
+    peer.verbs["prime"](side, few, f"{url}-prime")
+    primed = {it.pid for it in jvm.children(recursive=True)}
+    peer.verbs["append"](side, few, url)
+
+    assert primed, "no worker is there"
+    assert {it.pid for it in jvm.children(recursive=True)} <= primed
 
 
 class TestProcesses:
