@@ -18,6 +18,8 @@ from bench.workloads import Workload, slug
 
 #: A peer that took so many seconds is not asked again.
 _LONG = 25.0
+#: The verb that makes ready for a verb, where a peer has it.
+_LEAVES = {"recover": "die", "abort": "leave"}
 #: Files from which on what a peer takes goes by their number.
 _MANY = 32
 
@@ -81,10 +83,10 @@ class Bench:
             self._fill(peer, workload)
         elif workload.verb == "replace" and not number:
             self._ask(host, peer, workload, "append", url)
+        elif _LEAVES.get(workload.verb) in peer.verbs:
+            self._ask(host, peer, workload, _LEAVES[workload.verb], url)
         elif workload.verb == "abort":
             self.store.upload(peer.bucket, url, workload.tasks)
-        elif workload.verb == "recover":
-            self._ask(host, peer, workload, "die", url)
         self._time(host, peer, workload, workload.verb, number, row)
 
     def _cold(self, peer: Peer, workload: Workload, row: Row, _: int) -> None:
@@ -180,8 +182,8 @@ class Bench:
         row.files, row.bytes = len(sizes), sum(sizes)
         self.store.empty(peer.bucket, prefix)
         self._filled.discard(_url(peer, workload))
-        if workload.verb == "abort" and (left := self.store.uploads(peer.bucket)):
-            row.why = f"failed: {left} uploads are left"
+        if workload.verb == "abort" and (left := row.files + self.store.uploads(peer.bucket)):
+            row.why = f"failed: {left} files or uploads are left"
 
 
 def _url(peer: Peer, workload: Workload) -> str:

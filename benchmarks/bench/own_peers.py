@@ -38,29 +38,29 @@ def check(_: Any, workload: Workload, url: str) -> int:
     return made.check(workload, Table(url).to_arrow())
 
 
-def die(_: Any, workload: Workload, url: str) -> None:
-    """Leave a job that is decided, and of which no file is visible."""
-    given = json.dumps({"url": url, "workload": workload.as_dict()})
-    subprocess.run([sys.executable, "-m", "bench.own_peers", given], check=False)
+def die(**given: Any) -> Callable[[Any, Workload, str], None]:
+    """Leave a job, with arguments as of :func:`write`: for ``recover`` one that is decided, and of
+    which nothing is visible; for ``abort`` one that has written all its files."""
+
+    def act(_: Any, workload: Workload, url: str) -> None:
+        asked = json.dumps({"url": url, "workload": workload.as_dict(), "given": given})
+        subprocess.run([sys.executable, "-m", "bench.own_peers", asked], check=False)
+
+    return act
 
 
-def _until_the_first_complete(url: str, workload: Workload) -> None:
-    """Load, and end this process at the first Complete of a data file, which is never sent."""
+def _until_it_dies(url: str, workload: Workload, given: Any) -> None:
+    """Load, and end this process before the first request that comes too late."""
+    from torture.phases import Phase, Target
     from torture.proxy import Proxy, Trap, When
 
     from bench.arrow_peers import ArrowSide
-    from zero_rename import Table
 
-    def wanted(_: int, seen: Any) -> bool:
-        return seen.operation == "CompleteMultipartUpload" and "/_" not in seen.key
-
-    side = ArrowSide()
+    late = Target(Phase.APPLYING if workload.verb == "recover" else Phase.CLAIMING, 0)
     with Proxy(os.environ["AWS_ENDPOINT_URL"]) as proxy:
-        proxy.watch(Trap(wanted, When.BEFORE, lambda: os._exit(0)))
+        proxy.watch(Trap(late, When.BEFORE, lambda: os._exit(0)))
         os.environ["AWS_ENDPOINT_URL"] = proxy.endpoint
-        rows = side.rows(workload)
-        with Table(url).job(rows.schema, partition_by=side.by(workload)) as job:
-            job.write(rows)
+        write(**given)(ArrowSide(), workload, url)
 
 
 def recover(_: Any, workload: Workload, url: str) -> None:
@@ -104,4 +104,4 @@ def _run(command: list[str], variables: dict[str, str]) -> None:
 
 if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
-    _until_the_first_complete(asked["url"], Workload(**asked["workload"]))
+    _until_it_dies(asked["url"], Workload(**asked["workload"]), asked["given"])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench import arrow_peers, own_peers, spark_peers
-from bench.workloads import HEADS, LOCAL, OURS, Workload, slug
+from bench.workloads import HEADS, LOCAL, OURS, PLAIN, PLAIN_HEADS, Workload, slug
 
 Act = Callable[[Any, Workload, str], "int | None"]
 
@@ -23,7 +23,8 @@ class Peer:
     :param host: ``spark``; ``arrow``, the environment of the peers; ``python``, the checkout's.
     :param verbs: what it can: ``append``, ``replace``, ``read`` (returns how many rows),
         ``merge``, which ``check`` compares with what the table is to hold (returns how many rows),
-        ``recover``, ``abort``; ``die``, which leaves a job for ``recover``; ``prime``, which has
+        ``recover``, ``abort``; ``die`` and ``leave``, which leave a job
+        for ``recover`` and for ``abort``; ``prime``, which has
         Python workers ready, since Spark ends those that were idle for a minute.
     :param table: whose table it reads; its own where left out.
     :param only: the workloads it is for; empty for all.
@@ -52,8 +53,8 @@ class Peer:
         return f"bench-{slug(self.name)}"
 
 
-def _reader(name: str, act: Act) -> Peer:
-    return Peer(name, "spark", {"read": act}, table=OURS)
+def _reader(name: str, act: Act, table: str = OURS) -> Peer:
+    return Peer(name, "spark", {"read": act}, table)
 
 
 def _arrow(name: str, **verbs: Act) -> Peer:
@@ -114,26 +115,30 @@ PEERS = (
     _spark("rename v1", append=_rename(1), replace=_rename(1, dynamic=True)),
     _spark(LOCAL, append=spark_peers.locally),
     Peer(
-        "zero-rename, plain Python",
+        PLAIN,
         "python",
         {
             "append": own_peers.write(),
             "replace": own_peers.write(mode="replace"),
             "merge": own_peers.merge,
             "check": own_peers.check,
-            "die": own_peers.die,
+            "die": own_peers.die(),
             "recover": own_peers.recover,
             "abort": own_peers.abort,
         },
     ),
     Peer(
-        "zero-rename, plain Python, read by heads",
+        PLAIN_HEADS,
         "python",
         {
             "append": own_peers.write(readers="heads"),
             "replace": own_peers.write(mode="replace", readers="heads"),
             "merge": own_peers.merge,
             "check": own_peers.check,
+            "die": own_peers.die(readers="heads"),
+            "leave": own_peers.die(readers="heads"),
+            "recover": own_peers.recover,
+            "abort": own_peers.recover,
         },
     ),
     Peer("rclone cleanup", "python", {"abort": own_peers.rclone}),
@@ -164,6 +169,12 @@ PEERS = (
     ),
     _reader("load(), by Spark", spark_peers.load_by("spark")),
     _reader("load(), by zero_rename", spark_peers.load_by("zero_rename")),
+    _reader("load(), by Spark, of a table read by heads", spark_peers.load_by("spark"), HEADS),
+    _reader(
+        "load(), by zero_rename, of a table read by heads",
+        spark_peers.load_by("zero_rename"),
+        HEADS,
+    ),
     _reader('spark.read.format("zero_rename")', spark_peers.read_format),
     _reader("spark.read.parquet", spark_peers.read_parquet),
     Peer("pyarrow dataset", "arrow", {"read": arrow_peers.dataset_read}, table=OURS),

@@ -57,6 +57,8 @@ class Workload:
 
 
 OURS, HEADS = "zero-rename", "zero-rename, read by heads"
+PLAIN = "zero-rename, plain Python"
+PLAIN_HEADS = f"{PLAIN}, read by heads"
 #: The queries of ``read``: a condition, and the only column wanted.
 QUERIES: dict[str, tuple[tuple[str, str, int] | None, str]] = {
     "a few rows": (("id", "<", 1000), ""),
@@ -66,12 +68,12 @@ QUERIES: dict[str, tuple[tuple[str, str, int] | None, str]] = {
 }
 LOCAL = "Spark to local disk"
 _WITHOUT_SPARK = (
-    *("zero-rename, plain Python", "pyarrow write_dataset"),
+    *(PLAIN, PLAIN_HEADS, "pyarrow write_dataset"),
     *("awswrangler", "delta-rs", "pyiceberg"),
 )
 _FEW = (OURS, HEADS, "magic", "directory", "rename v2", LOCAL, *_WITHOUT_SPARK)
 #: Of many files, those whom a minute or two are enough.
-_MANY = (OURS, HEADS, "directory", LOCAL, "zero-rename, plain Python", "delta-rs", "pyiceberg")
+_MANY = (OURS, HEADS, "directory", LOCAL, PLAIN, PLAIN_HEADS, "delta-rs", "pyiceberg")
 _SPREAD = (OURS, HEADS, "directory", "partitioned", LOCAL, *_WITHOUT_SPARK)
 _COLD = "A process and its first two small saves into a table that is there"
 _HALF = {
@@ -92,7 +94,7 @@ WORKLOADS = (
     Workload("one file", "One file", seconds=80, quick=True),
     Workload("64 files", "64 files", "append", 640_000, 64, seconds=330, quick=True),
     Workload("1,000 files", "1,000 files", "append", 1_000_000, 1000, seconds=280, peers=_MANY),
-    replace(_PARTITIONS, rows=500_000, latency=0, seconds=25, peers=(OURS,), **_HALF),
+    replace(_PARTITIONS, rows=500_000, latency=0, seconds=25, peers=(OURS, HEADS), **_HALF),
     replace(_PARTITIONS, seconds=200, peers=_SPREAD),
     replace(_LARGE, seconds=200, quick=True),
     Workload("replace", "31 partitions replaced", "replace", 124_000, 4, 31, seconds=120),
