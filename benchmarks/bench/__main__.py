@@ -55,21 +55,19 @@ def whole_run(given: argparse.Namespace) -> dict[str, Any]:
     """What was measured, as JSON has it."""
     began = time.monotonic()
     with delayed(given.server) as store, HostProcesses(store.behind, _FOLDER) as hosts:
-        bench = Bench(store, hosts, given.rounds, given.longest)
-        tables = list(measured(bench, workloads(given), peers(given), given.minutes * 60))
+        bench = Bench(store, hosts, given.rounds, given.longest, began + given.minutes * 60)
+        tables = list(measured(bench, workloads(given), peers(given)))
+        bench = Bench(store, hosts, rounds=1, longest=60)
         profiles = {} if given.quick else profiled(tables, bench, hosts)
         header = told(store, given, time.monotonic() - began)
     return {"header": header, "profiles": profiles, "tables": [it.as_dict() for it in tables]}
 
 
-def measured(
-    bench: Bench, chosen: Sequence[Workload], peers: Sequence[Peer], seconds: float
-) -> Iterator[Table]:
+def measured(bench: Bench, chosen: Sequence[Workload], peers: Sequence[Peer]) -> Iterator[Table]:
     """Each workload in its share of the time that is left."""
-    end = time.monotonic() + seconds
     for number, workload in enumerate(chosen):
         rest = sum(it.seconds for it in chosen[number:])
-        share = workload.seconds * (end - time.monotonic()) / rest
+        share = workload.seconds * (bench.end - time.monotonic()) / rest
         yield bench.measure(replace(workload, seconds=max(share, 5)), peers)
 
 
@@ -107,7 +105,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--server", default="moto", help="or minio, versitygw from PATH")
     parser.add_argument("--rounds", type=int, default=3, help="that count, after a first one")
     parser.add_argument("--longest", type=float, default=150, help="seconds of one run")
-    parser.add_argument("--minutes", type=float, default=26, help="for all, shared out")
+    parser.add_argument("--minutes", type=float, default=25, help="for all, shared out")
     parser.add_argument("--scale", type=float, default=1, help="of rows, files and partitions")
     parser.add_argument("--quick", action="store_true", help="few workloads and peers")
     parser.add_argument("--workloads", nargs="*", choices=[slug(it.name) for it in WORKLOADS])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ from bench.results import Row, Run, Table
 from bench.store import DelayedStore
 from bench.workloads import Workload, slug
 
+#: Seconds that a peer has in any case for what it is asked.
+_LEAST = 20.0
 #: A peer that took so many seconds is not asked again.
 _LONG = 25.0
 #: The verb that makes ready for a verb, where a peer has it.
@@ -29,13 +32,17 @@ class Bench:
     """A run.
 
     :param rounds: that count, after a first one.
-    :param longest: seconds a single run may take.
+    :param longest: seconds that a single run may take, or half of its workload's time.
+    :param end: of the whole, by the monotonic clock. What a peer is asked for then is not waited
+        for, and its host ended.
     """
 
     store: DelayedStore
     hosts: HostProcesses
     rounds: int
     longest: float
+    end: float = math.inf
+    _until: float = math.inf
     _filled: set[str] = field(default_factory=set)
     _pace: dict[str, tuple[int, float]] = field(default_factory=dict)
 
@@ -50,11 +57,13 @@ class Bench:
             with contextlib.suppress(HostError):  # Each of its peers says so.
                 self.hosts.get(kind)
         began = time.monotonic()
+        # A first run of all is worth more than further ones of some, but not than other workloads.
+        last = began + workload.seconds
+        self._until = last + min(workload.seconds, max(0, self.end - last) / 4)
         for number in range(1 if workload.verb == "cold" else self.rounds + 1):
             for peer in taking[number % len(taking) :] + taking[: number % len(taking)]:
                 row = rows[peer.name]
-                # A first run of all is worth more than further ones of some.
-                over = time.monotonic() - began > workload.seconds * (1 if number else 2)
+                over = time.monotonic() > (last if number else self._until)
                 if not self._begins(peer, workload, row, over):
                     continue
                 try:
@@ -124,7 +133,8 @@ class Bench:
         self, host: Host, peer: Peer, workload: Workload, verb: str, url: str
     ) -> dict[str, Any]:
         given = {"peer": peer.name, "verb": verb, "workload": workload.as_dict(), "url": url}
-        answer = host.ask(self.longest, **given)
+        left = min(self._until - time.monotonic(), workload.seconds / 2, self.longest)
+        answer = host.ask(max(_LEAST, left), **given)
         if "error" in answer:
             raise HostError(answer["error"])
         return answer
@@ -141,6 +151,7 @@ class Bench:
     def _begins(self, peer: Peer, workload: Workload, row: Row, over: bool) -> bool:
         """Whether a peer has another run; where it has none at all, its row says why."""
         if row.why or row.runs:
+            row.cut = row.cut or (over and not row.why)
             return not (row.why or over or row.runs[-1].seconds > _LONG)
         if over:
             row.why = "left out: the time was up"

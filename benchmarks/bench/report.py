@@ -131,6 +131,8 @@ def _name(row: Row) -> str:
         notes.append(f"{row.throttled} of {len(row.runs)} runs throttled, not counted")
     if len(row.runs) == 1:
         notes.append("one run")
+    elif row.cut:
+        notes.append(f"{len(row.runs)} runs, then the time was up")
     return f"{row.peer} ({_plain('; '.join(notes))})" if notes else row.peer
 
 

@@ -44,6 +44,7 @@ class Row:
     :param runs: the first of them is cold.
     :param files: data files that are there after the last run, and their bytes.
     :param found: rows that a reader found.
+    :param cut: whether the time was up before its last round.
     :param why: that there are no runs, or no more of them.
     """
 
@@ -53,6 +54,7 @@ class Row:
     bytes: int = 0
     found: int | None = None
     why: str = ""
+    cut: bool = False
 
     @property
     def counted(self) -> list[Run]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 import urllib.error
 import urllib.request
 from dataclasses import replace
@@ -14,12 +16,14 @@ import pytest
 from torture.servers import of_moto
 
 from bench import hosts as hosts_module
+from bench import measure, own_peers
 from bench import rows as made
+from bench.__main__ import measured
 from bench.goals import GOALS, seconds
 from bench.hosts import HostProcesses
 from bench.measure import Bench
-from bench.peers import BY_NAME, PEERS
-from bench.processes import _Used, cpu_between
+from bench.peers import BY_NAME, PEERS, Peer
+from bench.processes import Host, _Used, cpu_between
 from bench.profiles import digest
 from bench.report import markdown, missed, ratios
 from bench.results import Row, Run, Table
@@ -108,6 +112,21 @@ class TestPage:
         assert price({"AbortMultipartUpload": 1000, "DeleteObjects": 9}) == 0
 
 
+#: A host that answers all but one peer, at once.
+_HOST = """
+import json, sys, time
+print("{}", flush=True)
+for line in sys.stdin:
+    time.sleep(60 if json.loads(line)["peer"] == "hangs" else 0)
+    print('{"seconds": 0.1, "rows": null}', flush=True)
+"""
+
+
+class _Hosts(HostProcesses):
+    def start(self, kind: str) -> Host:
+        return Host([sys.executable, "-c", _HOST], {}, self._folder / "log", 60)
+
+
 class TestPeers:
     def test_one_that_cannot_be_installed_and_one_that_fails_are_rows(
         self, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -154,6 +173,33 @@ class TestPeers:
         assert fewer.row(ours.name)
         assert not more.row(ours.name)
         assert "left out: 32 files took" in more.rows[0].why
+
+    def test_one_that_hangs_takes_its_workload_s_time_and_not_the_next_one_s(
+        self, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(measure, "_LEAST", 0.5)
+        verbs = {"append": own_peers.write()}
+        hangs, answers = Peer("hangs", "python", verbs), Peer("answers", "python", verbs)
+        few = Workload("few", "Few", seconds=2)
+        began = time.monotonic()
+        with (
+            behind_proxy(of_moto(s3_server)) as store,
+            _Hosts(store.behind, tmp_path) as hosts,
+        ):
+            bench = Bench(store, hosts, rounds=3, longest=60, end=time.monotonic() + 8)
+            found = list(measured(bench, [few, replace(few, name="more")], [hangs, answers]))
+
+        assert time.monotonic() - began < 20
+        for table in found:
+            assert [len(it.runs) > 1 for it in table.rows] == [False, True]
+            assert table.rows[0].why.startswith("failed: took longer than")
+
+    def test_a_row_says_that_its_rounds_were_cut(self) -> None:
+        cut = replace(row("magic", 9, 3, 3), cut=True)
+
+        shown = markdown([table("64 files", row(OURS, 9, 2, 2), cut)], "", {})
+
+        assert "| magic (3 runs, then the time was up) |" in shown
 
     def test_a_merge_is_checked_and_what_it_writes_is_counted(
         self, s3_server: S3Server, tmp_path: Path
