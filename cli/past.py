@@ -4,7 +4,7 @@ bring it back."""
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,14 +33,22 @@ def history(
             it["rows"],
             it["files"],
             it["files_removed"],
+            _changed(it),
             it["dag_id"] or it["application"],
             it["run_id"],
         )
         for it in found
     ]
     columns = ("decided, UTC", "job", "change", "partition", "version", "rows", "files")
-    columns = (*columns, "files removed", "DAG or application", "run")
+    columns = (*columns, "files removed", "rows changed", "DAG or application", "run")
     print_rows(as_json, columns, rows, found, "No job of this table is decided yet.")
+
+
+def _changed(told: dict[str, Any]) -> str:
+    if told["rows_inserted"] is None:
+        return ""
+    kinds = ("inserted", "updated", "deleted")
+    return ", ".join(f"{told[f'rows_{it}']:,} {it}" for it in kinds if told[f"rows_{it}"])
 
 
 def undo(

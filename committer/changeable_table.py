@@ -177,7 +177,10 @@ class ChangeableTable(ReadableTable):
 
     def _carried_out(self, plan: RowPlan, run: _Run) -> Committed | None:
         spec = JobSpec(
-            plan.schema, partition_by=plan.state.partition_by, schema_mode=plan.schema_mode
+            plan.schema,
+            partition_by=plan.state.partition_by,
+            schema_mode=plan.schema_mode,
+            change_reads=plan.report().reads(plan.counts),
         )
         if not plan.changed:
             needed = run.once is not None or not plan.schema.equals(plan.state.schema)

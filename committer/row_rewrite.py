@@ -19,7 +19,7 @@ from .commit.state.job_state import Committed
 from .errors import InvalidInputError
 from .format.job_spec import Content, Coordination, FileOptions, Mode, SchemaMode
 from .format.records.inputs import Inputs
-from .format.row_changes import RowChanges
+from .format.row_changes import ChangeReads, RowChanges
 from .store.requests import Step
 from .upkeep.compaction import all_of, content_kept, inputs_in, origins_in, writers_of
 from .write_job import WriteJob
@@ -32,7 +32,8 @@ class TableChange:
     :param table: its root, ``s3://bucket/prefix``.
     :param rows: inserted, updated, deleted and unchanged ones, of the partitions that were read.
     :param partitions: those that were written anew, or are to be; ``left``: those that were read
-        and are as they were.
+        and are as they were. Not told where an earlier try of the run has done it: of these
+        ``committed.change_reads`` has the number.
     :param bytes_read: of the files that the rows were computed from; ``bytes_written``: of the
         new ones.
     :param attempts: how often it was computed: once, and once more for each conflict.
@@ -52,7 +53,8 @@ class TableChange:
         """What an earlier try of the run has done."""
         names = tuple(change.partition for change in done.partitions)
         rows = done.row_changes or RowChanges()
-        return TableChange(done.table, rows, names, (), 0, committed=done)
+        read = 0 if done.change_reads is None else done.change_reads.bytes_read
+        return TableChange(done.table, rows, names, (), read, committed=done)
 
     @staticmethod
     def of(
@@ -75,6 +77,11 @@ class TableChange:
             attempts,
             committed,
         )
+
+    def reads(self, counts: Mapping[str, RowChanges]) -> ChangeReads:
+        """What the job's decision is to say of what was read."""
+        rows = sum(counts[name].unchanged for name in self.left if name in counts)
+        return ChangeReads(len(self.left), rows, self.bytes_read)
 
     @property
     def bytes_written(self) -> int:

@@ -136,6 +136,7 @@ def committed(context: Context, decided: Decided, repeated: bool = False) -> Com
         decided.date,
         repeated=repeated,
         rewritten=bool(changes) and all(it.merged and job not in it.merged for it in changes),
+        change_reads=decided.decision.change_reads,
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..errors import InvalidInputError
 from .layout import UNPARTITIONED
 from .read_base import ReadBase
-from .row_changes import RowChanges
+from .row_changes import ChangeReads, RowChanges
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -255,6 +255,7 @@ class JobSpec:
         files say so, and nobody looks whether it is true.
     :param row_changes: by partition, what the job does to the rows that it was computed from. Such
         a job has rows of its own, besides those that it writes again.
+    :param change_reads: of such a job, what it has read.
     :param restores: by partition, the epoch whose content a replace brings back, without writing a
         byte; 0: it was not there. Only in a table that is read by heads, as long as it is kept.
     :param schema_mode: what becomes of the table's columns where the job brings others.
@@ -283,6 +284,7 @@ class JobSpec:
     merges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sorted_by: tuple[str, ...] = ()
     row_changes: Mapping[str, RowChanges] = field(default_factory=dict)
+    change_reads: ChangeReads | None = None
     restores: Mapping[str, int] = field(default_factory=dict)
     schema_mode: SchemaMode = SchemaMode.KEEP
     any_case: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +32,10 @@ HISTORY = pa.schema(
         ("rows_inserted", pa.int64()),
         ("rows_updated", pa.int64()),
         ("rows_deleted", pa.int64()),
+        ("rows_unchanged", pa.int64()),
+        # Of the job: the same in each of its rows.
+        ("partitions_left", pa.int64()),
+        ("bytes_read", pa.int64()),
         ("application", pa.string()),
         ("dag_id", pa.string()),
         ("run_id", pa.string()),
@@ -82,6 +87,9 @@ def _rows(job: SeenJob) -> Iterator[Mapping[str, Any]]:
         "try_number": owner.try_number,
         "once": job.once,
     }
+    if job.change_reads is not None:
+        told["partitions_left"] = job.change_reads.partitions_left
+        told["bytes_read"] = job.change_reads.bytes_read
     if not job.changes:
         yield told
     for change in job.changes:
@@ -100,10 +108,7 @@ def _rows(job: SeenJob) -> Iterator[Mapping[str, Any]]:
 
 def _row_changes(change: PartitionChange) -> Mapping[str, int]:
     rows = change.row_changes
-    if rows is None:
-        return {}
-    kinds = ("inserted", "updated", "deleted")
-    return {f"rows_{kind}": getattr(rows, kind) for kind in kinds}
+    return {} if rows is None else {f"rows_{kind}": n for kind, n in asdict(rows).items()}
 
 
 def _kind(change: PartitionChange) -> str:

@@ -13,7 +13,7 @@ from ..format.layout import is_job_id, job_ids_begin, job_in_key, jobs_on_record
 from ..format.records.decision import Verdict
 from ..format.records.partition_decision import PartitionDecision
 from ..format.records.pending_file import PendingFile
-from ..format.row_changes import RowChanges
+from ..format.row_changes import ChangeReads, RowChanges
 from ..store.listing import list_objects
 from ..store.requests import All, Step
 
@@ -57,6 +57,7 @@ class SeenJob:
 
     :param decided_at: seconds since the epoch, by the store's clock.
     :param changes: empty for an aborted job: its decision says no more than that.
+    :param change_reads: of a merge, an update or a deletion: what of the table was read.
     """
 
     job: str
@@ -65,6 +66,7 @@ class SeenJob:
     once: str | None
     decided_at: float
     changes: tuple[PartitionChange, ...]
+    change_reads: ChangeReads | None = None
 
     @property
     def rows(self) -> int:
@@ -77,6 +79,11 @@ class SeenJob:
     @property
     def bytes(self) -> int:
         return sum(change.bytes for change in self.changes)
+
+    @property
+    def row_changes(self) -> RowChanges | None:
+        """Of a merge, an update or a deletion: what it did to the rows that it read."""
+        return RowChanges.told((it.row_changes for it in self.changes), self.change_reads)
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,13 @@ def seen_job(decided: Decided) -> SeenJob:
     decision = decided.decision
     changes = tuple(_change(change) for change in decision.partitions)
     return SeenJob(
-        decision.job, decision.verdict, decision.owner, decision.once, decided.date, changes
+        decision.job,
+        decision.verdict,
+        decision.owner,
+        decision.once,
+        decided.date,
+        changes,
+        decision.change_reads,
     )
 
 

@@ -24,7 +24,8 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
         store's clock), ``repeated``, ``partitions`` (each with ``partition``, ``epoch``,
         ``files``, ``rows``, ``bytes``, ``removed``), and where it is just one partition its
         ``partition`` and ``epoch``. Of a merge ``row_changes``: ``inserted``, ``updated``,
-        ``deleted``, ``unchanged``.
+        ``deleted``, ``unchanged``, of all partitions that it read; ``partitions_left``, which it
+        left as they were; ``bytes_read``.
     """
     kept = [p for p in committed.partitions if not partitions or p.partition in partitions]
     report: dict[str, Any] = {
@@ -50,6 +51,9 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
     only = kept[0] if len(kept) == 1 else None
     if committed.row_changes is not None:
         report["row_changes"] = asdict(committed.row_changes)
+    if committed.change_reads is not None:
+        report["partitions_left"] = committed.change_reads.partitions_left
+        report["bytes_read"] = committed.change_reads.bytes_read
     report["partition"] = only.partition if only else None
     report["epoch"] = only.epoch if only else None
     return report
@@ -61,8 +65,14 @@ def one_line(report: dict[str, Any]) -> str:
     rows = "" if report["rows"] is None else f"{counted(report['rows'], 'row')} in "
     return (
         f"{report['job']}: {rows}{_number(report['files'], 'file')}, "
-        f"{_number(report['bytes'], 'byte')}, in {where} of {report['table']}"
+        f"{_number(report['bytes'], 'byte')}, in {where} of {report['table']}{_changed(report)}"
     )
+
+
+def _changed(report: dict[str, Any]) -> str:
+    counts = report.get("row_changes") or {}
+    told = [f"{count:,} {kind}" for kind, count in counts.items()]
+    return f"; rows {', '.join(told)}" if told else ""
 
 
 def summary(report: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from ...committer.errors import CommitConflictError, InvalidInputError, Snapshot
 from ...committer.format.handoff import Handoff
 from ...committer.format.job_spec import Distribute, Mode, OnRepeat, SchemaMode
 from ...committer.format.records.inputs import Inputs
+from ...committer.format.row_changes import ChangeReads
 from ...committer.row_rewrite import TableChange
 from ...committer.table import Table
 from ...s3a.hadoop.settings import NATIVE
@@ -116,27 +117,31 @@ class RowWriter:
     def _committed(self, rows: ChangedRows) -> Committed | None:
         counts = rows.counts
         changed = {name: counts.rows[name] for name in counts.changed}
+        reads = TableChange.of(rows.state, counts.rows, counts.changed).reads(counts.rows)
         if not changed:
             evolves = not rows.schema.equals(rows.state.schema)
             needed = self._options.once is not None or evolves
-            return self._without_rows(rows.schema, rows.schema_mode) if needed else None
+            return self._without_rows(rows.schema, rows.schema_mode, reads) if needed else None
         self._refuse_repeat(rows)
         frame = rows.rows(counts.changed)
         options = replace(self._options, partition_by=rows.state.partition_by)
         planned, options = self._planned(frame.schema, True, options, rows.schema_mode)
         spec = planned.spec
         policies, inputs = self.table.rewrite_policies(rows.state, changed, spec.files)
-        planned = replace(planned, spec=replace(spec, **policies))
+        planned = replace(planned, spec=replace(spec, change_reads=reads, **policies))
         inputs += [all_read(self._reads())] if rows.brings_rows else []
         expected = sum(it.after for it in changed.values())
         made_of = Inputs.all_of(inputs)
         return carry_out(frame, planned, options, self._reads(), expected, made_of)
 
-    def _without_rows(self, schema: pa.Schema, schema_mode: SchemaMode) -> Committed:
+    def _without_rows(
+        self, schema: pa.Schema, schema_mode: SchemaMode, reads: ChangeReads | None = None
+    ) -> Committed:
         """A job that changes no partition: it says of the run that this was done, and may bring
         columns."""
         columns = spark_schema(schema)
         planned, options = self._planned(columns, False, self._options, schema_mode)
+        planned = replace(planned, spec=replace(planned.spec, change_reads=reads))
         frame = self.session.createDataFrame([], columns)
         return carry_out(frame, planned, options, self._reads(), 0)
 

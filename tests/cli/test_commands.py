@@ -122,6 +122,15 @@ def test_history_shows_the_last_jobs_first(table: Table) -> None:
     assert "day=2" not in shown
 
 
+def test_history_says_what_a_merge_did_to_rows(table: Table) -> None:
+    gone = table.delete([("value", "=", 1)])
+    told = as_json("history", table.root.url)[0]
+    assert told["rows_deleted"] == gone.rows.deleted > 0
+    assert told["bytes_read"] == gone.bytes_read
+    shown = invoke("history", table.root.url, "--most", "1").stdout
+    assert f"{gone.rows.deleted:,} deleted" in " ".join(shown.split())
+
+
 def test_purge_names_each_upload_and_why(table: Table, s3_bucket: Any) -> None:
     key = "flights/day=1/part-00000-2f9a.parquet"
     s3_bucket.client.create_multipart_upload(Bucket=s3_bucket.name, Key=key)

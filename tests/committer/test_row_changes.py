@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any
 
 import pandas as pd
@@ -16,11 +17,13 @@ from hypothesis import strategies as st
 from support import row_model
 from support.faults import Crash, on
 from support.memory_store import MemoryStore
-from support.protocol import memory_table
+from support.protocol import ROOT, memory_table
 from support.row_model import Delete, Load, Merge, Model, Step, sequences
 from zero_rename.committer import CommitConflictError, InvalidInputError, Table, TableMismatchError
+from zero_rename.committer.format.records.decision import Decision
 from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.committer.store.requests import Put
+from zero_rename.orchestration.runs.reports import commit_report, one_line
 
 SCHEMA = pa.schema([("k", pa.int64()), ("j", pa.string()), ("v", pa.float64()), ("p", pa.string())])
 TIMED = pa.schema([("k", pa.int64()), ("v", pa.string()), ("at", pa.int64()), ("p", pa.string())])
@@ -56,6 +59,11 @@ def versions(table: Table) -> dict[str, int]:
     return table.snapshot().epochs
 
 
+def decision_of(store: MemoryStore, job: str) -> Decision:
+    key = ROOT.decision_key(job)
+    return Decision.decode(store.objects[key].body, key, ROOT, job)
+
+
 class TestMerge:
     def test_what_becomes_of_rows(self, table: Table) -> None:
         put(table, (1, "a", 1.0, "x"), (2, "a", 2.0, "x"), (3, "b", NAN, "y"), (4, "c", 4.0, "z"))
@@ -78,8 +86,44 @@ class TestMerge:
         assert versions(table) == {"p=v": 1, "p=w": 1, "p=x": 2, "p=y": 1, "p=z": 2}
         assert not table.files("p=z")
         assert table.merge(rows, on=["k", "j"], delete_when=deletes).committed is None
-        (told,) = [row for row in table.history().to_pylist() if row["partition"] == "p=z"][:1]
-        assert (told["change"], told["rows_deleted"]) == ("change", 1)
+
+    @pytest.mark.parametrize("is_settled", [False, True])
+    def test_its_figures_are_on_record(self, is_settled: bool) -> None:
+        store = MemoryStore()
+        table = memory_table(store)
+        put(table, (1, "a", 1.0, "x"), (2, "a", 2.0, "x"), (3, "b", 3.0, "y"))
+        rows = arrow((1, "a", 10.0, "x"), (9, "a", 9.0, "x"), (3, "b", 3.0, "y"))
+        done = table.merge(rows, on=["k"], once="run")
+        assert done.rows == RowChanges(inserted=1, updated=1, unchanged=2)
+        assert done.committed is not None
+        assert done.committed.row_changes == done.rows
+        decision = decision_of(store, done.committed.job)
+        put(table, (4, "c", 4.0, "x"))
+        if is_settled:
+            key = table.root.decision_key(decision.job)
+            settled = decision.settle(done.committed.decided_at).encode()
+            store.objects[key] = replace(store.objects[key], body=settled)
+        else:
+            assert table.merge(rows, on=["k"], once="run").rows == done.rows
+        told = [it for it in table.history().to_pylist() if it["job"] == decision.job]
+        assert [(it["partition"], it["change"]) for it in told] == [("p=x", "change")]
+        kinds = ("inserted", "updated", "deleted", "unchanged")
+        assert [told[0][f"rows_{kind}"] for kind in kinds] == [1, 1, 0, 1]
+        assert told[0]["partitions_left"] == 1
+        assert told[0]["bytes_read"] == done.bytes_read > 0
+        assert told[0]["bytes"] == done.bytes_written
+
+    def test_a_run_that_changes_nothing_says_so(self, table: Table) -> None:
+        put(table, (1, "a", 1.0, "x"))
+        done = table.merge(arrow((1, "a", 1.0, "x")), on=["k"], once="run")
+        assert done.committed is not None
+        report = commit_report(done.committed)
+        assert report["row_changes"] == asdict(RowChanges(unchanged=1))
+        assert (report["partitions"], report["partitions_left"]) == ([], 1)
+        assert report["bytes_read"] == done.bytes_read > 0
+        assert "; rows 0 inserted, 0 updated, 0 deleted, 1 unchanged" in one_line(report)
+        (told,) = [it for it in table.history().to_pylist() if it["once"] == "run"]
+        assert (told["partition"], told["partitions_left"]) == (None, 1)
 
     def test_rows_that_move(self, table: Table) -> None:
         put(table, (1, "a", 1.0, "x"), (2, "b", 2.0, "x"), (3, "c", 3.0, "y"))

@@ -11,7 +11,7 @@ from ...format.job_spec import JobSpec, Readers
 from ...format.layout import TableRoot
 from ...format.records.inputs import Inputs
 from ...format.records.store_facts import StoreFacts
-from ...format.row_changes import RowChanges
+from ...format.row_changes import ChangeReads, RowChanges
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,6 +67,7 @@ class Committed:
     :param decided_at: when, by the store's clock, seconds since the epoch.
     :param repeated: nothing was written now: an earlier try of the run had committed ``job``.
     :param rewritten: its rows were there before, and were only written again: a compaction.
+    :param change_reads: of a merge, an update or a deletion: what of the table was read.
     :param retries: requests that got no usable answer and were sent again, as far as the processes
         tell that took part: the tasks, and the one that commits. Where a process has several jobs
         at once, those of the others too. 0 in a report of another process.
@@ -79,6 +80,7 @@ class Committed:
     repeated: bool = False
     retries: int = 0
     rewritten: bool = False
+    change_reads: ChangeReads | None = None
 
     @property
     def version(self) -> str:
@@ -102,9 +104,8 @@ class Committed:
 
     @property
     def row_changes(self) -> RowChanges | None:
-        """Of a merge, an update or a deletion: what it did to the rows of its partitions."""
-        known = [p.row_changes for p in self.partitions if p.row_changes is not None]
-        return RowChanges.sum(known) if known else None
+        """Of a merge, an update or a deletion: what it did to the rows that it read."""
+        return RowChanges.told((it.row_changes for it in self.partitions), self.change_reads)
 
     @property
     def many_small(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Annotated
 from ...errors import RecordDamagedError
 from ..job_spec import NOBODY, JobSpec, Mode, Owner, Readers, SuccessMarkers
 from ..layout import TableRoot, job_in_key
-from ..row_changes import RowChanges
+from ..row_changes import ChangeReads, RowChanges
 from .codec import BY_HEADS_FORMAT, USUAL_FORMAT, Document, decode, encode
 from .inputs import UNKNOWN_INPUTS, Inputs
 from .marks import LEFT_OUT, Count, Moment
@@ -37,6 +37,7 @@ class SettledDecision:
     :param dropped: by partition: the earlier job of the run whose files went.
     :param merged: by partition: jobs whose rows were written again.
     :param row_changes: by partition: rows inserted, updated, deleted and left.
+    :param change_reads: the decision's.
     :param inputs: the decision's, as long as rows of the job may be there.
     """
 
@@ -49,6 +50,7 @@ class SettledDecision:
     dropped: Annotated[Mapping[str, str] | None, LEFT_OUT] = None
     merged: Annotated[Mapping[str, tuple[str, ...]] | None, LEFT_OUT] = None
     row_changes: Annotated[Mapping[str, RowChanges] | None, LEFT_OUT] = None
+    change_reads: Annotated[ChangeReads | None, LEFT_OUT] = None
     owner: Annotated[Owner, LEFT_OUT] = NOBODY
     inputs: Annotated[Inputs, LEFT_OUT] = UNKNOWN_INPUTS
 
@@ -66,6 +68,7 @@ class SettledDecision:
             {it.partition: it.dropped_job for it in partitions if it.dropped_job} or None,
             {it.partition: it.merged for it in partitions if it.merged} or None,
             {it.partition: it.row_changes for it in partitions if it.row_changes} or None,
+            decision.change_reads,
             decision.owner if decision.inputs else NOBODY,
             decision.inputs,
         )
@@ -142,6 +145,7 @@ class Decision:
         It still says *commit*, what its run did and from which epochs, and can never be written
         by anybody else.
     :param inputs: what its rows were computed from.
+    :param change_reads: of a merge, an update or a deletion: what of the table was read.
     """
 
     job: str
@@ -161,6 +165,7 @@ class Decision:
     since: Annotated[Moment | None, LEFT_OUT] = None
     readers: Annotated[Readers, LEFT_OUT] = Readers.LISTING
     inputs: Annotated[Inputs, LEFT_OUT] = UNKNOWN_INPUTS
+    change_reads: Annotated[ChangeReads | None, LEFT_OUT] = None
 
     @staticmethod
     def commit(
@@ -183,6 +188,7 @@ class Decision:
             owner=spec.owner,
             partitions=partitions,
             symlinks=symlinks,
+            change_reads=spec.change_reads,
         )
 
     @staticmethod
@@ -277,6 +283,7 @@ def _of_settled(said: SettledDecision, key: str, job: str) -> Decision:
         settled=True,
         owner=said.owner,
         inputs=said.inputs,
+        change_reads=said.change_reads,
     )
 
 

@@ -17,6 +17,7 @@ from zero_rename.committer.format.job_spec import Mode
 from zero_rename.committer.format.layout import new_write_id
 from zero_rename.committer.format.records.decision import Decision
 from zero_rename.committer.format.records.failure import Failure
+from zero_rename.committer.format.row_changes import ChangeReads, RowChanges
 from zero_rename.committer.overview.left_overs import find_left_overs
 from zero_rename.committer.overview.partition_history import look_back
 from zero_rename.committer.overview.recent_jobs import read_job_manifest
@@ -267,6 +268,18 @@ class TestJob:
         (file,) = world.snapshot().files
         assert file.key in page.text
         assert file.checksum in page.text
+
+    def test_what_a_merge_did(self, world: World) -> None:
+        world.load(DAY1, rows=2)
+        policy: dict[str, Any] = {
+            "replace_partitions": (DAY1,),
+            "row_changes": {DAY1: RowChanges(inserted=3, deleted=5)},
+            "change_reads": ChangeReads(partitions_left=4, rows_left=70, bytes_read=2048),
+        }
+        done = world.load(DAY1, mode=Mode.REPLACE, rows=3, **policy)
+        text = self.page(world, done.job).text
+        assert "Inserted 3 Updated 0 Deleted 5 Unchanged 70" in text
+        assert "Partitions left 4 Bytes read 2.0 KiB" in text
 
     def test_an_aborted_one_and_one_without_a_decision(self, world: World) -> None:
         world.load(DAY1)
