@@ -314,10 +314,10 @@ def _move(
             # The swap may still land, so the manifest it names must stay.
             raise (yield from _unmoved(context, decided, state.slot, outcome))
         state = head_state(context, state.slot, outcome.current)
-        if folded is not None and folded not in {it.key for it in state.head.manifests}:
+        if folded is not None and folded not in state.head.lists:
             # Only the manifest that this process wrote, and not where the swap went through, its
-            # answer was lost, and another job has claimed the head since. A swap that is still
-            # under way finds another ETag than its own.
+            # answer was lost, and another job has claimed the head since, or moved it, which then
+            # keeps the list. A swap that is still under way finds another ETag than its own.
             yield from Delete(folded)
 
 

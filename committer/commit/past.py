@@ -78,6 +78,13 @@ def states_as_of(
     :param whole: these are all of the table's.
     :raises InvalidInputError: one does not tell it, or not any more; or the table was not there.
     """
+    if past.version and not states:
+        raise InvalidInputError(
+            f"No job has changed that partition, so it never had a version {past.version}. Nothing "
+            "was done.",
+            table=root.url,
+            remedy=f"zero-rename show {root.url} lists the partitions.",
+        )
     before = [_as_of(root, table, state, past) for state in states]
     found = [state for state in before if state.head.epoch]
     if whole and states and not found:

@@ -101,8 +101,7 @@ def free_manifests(manifests: Listing, heads: ReadHeads, kept_for: float) -> Ste
     :param kept_for: seconds; readers of a former state get no more than these to come to it.
     """
     grace = min(kept_for, _READING)
-    lines = (line for state in heads.states.values() for line in state.head.lines)
-    named = {it.key for line in lines for it in line.manifests}
+    named = {key for state in heads.states.values() for key in state.head.lists}
     unnamed = [
         item
         for item in manifests.objects

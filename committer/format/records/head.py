@@ -112,8 +112,7 @@ class PartitionHead:
         if head.name != slot.name:
             raise document.damaged("name", f"is not {slot.name!r}")
         manifests = root.manifest_key("").removesuffix(".json")
-        named = (it for line in head.lines for it in line.manifests)
-        if not all(manifest.key.startswith(manifests) for manifest in named):
+        if not all(key.startswith(manifests) for key in head.lists):
             raise document.damaged("manifest.key", "is not a manifest of this table")
         return head
 
@@ -192,6 +191,11 @@ class PartitionHead:
     def lines(self) -> tuple[KeptState, ...]:
         """All that it can tell of itself, oldest first; last what it names now."""
         return (*self.kept, self._line(STILL))
+
+    @property
+    def lists(self) -> frozenset[str]:
+        """The keys of all folded lists of files that it names or keeps."""
+        return frozenset(manifest.key for line in self.lines for manifest in line.manifests)
 
     @property
     def states(self) -> tuple[PartitionHead, ...]:

@@ -102,6 +102,6 @@ def _fold(
     if not isinstance(outcome, NotWritten) or isinstance(outcome.current, Absent):
         return None
     now = head_state(context, state.slot, outcome.current)
-    if key not in {it.key for it in now.head.manifests}:
+    if key not in now.head.lists:
         yield from Delete(key)
     return now

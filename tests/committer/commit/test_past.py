@@ -110,6 +110,7 @@ class TestVersions:
         ("asked", "said"),
         [
             ({"partition": DAY1, "version": 3}, "never had a version 3.*back to version 1"),
+            ({"partition": DAY2, "version": 1}, "No job has changed.*never had a version 1"),
             ({"version": 1}, "Version 1 of which partition"),
             ({"version": 1, "time": 5.0}, "either a time or a version"),
             ({}, "either a time or a version"),
@@ -550,6 +551,36 @@ class TestPurge:
         assert past.table.gc(0.0, apply=True).settled
         assert past.values() == [(1, 12)]
         assert past.table.verify() == []
+
+    @pytest.mark.parametrize("folds", ["gc", "a job"])
+    def test_a_list_stays_that_is_only_kept_when_its_swap_is_confirmed(
+        self, past: Past, folds: str
+    ) -> None:
+        """The swap's answer is lost, and a replace comes before it is read back."""
+        for value in range(1, 9):
+            past.load(value)
+        table, before = past.table, past.store.keys(ROOT.manifests_prefix)
+
+        def replaced_meanwhile(request: Any, apply: Callable[[Any], Any]) -> Any:
+            answer = apply(request)
+            if not (isinstance(request, s.Put) and b'"manifest":{' in request.body):
+                return answer
+            table.driver.fault = None  # type: ignore[attr-defined]
+            past.replace(10)
+            return s.Unknown("lost")
+
+        table.driver.fault = replaced_meanwhile  # type: ignore[attr-defined]
+        if folds == "gc":
+            table.gc(0.0, apply=True)
+        else:
+            with table.job(SCHEMA) as job:
+                job.write(rows(9, 1))
+        assert not before
+        assert past.store.keys(ROOT.manifests_prefix)
+        last = 9 if folds == "a job" else 8
+        for version in range(1, last + 1):
+            found = past.at(partition=DAY1, version=version)
+            assert [value for _, value in found] == list(range(1, version + 1))
 
 
 def test_a_head_stays_small(past: Past) -> None:
