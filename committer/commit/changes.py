@@ -31,6 +31,7 @@ class Target:
 
     :param replaces: whether what it holds goes.
     :param drops: the earlier job of this run whose files go.
+    :param before: the run's job before, whose files that one took out.
     :param keeps: files that ``drops`` adopted, and that only its decision names.
     :param shared: whether files of ``drops`` have rows of other jobs, too.
     """
@@ -39,6 +40,7 @@ class Target:
     files: tuple[PendingFile, ...] = ()
     replaces: bool = False
     drops: str | None = None
+    before: str | None = None
     keeps: tuple[StoredFile, ...] = ()
     shared: bool = False
 
@@ -107,7 +109,8 @@ def _change(
     exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS and bool(target.files)
     if state is not None and opened.readers is Readers.HEADS:
         if target.drops or exclusive:
-            yield from _refuse_named(context, opened, target, state, exclusive)
+            dropped = yield from _refuse_named(context, opened, target, state, exclusive)
+            change = replace(change, dropped_job=dropped)
         return change
     first = change.base_epoch == 0
     if not (first or target.replaces or target.drops or exclusive):
@@ -121,7 +124,7 @@ def _change(
     )
     if target.drops:
         jobs = {job for file in there if (job := job_in_key(file.key)) is not None}
-        yield from _refuse_merged(context, opened, target, jobs)
+        yield from _refuse_merged(context, opened, target, jobs - {target.drops}, [target.drops])
     if target.replaces:
         if first:
             _refuse_unread(opened, target, listed)
@@ -144,19 +147,38 @@ def _change(
 
 def _refuse_named(
     context: Context, opened: OpenedJob, target: Target, state: HeadState, exclusive: bool
-) -> Step[None]:
+) -> Step[str | None]:
     """Of a table that is read by heads: refuse what the files that its head names stand against.
 
     :param exclusive: whether any file does, but those that the job drops.
+    :returns: the job of its run whose files are there.
     :raises DestinationExistsError: there are files.
     :raises CommitConflictError: as :func:`_refuse_merged`.
     """
     files = yield from files_of_head(context, state)
-    others = [file for file in files if file.job != target.drops]
-    if target.drops:
-        yield from _refuse_merged(context, opened, target, {file.job for file in others})
+    tries = yield from _tries(context, target, {file.job for file in files})
+    others = [file for file in files if file.job not in tries]
+    if tries:
+        yield from _refuse_merged(context, opened, target, {file.job for file in others}, tries)
     if exclusive and others:
         raise destination_exists(opened, target.partition, [file.key for file in others])
+    return tries[-1] if tries else None
+
+
+def _tries(context: Context, target: Target, there: Collection[str]) -> Step[list[str]]:
+    """The jobs of the run whose rows a partition may hold, the last one first: those before it
+    where its own are not there, since it may have been undone, which brings theirs back.
+
+    :param there: the jobs whose files the partition holds.
+    """
+    tries = [] if target.drops is None else [target.drops]
+    before = target.before
+    while before is not None and tries[-1] not in there:
+        tries.append(before)
+        decided = yield from read_decision(context, before)
+        changes = () if decided is None else decided.changes.get(target.partition, ())
+        before = next((it.dropped_job for it in changes if it.dropped_job), None)
+    return tries
 
 
 def _refuse_unread(opened: OpenedJob, target: Target, listed: Sequence[ListedObject]) -> None:
@@ -181,21 +203,26 @@ def _refuse_unread(opened: OpenedJob, target: Target, listed: Sequence[ListedObj
 
 
 def _refuse_merged(
-    context: Context, opened: OpenedJob, target: Target, there: Collection[str]
+    context: Context,
+    opened: OpenedJob,
+    target: Target,
+    there: Collection[str],
+    tries: Collection[str],
 ) -> Step[None]:
     """Refuse to drop an earlier job whose rows a compaction or a merge wrote again among those of
     others: they would stay, and be there twice; or one whose own files have rows of others.
 
-    :param there: the jobs whose files the partition holds.
+    :param there: the other jobs whose files the partition holds.
+    :param tries: the run's jobs whose rows it may hold.
     :raises CommitConflictError: it is so.
     """
-    jobs = sorted(set(there) - {target.drops})
+    jobs = sorted(there)
     found = yield from All(tuple(read_decision(context, job) for job in jobs))
     changes = (
         change for it in found if it is not None for change in it.changes.get(target.partition, ())
     )
     own_are_shared = target.shared and not target.replaces
-    if own_are_shared or any(target.drops in change.merged for change in changes):
+    if own_are_shared or any(not {*tries}.isdisjoint(change.merged) for change in changes):
         raise CommitConflictError(
             f"The rows that this run wrote to {target.partition} before are in files with rows "
             "of others since a compaction or a merge, so they cannot be taken out. Nothing was "

@@ -163,6 +163,7 @@ def _targets(
             targets[change.partition] = replace(
                 target,
                 drops=opened.repeat_of,
+                before=change.dropped_job,
                 keeps=change.adopted,
                 shared=bool(change.merged),
             )

@@ -12,10 +12,14 @@ from ..format.layout import UNPARTITIONED, TableRoot
 from ..format.records.data_file import DataFile
 from ..format.records.head import HeadState, PartitionHead
 from ..format.records.table_record import TableRecord
-from ..store.requests import Step
+from ..store.requests import Step, Wait
 from .state.context import Context
-from .state.heads import ListedHead
+from .state.heads import HeadListing, ListedHead, list_heads_and_index
 from .state.partition_files import files_of_heads
+
+#: Looks at the store's clock until a second is over, and seconds between them.
+_ROUNDS = 8
+_PAUSE = 0.5
 
 
 def check_past(
@@ -45,14 +49,28 @@ def check_past(
         )
 
 
-def check_over(root: TableRoot, past: AsOf, now: float) -> None:
-    """:raises InvalidInputError: the moment is still to come, by the store's time ``now``."""
-    if past.time is not None and past.time > now:
+def list_after(context: Context, past: AsOf | None) -> Step[HeadListing]:
+    """List the heads, and the index, once the second is over whose state is to be read: a job may
+    still come to count from one that is not.
+
+    :raises InvalidInputError: the time is still to come, by the store's clock.
+    """
+    listing = yield from list_heads_and_index(context)
+    if past is None or past.time is None:
+        return listing
+    if past.time > listing.since:
         raise InvalidInputError(
-            f"{past} is still to come: the store's time is {told(now)}. Nothing was done.",
-            table=root.url,
+            f"{past} is still to come: the store's time is {told(listing.since)}. Nothing was "
+            "done.",
+            table=context.root.url,
             remedy="Give a time that is over.",
         )
+    for _ in range(_ROUNDS):
+        if past.time < listing.since:
+            break
+        yield from Wait(_PAUSE)
+        listing = yield from list_heads_and_index(context)
+    return listing
 
 
 def _is_one(asked: Collection[str] | None) -> bool:

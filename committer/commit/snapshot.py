@@ -21,12 +21,12 @@ from .apply import finish
 from .index.indexed_partition import IndexedPartition
 from .index.lost_heads import KnownEpoch, files_without_heads, find_lost_heads, known_by_index
 from .index.read_index import read_index, still_true
-from .past import check_over, check_past, may_still_count, states_as_of
+from .past import check_past, list_after, may_still_count, states_as_of
 from .state.context import Context
 from .state.data_listing import list_directories, list_older, list_partitions
 from .state.decide import Decided, read_decision
 from .state.found_table import read_table, with_columns
-from .state.heads import HeadListing, ListedHead, list_heads, list_heads_and_index, read_head
+from .state.heads import HeadListing, ListedHead, list_heads, read_head
 from .state.partition_files import files_of_heads
 from .state.tolerance import or_damage
 from .uncoordinated import list_files
@@ -186,9 +186,7 @@ def _look(
     older: dict[str, list[ListedObject]] = {}
     if table.unadopted:
         older = yield from list_older(context, table, partitions)
-    listing = yield from list_heads_and_index(context)
-    if past is not None:
-        check_over(context.root, past, listing.since)
+    listing = yield from list_after(context, past)
     wanted = _wanted(listing.heads, partitions)
     index = yield from known(context, listing, partitions)
     states: list[HeadState] = []

@@ -220,6 +220,15 @@ class TestTimes:
         # What was before its claims does not wait.
         assert past.at(time=claimed - 1) == [(1, 1)]
 
+    def test_the_second_that_is_asked_for_is_over_before_it_is_read(self, past: Past) -> None:
+        """Dates are whole seconds: what is decided next would count from that one, too."""
+        past.load(1)
+        now = past.clock.now
+        assert past.at(time=now) == [(1, 1)]
+        with past.table.job(mode="replace") as job:
+            job.write(rows(2, 1))
+        assert past.at(time=now) == [(1, 1)]
+
     def test_of_a_time_that_is_partly_forgotten_nothing_is_shown(self, past: Past) -> None:
         past.load(1, 1, 2)
         past.replace(2, 1)
@@ -315,6 +324,35 @@ class TestUndo:
         with pytest.raises(CommitConflictError, match="changed since"):
             table.undo(job, apply=True)
         assert past.values() == [(1, 2), (1, 3)]
+
+    @pytest.mark.parametrize("brought_back", [1, 2])
+    @pytest.mark.parametrize("folds", [False, True])
+    def test_a_run_that_is_loaded_again_takes_the_place_of_its_try_that_was_brought_back(
+        self, past: Past, brought_back: int, folds: bool
+    ) -> None:
+        past.load(9)
+        own: dict[str, Any] = {"once": "run", "on_repeat": "replace_own"}
+        jobs = [past.load(value, 1, 2, **own) for value in (1, 2, 3)]
+        if brought_back == 2:
+            past.table.undo(jobs[-1], apply=True)
+        else:
+            past.table.restore(datetime.fromtimestamp(START + 2 * HOUR, UTC), apply=True)
+        if folds:
+            past.clock.advance(2 * WEEK)
+            past.table.gc(0.0, apply=True)
+        assert past.values() == [(1, brought_back), (1, 9), (2, brought_back)]
+        past.load(4, 1, **own)
+        assert past.values() == [(1, 4), (1, 9)]
+        past.load(5, 1, **own)
+        assert past.values() == [(1, 5), (1, 9)]
+
+    def test_a_run_is_not_loaded_beside_its_try_that_was_written_again(self, past: Past) -> None:
+        own: dict[str, Any] = {"once": "run", "on_repeat": "replace_own"}
+        jobs = [past.load(value, **own) for value in (1, 2)]
+        past.table.resolve(DAY1, undo=jobs[1], apply=True)
+        assert past.values() == [(1, 1)]
+        with pytest.raises(CommitConflictError, match="cannot be taken out"):
+            past.load(3, **own)
 
     def test_what_is_forgotten_between_refuses_it(self, past: Past) -> None:
         past.load(1)
