@@ -11,7 +11,7 @@ import importlib
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType, FunctionType, ModuleType
 
 
@@ -22,6 +22,7 @@ class Mutant:
     :param module: below ``zero_rename.committer``.
     :param text: of the module, there once; ``instead``: what the slip makes of it.
     :param verbs: that walks are about which catch it; the first of these was that of ``seed``.
+    :param by_heads: whether these are of tables that are read by heads.
     """
 
     name: str
@@ -30,16 +31,17 @@ class Mutant:
     instead: str
     verbs: tuple[str, ...]
     seed: int = 0
+    by_heads: bool = False
 
 
 MUTANTS = (
     Mutant(
         "gc deletes a list that a head names, where its own swap's answer was lost",
         "upkeep.gc.fold_heads",
-        "if key not in {it.key for it in now.head.manifests}:",
+        "if key not in now.head.lists:",
         "if True:",
         ("append", "gc", "append", "replace"),
-        117,
+        8,
     ),
     Mutant(
         "gc settles decisions that heads name",
@@ -47,7 +49,7 @@ MUTANTS = (
         "free = set(asked) - still_open - known.named",
         "free = set(asked) - still_open",
         ("append", "gc"),
-        2,
+        3,
     ),
     Mutant(
         "the files of a replaced run stay in a folded list",
@@ -55,15 +57,15 @@ MUTANTS = (
         "for file in files if file.job not in head.dropped)",
         "for file in files)",
         ("append", "gc"),
-        3,
+        8,
     ),
     Mutant(
         "a fold deletes its list, though the head names it",
         "commit.apply",
-        "if folded is not None and folded not in {it.key for it in state.head.manifests}:",
+        "if folded is not None and folded not in state.head.lists:",
         "if folded is not None:",
         ("append", "evolve"),
-        135,
+        148,
     ),
     Mutant(
         "a resolution goes by no base",
@@ -71,7 +73,7 @@ MUTANTS = (
         "base=self.snapshot.base,",
         "on_conflict='last_wins',",
         ("append", "undo", "replace"),
-        3,
+        66,
     ),
     Mutant(
         "a compaction goes by no base",
@@ -79,12 +81,12 @@ MUTANTS = (
         "base=state.base,",
         "on_conflict='last_wins',",
         ("append", "compact"),
-        7,
+        14,
     ),
     Mutant(
         "a run replaces its own rows that a compaction wrote again",
         "commit.changes",
-        "if own_are_shared or any(target.drops in change.merged for change in changes):",
+        "if own_are_shared or any(not {*tries}.isdisjoint(change.merged) for change in changes):",
         "if False:",
         ("append", "compact", "replace"),
         18,
@@ -95,7 +97,7 @@ MUTANTS = (
         "for change in earlier.decision.partitions if earlier else ():",
         "for change in () if earlier else ():",
         ("append",),
-        0,
+        3,
     ),
     Mutant(
         "a first job adopts nothing",
@@ -103,7 +105,7 @@ MUTANTS = (
         "foreign = {file.key for of_it in files.values() for file in of_it}",
         "foreign = set()",
         ("append", "read"),
-        2,
+        8,
     ),
     Mutant(
         "an adoption leaves one partition out",
@@ -111,7 +113,7 @@ MUTANTS = (
         "wanted[start : start + _AT_ONCE])",
         "wanted[start + 1 : start + _AT_ONCE])",
         ("append", "adopt"),
-        12,
+        34,
     ),
     Mutant(
         "what a job has read does not count",
@@ -119,7 +121,7 @@ MUTANTS = (
         "if request.read is not None and",
         "if False and",
         ("append", "read, modify, write"),
-        2,
+        3,
     ),
     Mutant(
         "an append goes by any replace",
@@ -127,7 +129,7 @@ MUTANTS = (
         "return state.head.replace_epoch > base",
         "return False",
         ("append", "replace", "open", "commit"),
-        6,
+        1,
     ),
     Mutant(
         "an index holds the first file of each partition",
@@ -135,7 +137,7 @@ MUTANTS = (
         "state.slot.name, state.etag, state.head.epoch, of_it, state.head.schema_version",
         "state.slot.name, state.etag, state.head.epoch, of_it[:1], state.head.schema_version",
         ("append", "index", "read"),
-        0,
+        1,
     ),
     Mutant(
         "an index is made of heads that carry a claim",
@@ -143,7 +145,7 @@ MUTANTS = (
         "if isinstance(it, HeadState) and it.head.claim is None]",
         "if isinstance(it, HeadState)]",
         ("append", "index", "read"),
-        22,
+        186,
     ),
     Mutant(
         "symlink manifests are begun for one partition",
@@ -151,7 +153,7 @@ MUTANTS = (
         "names = [state.slot.name for state in states if state.head.epoch]",
         "names = [state.slot.name for state in states if state.head.epoch][:1]",
         ("keep symlinks", "append"),
-        44,
+        18,
     ),
     Mutant(
         "only the owner of a job writes symlink manifests",
@@ -159,7 +161,7 @@ MUTANTS = (
         "    if decided.decision.symlinks:\n        # Before",
         "    if decided.decision.symlinks and held is not None:\n        # Before",
         ("keep symlinks", "append", "recover"),
-        4,
+        1,
     ),
     Mutant(
         "a marker is written over that of a later job",
@@ -167,7 +169,7 @@ MUTANTS = (
         "            if state.head.last_job != job:\n                return\n",
         "",
         ("append", "recover"),
-        16,
+        10,
     ),
     Mutant(
         "a claim does not finish what the job before has to remove",
@@ -175,7 +177,7 @@ MUTANTS = (
         "        yield from _finish_last_job(context, opened, request, state)\n",
         "",
         ("append", "replace"),
-        205,
+        31,
     ),
     Mutant(
         "a purge aborts the uploads of open jobs",
@@ -183,7 +185,7 @@ MUTANTS = (
         'return False, "its job is open"',
         'return True, "its job is open"',
         ("open", "purge", "commit"),
-        3,
+        7,
     ),
     Mutant(
         "a recovery takes no claims off",
@@ -191,7 +193,7 @@ MUTANTS = (
         "    yield from All(tuple(release_claim(context, slot, job) for slot in slots))\n",
         "",
         ("append", "recover"),
-        22,
+        1,
     ),
     Mutant(
         "a commit decision is said to be refused after an unanswered request",
@@ -199,7 +201,7 @@ MUTANTS = (
         "    error = CommitStateUnknownError if decision.is_commit else OutcomeUnknownError",
         "    error = DamagedError if not decision.is_commit else StoreUnreachableError",
         ("append", "replace"),
-        79,
+        65,
     ),
     Mutant(
         "the columns that a job brings do not become the table's",
@@ -207,7 +209,6 @@ MUTANTS = (
         "if schema is record.schema and record.evolution is None:",
         "if record.evolution is None:",
         ("evolve",),
-        0,
     ),
     Mutant(
         "a reader lists the heads once",
@@ -215,7 +216,7 @@ MUTANTS = (
         "if settled and _etags(again) == seen:",
         "if settled:",
         ("replace", "read"),
-        26,
+        653,
     ),
     Mutant(
         "a reader passes over decided commits that are not applied",
@@ -223,8 +224,231 @@ MUTANTS = (
         "            error = yield from _finish(context, decided)\n",
         "            error = None\n            continue\n",
         ("append", "read"),
-        4,
+        2,
     ),
+)
+
+#: Slips of changes of rows, in either kind of table.
+CHANGES = (
+    Mutant(
+        "a merge goes by no base",
+        "row_rewrite",
+        '"base": state.base,',
+        '"on_conflict": "last_wins",',
+        ("append", "merge"),
+        22,
+    ),
+    Mutant(
+        "a merge loses the rows that it does not match",
+        "row_merge",
+        "kept = pa.concat_batches([batch.filter(pc.invert(matched)), old.filter(stays)])",
+        "kept = old.filter(stays)",
+        ("append", "merge"),
+    ),
+    Mutant(
+        "a merge leaves the former values beside the new ones",
+        "row_merge",
+        "stays = pc.and_not(pc.invert(deletes), updates)",
+        "stays = pc.invert(deletes)",
+        ("append", "update"),
+        1,
+    ),
+    Mutant(
+        "a merge that changes nothing writes the partition anew",
+        "row_merge",
+        "changed |= {name} if result.deleted or len(result.changed) else set()",
+        "changed |= {name}",
+        ("append", "merge"),
+        1,
+    ),
+    Mutant(
+        "a merge does not empty a partition whose rows move",
+        "row_merge",
+        "changed |= {name} if result.deleted or len(result.changed) else set()",
+        "changed |= {name} if result.deleted else set()",
+        ("append", "merge"),
+        21,
+    ),
+    Mutant(
+        "a merge inserts what it deletes",
+        "row_merge",
+        "return pc.invert(pc.or_(pc.is_in(numbers, matched), self.deletes))",
+        "return pc.invert(pc.is_in(numbers, matched))",
+        ("append", "merge"),
+        1,
+    ),
+    Mutant(
+        "a merge looks for keys in the partitions of its rows alone",
+        "changeable_table",
+        "state = whole.chosen(touched | self._with_keys(rows, whole))",
+        "state = whole.chosen(touched)",
+        ("append", "merge"),
+        17,
+    ),
+    Mutant(
+        "a merge is said to have written its own rows alone",
+        "row_rewrite",
+        '"merges": merges,',
+        '"merges": {},',
+        ("append", "merge"),
+        14,
+    ),
+    Mutant(
+        "a merge that is made once more takes back what it wrote",
+        "changeable_table",
+        "again = OnRepeat.APPEND if run.on_repeat is OnRepeat.REPLACE_OWN else run.on_repeat",
+        "again = run.on_repeat",
+        ("append", "merge"),
+        3,
+    ),
+    Mutant(
+        "a deletion leaves the rows",
+        "changeable_table",
+        "job.write(condition.drop(batch))",
+        "job.write(batch)",
+        ("append", "delete"),
+        1,
+    ),
+    Mutant(
+        "a deletion leaves the file of a partition's last rows",
+        "changeable_table",
+        "changed = {name for name, rows in counts.items() if rows.deleted}",
+        "changed = {name for name, rows in counts.items() if rows.deleted and rows.unchanged}",
+        ("append", "delete"),
+        3,
+    ),
+)
+
+#: Slips about the past of a table that keeps it.
+PAST = tuple(
+    replace(slip, by_heads=True)
+    for slip in (
+        Mutant(
+            "an undoing goes by no base",
+            "upkeep.restoring",
+            "base=ReadBase(self.url, dict(self.restored.found), whole=False),",
+            "on_conflict='last_wins',",
+            ("append", "replace", "take back"),
+            1,
+        ),
+        Mutant(
+            "an undoing takes back one partition",
+            "upkeep.restoring",
+            "for change in decided.decision.partitions}",
+            "for change in decided.decision.partitions[:1]}",
+            ("append", "replace", "take back"),
+            1,
+        ),
+        Mutant(
+            "a restoration leaves partitions that came later",
+            "upkeep.restoring",
+            "if held.get(n) != holds.get(n)}",
+            "if n in held and held[n] != holds.get(n)}",
+            ("append", "replace", "restore"),
+            3,
+        ),
+        Mutant(
+            "a job that takes back does not look whether it is still kept",
+            "commit.commit",
+            "    _check_kept(opened, states)\n",
+            "",
+            ("append", "replace", "take back", "purge"),
+            1,
+        ),
+        Mutant(
+            "a run that takes its rows back begins no new line",
+            "format.records.partition_decision",
+            "return not (self.replace or self.dropped_job)",
+            "return not self.replace",
+            ("append", "replace", "read past"),
+            1,
+        ),
+        Mutant(
+            "a run takes out its last try alone, which was taken back",
+            "commit.changes",
+            "while before is not None and tries[-1] not in there:",
+            "while False:",
+            ("append", "take back"),
+            27,
+        ),
+        Mutant(
+            "a version has the rows of later jobs",
+            "format.records.kept_state",
+            "later = [move.job for move in self.moves[len(moves) :]]",
+            "later = []",
+            ("append", "read past"),
+        ),
+        Mutant(
+            "a version has the rows of later jobs that were folded",
+            "format.records.kept_state",
+            "dropped=(*self.dropped, *folded) if self.manifests else (),",
+            "dropped=self.dropped,",
+            ("append", "gc", "read past"),
+            1,
+        ),
+        Mutant(
+            "a purge asks only what heads name now",
+            "upkeep.unnamed_data",
+            "for file in (*it.now, *it.kept)",
+            "for file in it.now",
+            ("append", "replace", "purge"),
+            2,
+        ),
+        Mutant(
+            "a purge forgets before the retention is over",
+            "format.records.head",
+            "kept = tuple(line for line in self.kept if line.until >= before)",
+            "kept = tuple(line for line in self.kept if line.until >= before + 1e6)",
+            ("append", "replace", "purge"),
+            2,
+        ),
+        Mutant(
+            "a purge keeps the oldest states",
+            "format.records.head",
+            "kept = kept[max(0, len(kept) - most) :]",
+            "kept = kept[:most]",
+            ("append", "replace", "purge"),
+            31,
+        ),
+        Mutant(
+            "a head forgets under a claim",
+            "upkeep.retention",
+            "if state.head.claim is not None or state.etag is None:",
+            "if state.etag is None:",
+            ("take back", "purge"),
+            1255,
+        ),
+        Mutant(
+            "a retention is not taken over",
+            "upkeep.retention",
+            "retention=int(seconds)",
+            "retention=60",
+            ("append", "replace", "retain", "purge"),
+            6,
+        ),
+        Mutant(
+            "gc settles what is kept",
+            "upkeep.gc.settle",
+            "line.decisions for head in heads for line in head.lines",
+            "head.decisions for head in heads",
+            ("append", "replace", "gc"),
+        ),
+        Mutant(
+            "a list that is only kept is nobody's",
+            "format.records.head",
+            "return frozenset(manifest.key for line in self.lines for manifest in line.manifests)",
+            "return frozenset(manifest.key for manifest in self.manifests)",
+            ("append", "replace", "gc"),
+            2,
+        ),
+        Mutant(
+            "the losers that are swept are the winners",
+            "commit.close",
+            "yield from sweep_data(context, job, {key for key, _ in keep})",
+            "yield from sweep_data(context, job, set())",
+            ("open", "commit"),
+        ),
+    )
 )
 
 #: Slips that leave a file which a second Complete has brought back.

@@ -7,11 +7,11 @@ decision came into the store. Jobs follow each other in the order of their decis
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-#: An id and the columns that it was written with.
-Row = tuple[int, frozenset[str]]
+#: An id, and each column that it was written with beside the change that wrote it.
+Row = tuple[int, frozenset[tuple[str, int]]]
 #: By partition and job, the rows in that job's files.
 State = Mapping[str, Mapping[str, tuple[Row, ...]]]
 
@@ -25,10 +25,12 @@ class Effect:
     """What a job is asked to do.
 
     :param opened: how many decisions there were when it was open.
+    :param partitions: those that its decision names.
     """
 
     job: str
     opened: int = 0
+    partitions: tuple[str, ...] = field(default=(), init=False)
 
     def apply(self, oracle: Oracle, state: State) -> State:
         """The state after it.
@@ -63,7 +65,8 @@ class Write(Effect):
     marks: bool = True
 
     def apply(self, oracle: Oracle, state: State) -> State:
-        state = _without(state, self._run_before(oracle))
+        for name, gone in self._run_before(oracle).items():
+            state = {**state, name: _without(state.get(name, {}), gone)}
         self._check(oracle, state)
         new = {name: dict(jobs) for name, jobs in state.items()}
         replaced = set(self.named) | (set(new) if self.whole else set())
@@ -74,21 +77,27 @@ class Write(Effect):
             oracle.kept.pop(name, None)
         for name, rows in self.rows.items():
             new.setdefault(name, {})[self.job] = rows
-        self._columns(oracle)
-        if self.once is not None:
-            oracle.runs.setdefault(self.once, []).append(self.job)
+        oracle.bring(self.columns, self.merges, self.overwrites)
+        oracle.ran(self.once, self.job)
         return new
 
-    def _run_before(self, oracle: Oracle) -> set[int]:
-        """The ids of the run's rows that this job's take the place of, whoever wrote them again."""
-        before = oracle.runs.get(self.once or "", [])
-        if before and self.on_repeat == "skip":
-            raise Violation(f"{self.job} repeats {before[-1]}, which did the work of {self.once}")
-        if not before or self.on_repeat != "replace_own":
-            return set()
-        earlier = oracle.effects[before[-1]]
-        assert isinstance(earlier, Write)
-        return {number for rows in earlier.rows.values() for number, _ in rows}
+    def _run_before(self, oracle: Oracle) -> dict[str, set[int]]:
+        """The ids of the run's rows that this job's take the place of, by partition, whoever wrote
+        them again."""
+        gone: dict[str, set[int]] = {}
+        before = oracle.run_before(self.job, self.once, self.on_repeat)
+        on_repeat = self.on_repeat
+        while before is not None and on_repeat == "replace_own":
+            earlier = oracle.effects[before]
+            if not isinstance(earlier, Write):
+                break  # A change wrote others' rows again: nobody takes these out of them.
+            for name, rows in earlier.rows.items():
+                gone.setdefault(name, set()).update(number for number, _ in rows)
+            # What this one took out may have been brought back.
+            runs = oracle.runs[self.once or ""]
+            before = runs[runs.index(before) - 1] if before != runs[0] else None
+            on_repeat = earlier.on_repeat
+        return gone
 
     def _check(self, oracle: Oracle, state: State) -> None:
         for name, seen in self.read.items():
@@ -113,21 +122,12 @@ class Write(Effect):
     def _every(self, state: State) -> set[str]:
         return set(state) if self.whole else set()
 
-    def _columns(self, oracle: Oracle) -> None:
-        if self.overwrites or oracle.columns is None:
-            oracle.columns = dict(self.columns)
-        elif self.merges:
-            kinds = {**self.columns, **oracle.columns}
-            if "int64" in (self.columns.get("n"), oracle.columns.get("n")):
-                kinds["n"] = "int64"
-            oracle.columns = kinds
 
-
-def _without(state: State, gone: set[int]) -> State:
-    return {
-        name: {job: tuple(row for row in rows if row[0] not in gone) for job, rows in jobs.items()}
-        for name, jobs in state.items()
-    }
+def _without(
+    held: Mapping[str, tuple[Row, ...]], gone: Collection[int]
+) -> Mapping[str, tuple[Row, ...]]:
+    """Rows by job, without some ids."""
+    return {job: tuple(row for row in rows if row[0] not in gone) for job, rows in held.items()}
 
 
 @dataclass
@@ -142,12 +142,11 @@ class Adopt(Effect):
 
 @dataclass
 class Rewrite(Effect):
-    """A compaction. The partition is the one that the decision names."""
-
-    partition: str = ""
+    """A compaction."""
 
     def apply(self, oracle: Oracle, state: State) -> State:
-        return oracle.rewritten(state, self.partition, self.job, rows_of(state, self.partition))
+        (partition,) = self.partitions
+        return oracle.rewritten(state, partition, self.job, rows_of(state, partition))
 
 
 @dataclass
@@ -161,13 +160,18 @@ class Resolve(Effect):
 
     def apply(self, oracle: Oracle, state: State) -> State:
         here = state.get(self.partition, {})
-        rows = dict.fromkeys(
-            row for job, them in here.items() if job not in self.dropped for row in them
-        )
-        for job in self.kept:
-            if not here.get(job):
+        left = {job: them for job, them in here.items() if job not in self.dropped and them}
+        rows = dict.fromkeys(row for them in left.values() for row in them)
+        there = oracle.first_of(left, self.partition)
+        # What was written again is there with what wrote it again, as it has become since.
+        for job in sorted(self.kept, key=lambda job: (job, self.partition) in oracle.again):
+            own = oracle.first_of([job], self.partition)
+            if not here.get(job) and not own <= there:
                 rows |= dict.fromkeys(oracle.wrote(job, self.partition))
-        return oracle.rewritten(state, self.partition, self.job, tuple(rows), not self.discard)
+                there |= own
+        return oracle.rewritten(
+            state, self.partition, self.job, tuple(rows), not self.discard, there
+        )
 
 
 @dataclass
@@ -185,8 +189,10 @@ class Undo(Effect):
         if ids(oracle.states[last + 1], self.partition) != ids(state, self.partition):
             others = oracle.touches(self.partition)
             raise Violation(f"{self.undone} was undone over {others[-1]}")
-        rows = rows_of(oracle.states[last], self.partition)
-        return oracle.rewritten(state, self.partition, self.job, rows, not self.discard)
+        before = oracle.states[last]
+        rows, held = rows_of(before, self.partition), before.get(self.partition, {})
+        first = oracle.first_of((job for job in held if held[job]), self.partition)
+        return oracle.rewritten(state, self.partition, self.job, rows, not self.discard, first)
 
 
 def rows_of(state: State, partition: str) -> tuple[Row, ...]:
@@ -203,8 +209,12 @@ class Oracle:
 
     :param commits: jobs in the order of their decisions; ``states`` and ``shapes``, the table's
         columns (``None``: there is no table), have one more each; ``named``: the partitions that
-        each decision names.
+        each decision names; ``since``: from when what it did counts, where history is kept;
+        ``breaks``: those in which it did not leave all that there was.
+    :param overwritten: how many decisions there were once the columns were overwritten last, by
+        others (``True``), or by those that were there.
     :param kept: partitions of which replaced files may be left in the store, for readers that list.
+    :param again: by job and partition, the jobs that wrote the rows first which it wrote again.
     :param told: what the users of jobs were told: *committed* or *refused*.
     """
 
@@ -214,16 +224,27 @@ class Oracle:
     states: list[State] = field(default_factory=lambda: [{}])
     shapes: list[dict[str, str] | None] = field(default_factory=lambda: [None])
     named: list[tuple[str, ...]] = field(default_factory=list)
+    since: list[float] = field(default_factory=list)
+    breaks: list[frozenset[str]] = field(default_factory=list)
+    overwritten: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     runs: dict[str, list[str]] = field(default_factory=dict)
     columns: dict[str, str] | None = None
     kept: dict[str, str] = field(default_factory=dict)
+    again: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)
 
     @property
     def state(self) -> State:
         return self.states[-1]
 
-    def decided(self, job: str, commit: bool, partitions: tuple[str, ...]) -> None:
+    def decided(
+        self,
+        job: str,
+        commit: bool,
+        partitions: tuple[str, ...],
+        breaks: Iterable[str] = (),
+        since: float = 0.0,
+    ) -> None:
         """A decision came into the store."""
         if job in self.commits or job in self.aborts:
             raise Violation(f"{job} is decided a second time")
@@ -235,13 +256,49 @@ class Oracle:
         if self.told.get(job) == "refused":
             raise Violation(f"{job} was told refused, and commits")
         effect = self.effects[job]
-        if isinstance(effect, Rewrite):
-            effect.partition = partitions[0]
+        effect.partitions = partitions
+        self._in_order(job, partitions, since)
         after = effect.apply(self, self.state)
         self.states.append(after)
         self.shapes.append(self.columns)
         self.named.append(partitions)
+        self.since.append(since)
+        self.breaks.append(frozenset(breaks))
         self.commits.append(job)
+
+    def _in_order(self, job: str, partitions: tuple[str, ...], since: float) -> None:
+        """Jobs on a partition stand in the order of their times."""
+        for number, named in enumerate(self.named):
+            if self.since[number] > since and {*named} & {*partitions}:
+                raise Violation(f"{job} counts from {since} on, before {self.commits[number]}")
+
+    def run_before(self, job: str, once: str | None, on_repeat: str) -> str | None:
+        """The job that did a run's work before.
+
+        :raises Violation: another one must not do it again.
+        """
+        before = self.runs.get(once or "", [])
+        if before and on_repeat == "skip":
+            raise Violation(f"{job} repeats {before[-1]}, which did the work of {once}")
+        return before[-1] if before else None
+
+    def ran(self, once: str | None, job: str) -> None:
+        """A job has done a run's work."""
+        if once is not None:
+            self.runs.setdefault(once, []).append(job)
+
+    def bring(self, columns: Mapping[str, str], merges: bool, overwrites: bool = False) -> None:
+        """A job brings columns, which become the table's where it has none, beside its own, or in
+        their place."""
+        if overwrites or self.columns is None:
+            if overwrites:
+                self.overwritten[columns != self.columns] = len(self.commits) + 1
+            self.columns = dict(columns)
+        elif merges:
+            kinds = {**columns, **self.columns}
+            if "int64" in (columns.get("n"), self.columns.get("n")):
+                kinds["n"] = "int64"
+            self.columns = kinds
 
     def tell(self, job: str, word: str) -> None:
         """What the user of a job is told."""
@@ -274,8 +331,15 @@ class Oracle:
         if not replaced:
             return found
         effect = self.effects[self.commits[number]]
-        replaces = not isinstance(effect, Write) or effect.mode == "replace"
-        return found if replaces else set()
+        if not isinstance(effect, Write) or effect.whole:
+            return found
+        # Where it has no rows it takes out at most those of its run's try before.
+        written = effect.rows if effect.mode == "replace" else ()
+        return found & {*written, *effect.named}
+
+    def first_of(self, jobs: Iterable[str], partition: str) -> frozenset[str]:
+        """The jobs that first wrote the rows in the files of some in a partition."""
+        return frozenset().union(*(self.again.get((it, partition), {it}) for it in jobs))
 
     def wrote(self, job: str, partition: str) -> tuple[Row, ...]:
         """The rows that a job's files in a partition held when it committed."""
@@ -283,15 +347,29 @@ class Oracle:
         return self.states[number + 1].get(partition, {}).get(job, ())
 
     def rewritten(
-        self, state: State, partition: str, job: str, rows: tuple[Row, ...], keeps: bool = False
+        self,
+        state: State,
+        partition: str,
+        job: str,
+        rows: tuple[Row, ...],
+        keeps: bool = False,
+        first: frozenset[str] | None = None,
     ) -> State:
-        """A partition that a job wrote anew, with the columns that there are."""
+        """A partition that a job wrote anew, with the columns that there are.
+
+        :param first: who wrote the rows first; ``None``: those of the rows that were there.
+        """
+        if first is None:
+            here = state.get(partition, {})
+            first = self.first_of((it for it in here if here[it]), partition)
+        self.again[job, partition] = first
         if keeps:
             self.kept[partition] = job
         else:
             self.kept.pop(partition, None)
-        now = frozenset(self.columns or ())
-        return {**state, partition: {job: tuple((it, had & now) for it, had in rows)}}
+        now = self.columns or ()
+        kept = ((it, frozenset(had for had in row if had[0] in now)) for it, row in rows)
+        return {**state, partition: {job: tuple(kept)}}
 
     def visible(self, state: State) -> dict[str, Counter[Row]]:
         """What a reader sees of a state, by partition."""

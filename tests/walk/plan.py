@@ -101,6 +101,7 @@ class Plan:
 
     :param older: whether the directory had files before, of these days.
     :param small: whether records are folded, divided and indexed from a few entries on.
+    :param by_heads: whether its readers find files by the heads alone.
     """
 
     seed: int
@@ -109,9 +110,11 @@ class Plan:
     small: bool
     behaviour: Behaviour
     operations: tuple[Operation, ...]
+    by_heads: bool = False
 
     def __str__(self) -> str:
         of = "partitioned" if self.partitioned else "not partitioned"
+        of += ", read by heads" if self.by_heads else ""
         older = f", files of {list(self.older)} from before" if self.older else ""
         small = ", small records" if self.small else ""
         lines = [f"seed {self.seed}: {of}{older}{small}, {self.behaviour}"]
@@ -141,11 +144,16 @@ _OTHERS = {
     "read": 8,
     "look after": 3,
     "heartbeat": 1,
+    "merge": 7,
+    "update": 2,
+    "delete": 4,
 }
+#: Those of a table that keeps its past.
+_OF_THE_PAST = {"take back": 7, "restore": 4, "read past": 6, "retain": 2}
 _VERBS = {**_WRITES, **_OTHERS}
 _REWRITES = (
     *("append", "replace", "read, modify, write", "compact", "undo", "replace table", "gc"),
-    "purge",
+    *("purge", "merge", "delete"),
 )
 #: How a walk begins: mostly there is a table soon.
 _BEGINNINGS: tuple[tuple[str, ...], ...] = (
@@ -157,16 +165,20 @@ _BEGINNINGS: tuple[tuple[str, ...], ...] = (
 _WAITS = (0.0, 0.0, 1.0, 1.0, 5.0, 40.0, 700.0, 90_000.0, 900_000.0)
 
 
-def make_plan(seed: int, verbs: Collection[str] = ()) -> Plan:
+def make_plan(seed: int, verbs: Collection[str] = (), by_heads: bool | None = None) -> Plan:
     """The walk of a seed; always the same.
 
     Each is about some verbs and days only, so that what they do to each other comes up often.
 
     :param verbs: that it is about; none: the seed's own.
+    :param by_heads: whether its table is read by heads; ``None``: as the seed has it.
     """
-    draw = _Draw(seed, verbs)
+    if by_heads is None:
+        by_heads = bool(seed % 2)
+    draw = _Draw(seed, verbs, by_heads)
     chance = draw.chance
     older = tuple(day for day in DAYS if chance.random() < 0.6) if chance.random() < 0.3 else ()
+    older = () if by_heads else older
     behaviour = Behaviour(
         complete_again=chance.choice(("no_such_upload", "repeats", "resurrect")),
         conditional_delete=chance.random() < 0.7,
@@ -181,19 +193,19 @@ def make_plan(seed: int, verbs: Collection[str] = ()) -> Plan:
         operations.append(made)
         if made.troubles and "once" in made.options and chance.random() < 0.6:
             operations.append(draw.again(made))
-    return Plan(seed, partitioned, older, small, behaviour, tuple(operations))
+    return Plan(seed, partitioned, older, small, behaviour, tuple(operations), by_heads)
 
 
 class _Draw:
     """Chance, and what this walk is about."""
 
-    def __init__(self, seed: int, verbs: Collection[str]) -> None:
+    def __init__(self, seed: int, verbs: Collection[str], by_heads: bool) -> None:
         self.chance = chance = random.Random(seed)
         self._numbers = count(1)
         share = chance.choice((0.3, 0.6, 1.0))
         self._verbs: dict[str, int] = {
             verb: often
-            for verb, often in _VERBS.items()
+            for verb, often in (_VERBS | (_OF_THE_PAST if by_heads else {})).items()
             if verb in ("append", "replace", "commit") or chance.random() < share
         }
         if verbs:
@@ -202,6 +214,7 @@ class _Draw:
         self._calm = chance.choice((0.4, 0.7, 0.9))
         self._alone = chance.choice((0.4, 0.7, 0.95))
         self._keys = chance.choice((0.1, 0.4, 0.8))
+        self._rewrites = (*_REWRITES, *(("take back", "restore") if by_heads else ()))
 
     def operation(self, verb: str = "", depth: int = 0) -> Operation:
         chance = self.chance
@@ -237,7 +250,7 @@ class _Draw:
     def _beside(self) -> Beside:
         """More often than not somebody who changes something."""
         chance = self.chance
-        verb = "" if chance.random() < 0.4 else chance.choice(_REWRITES)
+        verb = "" if chance.random() < 0.4 else chance.choice(self._rewrites)
         after_write = chance.random() < 0.5
         at = chance.randint(1, 12) if after_write else chance.randint(1, chance.choice((15, 50)))
         return Beside(at, self.operation(verb, 1), after_write)
@@ -245,7 +258,7 @@ class _Draw:
 
 def _options(chance: random.Random, verb: str, keys: float) -> dict[str, Any]:
     options: dict[str, Any] = {}
-    if verb in _WRITES or verb in ("evolve", "open"):
+    if verb in _WRITES or verb in ("evolve", "open", "merge", "delete"):
         if chance.random() < 0.25:
             options["on_conflict"] = "last_wins"
         if chance.random() < keys:
@@ -259,11 +272,30 @@ def _options(chance: random.Random, verb: str, keys: float) -> dict[str, Any]:
             options["empty"] = True
     if verb == "open":
         options["like"] = chance.choices(["evolve", *_WRITES], [12, *_WRITES.values()])[0]
-    if verb in ("evolve", "overwrite schema", "open"):
+        options["loser"] = chance.random() < 0.3
+    if verb in ("merge", "update", "delete"):
+        options["known"] = chance.choice((0, 1, 1, 2, 3))
+        options["same"] = chance.random() < 0.2
+        options["moves"] = chance.random() < 0.3
+        options["gone"] = chance.random() < 0.3
+        options["across"] = chance.random() < 0.4
+        options["when_matched"] = chance.choice(("update", "update", "update", "ignore"))
+        options["when_not_matched"] = chance.choice(("insert", "insert", "ignore"))
+        options["evolves"] = verb == "merge" and chance.random() < 0.3
+        options["attempts"] = chance.choice((1, 3))
+    if verb in ("evolve", "overwrite schema", "open", "merge"):
         options["columns"] = tuple(c for c in COLUMNS if chance.random() < 0.5)
         options["wide"] = chance.random() < 0.3
     if verb in ("gc", "purge", "recover"):
         options["age"] = chance.choice((0.0, 60.0, 100_000.0, None))
+    if verb == "purge":
+        options["keep"] = chance.choice((None, None, 0, 1, 2))
+    if verb == "retain":
+        options["seconds"] = chance.choice((60.0, 90_000.0, 800_000.0, 3_000_000.0))
+    if verb in ("restore", "read past"):
+        options["by"] = chance.choice(("version", "time"))
+        options["back"] = chance.choice((0, 1, 1, 2, 3, 5))
+        options["all"] = chance.random() < 0.5
     if verb in ("resolve", "undo"):
         options["discard"] = chance.random() < 0.3
         options["keep"] = chance.choice(("newest", "all", "one", "some"))

@@ -26,7 +26,8 @@ def expected(world: World, state: State, columns: Iterable[str]) -> Seen:
     found: Seen = Counter()
     for name, rows in world.oracle.visible(state).items():
         for (number, had), count in rows.items():
-            values = tuple((it, value_of(number, it) if it in had else None) for it in names)
+            by = dict(had)
+            values = tuple((it, value_of(number, it, by[it]) if it in by else None) for it in names)
             found[name, number, values] += count
     return found
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from walk import readers
+from walk import change_verbs, past_verbs, readers
 from walk.oracle import Adopt, Effect, Resolve, Rewrite, Row, Undo, Violation, Write
 from walk.plan import Operation
-from walk.world import Process, World, field_of, rows_as_table
+from walk.world import Process, Told, World, field_of, rows_as_table, written
 
 from zero_rename import Table
 from zero_rename.committer.commit.state.job_state import Committed, OpenedJob
@@ -28,9 +28,6 @@ class OpenJob:
     results: tuple[TaskResult, ...]
 
 
-#: The last job's fate as its user is told it by a return value: *committed* or *refused*; ``None``:
-#: nothing was said of one job.
-Told = str | None
 Verb = Callable[[World, Process, Operation], Told]
 
 
@@ -47,7 +44,7 @@ def _rows(
         return rows
     for day in operation.days:
         first = operation.number * 100 + day * 10
-        some = tuple((first + n, columns) for n in range(1 + (operation.choice + day) % 3))
+        some = tuple((first + n, written(columns)) for n in range(1 + (operation.choice + day) % 3))
         name = world.partition(day)
         rows[name] = rows.get(name, ()) + some
     return rows
@@ -82,6 +79,7 @@ def _write(world: World, table: Table, operation: Operation, verb: str) -> _Want
     names = _names(world, operation)
     rows = _rows(world, operation, columns)
     words: dict[str, Any] = {"partition_by": ("day",) if world.plan.partitioned else ()}
+    words |= {"readers": "heads"} if world.plan.by_heads else {}
     mode = "replace" if verb.startswith(("replace", "overwrite")) else "append"
     mode = "fail-if-exists" if verb == "fail if exists" else mode
     whole = verb in ("replace table", "overwrite schema")
@@ -182,6 +180,11 @@ def open_job(world: World, process: Process, operation: Operation) -> Told:
         return _told(world, opened.repeated, opened.job, 0)
     writer = table.task_writer(opened, 0, 0)
     writer.write(wanted.data)
+    if operation.options["loser"]:
+        # Another attempt of the task, whose number its caller has given before.
+        loser = table.task_writer(opened, 0, 0)
+        loser.write(wanted.data)
+        loser.close()
     world.open_jobs.append(OpenJob(process, table, opened, (writer.close(),)))
     return None
 
@@ -260,9 +263,13 @@ def settle(world: World, process: Process, operation: Operation) -> Told:
 
 
 def purge(world: World, process: Process, operation: Operation) -> Told:
-    age = operation.options["age"]
+    age, keep = operation.options["age"], operation.options["keep"]
     words = {} if age is None else {"records_older_than": age}
-    process.fresh().purge(apply=True, patience=age, **words)
+    world.past.may_forget(world.clock.now, keep)
+    try:
+        process.fresh().purge(apply=True, patience=age, keep=keep, **words)
+    finally:
+        world.past.may_forget(world.clock.now, keep)
     return None
 
 
@@ -363,6 +370,10 @@ def look_after(world: World, process: Process, operation: Operation) -> Told:
         table.partitions,
         lambda: table.partition_states(names),
         table.open_jobs,
+        table.history,
+        table.kept_files,
+        lambda: table.delete([("id", ">", 0)], apply=False),
+        lambda: table.restore(0 if world.plan.by_heads else 1, names[:1]),
     ]
     before, alone = len(world.oracle.commits), operation.is_undisturbed and not world.late
     looks[(operation.choice * 5 + operation.number) % len(looks)]()
@@ -372,6 +383,13 @@ def look_after(world: World, process: Process, operation: Operation) -> Told:
 
 
 VERBS: Mapping[str, Verb] = {
+    "merge": change_verbs.merge,
+    "update": change_verbs.merge,
+    "delete": change_verbs.delete,
+    "take back": past_verbs.take_back,
+    "restore": past_verbs.restore,
+    "read past": past_verbs.read_past,
+    "retain": past_verbs.retain,
     "append": write,
     "replace": write,
     "replace named": write,
@@ -402,4 +420,5 @@ VERBS: Mapping[str, Verb] = {
 OF_ONE_JOB = {
     *("append", "replace", "replace named", "replace table", "fail if exists", "evolve"),
     *("overwrite schema", "read, modify, write", "commit", "resolve", "undo"),
+    *("merge", "update", "delete", "take back", "restore"),
 }

@@ -17,6 +17,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 from walk.oracle import Effect, Oracle, Row, Violation, older
+from walk.past import Past
 from walk.plan import CRASHES, Operation, Plan, Trouble
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
@@ -36,12 +37,15 @@ from zero_rename.committer.scan import table_scan
 from zero_rename.committer.store import requests as s
 
 T = TypeVar("T")
+#: The last job's fate as its user is told it by a return value: *committed* or *refused*; ``None``:
+#: nothing was said of one job.
+Told = str | None
 URL = "s3://bucket/wh/flights"
 ROOT = TableRoot.parse(URL)
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _SMALL = Limits(decisions_per_head=2, files_per_object=2, heads_besides_index=1)
 _READS = (s.Get, s.Head, s.ListObjects, s.ListUploads, s.ListParts, s.CreateUpload, s.UploadPart)
-_WRITES = (s.Put, s.Delete, s.DeleteMany, s.CompleteUpload)
+_WRITES = (s.Put, s.PutFile, s.Delete, s.DeleteMany, s.CompleteUpload)
 #: Requests after which one that is late arrives.
 _LATE = 7
 
@@ -91,9 +95,19 @@ def in_memory() -> Iterator[None]:
         yield
 
 
-def value_of(number: int, column: str) -> int:
-    """What a row holds in a column."""
-    return number % 1000 if column == "n" else number * 10 + int(column[1:])
+def value_of(number: int, column: str, change: int = 0) -> int:
+    """What a row holds in a column.
+
+    :param change: the number of the operation that changed it last.
+    """
+    if column == "n":
+        return number % 1000 + change * 1000
+    return number * 10 + int(column[1:]) + change * 100_000_000
+
+
+def written(columns: Iterable[str], change: int = 0) -> frozenset[tuple[str, int]]:
+    """The columns that a row is written with, as the oracle has them."""
+    return frozenset((column, change) for column in columns)
 
 
 def field_of(column: str, wide: bool = False) -> pa.Field:
@@ -105,15 +119,15 @@ def field_of(column: str, wide: bool = False) -> pa.Field:
 
 def rows_as_table(rows: dict[str, tuple[Row, ...]], schema: pa.Schema) -> pa.Table:
     """Rows by partition as Arrow data of a schema."""
-    every = [(name, number) for name, them in rows.items() for number, _ in them]
+    every = [(name, number, dict(had)) for name, them in rows.items() for number, had in them]
     columns = {}
     for column in schema.names:
         if column == "id":
-            values = [number for _, number in every]
+            values = [number for _, number, _ in every]
         elif column == "day":
-            values = [int(name.removeprefix("day=")) for name, _ in every]
+            values = [int(name.removeprefix("day=")) for name, _, _ in every]
         else:
-            values = [value_of(number, column) for _, number in every]
+            values = [value_of(number, column, had[column]) for _, number, had in every]
         columns[column] = pa.array(values, schema.field(column).type)
     return pa.table(columns, schema=schema)
 
@@ -237,6 +251,15 @@ def _answer(process: Process, kind: str, request: s.Request[Any]) -> object:
         if isinstance(request, s.DeleteMany):
             return s.Deleted({key: "AccessDenied" for key, _ in request.items})
         raise StoreRefusedError("The store denied it.", lacks_right=True)
+    if isinstance(request, s.PutFile):
+        # A driver sends it until it is answered; what it has sent may arrive for all that.
+        if kind == "late":
+            world.send_late(request)
+        if kind in ("lost", "twice"):
+            world.apply(request, process)
+        if kind == "twice":
+            return world.apply(request, process)
+        raise StoreUnreachableError("The store did not answer.")
     if isinstance(request, _READS):
         if isinstance(request, s.CreateUpload | s.UploadPart) and kind == "lost":
             world.apply(request, process)
@@ -263,6 +286,7 @@ class World:
     :param carry_out: carries out an operation; given by the runner.
     :param late: requests on their way, and how many others arrive before each.
     :param open_jobs: jobs that are open, with the process that has each.
+    :param quiet: whether nothing goes wrong in the operation that is carried out, nor beside it.
     :param came_back: removed files that a second Complete has brought back, and whose it was;
         ``left``: those whose process could not remove them again.
     """
@@ -278,12 +302,14 @@ class World:
     left: set[str] = field(default_factory=set)
     trace: list[str] = field(default_factory=list)
     unaware: bool = False
+    quiet: bool = False
     was_late: bool = False
     arrived: int = 0
     violation: Violation | None = None
 
     def __post_init__(self) -> None:
         self.store = MemoryStore(self.clock, self.plan.behaviour)
+        self.past = Past(self.oracle)
         self._writes = 0
         self._names = 0
         self._bare = MemoryDriver(self.store)
@@ -294,7 +320,7 @@ class World:
         names = [self.partition(day) for day in self.plan.older]
         rows = {}
         for place, name in enumerate(dict.fromkeys(names)):
-            rows[name] = tuple((900_000 + 10 * place + n, frozenset({"n"})) for n in range(3))
+            rows[name] = tuple((900_000 + 10 * place + n, written("n")) for n in range(3))
             schema = pa.schema([field_of("id"), field_of("n")])
             body = io.BytesIO()
             pq.write_table(rows_as_table({name: rows[name]}, schema), body)
@@ -376,9 +402,13 @@ class World:
     def _decided(self, job: str) -> None:
         decided = self._bare.run(read_decision(Context(ROOT), job))
         assert decided is not None
-        names = tuple(change.partition for change in decided.decision.partitions)
+        said = decided.decision
+        names = tuple(change.partition for change in said.partitions)
+        breaks = [change.partition for change in said.partitions if not change.goes_on]
         try:
-            self.oracle.decided(job, decided.decision.is_commit, names)
+            self.oracle.decided(job, said.is_commit, names, breaks, said.since or 0.0)
+            if said.is_commit:
+                self.past.decided()
         except Violation as found:
             # Whatever the code under test makes of it.
             self.violation = self.violation or found

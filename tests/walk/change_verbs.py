@@ -1,0 +1,159 @@
+"""Verbs of a walk that change rows: merges, updates and deletions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from walk.change import Change, Given
+from walk.oracle import Effect, Violation, ids
+from walk.plan import Operation
+from walk.world import Process, Told, World, field_of, value_of, written
+
+from zero_rename.committer.row_rewrite import TableChange
+
+
+def merge(world: World, process: Process, operation: Operation) -> Told:
+    """Rows by their ids, into those that are there; an update inserts none."""
+    oracle, options = world.oracle, operation.options
+    if world.plan.by_heads and not oracle.commits:
+        return None  # A merge makes a table that is listed.
+    table, begun = process.fresh(), len(oracle.commits)
+    schema = _columns(world, operation, table)
+    columns = [name for name in schema.names if name not in ("id", "day")]
+    # What only says what becomes of rows is a column of a table that a merge makes.
+    makes = oracle.columns is None and not world.plan.older
+    says_gone = options["gone"] and not makes
+    given = _given(world, operation, columns, says_gone)
+    inserts = operation.verb == "merge" and options["when_not_matched"] == "insert"
+    across = options["across"] and world.plan.partitioned
+    words: dict[str, Any] = {"when_matched": options["when_matched"]}
+    words |= {"when_not_matched": "insert" if inserts else "ignore", "across_partitions": across}
+    words |= {"schema_mode": "merge" if options["evolves"] else "keep"}
+    words |= {"delete_when": [("gone", "==", True)]} if says_gone else {}
+    words |= {"partition_by": ("day",) if world.plan.partitioned else ()}
+    words |= {name: options[name] for name in ("once", "on_repeat", "attempts") if name in options}
+    kinds = {name: str(schema.field(name).type) for name in columns}
+    effects: list[Change] = []
+
+    def effect(job: str) -> Effect:
+        made = Change(
+            job,
+            given=given,
+            looked=None if across else {row.place for row in given.values()},
+            updates=options["when_matched"] == "update",
+            inserts=inserts,
+            serial=across,
+            once=options.get("once"),
+            on_repeat=options.get("on_repeat", "skip"),
+            columns=kinds,
+            merges=options["evolves"],
+            foreign={"n": "int32"} if world.plan.older else {},
+            begun=begun,
+        )
+        effects.append(made)
+        return made
+
+    process.effect = effect
+    done = table.merge(_as_arrow(given, schema, says_gone), ["id"], **words)
+    return _told(world, process, done, effects)
+
+
+def delete(world: World, process: Process, operation: Operation) -> Told:
+    """Rows by their ids, or all of some operations."""
+    oracle, options = world.oracle, operation.options
+    table, begun = process.fresh(), len(oracle.commits)
+    numbers = sorted(number for name in oracle.state for number in ids(oracle.state, name))
+    numbers = numbers[operation.choice :][: options["known"]]
+    names = {world.partition(day) for day in operation.days}
+    named = None if options["across"] or not world.plan.partitioned else names
+    effects: list[Change] = []
+
+    def effect(job: str) -> Effect:
+        made = Change(
+            job,
+            given=dict.fromkeys(numbers, Given("", gone=True)),
+            looked=named,
+            once=options.get("once"),
+            on_repeat=options.get("on_repeat", "skip"),
+            foreign={"n": "int32"},
+            begun=begun,
+        )
+        effects.append(made)
+        return made
+
+    process.effect = effect
+    words = {name: options[name] for name in ("once", "on_repeat", "attempts") if name in options}
+    done = table.delete([("id", "in", numbers)], partitions=named, **words)
+    return _told(world, process, done, effects)
+
+
+def _told(world: World, process: Process, done: TableChange, effects: list[Change]) -> Told:
+    """What the report of a change says, held against the oracle."""
+    oracle, counts = world.oracle, (done.rows.inserted, done.rows.updated, done.rows.deleted)
+    if done.committed is None:
+        if counts != (0, 0, 0) or done.partitions:
+            raise Violation(f"{counts} rows are said to have changed, by no job")
+        return None
+    job = done.committed.job
+    if job not in oracle.commits:
+        raise Violation(f"{job} is said to have changed rows, and has not committed")
+    if done.committed.repeated:
+        return "refused" if process.jobs and process.jobs[-1] != job else None
+    effect = effects[-1]
+    if {*done.partitions} != {*effect.partitions} or counts != effect.counts:
+        told = f"{counts} in {done.partitions}"
+        raise Violation(f"{job} reports {told}; it was {effect.counts} in {effect.partitions}")
+    return "committed"
+
+
+def _columns(world: World, operation: Operation, table: Any) -> pa.Schema:
+    """Those of the rows: the table's, or, where these may change, the operation's own."""
+    last = [field_of("day")] if world.plan.partitioned else []
+    if operation.options["evolves"]:
+        wide = operation.options["wide"]
+        names = operation.options["columns"]
+        return pa.schema([field_of("id"), *(field_of(name, wide) for name in names), *last])
+    if world.oracle.columns is not None or world.plan.older:
+        return table.schema
+    return pa.schema([field_of("id"), field_of("n"), *last])
+
+
+def _given(
+    world: World, operation: Operation, columns: list[str], says_gone: bool
+) -> dict[int, Given]:
+    """Some rows that are there, as they are to be, and some that are not."""
+    options, state = operation.options, world.oracle.state
+    places = [world.partition(day) for day in operation.days]
+    known = [(n, name) for name in sorted(state) for n in sorted(ids(state, name))]
+    if not options["across"]:
+        known = [it for it in known if it[1] in places] or known
+    given: dict[int, Given] = {}
+    had = written(columns, 0 if options["same"] else operation.number)
+    for number, place in known[operation.choice % max(1, len(known)) :][: options["known"]]:
+        place = places[0] if options["moves"] else place
+        given[number] = Given(place, had, says_gone and number % 2 == 0)
+    for n, place in enumerate(places):
+        first = operation.number * 100 + 50 + n
+        if operation.verb == "merge":
+            given[first] = Given(place, had, says_gone and n == 1)
+    return given
+
+
+def _as_arrow(given: dict[int, Given], schema: pa.Schema, says_gone: bool) -> pa.Table:
+    """With a column that says which are gone, where any may be."""
+    columns: dict[str, pa.Array] = {}
+    for field in schema:
+        values = [_value(number, row, field.name) for number, row in given.items()]
+        columns[field.name] = pa.array(values, field.type)
+    if says_gone:
+        columns["gone"] = pa.array([row.gone for row in given.values()], pa.bool_())
+    return pa.table(columns)
+
+
+def _value(number: int, row: Given, column: str) -> int:
+    if column == "id":
+        return number
+    if column == "day":
+        return int(row.place.removeprefix("day="))
+    return value_of(number, column, dict(row.had)[column])
