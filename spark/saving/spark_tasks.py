@@ -17,6 +17,7 @@ from ...committer.format.job_spec import Distribute
 from ...committer.format.records.pending_file import TaskResult
 from ..job_tags import Operations
 from ..options import WriterOptions
+from .arrow_batches import quick_batches
 from .distribution import distributed
 from .shipped_task import RESULTS, end_mark, shipped_task
 
@@ -58,7 +59,7 @@ def run_tasks(frame: DataFrame, opened: OpenedJob, options: WriterOptions) -> li
     mark = session.sql("SELECT 1 AS mark").mapInArrow(end_mark(), RESULTS)
     with _described(session, f"zero_rename: {opened.root.url}, job {opened.job}"):
         try:
-            with operations:
+            with operations, quick_batches(session, opened.spec.schema):
                 rows = _collected(written.union(mark))
         except BaseException:
             _end(operations)

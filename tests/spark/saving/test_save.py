@@ -489,3 +489,62 @@ class TestCancelling:
         report = save(spark.range(2), url)
         assert report is not None
         assert report.rows == 2
+
+
+LIMITS = tuple(f"spark.sql.execution.arrow.max{it}PerBatch" for it in ("Records", "Bytes"))
+
+
+def sizes_of_batches(spark: Any, binary: bool = False) -> Any:
+    """A frame of what the batches are that Spark computes it from, five thousand rows in all, and
+    whether it measures them."""
+
+    def look(batches: Any) -> Any:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        limit = context.getLocalProperty("spark.sql.execution.arrow.maxBytesPerBatch")
+        rows = [(batch.num_rows, limit, b"") for batch in batches]
+        columns = [
+            pa.array(column, kind)
+            for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)
+        ]
+        yield pa.record_batch(columns[: 3 if binary else 2], names[: 3 if binary else 2])
+
+    names, kinds = ["n", "limit", "b"], ["int32", "string", "binary"]
+    schema = "n int, limit string" + (", b binary" if binary else "")
+    return spark.range(0, 5000, 1, 1).mapInArrow(look, schema)
+
+
+def batches_seen(url: str) -> list[tuple[int, str | None]]:
+    rows = Table(url).to_arrow().to_pylist()
+    return [(row["n"], row["limit"]) for row in rows]
+
+
+class TestBatches:
+    """Spark adds up the bytes of a batch after each of its rows, unless told not to."""
+
+    def test_of_a_save_are_not_measured(self, spark: Any, url: str) -> None:
+        save(sizes_of_batches(spark), url)
+        unmeasured = str(2**31 - 1)
+        if spark.version >= "4.1":
+            assert batches_seen(url) == [(n, unmeasured) for n in (2000, 2000, 1000)]
+        else:
+            assert batches_seen(url) == [(5000, None)]
+        assert all(spark.conf.get(key, None) is None for key in LIMITS)
+
+    def test_where_a_row_may_be_long_are(self, spark: Any, url: str) -> None:
+        save(sizes_of_batches(spark, binary=True), url)
+        assert batches_seen(url) == [(5000, None)]
+
+    @pytest.mark.parametrize(("limit", "value"), [(LIMITS[0], "3000"), (LIMITS[1], "1m")])
+    def test_as_the_session_says(self, spark: Any, url: str, limit: str, value: str) -> None:
+        spark.conf.set(limit, value)
+        try:
+            save(sizes_of_batches(spark), url)
+            assert spark.conf.get(limit) == value
+        finally:
+            spark.conf.unset(limit)
+        assert batches_seen(url) != [(n, str(2**31 - 1)) for n in (2000, 2000, 1000)]
+        assert sum(n for n, _ in batches_seen(url)) == 5000
