@@ -24,7 +24,7 @@ from ..committer import (
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import counted
 from ..committer.format.records.data_file import rows_of
-from . import catalog, compact, conflicts, delete, gc, lineage, past, s3a, uploads
+from . import catalog, compact, conflicts, copy, delete, gc, lineage, past, s3a, uploads
 from .amounts import DAY, age_option
 from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
 from .policy import lifecycle, policy
@@ -38,6 +38,7 @@ app = typer.Typer(
 )
 
 app.command()(compact.compact)
+app.command()(copy.copy)
 app.command()(delete.delete)
 app.command()(gc.gc)
 app.command()(conflicts.conflicts)

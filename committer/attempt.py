@@ -7,7 +7,7 @@ reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .commit.state.decide import refuse_late
 from .commit.state.job_state import OpenedJob
@@ -31,6 +31,26 @@ from .store.upload_stream import DelayedOutputStream
 
 #: As patient as a request that the driver repeats.
 _COMPLETE = Backoff(tries=16, first=0.5, cap=8.0)
+
+
+def complete_whole(key: str, upload_id: str, etags: Sequence[str], size: int) -> Step[str]:
+    """Complete the upload of a file that is written whole, or see that it is: its ETag.
+
+    :raises StreamError: the store says that it is not, or does not say.
+    """
+    cause = ""
+    for attempt in _COMPLETE.attempts():
+        yield from _COMPLETE.pause(attempt)
+        answer = yield from CompleteUpload(key, upload_id, tuple(etags))
+        if isinstance(answer, Done):
+            return answer.etag
+        found = yield from Head(key)
+        if isinstance(found, Found) and found.size == size:
+            return found.etag  # Nobody else has this key.
+        cause = answer.code if isinstance(answer, Refused) else answer.cause
+        if isinstance(answer, Refused) and attempt:
+            break
+    raise StreamError(f"The store did not complete the file's upload ({cause}).", key=key)
 
 
 class WholeOutputStream(DelayedOutputStream):
@@ -58,27 +78,9 @@ class WholeOutputStream(DelayedOutputStream):
         else:
             super()._finish()
             self._sent = True
-            self._etags = [self._driver.run(self._complete(self._upload_id))]
+            completing = complete_whole(self.key, self._upload_id, self._etags, self.tell())
+            self._etags = [self._driver.run(completing)]
         self._upload_id = ""
-
-    def _complete(self, upload_id: str) -> Step[str]:
-        """Complete the upload, or see that it is: its ETag.
-
-        :raises StreamError: the store says that it is not, or does not say.
-        """
-        cause = ""
-        for attempt in _COMPLETE.attempts():
-            yield from _COMPLETE.pause(attempt)
-            answer = yield from CompleteUpload(self.key, upload_id, tuple(self._etags))
-            if isinstance(answer, Done):
-                return answer.etag
-            found = yield from Head(self.key)
-            if isinstance(found, Found) and found.size == self.tell():
-                return found.etag  # Nobody else has this key.
-            cause = answer.code if isinstance(answer, Refused) else answer.cause
-            if isinstance(answer, Refused) and attempt:
-                break
-        raise StreamError(f"The store did not complete the file's upload ({cause}).")
 
     def _discard(self) -> Exception | None:
         """Remove the object, where it may be there, and abort an upload that is not completed."""
@@ -94,6 +96,15 @@ class WholeOutputStream(DelayedOutputStream):
         return StreamError(f"The object {self.key} may be left, unseen.", key=self.key)
 
 
+def data_stream(
+    driver: Driver, opened: OpenedJob, key: str, settings: ObjectSettings
+) -> DelayedOutputStream:
+    """The stream of one data file of an open job."""
+    by_heads = opened.readers is Readers.HEADS
+    kind = WholeOutputStream if by_heads else DelayedOutputStream
+    return kind(driver, key, settings, part_bytes=opened.spec.files.part_bytes)
+
+
 def task_writer(
     driver: Driver,
     opened: OpenedJob,
@@ -104,10 +115,9 @@ def task_writer(
     """The writer of one task attempt of an open job; ``at_end`` as :class:`TaskWriter` takes it."""
     spec = opened.spec
     by_heads = opened.readers is Readers.HEADS
-    kind = WholeOutputStream if by_heads else DelayedOutputStream
 
     def stream(key: str, settings: ObjectSettings) -> DelayedOutputStream:
-        return kind(driver, key, settings, part_bytes=spec.files.part_bytes)
+        return data_stream(driver, opened, key, settings)
 
     return TaskWriter(
         opened.root,

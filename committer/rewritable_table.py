@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from .errors import CommitConflictError, SnapshotGoneError
-from .format.job_spec import JobSpec
+from .commit.snapshot import Snapshot
+from .commit.state.context import Progress
+from .errors import (
+    CommitConflictError,
+    InvalidInputError,
+    SnapshotGoneError,
+    TableNotFoundError,
+    counted,
+)
+from .format.job_spec import JobSpec, Readers
 from .format.parquet.row_order import in_order
 from .format.records.inputs import Inputs
 from .readable_table import ReadableTable
 from .scan.current_table import stored_names
+from .table_copy import Copied, FileCopier, copy_spec
 from .upkeep.compaction import (
     TARGET_BYTES,
     CompactAction,
@@ -105,6 +114,63 @@ class RewritableTable(ReadableTable):
         job = self._write_again(plan.spec(this_process(), discard), plan, inputs)
         return replace(plan.resolution, job=job.job)
 
+    def copy(
+        self,
+        new: ReadableTable,
+        readers: Readers | str | None = None,
+        progress: Callable[[Progress], None] = lambda _: None,
+    ) -> Copied:
+        """Copy this table's present state to another root, by one job: all of it or nothing. The
+        bytes stay the same, and with them row counts, statistics, content and what the rows were
+        computed from; history, symlink manifests and runs' keys do not come along.
+
+        The store copies by itself where both tables have one client; else the bytes go through this
+        process, and their checksums are compared. Of files from before the table nobody counted the
+        rows: they are written anew. What others commit here meanwhile is not in the copy, and said.
+
+        :param new: the root to copy to: no table, or an empty one. A copy of this very state that
+            is made once more does nothing.
+        :param readers: how readers of the new table find its files; ``None``: by listing.
+        :param progress: called as files are copied.
+        :raises InvalidInputError: ``new`` holds files.
+        :raises SnapshotGoneError: a file is gone, or one without a record changed, meanwhile.
+        :raises DamagedError: a file has not the bytes that were committed.
+        :raises TableMismatchError: ``new`` is an empty table of another kind or other columns.
+        """
+        state = self.state()
+        spec = copy_spec(state, None if readers is None else Readers(readers), this_process())
+        inputs = inputs_in(self.run(writers_of(self._context, state.files)), state.files)
+        on_server = self.driver.clients is new.driver.clients
+        with WriteJob(new.driver, new._context, spec, inputs=lambda: inputs) as job:
+            if not job.repeats:
+                _refuse_files(new)
+                copier = FileCopier(self.driver, new.driver, job.opened, on_server, progress)
+                results = copier.copy(state)
+                self._changed_since(state, held=True)
+                job.take(results, len(results))
+        assert job.committed is not None
+        return Copied.of(state, job.committed, on_server, self._changed_since(state))
+
+    def _changed_since(self, state: Snapshot, held: bool = False) -> tuple[str, ...]:
+        """The partitions that hold other files than in a state of this table.
+
+        :param held: refuse such a change of those that no head tells of.
+        :raises SnapshotGoneError: there is one: what was read may be half of another's job.
+        """
+        now = self.state()
+        before, after = state.by_partition(), now.by_partition()
+        names = {name for name in before | after if before.get(name) != after.get(name)}
+        listed = before.keys() - state.epochs.keys() | after.keys() - now.epochs.keys()
+        unheld = names & listed
+        if held and unheld:
+            raise SnapshotGoneError(
+                f"{min(unheld) or 'The table'} holds other files than as it was read, and no head "
+                "tells which belong together. Nothing of the copy is visible.",
+                table=self.root.url,
+                remedy="Copy while nobody writes there.",
+            )
+        return tuple(sorted(names))
+
     def _write_again(
         self, spec: JobSpec, plan: CompactionPlan | ResolutionPlan, inputs: Inputs
     ) -> WriteJob:
@@ -113,3 +179,21 @@ class RewritableTable(ReadableTable):
             for rows in in_order(batches, plan.snapshot.schema, spec.sorted_by):
                 job.write(rows)
         return job
+
+
+def _refuse_files(new: ReadableTable) -> None:
+    """See that a table to be made is not there, or holds nothing.
+
+    :raises InvalidInputError: it holds files.
+    """
+    try:
+        files = new.state().files
+    except TableNotFoundError:
+        return
+    if files:
+        raise InvalidInputError(
+            f"It holds {counted(len(files), 'file')} already. Nothing was copied.",
+            table=new.root.url,
+            key=files[0].key,
+            remedy="Name a root that holds no files.",
+        )

@@ -25,7 +25,7 @@ from ..format.records.head import HeadState
 from ..format.records.table_record import TableRecord
 from ..format.schema.compatibility import check_same, check_types, find_column
 from ..format.schema.directory import Directory
-from ..format.schema.evolution import evolved, overwritten
+from ..format.schema.evolution import evolved, lacked_of, lacking, overwritten
 from ..format.schema.hive_paths import escape, parse_partition
 from ..format.schema.lost_records import refuse_orphans
 from ..format.schema.row_metadata import renamed
@@ -83,8 +83,9 @@ def design_table(
     if spec.coordination is Coordination.STORE:
         facts.require_coordination(context.root)
     readers = spec.readers or Readers.LISTING
+    schema = lacking(spec.schema, spec.lacked)
     record = TableRecord(
-        "", partition_by, spec.schema, spec.coordination, facts, first=job, readers=readers
+        "", partition_by, schema, spec.coordination, facts, first=job, readers=readers
     )
     return (yield from _as_heads_say(context, record, heads)) if heads else record
 
@@ -244,6 +245,13 @@ def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
         evolved(table.schema, spec.schema, table.partition_by, url=root.url)
     else:
         check_same(table.schema, spec.schema, table=root.url)
+    if not set(lacked_of(table.schema)).issuperset(spec.lacked):
+        raise TableMismatchError(
+            f"The job's files may lack {', '.join(spec.lacked)}, and those of the table do not. "
+            "Nothing was written.",
+            table=root.url,
+            remedy="Write to a root where no table is.",
+        )
 
 
 def check_readers(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
@@ -257,7 +265,8 @@ def check_readers(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
             f"The table has readers={table.readers}, the job asks for readers={spec.readers}; "
             "that is fixed by a table's first job. Nothing was written.",
             table=root.url,
-            remedy="Leave readers out, or write to another root.",
+            remedy="Leave readers out; or copy the table to another root: "
+            f"zero-rename copy {root.url} NEW --readers {spec.readers}",
         )
 
 

@@ -95,7 +95,8 @@ def refuse_older(root: TableRoot, directory: Directory) -> None:
             root,
             f"{item.key}, and readers=heads was asked for: who lists would see that file for ever, "
             "and nothing of the table",
-            "Write to another root, or leave readers out: readers of this one then list.",
+            "Write to another root, or leave readers out: readers of this one then list. "
+            f"zero-rename copy {root.url} NEW --readers heads copies what is there.",
         )
 
 

@@ -258,6 +258,8 @@ class JobSpec:
     :param change_reads: of such a job, what it has read.
     :param restores: by partition, the epoch whose content a replace brings back, without writing a
         byte; 0: it was not there. Only in a table that is read by heads, as long as it is kept.
+    :param lacked: columns that the job's files may lack, of a table that it makes: of another table
+        to which these came later.
     :param schema_mode: what becomes of the table's columns where the job brings others.
     :param any_case: columns that differ from the table's by case alone are those, as Spark has it.
     :param on_conflict: what to do where another job changed a partition since this one opened.
@@ -286,6 +288,7 @@ class JobSpec:
     row_changes: Mapping[str, RowChanges] = field(default_factory=dict)
     change_reads: ChangeReads | None = None
     restores: Mapping[str, int] = field(default_factory=dict)
+    lacked: Collection[str] = ()
     schema_mode: SchemaMode = SchemaMode.KEEP
     any_case: bool = False
     on_conflict: OnConflict = OnConflict.FAIL

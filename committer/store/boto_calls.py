@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 from typing import Any
-from urllib.parse import urlencode
 
 from botocore.exceptions import BotoCoreError, ClientError
 from urllib3.exceptions import HTTPError
@@ -13,6 +12,7 @@ from urllib3.exceptions import HTTPError
 from ..errors import InvalidInputError
 from . import requests as store
 from .clients import S3Clients
+from .copies import CopyFile, CopyPart, ServerCopies, object_options
 from .error_translation import (
     code_of,
     date_of,
@@ -42,11 +42,10 @@ _CHANGES = (
 #: Requests that their callers put again by themselves, or can do without.
 _ASKED_AGAIN = (store.AbortUpload, store.ListLifecycleRules)
 _PATIENT, _BRIEF = Patience(), Patience(total=20.0, tries=4)
+#: Requests that write data where nobody reads yet: sent again until they are answered.
+_DATA = (store.PutFile, store.UploadPart, CopyFile, CopyPart)
 #: What may go wrong in a call: an S3 error, boto3's own, or a body that breaks off.
 FAILURES = (ClientError, BotoCoreError, HTTPError)
-
-#: What users call an encryption, and what S3 does.
-_ENCRYPTION = {"SSE-S3": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
 
 
 class S3Requests:
@@ -66,6 +65,7 @@ class S3Requests:
         self.clients = clients
         self._client = clients.client
         self._clock = clock
+        copies = ServerCopies(bucket, clients.client)
         self._calls: dict[type, Callable[[Any], Any]] = {
             store.Get: self._get,
             store.Head: self._head,
@@ -78,6 +78,8 @@ class S3Requests:
             store.ListLifecycleRules: self._list_lifecycle_rules,
             store.PutLifecycleRule: self._put_lifecycle_rule,
             store.PutFile: self._put_file,
+            CopyFile: copies.copy_file,
+            CopyPart: copies.copy_part,
             store.CreateUpload: self._create_upload,
             store.UploadPart: self._upload_part,
             store.CompleteUpload: self._complete_upload,
@@ -157,7 +159,7 @@ class S3Requests:
         if isinstance(error, ClientError) and not is_unsure(error):
             if isinstance(request, store.DeleteMany):
                 return store.Deleted({key: code_of(error) for key, _ in request.items})
-            if isinstance(request, (*_CHANGES, store.PutFile, store.UploadPart)):
+            if isinstance(request, (*_CHANGES, *_DATA)):
                 return store.Refused(code_of(error))
         elif isinstance(request, _CHANGES) and (sent or not store.is_sent_once(request)):
             return store.Unknown(describe(error))
@@ -304,12 +306,12 @@ class S3Requests:
         return _done(answer)
 
     def _put_file(self, request: store.PutFile) -> store.Done:
-        given = _given(request.settings) | {"Body": PartBody(request.body)}
+        given = object_options(request.settings) | {"Body": PartBody(request.body)}
         return _done(self._client.put_object(Bucket=self.bucket, Key=request.key, **given))
 
     def _create_upload(self, request: store.CreateUpload) -> store.Created:
         names = {"Bucket": self.bucket, "Key": request.key}
-        made = self._client.create_multipart_upload(**names, **_given(request.settings))
+        made = self._client.create_multipart_upload(**names, **object_options(request.settings))
         return store.Created(made["UploadId"])
 
     def _upload_part(self, request: store.UploadPart) -> store.Done:
@@ -332,17 +334,6 @@ class S3Requests:
             MultipartUpload={"Parts": parts},
         )
         return _done(answer)
-
-
-def _given(settings: store.ObjectSettings) -> dict[str, Any]:
-    options = {
-        "Metadata": dict(settings.metadata),
-        "StorageClass": settings.storage_class,
-        "Tagging": urlencode(settings.tags),
-        "ServerSideEncryption": _ENCRYPTION.get(settings.encryption or ""),
-        "SSEKMSKeyId": settings.encryption_key,
-    }
-    return {name: value for name, value in options.items() if value}
 
 
 def _condition(if_match: str | None, if_none_match: bool) -> dict[str, str]:

@@ -331,6 +331,21 @@ def client_at(
         )
 
 
+def profile_client(profile: str) -> Any:
+    """A boto3 client by a profile of ``~/.aws/config`` alone: its keys, region and
+    ``endpoint_url``, whatever the environment says.
+
+    :raises StoreRefusedError: there is no such profile, or no client can be made of it.
+    """
+    with making_clients():
+        session = _session()
+        session.set_config_variable("profile", profile)
+        endpoint = session.get_scoped_config().get("endpoint_url")
+        own: dict[str, Any] = {"ignore_configured_endpoint_urls": True}
+        config = Config(**own)
+        return session.create_client("s3", endpoint_url=endpoint, config=config)
+
+
 def _named_by_owner(parsed: dict[str, Any]) -> str | None:
     """The store's name, where a listing of uploads tells: S3Mock owns whatever is in it."""
     owners = (entry.get("Owner", {}).get("DisplayName") for entry in parsed.get("Uploads", ()))

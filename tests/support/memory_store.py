@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from zero_rename.committer.format.records.store_facts import StoreFacts
 from zero_rename.committer.store import requests as s
+from zero_rename.committer.store.copies import CopyFile, CopyPart
 from zero_rename.committer.store.lifecycle import LifecycleRule
 from zero_rename.committer.store.scheduler import Scheduler
 
@@ -293,6 +294,20 @@ class MemoryStore:
         self._set("objects", request.key, made)
         return s.Done(made.etag, self._now())
 
+    def _copy_file(self, request: CopyFile) -> s.Done | s.Refused:
+        there = self.objects.get(request.source.key)
+        if there is None:
+            return s.Refused("NoSuchKey")
+        return self._put_file(s.PutFile(request.key, there.body, request.settings))
+
+    def _copy_part(self, request: CopyPart) -> s.Done | s.Refused:
+        there = self.objects.get(request.source.key)
+        if there is None:
+            return s.Refused("NoSuchKey")
+        part = request.part or s.ByteRange(0, len(there.body) - 1)
+        body = there.body[part.first : part.last + 1]
+        return self._upload_part(s.UploadPart(request.key, request.upload_id, request.number, body))
+
     def _create_upload(self, request: s.CreateUpload) -> s.Created:
         upload_id = self._new_upload_id(request.key)
         upload = StoredUpload(request.key, self._written(request.key), request.settings)
@@ -373,6 +388,8 @@ _CALLS: dict[type, str] = {
     s.ListLifecycleRules: "_list_lifecycle_rules",
     s.PutLifecycleRule: "_put_lifecycle_rule",
     s.PutFile: "_put_file",
+    CopyFile: "_copy_file",
+    CopyPart: "_copy_part",
     s.CreateUpload: "_create_upload",
     s.UploadPart: "_upload_part",
     s.CompleteUpload: "_complete_upload",
@@ -426,6 +443,8 @@ class MemoryDriver:
         self.fault = fault
         self.clock = clock or self.store.clock
         self.bucket = bucket
+        #: As the real driver's, by which it is known that two reach one store as the same user.
+        self.clients = self.store
         #: Every request to the store, in order.
         self.requests: list[Any] = []
 

@@ -107,13 +107,7 @@ class TaskWriter:
         self._open_stream = open_stream
         self._allowed = allowed_partitions
         self._sorted_by = sorted_by
-        self._settings = ObjectSettings(
-            {**options.metadata, JOB_METADATA: job},
-            options.storage_class,
-            options.tags,
-            options.encryption,
-            options.encryption_key,
-        )
+        self._settings = file_settings(job, options)
         self._splitter = Splitter(self._schema, partition_by)
         self._partitioned = bool(partition_by)
         self._stage_bytes = _STAGE_BYTES if partition_by else _STAGE_BYTES_UNPARTITIONED
@@ -372,6 +366,17 @@ class TaskWriter:
             writer.add(rows)
         writer.close()
         writer.finish()
+
+
+def file_settings(job: str, options: FileOptions) -> ObjectSettings:
+    """What a job's data objects are created with."""
+    return ObjectSettings(
+        {**options.metadata, JOB_METADATA: job},
+        options.storage_class,
+        options.tags,
+        options.encryption,
+        options.encryption_key,
+    )
 
 
 def _raise_first(failures: Iterable[BaseException | None]) -> None:

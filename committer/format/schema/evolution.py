@@ -15,7 +15,7 @@ is one that the files of a job lack which began before there was a table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -76,6 +76,17 @@ def holding(
         if field.name not in files.names and not is_later(field):
             schema = schema.set(index, _later(field))
     return schema
+
+
+def lacked_of(schema: pa.Schema) -> tuple[str, ...]:
+    """The columns of a table that its files may lack."""
+    return tuple(field.name for field in schema if is_later(field))
+
+
+def lacking(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
+    """A schema of which files may lack these columns."""
+    fields = [_later(field) if field.name in names else field for field in schema]
+    return pa.schema(fields, metadata=schema.metadata)
 
 
 def _later(field: pa.Field) -> pa.Field:

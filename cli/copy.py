@@ -1,0 +1,56 @@
+"""The command that copies a table to another root."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from ..committer import Readers, Table
+from ..committer.commit.state.context import Progress
+from ..committer.errors import counted
+from ..committer.store.clients import profile_client
+from .output import AsJson, Exit, print_rows, refusals, say
+
+
+def copy(
+    old: Annotated[
+        str, typer.Argument(metavar="OLD", help="The table's root, s3://bucket/prefix.")
+    ],
+    new: Annotated[
+        str, typer.Argument(metavar="NEW", help="The root to copy to: no table, or an empty one.")
+    ],
+    readers: Annotated[
+        Readers, typer.Option(help="How readers of the new table find its files.")
+    ] = Readers.LISTING,
+    from_profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A profile of ~/.aws/config by which OLD is read: its keys, region, endpoint_url. "
+            "The bytes then go through this process; else the store copies by itself.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy what a table holds to another root, by one job: all of it or nothing.
+
+    Made once more of the same state it does nothing. OLD stays as it is."""
+
+    def tell(progress: Progress) -> None:
+        say(f"{progress.done:,} of {counted(progress.total, 'file')} copied")
+
+    with refusals():
+        client = None if from_profile is None else profile_client(from_profile)
+        done = Table(old, client).copy(Table(new), readers, tell)
+    cells = (done.job, done.partitions, done.files, done.rows, done.bytes, done.rewritten)
+    columns = ("job", "partitions", "files", "rows", "bytes", "files written anew")
+    print_rows(as_json, columns, [cells], dataclasses.asdict(done), "")
+    if done.repeated:
+        say("It was copied before: nothing was done.")
+    if done.changed:
+        names = ", ".join(name or "the table" for name in done.changed[:5])
+        more = f" and {len(done.changed) - 5} more" if len(done.changed) > 5 else ""
+        say(f"OLD holds something else by now in {names}{more}; NEW holds what was there before.")
+        raise typer.Exit(Exit.LOOK)

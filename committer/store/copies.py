@@ -1,0 +1,94 @@
+"""Copies of objects on the store's side, as requests and as boto3's calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from .error_translation import date_of
+from .requests import ByteRange, Done, ObjectSettings, Refused, Request
+
+#: What users call an encryption, and what S3 does.
+_ENCRYPTION = {"SSE-S3": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """An object in a bucket of the same store, which may be another than the driver's."""
+
+    bucket: str
+    key: str
+
+
+@dataclass(frozen=True)
+class CopyFile(Request[Done | Refused]):
+    """Write a data object that holds what another one does, on the store's side: at most 5 GiB.
+    Sent again until it is answered, as :class:`PutFile`; refused with ``NoSuchKey`` where the other
+    one is gone."""
+
+    source: Place
+    key: str
+    settings: ObjectSettings
+
+
+@dataclass(frozen=True)
+class CopyPart(Request[Done | Refused]):
+    """Upload a part that is bytes of an object, as :class:`CopyFile`.
+
+    :param part: ``None`` for all of its bytes.
+    """
+
+    source: Place
+    key: str
+    upload_id: str
+    number: int
+    part: ByteRange | None = None
+
+
+class ServerCopies:
+    """Has a store copy into a bucket.
+
+    :param client: boto3's.
+    """
+
+    def __init__(self, bucket: str, client: Any) -> None:
+        self.bucket = bucket
+        self._client = client
+
+    def copy_file(self, request: CopyFile) -> Done:
+        answer = self._client.copy_object(
+            Bucket=self.bucket,
+            Key=request.key,
+            CopySource={"Bucket": request.source.bucket, "Key": request.source.key},
+            # Else the other object's own would come along: another job's id, tags.
+            MetadataDirective="REPLACE",
+            TaggingDirective="REPLACE",
+            **object_options(request.settings),
+        )
+        return Done(answer["CopyObjectResult"]["ETag"].strip('"'), date_of(answer))
+
+    def copy_part(self, request: CopyPart) -> Done:
+        part = request.part
+        span = {} if part is None else {"CopySourceRange": f"bytes={part.first}-{part.last}"}
+        answer = self._client.upload_part_copy(
+            Bucket=self.bucket,
+            Key=request.key,
+            UploadId=request.upload_id,
+            PartNumber=request.number,
+            CopySource={"Bucket": request.source.bucket, "Key": request.source.key},
+            **span,
+        )
+        return Done(answer["CopyPartResult"]["ETag"].strip('"'), date_of(answer))
+
+
+def object_options(settings: ObjectSettings) -> dict[str, Any]:
+    """What an object is created with, as arguments of boto3."""
+    options = {
+        "Metadata": dict(settings.metadata),
+        "StorageClass": settings.storage_class,
+        "Tagging": urlencode(settings.tags),
+        "ServerSideEncryption": _ENCRYPTION.get(settings.encryption or ""),
+        "SSEKMSKeyId": settings.encryption_key,
+    }
+    return {name: value for name, value in options.items() if value}

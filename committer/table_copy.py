@@ -1,0 +1,292 @@
+"""Files of one table copied into an open job of another: the same bytes at keys of that job, with
+all that is on record of them.
+
+Where both tables are reached by the same client the store copies by itself; else the bytes go
+through this process. Nobody has counted the rows of files that the table only adopted, or that lie
+in a directory without records: these are read and written anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from .attempt import attempt_writer, complete_whole, data_stream
+from .commit.snapshot import Snapshot
+from .commit.state.context import Progress
+from .commit.state.job_state import Committed, OpenedJob
+from .errors import DamagedError, SnapshotGoneError, StreamError
+from .format.job_spec import FileOptions, JobSpec, Mode, Owner, Readers
+from .format.layout import TableRoot, is_written_once
+from .format.parquet.reader import read_batches
+from .format.parquet.task_writer import file_settings
+from .format.records.data_file import DataFile
+from .format.records.pending_file import PendingFile, TaskResult
+from .format.schema.evolution import lacked_of
+from .store.copies import CopyFile, CopyPart, Place
+from .store.driver import Driver
+from .store.listing import list_objects
+from .store.range_reader import RangeFile
+from .store.requests import (
+    All,
+    ByteRange,
+    CreateUpload,
+    Done,
+    ListParts,
+    Refused,
+    Step,
+)
+from .upkeep.compaction import content_kept
+
+_MIB = 1024 * 1024
+#: Bytes that the store copies in one request. S3 takes five times as many, but may be silent while
+#: it does.
+_AT_ONCE = 1024 * _MIB
+#: Files of which one report of progress is; and those under way at once through this process.
+_CHUNK, _LANES = 100, 4
+_READ = 8 * _MIB
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What a copy did.
+
+    :param source: the root of the table that was copied; ``table`` is that of the new one.
+    :param job: the job that wrote it; ``repeated``: an earlier one had, and nothing was done now.
+    :param partitions: how many hold files; so too ``files``, ``rows`` and ``bytes``.
+    :param rewritten: files of the source whose rows were written anew, since nobody had counted
+        them.
+    :param on_server: whether the store copied, or the bytes went through this process.
+    :param changed: partitions of the source that hold something else by now.
+    """
+
+    source: str
+    table: str
+    job: str
+    partitions: int
+    files: int
+    rows: int
+    bytes: int
+    rewritten: int
+    on_server: bool
+    changed: tuple[str, ...] = ()
+    repeated: bool = False
+
+    @staticmethod
+    def of(state: Snapshot, done: Committed, on_server: bool, changed: tuple[str, ...]) -> Copied:
+        """What a committed copy of a state did."""
+        return Copied(
+            state.root.url,
+            done.table,
+            done.job,
+            sum(change.files > 0 for change in done.partitions),
+            done.files,
+            done.rows,
+            done.bytes,
+            sum(file.is_foreign for file in state.files),
+            on_server,
+            changed,
+            done.repeated,
+        )
+
+
+def copy_spec(state: Snapshot, readers: Readers | None, owner: Owner) -> JobSpec:
+    """The job that makes a table of another one's state. It does the same copy once."""
+    keys = "\n".join(sorted(file.key for file in state.files))
+    digest = blake2b(keys.encode(), digest_size=8).hexdigest()
+    return JobSpec(
+        state.schema,
+        Mode.FAIL_IF_EXISTS,
+        partition_by=state.partition_by,
+        readers=readers,
+        lacked=lacked_of(state.schema),
+        once=f"copy of {state.root.url} {digest}",
+        owner=owner,
+        files=FileOptions(content=content_kept(state.files)),
+    )
+
+
+class FileCopier:
+    """Copies the files of a state into a job.
+
+    :param source: reaches the state's files, ``target`` the job's table.
+    :param on_server: whether the store copies.
+    :param progress: called as files are copied.
+    """
+
+    def __init__(
+        self,
+        source: Driver,
+        target: Driver,
+        opened: OpenedJob,
+        on_server: bool,
+        progress: Callable[[Progress], None],
+    ) -> None:
+        self._source, self._target, self._opened = source, target, opened
+        self._on_server = on_server
+        self._progress = progress
+        self._settings = file_settings(opened.job, opened.spec.files)
+
+    def copy(self, state: Snapshot) -> list[TaskResult]:
+        """Copy all files, a partition after the other, and see that all of them are there.
+
+        :returns: what its tasks would report: one of the files that were copied, one of those
+            whose rows were written anew.
+        :raises SnapshotGoneError: one is gone.
+        :raises DamagedError: one has other bytes than were committed.
+        :raises StreamError: the store refused one.
+        """
+        try:
+            return self._copy_all(state)
+        except SnapshotGoneError as error:
+            raise SnapshotGoneError(
+                "A file of the table was removed or replaced while it was copied. Nothing of the "
+                "copy is visible.",
+                table=state.root.url,
+                key=error.key,
+                remedy="Copy again while nobody replaces or purges; of a table that is read by "
+                "heads, with a longer retention.",
+            ) from error
+
+    def _copy_all(self, state: Snapshot) -> list[TaskResult]:
+        files = sorted(state.files, key=lambda it: (it.partition, it.key))
+        placed = list(self._placed([file for file in files if not file.is_foreign]))
+        made: list[PendingFile] = []
+        for start in range(0, len(placed), _CHUNK):
+            made += self._copy_some(state.root, placed[start : start + _CHUNK])
+            self._progress(Progress(self._opened.job, len(made), len(files)))
+        self._target.run(_check(self._opened, made))
+        results = [TaskResult(self._opened.job, 0, 0, tuple(made))]
+        if len(made) < len(files):
+            results.append(self._rewrite(state, [file for file in files if file.is_foreign]))
+            self._progress(Progress(self._opened.job, len(files), len(files)))
+        return results
+
+    def _placed(self, files: Sequence[DataFile]) -> Iterator[tuple[DataFile, str]]:
+        """Files with the keys that they get."""
+        opened, numbers = self._opened, dict[str, int]()
+        for file in files:
+            number = numbers[file.partition] = numbers.get(file.partition, -1) + 1
+            if opened.readers is Readers.HEADS:
+                yield file, opened.root.attempt_key(file.partition, "00000-0", opened.job, number)
+            else:
+                yield file, opened.root.data_key(file.partition, 0, opened.job, number)
+
+    def _copy_some(
+        self, root: TableRoot, files: Sequence[tuple[DataFile, str]]
+    ) -> list[PendingFile]:
+        if self._on_server:
+            steps = tuple(self._copy_there(root, file, key) for file, key in files)
+            return list(self._target.run(All(steps)))
+        with ThreadPoolExecutor(_LANES) as pool:
+            return list(pool.map(lambda it: self._send(*it), files))
+
+    def _copy_there(self, root: TableRoot, file: DataFile, key: str) -> Step[PendingFile]:
+        """Have the store copy a file: by one request, or as an upload, which is completed here
+        where readers go by heads, and by the commit where they list."""
+        place, by_heads = Place(root.bucket, file.key), self._opened.readers is Readers.HEADS
+        if by_heads and file.size <= _AT_ONCE:
+            answer = yield from CopyFile(place, key, self._settings)
+            return _pending(file, key, "", (_etag(answer, file),))
+        upload = (yield from CreateUpload(key, self._settings)).upload_id
+        spans = [
+            ByteRange(first, min(first + _AT_ONCE, file.size) - 1)
+            for first in range(0, file.size, _AT_ONCE)
+        ]
+        parts = spans if len(spans) > 1 else [None]
+        answers = yield from All(
+            tuple(CopyPart(place, key, upload, n, part) for n, part in enumerate(parts, start=1))
+        )
+        etags = tuple(_etag(answer, file) for answer in answers)
+        if not by_heads:
+            return _pending(file, key, upload, etags)
+        etag = yield from complete_whole(key, upload, etags, file.size)
+        return _pending(file, key, "", (etag,))
+
+    def _send(self, file: DataFile, key: str) -> PendingFile:
+        """Copy a file through this process, and compare its checksum."""
+        once = is_written_once(file.key)
+        source = RangeFile(self._source, file.key, file.size, tail=_READ, once=once)
+        with data_stream(self._target, self._opened, key, self._settings) as stream:
+            while body := source.read(_READ):
+                stream.write(body)
+        sent = stream.upload
+        if sent.checksum != file.checksum:
+            raise DamagedError(
+                "The object's bytes are not those that were committed: their SHA-256 differs. "
+                "Nothing of the copy is visible.",
+                key=file.key,
+                remedy="Verify the table; something else has written to this key.",
+            )
+        return _pending(file, key, sent.upload_id, tuple(sent.etags))
+
+    def _rewrite(self, state: Snapshot, files: Sequence[DataFile]) -> TaskResult:
+        writer = attempt_writer(self._target, self._opened, 1, 0)
+        try:
+            for file in files:
+                for rows in read_batches(self._source, state.schema, state.partition_by, file):
+                    writer.write(rows)
+            return writer.close()
+        except BaseException:
+            writer.abort()
+            raise
+
+
+def _pending(file: DataFile, key: str, upload_id: str, etags: tuple[str, ...]) -> PendingFile:
+    return PendingFile(
+        key=key,
+        partition=file.partition,
+        upload_id=upload_id,
+        etags=etags,
+        size=file.size,
+        rows=file.rows,
+        checksum=file.checksum,
+        summary=file.summary,
+        content=file.content,
+    )
+
+
+def _etag(answer: Done | Refused, file: DataFile) -> str:
+    if isinstance(answer, Done):
+        return answer.etag
+    if answer.code == "NoSuchKey":
+        raise SnapshotGoneError("A file is gone.", key=file.key)
+    raise StreamError(f"The store refused to copy the file ({answer.code}).", key=file.key)
+
+
+def _check(opened: OpenedJob, files: Sequence[PendingFile]) -> Step[None]:
+    """See that each file is there with its bytes: by a listing of the objects, or of each upload's
+    parts.
+
+    :raises DamagedError: one is not, or has others.
+    """
+    if opened.readers is Readers.HEADS:
+        listing = yield from list_objects(opened.root.job_data_prefix(opened.job))
+        there = {item.key: item.size for item in listing.objects}
+    else:
+        sizes = yield from All(tuple(_size_of(file) for file in files))
+        there = {file.key: size for file, size in zip(files, sizes, strict=True)}
+    for file in files:
+        if there.get(file.key) != file.size:
+            raise DamagedError(
+                f"The copy of a file has {there.get(file.key, 'no')} bytes in the store, and "
+                f"{file.size} were to be copied. Nothing of the copy is visible.",
+                table=opened.root.url,
+                job=opened.job,
+                key=file.key,
+                remedy="Verify the table that was to be copied: another may have written to the "
+                "file's key.",
+            )
+
+
+def _size_of(file: PendingFile) -> Step[int]:
+    size, marker = 0, None
+    while True:
+        page = yield from ListParts(file.key, file.upload_id, marker)
+        if isinstance(page, Refused):
+            return size
+        size, marker = size + page.size, page.marker
+        if marker is None:
+            return size

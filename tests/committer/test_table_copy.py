@@ -1,0 +1,424 @@
+"""A table copied to another root: what comes along, what is refused, and what a crash leaves."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from support.command_line import as_json, invoke
+from support.faults import Crash
+from support.memory_store import MemoryDriver, MemoryStore
+from support.moto_server import S3Server, running
+from zero_rename import Table
+from zero_rename.committer import (
+    CommitConflictError,
+    DamagedError,
+    FileOptions,
+    InvalidInputError,
+    Progress,
+    SnapshotGoneError,
+    TableMismatchError,
+    table_copy,
+)
+from zero_rename.committer.store import requests as s
+from zero_rename.committer.store.copies import CopyFile, CopyPart
+from zero_rename.committer.table_copy import FileCopier
+
+SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
+KINDS = ("listing", "heads")
+NEW = "s3://bucket/copied"
+
+
+def rows(*values: int, day: int = 1) -> pa.Table:
+    return pa.table({"value": values, "day": [day] * len(values)}, schema=SCHEMA)
+
+
+def in_memory(store: MemoryStore, url: str) -> Table:
+    table = Table(url)
+    table.driver = MemoryDriver(store)  # type: ignore[assignment]
+    return table
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def old(store: MemoryStore) -> Table:
+    """Two days, of which the first has been loaded twice and then some."""
+    table = in_memory(store, "s3://bucket/flights")
+    for day, value, mode in ((1, 1, "append"), (1, 2, "overwrite"), (2, 3, "append")):
+        with table.job(SCHEMA, partition_by=["day"], mode=mode) as job:
+            job.write(rows(value, day=day))
+    with table.job() as job:
+        job.write(rows(4, 5, day=1))
+    return table
+
+
+def load(table: Table, *values: int, day: int = 1, **policy: Any) -> None:
+    with table.job(SCHEMA, partition_by=["day"], **policy) as job:
+        job.write(rows(*values, day=day))
+
+
+def values(table: Table) -> list[int]:
+    return sorted(table.to_arrow()["value"].to_pylist())
+
+
+def told(table: Table) -> list[tuple[Any, ...]]:
+    """What is on record of each file but its place."""
+    files = table.state().files
+    return sorted((f.partition, f.size, f.rows, f.checksum, f.summary, f.content) for f in files)
+
+
+class TestWhatComesAlong:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_rows_and_records_by_the_store_alone(
+        self, old: Table, store: MemoryStore, kind: str
+    ) -> None:
+        new = in_memory(store, NEW)
+        done = old.copy(new, kind)
+        assert values(new) == values(old) == [2, 3, 4, 5]
+        assert told(new) == told(old)
+        assert (new.readers, new.schema, new.partition_by) == (kind, old.schema, old.partition_by)
+        assert (done.partitions, done.files, done.rows) == (2, 3, 4)
+        assert (done.on_server, done.rewritten, done.changed) == (True, 0, ())
+        assert not new.verify()
+        sent = new.driver.requests  # type: ignore[attr-defined]
+        sent = [it for it in sent if isinstance(it, s.PutFile | s.UploadPart | s.CreateUpload)]
+        data = [it for it in sent if "/probe/" not in it.key]
+        assert {type(it) for it in data} == ({s.CreateUpload} if kind == "listing" else set())
+        assert not store.upload_keys()
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_later_columns_and_wider_types(self, old: Table, store: MemoryStore, kind: str) -> None:
+        wide = pa.schema([*SCHEMA, ("late", pa.int64())])
+        with old.job(wide, schema_mode="merge") as job:
+            job.write(pa.table({"value": [6], "day": [3], "late": [60]}, schema=wide))
+        new = in_memory(store, NEW)
+        old.copy(new, kind)
+        assert new.to_arrow().sort_by("value") == old.to_arrow().sort_by("value")
+
+    def test_columns_that_an_empty_table_does_not_know_for_later_ones(
+        self, old: Table, store: MemoryStore
+    ) -> None:
+        """Its readers would take the files that lack them for damaged."""
+        wide = pa.schema([*SCHEMA, ("late", pa.int64())])
+        with old.job(wide, schema_mode="merge"):
+            pass
+        new = in_memory(store, NEW)
+        with new.job(wide, partition_by=["day"]):
+            pass
+        with pytest.raises(TableMismatchError, match="may lack late"):
+            old.copy(new)
+        assert values(new) == []
+
+    def test_a_table_without_partitions_and_content_by_rows(self, store: MemoryStore) -> None:
+        old = in_memory(store, "s3://bucket/plain")
+        schema = pa.schema([("value", pa.int64())])
+        with old.job(schema, files=FileOptions(content="rows")) as job:  # type: ignore[arg-type]
+            job.write(pa.table({"value": [1, 2]}))
+        new = in_memory(store, NEW)
+        old.copy(new, "heads")
+        assert told(new) == told(old)
+        assert told(new)[0][-1], "counted by rows"
+
+    def test_what_the_rows_were_computed_from(self, old: Table, store: MemoryStore) -> None:
+        made = in_memory(store, "s3://bucket/made")
+        with made.job(SCHEMA, partition_by=["day"], inputs=[old.snapshot()]) as job:
+            job.write(old.to_arrow())
+        new = in_memory(store, NEW)
+        done = made.copy(new, "heads")
+        (read,) = new.inputs_of(done.job).tables
+        assert read.table == old.root.url
+
+    def test_an_empty_table(self, store: MemoryStore) -> None:
+        old = in_memory(store, "s3://bucket/empty")
+        with old.job(SCHEMA, partition_by=["day"]):
+            pass
+        new = in_memory(store, NEW)
+        assert old.copy(new, "heads").files == 0
+        assert new.schema == SCHEMA
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_files_above_what_one_request_copies(
+        self, old: Table, store: MemoryStore, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(table_copy, "_AT_ONCE", 300)
+        new = in_memory(store, NEW)
+        old.copy(new, kind)
+        assert told(new) == told(old)
+        assert new.to_arrow().num_rows == 4
+        keys = {file.key for file in new.state().files}
+        assert all(int(store.objects[key].etag.rpartition("-")[2]) >= 2 for key in keys)
+
+    def test_files_from_before_the_table_are_written_anew(self, s3_bucket: Any) -> None:
+        s3_bucket.put("flights/day=1/part-0.parquet", _parquet(rows(1, 2).drop(["day"])))
+        old, new = (Table(f"s3://{s3_bucket.name}/{name}") for name in ("flights", "copied"))
+        done = old.copy(new, "heads")
+        assert (done.files, done.rows, done.rewritten) == (1, 2, 1)
+        assert values(new) == [1, 2]
+        assert new.state().files[0].rows == 2
+
+
+def _parquet(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return sink.getvalue().to_pybytes()
+
+
+class TestRefused:
+    def test_a_root_that_holds_files(self, old: Table, store: MemoryStore) -> None:
+        new = in_memory(store, NEW)
+        load(new, 9, readers="heads")
+        with pytest.raises(InvalidInputError, match="holds 1 file already"):
+            old.copy(new, "heads")
+        assert values(new) == [9]
+
+    def test_a_root_that_holds_files_of_others(self, old: Table, store: MemoryStore) -> None:
+        store.apply(s.Put("copied/day=1/part-0.parquet", _parquet(rows(9).drop(["day"]))))
+        with pytest.raises((InvalidInputError, TableMismatchError)):
+            old.copy(in_memory(store, NEW))
+        left = [key for key in store.keys("copied/") if "/_zero_rename/jobs/" not in key]
+        assert left == ["copied/day=1/part-0.parquet"]
+
+    def test_an_empty_table_of_the_other_kind(self, old: Table, store: MemoryStore) -> None:
+        new = in_memory(store, NEW)
+        with new.job(SCHEMA, partition_by=["day"]):
+            pass
+        with pytest.raises(TableMismatchError, match="readers"):
+            old.copy(new, "heads")
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_another_loads_the_new_table_meanwhile(
+        self, old: Table, store: MemoryStore, kind: str
+    ) -> None:
+        new = in_memory(store, NEW)
+
+        def meanwhile(_: Progress) -> None:
+            if not in_memory(store, NEW).exists():
+                load(in_memory(store, NEW), 9, readers=kind)
+
+        with pytest.raises(CommitConflictError):
+            old.copy(new, kind, meanwhile)
+        assert values(new) == [9]
+
+
+class TestAgain:
+    def test_the_same_copy_does_nothing(self, old: Table, store: MemoryStore) -> None:
+        first = old.copy(in_memory(store, NEW), "heads")
+        before = dict(store.objects)
+        again = old.copy(in_memory(store, NEW), "heads")
+        assert (again.job, again.repeated, first.repeated) == (first.job, True, False)
+        assert store.objects == before
+
+    def test_of_another_state_it_is_refused(self, old: Table, store: MemoryStore) -> None:
+        old.copy(in_memory(store, NEW), "heads")
+        load(old, 6)
+        with pytest.raises(InvalidInputError, match="holds 3 files"):
+            old.copy(in_memory(store, NEW), "heads")
+        assert values(in_memory(store, NEW)) == [2, 3, 4, 5]
+
+
+class TestMeanwhile:
+    """What happens to the table that is copied, after its state was read."""
+
+    def test_another_commits(self, old: Table, store: MemoryStore) -> None:
+        new = in_memory(store, NEW)
+        done = old.copy(new, "heads", lambda _: load(old, 6, day=7))
+        assert values(new) == [2, 3, 4, 5]
+        assert done.changed == ("day=7",)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_file_is_gone(self, old: Table, store: MemoryStore, kind: str) -> None:
+        read = CopyFile if kind == "heads" else CopyPart
+        new = in_memory(store, NEW)
+
+        def replaced(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, read):
+                new.driver.fault = None  # type: ignore[attr-defined]
+                load(old, 6, mode="overwrite")
+            return apply(request)
+
+        new.driver.fault = replaced  # type: ignore[attr-defined]
+        with pytest.raises(SnapshotGoneError, match="Nothing of the copy is visible") as caught:
+            old.copy(new, kind)
+        assert caught.value.table == old.root.url
+        assert not new.exists()
+        left = [key for key in store.keys("copied/") if not key.startswith("copied/_zero_rename/")]
+        assert left == []
+        assert store.upload_keys() == []
+        assert store.keys("copied/_zero_rename/data/") == []
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_the_store_copies_something_else(
+        self, old: Table, store: MemoryStore, kind: str
+    ) -> None:
+        """A stranger has written over a file: nothing tells but its bytes."""
+        key = old.state().files[0].key
+        store.apply(s.Put(key, b"PAR1"))
+        with pytest.raises(DamagedError, match="4 bytes"):
+            old.copy(in_memory(store, NEW), kind)
+        assert not in_memory(store, NEW).exists()
+
+    def test_files_that_no_head_tells_of(self, s3_bucket: Any) -> None:
+        """Another committer is at work: which of its files belong together, nobody knows."""
+        body = _parquet(rows(1).drop(["day"]))
+        s3_bucket.put("flights/day=1/part-0.parquet", body)
+        old, new = (Table(f"s3://{s3_bucket.name}/{name}") for name in ("flights", "copied"))
+
+        def meanwhile(_: Progress) -> None:
+            s3_bucket.put("flights/day=1/part-1.parquet", body)
+
+        with pytest.raises(SnapshotGoneError, match="day=1 holds other files"):
+            old.copy(new, "heads", meanwhile)
+        assert not new.exists()
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_crash_at_any_request_leaves_all_or_nothing(
+        self, store: MemoryStore, kind: str
+    ) -> None:
+        old = in_memory(store, "s3://bucket/flights")
+        load(old, 1, 2, day=1)
+        load(old, 3, day=2)
+        number, outcomes = 0, set()
+        while True:
+            copied = store.copy()
+            new, sent = in_memory(copied, NEW), 0
+
+            def crash(request: Any, apply: Callable[[Any], Any], number: int = number) -> Any:
+                nonlocal sent
+                sent += 1
+                if sent == number + 1:
+                    raise Crash
+                return apply(request)
+
+            source = in_memory(copied, old.root.url)
+            new.driver.fault = crash  # type: ignore[attr-defined]
+            with contextlib.suppress(Crash):
+                source.copy(new, kind)
+            crashed = sent > number
+            again = in_memory(copied, NEW)
+            if again.keys_there():
+                again.recover(0)
+            there = values(again) if again.exists() else []
+            assert there in ([], [1, 2, 3])
+            assert not [key for key in copied.upload_keys() if "/probe/" not in key]
+            if not there:
+                assert not copied.keys("copied/_zero_rename/data/")
+            outcomes.add(bool(there))
+            # And the same copy once more ends what was begun.
+            source.copy(again, kind)
+            assert values(in_memory(copied, NEW)) == [1, 2, 3]
+            if not crashed:
+                assert outcomes == {True, False}
+                return
+            number += 1
+
+
+class TestThroughTheClient:
+    @pytest.fixture
+    def elsewhere(self) -> Iterator[S3Server]:
+        with running() as server:
+            yield server
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_from_another_store(self, elsewhere: S3Server, s3_bucket: Any, kind: str) -> None:
+        there = elsewhere.client()
+        there.create_bucket(Bucket="other")
+        old = Table("s3://other/flights", there)
+        load(old, *range(1000))
+        load(old, 7, day=2)
+        new = Table(f"s3://{s3_bucket.name}/copied")
+        done = old.copy(new, kind)
+        assert (done.on_server, done.files, done.rows) == (False, 2, 1001)
+        assert told(new) == told(old)
+        assert values(new) == values(old)
+        assert not new.verify()
+
+    def test_bytes_that_are_not_those_committed(self, elsewhere: S3Server, s3_bucket: Any) -> None:
+        there = elsewhere.client()
+        there.create_bucket(Bucket="other")
+        old = Table("s3://other/flights", there)
+        load(old, 1)
+        key = old.state().files[0].key
+        body = bytearray(there.get_object(Bucket="other", Key=key)["Body"].read())
+        body[20] ^= 1
+        there.put_object(Bucket="other", Key=key, Body=bytes(body))
+        new = Table(f"s3://{s3_bucket.name}/copied")
+        with pytest.raises(DamagedError, match="SHA-256"):
+            old.copy(new, "heads")
+        assert not new.exists()
+
+    def test_by_a_profile(
+        self,
+        elsewhere: S3Server,
+        s3_bucket: Any,
+        tmp_path: Any,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Its keys and endpoint, though the environment names others; none is in an argument."""
+        there = elsewhere.client()
+        there.create_bucket(Bucket="other")
+        load(Table("s3://other/flights", there), 1, 2)
+        config = tmp_path / "config"
+        config.write_text(
+            f"[profile elsewhere]\nendpoint_url = {elsewhere.endpoint}\nregion = us-east-1\n"
+            "aws_access_key_id = other\naws_secret_access_key = secret\n"
+        )
+        monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+        new = f"s3://{s3_bucket.name}/copied"
+        done = as_json(
+            *("copy", "s3://other/flights", new, "--readers", "heads"),
+            *("--from-profile", "elsewhere"),
+        )
+        assert (done["files"], done["on_server"]) == (1, False)
+        assert values(Table(new)) == [1, 2]
+        refused = invoke("copy", "s3://other/flights", new, "--from-profile", "nobody")
+        assert refused.exit_code == 2
+        assert "ProfileNotFound" in refused.output
+
+
+class TestCommand:
+    @pytest.fixture
+    def urls(self, s3_bucket: Any) -> tuple[str, str]:
+        old = f"s3://{s3_bucket.name}/flights"
+        load(Table(old), 1, 2)
+        return old, f"s3://{s3_bucket.name}/copied"
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_copies_on_the_servers_side(
+        self, urls: tuple[str, str], s3_bucket: Any, kind: str
+    ) -> None:
+        done = invoke("copy", *urls, "--readers", kind)
+        assert done.exit_code == 0, done.output
+        assert "1 of 1 file copied" in done.output
+        new = Table(urls[1])
+        assert (values(new), new.readers) == ([1, 2], kind)
+        (file,) = new.state().files
+        found = s3_bucket.client.head_object(Bucket=s3_bucket.name, Key=file.key)
+        assert found["Metadata"]["zero-rename-job"] == file.job
+        again = invoke("copy", *urls, "--readers", kind)
+        assert again.exit_code == 0
+        assert "copied before" in again.output
+
+    def test_says_what_changed_meanwhile(
+        self, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        copy = FileCopier.copy
+
+        def copying(self: FileCopier, state: Any) -> Any:
+            done = copy(self, state)
+            load(Table(urls[0]), 3)
+            return done
+
+        monkeypatch.setattr(FileCopier, "copy", copying)
+        done = invoke("copy", *urls, "--readers", "heads")
+        assert done.exit_code == 1
+        assert "OLD holds something else by now in day=1" in done.output
+        assert values(Table(urls[1])) == [1, 2]
