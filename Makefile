@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help environment setup demo docs servers s3a-jars s3a-archive older-spark older-airflow optional-providers test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life dagster-life growth bench bench-quick lint lock clean
+.PHONY: help environment setup demo docs servers s3a-jars s3a-archive older-spark older-airflow optional-providers test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life dagster-life growth bench bench-quick bench-papers lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## */make \1\t/p' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ bench: setup     ## Loads and reads beside their peers', 30 minutes; writes docs
 
 bench-quick: setup ## A part of it in five minutes; a line of JSON with the ratios at its end
 	@$(BENCH) --quick --rounds 1 --minutes 4
+
+bench-papers: setup ## The tables of Stocator's paper beside ours, in ten minutes; writes docs/papers.md
+	@$(BENCH) --papers --rounds 2 --minutes 8 --write
 
 lint: environment ## ruff and pyright
 	@$(PY) -m ruff check .

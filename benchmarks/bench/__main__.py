@@ -18,13 +18,14 @@ import psutil
 
 from bench.hosts import HostProcesses
 from bench.measure import Bench
+from bench.papers import tables_of_papers
 from bench.peers import BY_NAME, PEERS, Peer
 from bench.plots import draw
 from bench.profiles import profile
 from bench.report import markdown, missed, ratios
 from bench.results import Table
 from bench.store import DelayedStore, delayed
-from bench.workloads import OURS, WORKLOADS, Workload, slug
+from bench.workloads import OURS, PAPERS, WORKLOADS, Workload, slug
 from docs.extensions.tables import between
 from tools.bootstrap import lock_entries
 from tools.environments import BENCH_PEERS
@@ -32,16 +33,24 @@ from tools.environments import BENCH_PEERS
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _FOLDER = _CHECKOUT / "build" / "bench"
 _PAGE = _CHECKOUT / "docs" / "performance.md"
+_PAPERS = _CHECKOUT / "docs" / "papers.md"
 
 
 def main() -> None:
     given = arguments()
     _FOLDER.mkdir(parents=True, exist_ok=True)
-    results = _FOLDER / "results.json"
+    results = _FOLDER / ("papers.json" if given.papers else "results.json")
     if not given.render:
         results.write_text(json.dumps(whole_run(given), separators=(",", ":")), "utf-8")
     run = json.loads(results.read_text("utf-8"))
     tables = [Table.of(it) for it in run["tables"]]
+    if given.papers:
+        page = tables_of_papers(tables, run["header"])
+        if given.write:
+            _PAPERS.write_text(between(_PAPERS.read_text("utf-8"), "papers", page), "utf-8")
+        else:
+            print(page)
+        return
     page = markdown(tables, run["header"], run["profiles"])
     if given.write:
         draw(tables, _PAGE.parent / "bench")
@@ -58,7 +67,7 @@ def whole_run(given: argparse.Namespace) -> dict[str, Any]:
         bench = Bench(store, hosts, given.rounds, given.longest, began + given.minutes * 60)
         tables = list(measured(bench, workloads(given), peers(given)))
         bench = Bench(store, hosts, rounds=1, longest=60)
-        profiles = {} if given.quick else profiled(tables, bench, hosts)
+        profiles = {} if given.quick or given.papers else profiled(tables, bench, hosts)
         header = told(store, given, time.monotonic() - began)
     return {"header": header, "profiles": profiles, "tables": [it.as_dict() for it in tables]}
 
@@ -90,7 +99,8 @@ def told(store: DelayedStore, given: argparse.Namespace, seconds: float) -> str:
     pinned = [entry.split()[0] for entry in lock_entries(BENCH_PEERS.lock)]
     peers = ", ".join(it.replace("==", " ") for it in pinned if it.startswith(wanted))
     return (
-        f"`make bench` on {time.strftime('%d %B %Y')}, in {seconds / 60:.0f} minutes: "
+        f"`make bench{'-papers' * given.papers}` on {time.strftime('%d %B %Y')}, in "
+        f"{seconds / 60:.0f} minutes: "
         f"{os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()}, load at its end "
         f"{os.getloadavg()[0]:.1f}; {store.direct.ran_on}; Spark {version('pyspark')} with four "
         f"task slots, Python {platform.python_version()}; {peers}; "
@@ -108,6 +118,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=25, help="for all, shared out")
     parser.add_argument("--scale", type=float, default=1, help="of rows, files and partitions")
     parser.add_argument("--quick", action="store_true", help="few workloads and peers")
+    parser.add_argument("--papers", action="store_true", help="the tables of docs/papers.md")
     parser.add_argument("--workloads", nargs="*", choices=[slug(it.name) for it in WORKLOADS])
     parser.add_argument("--peers", nargs="*", choices=[it.name for it in PEERS])
     parser.add_argument("--render", action="store_true", help="show the last run's, do not measure")
@@ -116,6 +127,8 @@ def arguments() -> argparse.Namespace:
 
 
 def workloads(given: argparse.Namespace) -> list[Workload]:
+    if given.papers:
+        return [it.scaled(given.scale) for it in PAPERS]
     chosen = [it for it in WORKLOADS if it.quick or not given.quick]
     if given.workloads:
         chosen = [it for it in WORKLOADS if slug(it.name) in given.workloads]

@@ -84,12 +84,14 @@ class Bench:
         self.store.delay(0)
         if workload.verb == "merge":
             workload = replace(workload, round=number)
-            self._fill(peer, workload)
+            self._fill(peer, workload, url)
+        elif workload.verb == "program":
+            self._fill(peer, workload, f"{url}-input")
         self._ask(host, peer, workload, "prepare", url)
         if "prime" in peer.verbs:
             self._ask(host, peer, workload, "prime", f"{url}-prime")
         if workload.verb == "read":
-            self._fill(peer, workload)
+            self._fill(peer, workload, url)
         elif workload.verb == "replace" and not number:
             self._ask(host, peer, workload, "append", url)
         elif _LEAVES.get(workload.verb) in peer.verbs:
@@ -139,10 +141,9 @@ class Bench:
             raise HostError(answer["error"])
         return answer
 
-    def _fill(self, peer: Peer, workload: Workload) -> None:
+    def _fill(self, peer: Peer, workload: Workload, url: str) -> None:
         """Make the table to read or to merge into, where it is not there yet."""
         filler = BY_NAME[peer.table or peer.name]
-        url = _url(filler, workload)
         if url not in self._filled:
             self.store.make_bucket(filler.bucket)
             self._ask(self.hosts.get(filler.host), filler, workload, "append", url)

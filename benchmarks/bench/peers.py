@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench import arrow_peers, own_peers, spark_peers
-from bench.workloads import HEADS, LOCAL, OURS, PLAIN, PLAIN_HEADS, Workload, slug
+from bench.workloads import (
+    BY_SPARK,
+    BY_SPARK_HEADS,
+    HEADS,
+    LOCAL,
+    OURS,
+    PARQUET,
+    PLAIN,
+    PLAIN_HEADS,
+    Workload,
+    slug,
+)
 
 Act = Callable[[Any, Workload, str], "int | None"]
 
@@ -22,6 +33,7 @@ class Peer:
 
     :param host: ``spark``; ``arrow``, the environment of the peers; ``python``, the checkout's.
     :param verbs: what it can: ``append``, ``replace``, ``read`` (returns how many rows),
+        ``program``, which makes a table of another one (:mod:`.papers`);
         ``merge``, which ``check`` compares with what the table is to hold (returns how many rows),
         ``recover``, ``abort``; ``die`` and ``leave``, which leave a job
         for ``recover`` and for ``abort``; ``prime``, which has
@@ -65,6 +77,11 @@ def _spark(name: str, *only: str, **verbs: Act) -> Peer:
     return Peer(name, "spark", verbs, only=only)
 
 
+def _hadoop(name: str, append: Act, **verbs: Act) -> Peer:
+    program = spark_peers.program(append, ours=False)
+    return Peer(name, "spark", {"append": append, "program": program, **verbs})
+
+
 _save, _prime = spark_peers.save, spark_peers.prime
 _committer, _rename = spark_peers.by_committer, spark_peers.rename
 _QUICK = (
@@ -81,6 +98,7 @@ PEERS = (
     _spark(
         OURS,
         append=_save(),
+        program=spark_peers.program(_save(), ours=True),
         replace=_save("overwrite"),
         merge=spark_peers.merge,
         check=own_peers.check,
@@ -89,6 +107,7 @@ PEERS = (
     _spark(
         HEADS,
         append=_save(readers="heads"),
+        program=spark_peers.program(_save(readers="heads"), ours=True),
         replace=_save("overwrite", readers="heads"),
         merge=spark_peers.merge,
         check=own_peers.check,
@@ -104,15 +123,15 @@ PEERS = (
     _spark(
         "tasks that do nothing", "64 files", append=spark_peers.nothing, prime=spark_peers.nothing
     ),
-    _spark("magic", append=_committer("magic")),
-    _spark("directory", append=_committer("directory")),
+    _hadoop("magic", _committer("magic")),
+    _hadoop("directory", _committer("directory")),
     _spark(
         "partitioned",
         append=_committer("partitioned"),
         replace=_committer("partitioned", conflict_mode="replace"),
     ),
-    _spark("rename v2", append=_rename(2), replace=_rename(2, dynamic=True)),
-    _spark("rename v1", append=_rename(1), replace=_rename(1, dynamic=True)),
+    _hadoop("rename v2", _rename(2), replace=_rename(2, dynamic=True)),
+    _hadoop("rename v1", _rename(1), replace=_rename(1, dynamic=True)),
     _spark(LOCAL, append=spark_peers.locally),
     Peer(
         PLAIN,
@@ -167,16 +186,16 @@ PEERS = (
         check=arrow_peers.iceberg_check,
         read=arrow_peers.iceberg_read,
     ),
-    _reader("load(), by Spark", spark_peers.load_by("spark")),
+    _reader(BY_SPARK, spark_peers.load_by("spark")),
     _reader("load(), by zero_rename", spark_peers.load_by("zero_rename")),
-    _reader("load(), by Spark, of a table read by heads", spark_peers.load_by("spark"), HEADS),
+    _reader(BY_SPARK_HEADS, spark_peers.load_by("spark"), HEADS),
     _reader(
         "load(), by zero_rename, of a table read by heads",
         spark_peers.load_by("zero_rename"),
         HEADS,
     ),
     _reader('spark.read.format("zero_rename")', spark_peers.read_format),
-    _reader("spark.read.parquet", spark_peers.read_parquet),
+    _reader(PARQUET, spark_peers.read_parquet),
     Peer("pyarrow dataset", "arrow", {"read": arrow_peers.dataset_read}, table=OURS),
 )
 BY_NAME = {peer.name: peer for peer in PEERS}

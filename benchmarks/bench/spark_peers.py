@@ -42,12 +42,16 @@ class SparkSide:
         self._frame: tuple[Any, Any] = (None, None)
         #: What is merged next.
         self.source: Any = None
+        #: What the program that runs has made.
+        self.made: Any = None
 
     def close(self) -> None:
         self.spark.stop()
 
     def prepare(self, workload: Workload) -> None:
         """Have the rows in memory: what computes them is nobody's."""
+        if workload.verb == "program":
+            return  # Its rows are another table's.
         if workload.verb == "merge":
             self.source = self.spark.createDataFrame(made.source(workload)).cache()
             self.source.count()
@@ -55,7 +59,10 @@ class SparkSide:
             self.frame(workload).count()
 
     def frame(self, workload: Workload) -> Any:
-        """``id``, an integer, a text and a number with a fraction; ``day`` is the partition."""
+        """``id``, an integer, a text and a number with a fraction; ``day`` is the partition. Of a
+        program that runs, what it makes of its input."""
+        if self.made is not None:
+            return self.made
         shape = (workload.rows, workload.tasks, workload.partitions, workload.ordered)
         if self._frame[0] != shape:
             self.spark.catalog.clearCache()
@@ -112,6 +119,37 @@ def save(mode: str = "append", **options: str) -> Callable[[SparkSide, Workload,
         with side.workers(_pool(options)):
             frame, by = side.frame(workload), _by(workload)
             save(frame, url, partition_by=by, mode=mode, options=options)
+
+    return act
+
+
+#: By the query of the verb ``program``: rows of its input, and how many files it is to write.
+_PROGRAMS: dict[str, Callable[[Any, int], Any]] = {
+    "copy": lambda rows, files: rows.repartition(files),
+    "word count": lambda rows, _: rows.groupBy("a").count().coalesce(1),
+    "sort": lambda rows, files: rows.repartitionByRange(files, "s").sortWithinPartitions("s"),
+}
+
+
+def program(
+    write: Callable[[SparkSide, Workload, str], object], *, ours: bool
+) -> Callable[[SparkSide, Workload, str], None]:
+    """Read a table, and write another one.
+
+    :param ours: read it by ``load()``, not as a folder.
+    """
+
+    def act(side: SparkSide, workload: Workload, url: str) -> None:
+        from zero_rename.spark import load
+
+        where = f"{url}-input"
+        parquet = side.spark.read.parquet
+        rows = load(side.spark, where) if ours else parquet(where.replace("s3:", "s3a:"))
+        side.made = _PROGRAMS[workload.query](rows, workload.tasks)
+        try:
+            write(side, workload, url)
+        finally:
+            side.made = None
 
     return act
 

@@ -16,7 +16,7 @@ class Workload:
     :param partitions: 0 for none. Rows come in no order of them unless ``ordered``, which makes
         one file of each.
     :param latency: seconds every answer is late.
-    :param query: of the verb ``read``.
+    :param query: of the verb ``read``, or the program that is run on a table of such rows.
     :param round: of the verb ``merge``: each brings other rows (:mod:`.rows`).
     :param seconds: for all peers and rounds, in proportion to the other workloads: what is under
         way then is finished, and no more is begun.
@@ -58,6 +58,8 @@ class Workload:
 
 OURS, HEADS = "zero-rename", "zero-rename, read by heads"
 PLAIN = "zero-rename, plain Python"
+BY_SPARK, PARQUET = "load(), by Spark", "spark.read.parquet"
+BY_SPARK_HEADS = f"{BY_SPARK}, of a table read by heads"
 PLAIN_HEADS = f"{PLAIN}, read by heads"
 #: The queries of ``read``: a condition, and the only column wanted.
 QUERIES: dict[str, tuple[tuple[str, str, int] | None, str]] = {
@@ -106,6 +108,25 @@ WORKLOADS = (
     *(
         replace(_READ, name=f"read {it}", title=f"Read {it}", query=it, seconds=30 + 40 * (not n))
         for n, it in enumerate(QUERIES)
+    ),
+)
+_ALIKE = (OURS, HEADS, "magic", "directory", "rename v2", "rename v1")
+_PROGRAM = Workload("", "", "program", 160_000, 16, peers=_ALIKE)
+#: What stands for the workloads of Stocator's paper (:mod:`.papers`).
+PAPERS = (
+    replace(_PROGRAM, name="one file", title="One file", verb="append", rows=1000, tasks=1),
+    replace(_PROGRAM, name="write", title="Write", verb="append"),
+    *(
+        replace(_PROGRAM, name=it, title=it.capitalize(), query=it)
+        for it in ("copy", "word count", "sort")
+    ),
+    *(
+        replace(
+            _READ,
+            **{"name": f"read {it}", "query": it, "rows": 160_000, "partitions": 16},
+            peers=(BY_SPARK, BY_SPARK_HEADS, PARQUET),
+        )
+        for it in ("all columns", "a few rows")
     ),
 )
 

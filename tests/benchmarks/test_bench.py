@@ -22,6 +22,7 @@ from bench.__main__ import measured
 from bench.goals import GOALS, seconds
 from bench.hosts import HostProcesses
 from bench.measure import Bench
+from bench.papers import by_kind, tables_of_papers
 from bench.peers import BY_NAME, PEERS, Peer
 from bench.processes import Host, _Used, cpu_between
 from bench.profiles import digest
@@ -29,7 +30,17 @@ from bench.report import markdown, missed, ratios
 from bench.results import Row, Run, Table
 from bench.spark_peers import SparkSide
 from bench.store import behind_proxy, price
-from bench.workloads import LOCAL, OURS, WORKLOADS, Workload, slug
+from bench.workloads import (
+    BY_SPARK_HEADS,
+    HEADS,
+    LOCAL,
+    OURS,
+    PAPERS,
+    PARQUET,
+    WORKLOADS,
+    Workload,
+    slug,
+)
 from docs.extensions.tables import between
 from support.faulty_server import FaultyServer, always, s3_error
 from support.moto_server import S3Server
@@ -125,6 +136,35 @@ for line in sys.stdin:
 class _Hosts(HostProcesses):
     def start(self, kind: str) -> Host:
         return Host([sys.executable, "-c", _HOST], {}, self._folder / "log", 60)
+
+
+class TestPapers:
+    def test_each_request_is_of_a_kind(self) -> None:
+        found = by_kind({"GetObject": 2, "GET bucket": 1, "UploadPart": 3, "DeleteObjects": 1})
+
+        assert found == {"GET": 3, "PUT": 3, "DELETE": 1}
+        with pytest.raises(KeyError):
+            by_kind({"PATCH object": 1})
+
+    def test_ratios_are_to_tables_that_are_read_by_heads(self) -> None:
+        writers = [row("rename v1", 9, 8), row(HEADS, 9, 2)]
+        readers = [row(PARQUET, 9, 3), row(BY_SPARK_HEADS, 9, 2)]
+        tables = [Table(it, readers if it.verb == "read" else writers) for it in PAPERS]
+        for row_of_write in writers:
+            row_of_write.bytes = 500
+            row_of_write.runs = [replace(it, written=400) for it in row_of_write.runs]
+
+        page = tables_of_papers(tables, "On a machine.")
+
+        name = "rename v1 over zero-rename, read by heads"
+        assert f"| {name} | 1.50 | 4.00 | 4.00 | 4.00 | 4.00 | 1.50 |" in page
+        assert "| rename v1 | 0 | 0 | 1000 | 0 | 0 | 0 | 0 | 1000 |" in page
+        assert "| rename v1 | 1.60 |" in page
+
+    def test_the_real_page_has_the_marks(self) -> None:
+        page = Path(__file__).parents[2] / "docs" / "papers.md"
+
+        assert between(page.read_text("utf-8"), "papers", "what was measured")
 
 
 class TestPeers:
@@ -267,9 +307,11 @@ class TestPeers:
 
     def test_each_workload_has_somebody_and_each_peer_something(self) -> None:
         taken = {(w.name, p.name) for w in WORKLOADS for p in PEERS if p.takes(w)}
+        of_papers = {w.name for w in PAPERS for p in PEERS if p.takes(w)}
 
         assert {workload for workload, _ in taken} == {it.name for it in WORKLOADS}
         assert {peer for _, peer in taken} == set(BY_NAME)
+        assert of_papers == {it.name for it in PAPERS}
 
 
 @pytest.mark.spark
