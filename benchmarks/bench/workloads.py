@@ -100,7 +100,7 @@ WORKLOADS = (
     replace(_PARTITIONS, seconds=180, peers=_SPREAD),
     replace(_LARGE, seconds=190, quick=True),
     Workload("replace", "31 partitions replaced", "replace", 124_000, 4, 31, seconds=110),
-    replace(_READ, name="merge", title=_MERGED, verb="merge", seconds=150, quick=True),
+    replace(_READ, name="merge", title=_MERGED, verb="merge", seconds=220, quick=True),
     Workload("recovery", _DIED, "recover", tasks=1000, seconds=70),
     _ABORT,
     replace(_ABORT, name="abort without latency", title="The same without latency", latency=0),
