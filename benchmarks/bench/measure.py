@@ -15,7 +15,7 @@ from bench.peers import BY_NAME, PEERS, Peer
 from bench.processes import Host, HostError, cpu_between
 from bench.results import Row, Run, Table
 from bench.store import DelayedStore
-from bench.workloads import Workload, slug
+from bench.workloads import Workload, input_of, slug
 
 #: Seconds that a peer has in any case for what it is asked.
 _LEAST = 20.0
@@ -86,7 +86,7 @@ class Bench:
             workload = replace(workload, round=number)
             self._fill(peer, workload, url)
         elif workload.verb == "program":
-            self._fill(peer, workload, f"{url}-input")
+            self._fill(peer, workload, input_of(url))
         self._ask(host, peer, workload, "prepare", url)
         if "prime" in peer.verbs:
             self._ask(host, peer, workload, "prime", f"{url}-prime")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import rows as made
-from bench.workloads import QUERIES, Workload
+from bench.workloads import QUERIES, Workload, input_of
 
 #: Of the session: what the tests have for speed of start would make its JVM slow in the long run.
 MEMORY, SLOTS = "3g", 4
@@ -142,7 +142,7 @@ def program(
     def act(side: SparkSide, workload: Workload, url: str) -> None:
         from zero_rename.spark import load
 
-        where = f"{url}-input"
+        where = input_of(url)
         parquet = side.spark.read.parquet
         rows = load(side.spark, where) if ours else parquet(where.replace("s3:", "s3a:"))
         side.made = _PROGRAMS[workload.query](rows, workload.tasks)

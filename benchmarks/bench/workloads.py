@@ -131,6 +131,11 @@ PAPERS = (
 )
 
 
+def input_of(url: str) -> str:
+    """The table that a program reads, of all programs of a peer."""
+    return f"{url.rpartition('/')[0]}/input"
+
+
 def slug(name: str) -> str:
     """A name as a part of a path or of a bucket's name."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
