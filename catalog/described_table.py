@@ -88,8 +88,9 @@ def describe(
         raise InvalidInputError(
             "The table has readers=heads: an engine that lists its folders finds no file of it.",
             table=table.root.url,
-            remedy="Let engines read it by symlink manifests: zero-rename catalog manifests "
-            f"{table.root.url}",
+            remedy="Athena, Trino, Presto and Redshift read it by symlink manifests: zero-rename "
+            f"catalog manifests {table.root.url}. For engines that list, copy it: zero-rename copy "
+            f"{table.root.url} NEW --readers listing",
         )
     snapshot = table.state()
     by = snapshot.partition_by
