@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from .errors import (
     SnapshotGoneError,
     TableNotFoundError,
 )
-from .format.job_spec import FileOptions, JobSpec, OnRepeat, SchemaMode
+from .format.job_spec import FileOptions, JobSpec, OnRepeat, Owner, Readers, SchemaMode
 from .format.parquet.reader import read_batches
 from .format.parquet.row_filter import Filter, RowFilter
 from .format.records.data_file import DataFile
@@ -36,11 +36,12 @@ from .write_job import WriteJob, this_process
 @dataclass(frozen=True)
 class _Run:
     """How often a change is made: as :class:`.job_spec.JobSpec` has it, and how often it is
-    computed where others change the table meanwhile."""
+    computed where others change the table meanwhile; with further policies of the job."""
 
     attempts: int
     once: str | None
     on_repeat: OnRepeat
+    policies: Mapping[str, Any] = field(default_factory=lambda: {"owner": this_process()})
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -66,6 +67,10 @@ class ChangeableTable(ReadableTable):
         attempts: int = 3,
         once: str | None = None,
         on_repeat: OnRepeat | str = OnRepeat.SKIP,
+        only_partitions: Sequence[str] = (),
+        readers: Readers | str | None = None,
+        owner: Owner | None = None,
+        files: FileOptions | None = None,
     ) -> TableChange:
         """Merge rows by key, by one job that writes the partitions anew in which a row changes.
 
@@ -89,7 +94,8 @@ class ChangeableTable(ReadableTable):
             types, become the table's; those that they lack stay, and are null in new rows.
         :param partition_by: partition columns of a table that is not there yet.
         :param attempts: how often it is computed, where another job changes the table meanwhile.
-        :param once: with ``on_repeat``, as for :meth:`.table.Table.job`.
+        :param once: with ``on_repeat``, ``only_partitions``, ``readers``, ``owner`` and
+            ``files``, as for :meth:`.table.Table.job`.
         :raises InvalidInputError: a call that cannot be right; nothing was changed.
         :raises TableMismatchError: columns that are not the table's.
         :raises CommitConflictError: another job changed a partition, at each attempt; nothing of
@@ -110,7 +116,9 @@ class ChangeableTable(ReadableTable):
             SchemaMode(schema_mode),
         )
         given = as_arrow(data)
-        run = _Run(attempts, once, OnRepeat(on_repeat))
+        policies: dict[str, Any] = {"only_partitions": tuple(only_partitions), "readers": readers}
+        policies |= {"owner": owner or this_process(), "files": files or FileOptions()}
+        run = _Run(attempts, once, OnRepeat(on_repeat), policies)
         return self._change(lambda: self._plan_merge(merge, given, tuple(partition_by)), run)
 
     def delete(
@@ -162,7 +170,9 @@ class ChangeableTable(ReadableTable):
     def _change(self, plan: Callable[[], RowPlan], run: _Run) -> TableChange:
         for attempt in range(1, run.attempts + 1):
             if run.once and run.on_repeat is OnRepeat.SKIP and self.once_job(run.once):
-                return TableChange.done_before(self._write(JobSpec(self.schema), run, None))
+                return TableChange.done_before(
+                    self._write(JobSpec(self.schema, **run.policies), run, None)
+                )
             found = plan()
             try:
                 done = self._carried_out(found, run)
@@ -181,6 +191,7 @@ class ChangeableTable(ReadableTable):
             partition_by=plan.state.partition_by,
             schema_mode=plan.schema_mode,
             change_reads=plan.report().reads(plan.counts),
+            **run.policies,
         )
         if not plan.changed:
             needed = run.once is not None or not plan.schema.equals(plan.state.schema)
@@ -200,7 +211,7 @@ class ChangeableTable(ReadableTable):
         # What a run wrote before holds the rows of others, too: a change is made once more on what
         # is there, and takes nothing back.
         again = OnRepeat.APPEND if run.on_repeat is OnRepeat.REPLACE_OWN else run.on_repeat
-        spec = replace(spec, once=run.once, on_repeat=again, owner=this_process())
+        spec = replace(spec, once=run.once, on_repeat=again)
         made_of = Inputs.all_of(inputs)
         with WriteJob(self.driver, self._context, spec, inputs=lambda: made_of) as job:
             if plan is not None and not job.repeats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,9 +22,12 @@ from zero_rename.committer.format.job_spec import (
     choice,
 )
 from zero_rename.committer.format.layout import UNPARTITIONED
+from zero_rename.committer.format.parquet.comparison import comparison
+from zero_rename.committer.format.parquet.row_filter import Filter
 from zero_rename.committer.format.read_base import ReadBase
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.table import Table
+from zero_rename.orchestration.merge_arguments import check_merge
 from zero_rename.orchestration.runs.outcomes import settled
 from zero_rename.orchestration.runs.reports import commit_report, summary
 
@@ -45,7 +49,10 @@ class WritePolicy:
     """How rows are written.
 
     :param mode: ``overwrite`` the partitions that the run asks for, or the whole of a table without
-        any; or ``append`` to them.
+        any; or ``append`` to them, or ``merge`` rows into them by key.
+    :param merge_on: of a merge, the key's columns; with ``delete_when`` and ``latest_by``, as
+        :meth:`zero_rename.Table.merge` has them.
+    :param delete_when: a text, such as ``op = 'D'``, or a condition of pyarrow's.
     :param partition_expr: as :mod:`.key_paths` says.
     :param base: the state of the table that the rows were computed from.
     :param schema_mode: what becomes of the table's columns where the rows bring others.
@@ -60,6 +67,9 @@ class WritePolicy:
     files: FileOptions | None = None
     schema_mode: SchemaMode = SchemaMode.KEEP
     registration: Registration | None = None
+    merge_on: tuple[str, ...] = ()
+    delete_when: Filter | str | None = None
+    latest_by: str | None = None
 
     def __post_init__(self) -> None:
         """:raises InvalidInputError: a word that is none of the choices, or another mode."""
@@ -68,14 +78,19 @@ class WritePolicy:
             raise InvalidInputError(
                 f"An asset is not written with mode={self.mode!r}: it could never be materialised "
                 "again. Nothing was written.",
-                remedy="Choose overwrite or append.",
+                remedy="Choose overwrite, append or merge.",
             )
         if self.parsed_mode is Mode.MERGE:
+            self._check_base()
+        check_merge(vars(self), None)
+
+    def _check_base(self) -> None:
+        if self.base is not None or self.on_conflict != OnConflict.FAIL:
+            what = "a base" if self.base is not None else f"on_conflict={self.on_conflict!r}"
             raise InvalidInputError(
-                "An asset is not written with mode='merge': its metadata has no place for a key. "
-                "Nothing was written.",
-                remedy="Call merge(), of zero_rename.spark or of a Table, with on=[the key's "
-                "columns], in the asset's function.",
+                f"A merge is given {what}, and goes by the state that it reads itself. Nothing was "
+                "written.",
+                remedy="Leave it out: where another job changes a partition, the merge reads anew.",
             )
 
     @property
@@ -186,6 +201,8 @@ def earlier_commit(step: AssetStep, table: Table) -> Committed | None:
 
 def _write(job: _Job, rows: Rows) -> Committed:
     policy, mode = job.policy, job.policy.parsed_mode
+    if mode is Mode.MERGE:
+        return _merge(job, rows)
     replacing = mode is Mode.REPLACE
     paths = tuple(job.paths.values())
     write = job.table.job(
@@ -211,6 +228,33 @@ def _write(job: _Job, rows: Rows) -> Committed:
     return write.committed
 
 
+def _merge(job: _Job, rows: Rows) -> Committed:
+    policy, step = job.policy, job.step
+    words: dict[str, Any] = {"delete_when": policy.delete_when, "latest_by": policy.latest_by}
+    if rows.empty:  # Which may not even have these columns.
+        given, words = job.layout.schema.empty_table(), {}
+    else:
+        batches = [pa.Table.from_batches([batch]) for batch in rows.batches]
+        given = pa.concat_tables(batches, promote_options="permissive")
+    if isinstance(words.get("delete_when"), str):
+        words["delete_when"] = comparison(words["delete_when"], given.schema, "delete_when")
+    done = job.table.merge(
+        given,
+        policy.merge_on,
+        **words,
+        schema_mode=policy.schema_mode,
+        partition_by=job.partition_by,
+        once=step.once,
+        on_repeat=OnRepeat.REPLACE_OWN,
+        only_partitions=tuple(job.paths.values()),
+        readers=policy.readers,
+        owner=step.owner,
+        files=policy.files,
+    )
+    assert done.committed is not None  # Of a run with a key there is always a job.
+    return done.committed
+
+
 def _spark_schema(frame: Any) -> pa.Schema:
     from zero_rename.spark.types import arrow_schema
 
@@ -232,13 +276,15 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
         "task": owner.task_id,
         "tryNumber": str(owner.try_number),
         "series": owner.series,
-        "schemaMode": policy.schema_mode,
         **_file_options(policy.files),
     }
-    if replacing and not job.paths:
-        options["replaceTable"] = "true"
     if policy.readers is not None:
         options["readers"] = policy.readers
+    if policy.parsed_mode is Mode.MERGE:
+        return _merge_spark(job, frame, options)
+    options["schemaMode"] = policy.schema_mode
+    if replacing and not job.paths:
+        options["replaceTable"] = "true"
     committed = save(
         frame,
         job.table.root.url,
@@ -251,6 +297,32 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
     )
     assert committed is not None  # Of Hadoop's committers alone save() tells nothing.
     return committed
+
+
+def _merge_spark(job: _Job, frame: Any, options: dict[str, str]) -> Committed:
+    from zero_rename.spark import merge
+
+    policy = job.policy
+    if not isinstance(policy.delete_when, str | None):
+        raise InvalidInputError(
+            "delete_when= is no text, and the rows are a Spark data frame; nothing was written.",
+            table=job.table.root.url,
+            remedy="Give it in Spark's SQL: delete_when=\"op = 'D'\".",
+        )
+    if job.paths:
+        options["onlyPartitions"] = json.dumps(list(job.paths.values()))
+    done = merge(
+        frame,
+        job.table.root.url,
+        on=policy.merge_on,
+        delete_when=policy.delete_when,
+        latest_by=policy.latest_by,
+        schema_mode="merge" if policy.schema_mode is SchemaMode.MERGE else None,
+        partition_by=job.partition_by,
+        options={name: str(value) for name, value in options.items()},
+    )
+    assert done.committed is not None  # Of a run with a key there is always a job.
+    return done.committed
 
 
 def _file_options(files: FileOptions | None) -> dict[str, str]:
@@ -282,16 +354,17 @@ def tell(
     }
     if policy.registration is not None:
         common |= policy.registration.tell(step, table)
-    context, replaced = step.step, policy.parsed_mode is Mode.REPLACE
+    context, mode = step.step, policy.parsed_mode
     changed = {partition.partition: partition for partition in committed.partitions}
     for path in (UNPARTITIONED,) if step.keys is None else ():
         if path in changed:
-            common |= partition_metadata(root, changed[path], replaced=replaced)
+            common |= partition_metadata(root, changed[path], replaced=mode is not Mode.APPEND)
     context.add_asset_metadata(common, step.asset)
     for key, path in paths.items():
-        # An append changes the partitions that it has rows for.
+        # An append changes the partitions that it has rows for, a merge those whose rows change.
         done = changed.get(path) or PartitionCommit(path, 0, 0, 0, 0, 0)
-        told = partition_metadata(root, done, replaced=replaced)
+        whole = mode is Mode.REPLACE or (mode is Mode.MERGE and path in changed)
+        told = partition_metadata(root, done, replaced=whole)
         if path not in changed:
             del told[EPOCH]
         context.add_asset_metadata(told, step.asset, key)

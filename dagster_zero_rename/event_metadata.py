@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
@@ -12,6 +13,7 @@ from zero_rename.committer.commit.snapshot import Snapshot
 from zero_rename.committer.commit.state.job_state import Committed, PartitionCommit
 from zero_rename.committer.format.layout import UNPARTITIONED, TableRoot
 from zero_rename.committer.format.records.inputs import content_of, digest_of
+from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.committer.readable_table import ReadableTable
 
 JOB = "zero_rename/job"
@@ -42,11 +44,23 @@ def table_metadata(root: TableRoot, schema: pa.Schema) -> dict[str, Any]:
 
 def commit_metadata(root: TableRoot, committed: Committed) -> dict[str, Any]:
     """What is the same in every partition that a job changed."""
-    return {
+    found: dict[str, Any] = {
         JOB: committed.job,
         "zero_rename/decided": dg.MetadataValue.timestamp(committed.decided_at),
         "dagster/uri": dg.MetadataValue.url(root.url),
     }
+    if (reads := committed.change_reads) is not None:
+        found["zero_rename/partitions_replaced"] = len(committed.partitions)
+        found["zero_rename/partitions_left"] = reads.partitions_left
+        found["zero_rename/bytes_read"] = reads.bytes_read
+        found["zero_rename/bytes_written"] = committed.bytes
+        found |= _row_changes("rows_in_all", committed.row_changes)
+    return found
+
+
+def _row_changes(of: str, rows: RowChanges | None) -> dict[str, Any]:
+    kinds = {} if rows is None else asdict(rows)
+    return {f"zero_rename/{of}_{kind}": count for kind, count in kinds.items()}
 
 
 def partition_metadata(
@@ -64,6 +78,7 @@ def partition_metadata(
         "zero_rename/files_removed": partition.removed,
         "dagster/uri": dg.MetadataValue.url(partition_url(root, partition.partition)),
     }
+    found |= _row_changes("rows", partition.row_changes)
     if replaced:
         whole = partition.partition == UNPARTITIONED
         found["dagster/row_count" if whole else "dagster/partition_row_count"] = partition.rows

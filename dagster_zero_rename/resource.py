@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -13,13 +13,14 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 
 from zero_rename.catalog.glue import glue_client
 from zero_rename.committer.errors import InvalidInputError
-from zero_rename.committer.format.job_spec import OnConflict, Readers, SchemaMode, choice
+from zero_rename.committer.format.job_spec import Mode, OnConflict, Readers, SchemaMode, choice
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.format.read_base import ReadBase
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.store.clients import Keys, client_at
 from zero_rename.committer.table import Table
 from zero_rename.committer.upkeep.upload_selection import UploadsPath
+from zero_rename.orchestration.merge_arguments import OF_MERGES, listed_columns
 from zero_rename.orchestration.table_names import check_catalog, table_url, urls_below
 from zero_rename.s3a.hadoop.settings import check_committer
 
@@ -32,12 +33,14 @@ from .spark.spark_load import SparkLoad
 
 if TYPE_CHECKING:
     from zero_rename.committer import FileOptions, Snapshot
+    from zero_rename.committer.format.parquet.row_filter import Filter
 
     from .key_paths import PartitionExpr
 
 #: Members of an asset's metadata that say how it is written.
 TABLE, PARTITION_EXPR, MODE = "table", "partition_expr", "mode"
 SCHEMA_MODE, CATALOG = "schema_mode", "catalog"
+MERGE_ON, DELETE_WHEN, LATEST_BY = OF_MERGES
 #: The variables by which boto3 elsewhere reaches what the resource reaches.
 _VARIABLES = {
     "endpoint_url": "AWS_ENDPOINT_URL",
@@ -178,6 +181,9 @@ class ZeroRenameResource(dg.ConfigurableResource):
         files: FileOptions | None = None,
         schema_mode: SchemaMode | str | None = None,
         catalog: str | None = None,
+        merge_on: str | Sequence[str] | None = None,
+        delete_when: Filter | str | None = None,
+        latest_by: str | None = None,
     ) -> dg.MaterializeResult:
         """Write an asset's rows into its table by one job, however many partitions the run has.
 
@@ -189,8 +195,8 @@ class ZeroRenameResource(dg.ConfigurableResource):
             DuckDB relation, an iterator of these, or a Spark data frame.
         :param table: its name; ``None``: ``table`` in the asset's metadata, else the asset's key.
         :param asset_key: which asset, where the function makes several.
-        :param mode: ``overwrite`` or ``append``; ``None``: ``mode`` in the asset's metadata, else
-            ``overwrite``.
+        :param mode: ``overwrite``, ``append`` or ``merge``; ``None``: ``mode`` in the asset's
+            metadata, else ``overwrite``.
         :param partition_expr: the column that holds the partition keys, ``"day"``, or a path of
             columns by the start of each partition, ``"year=%Y/month=%-m/day=%-d"``; by dimension,
             a dictionary of these. ``None``: that of the asset's metadata.
@@ -202,14 +208,25 @@ class ZeroRenameResource(dg.ConfigurableResource):
         :param catalog: where the table is registered once the job is committed:
             ``glue://database/table``, or without the table's name. ``None``: that of the asset's
             metadata, else the resource's; empty: none.
+        :param merge_on: with mode ``merge``, the key's columns, as :meth:`zero_rename.Table.merge`
+            has them; the rows are held in memory, but for a Spark data frame's. ``None``: those of
+            the asset's metadata.
+        :param delete_when: with mode ``merge``, of which rows the match is deleted, and none
+            inserted: ``"op = 'D'"``, one comparison, of a Spark data frame any condition in its
+            SQL; or a condition of pyarrow's. ``None``: that of the asset's metadata.
+        :param latest_by: with mode ``merge``, the column whose greatest value counts. ``None``:
+            that of the asset's metadata.
         :return: with the rows' data version; metadata of each partition is in its event.
         :raises Failure: not to be retried: a call that cannot be right, or a conflict, which the
             next try would hide. Its cause is the error.
         :raises ZeroRenameError: any other, as :meth:`zero_rename.Table.job`.
         """
         with final_failures(step_of(context)):
+            words = {MERGE_ON: merge_on, DELETE_WHEN: delete_when, LATEST_BY: latest_by}
+            said = {name: word for name, word in words.items() if word is not None}
+            said |= {"base": base, "files": files}
             step, target, policy = self._asked(
-                context, table, asset_key, mode, partition_expr, catalog, base=base, files=files
+                context, table, asset_key, mode, partition_expr, catalog, **said
             )
             if schema_mode is not None:
                 policy = replace(policy, schema_mode=choice(SCHEMA_MODE, SchemaMode, schema_mode))
@@ -271,8 +288,12 @@ class ZeroRenameResource(dg.ConfigurableResource):
                 "backfill_policy=BackfillPolicy.single_run(), it is one of each."
             )
         meta = step.metadata
+        chosen = str(mode or meta.get(MODE) or "overwrite")
+        if Mode.parse(chosen) is Mode.MERGE:
+            more = {name: meta.get(name) for name in OF_MERGES} | more
+        more[MERGE_ON] = listed_columns(more.get(MERGE_ON) or ())
         policy = WritePolicy(
-            mode=mode or meta.get(MODE) or "overwrite",
+            mode=chosen,
             partition_expr=partition_expr or meta.get(PARTITION_EXPR),
             on_conflict=self.on_conflict,
             readers=self.readers,

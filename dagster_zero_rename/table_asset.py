@@ -1,17 +1,27 @@
 """Decorator for an asset that is a table, with a backfill in one run and one commit."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.format.job_spec import SchemaMode
+from zero_rename.orchestration.merge_arguments import listed_columns
 from zero_rename.orchestration.table_names import check_catalog
 
 from .asset_write import WritePolicy
 from .key_paths import PartitionExpr
-from .resource import CATALOG, MODE, PARTITION_EXPR, SCHEMA_MODE, TABLE
+from .resource import (
+    CATALOG,
+    DELETE_WHEN,
+    LATEST_BY,
+    MERGE_ON,
+    MODE,
+    PARTITION_EXPR,
+    SCHEMA_MODE,
+    TABLE,
+)
 
 
 def zero_rename_asset(
@@ -21,6 +31,9 @@ def zero_rename_asset(
     mode: str | None = None,
     schema_mode: SchemaMode | str | None = None,
     catalog: str | None = None,
+    merge_on: Sequence[str] | None = None,
+    delete_when: str | None = None,
+    latest_by: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
@@ -35,16 +48,22 @@ def zero_rename_asset(
 
     :param table: the table's name, as :meth:`.resource.ZeroRenameResource.write` takes it.
     :param partition_expr: which partition a key is, as it takes it.
-    :param mode: ``overwrite`` or ``append``.
+    :param mode: ``overwrite``, ``append`` or ``merge``.
     :param schema_mode: ``"merge"``: columns that only the rows have become the table's.
-    :param catalog: where the table is registered, as it takes it. These five become the asset's
-        metadata.
+    :param catalog: where the table is registered, as it takes it.
+    :param merge_on: with mode ``merge``, the key's columns; with ``delete_when`` and ``latest_by``,
+        as it takes them. All these become the asset's metadata.
+    :param delete_when: of which rows the match is deleted: a text, ``op = 'D'``.
+    :param latest_by: the column whose greatest value counts.
     :param metadata: more of that.
     :param given: further arguments of ``dagster.asset``.
     :raises InvalidInputError: a mode that is none for an asset, no catalog, or ``partition_expr``
         without ``partitions_def``.
     """
-    WritePolicy(mode=mode or WritePolicy.mode)
+    on = listed_columns(merge_on or ())
+    WritePolicy(
+        mode=mode or WritePolicy.mode, merge_on=on, delete_when=delete_when, latest_by=latest_by
+    )
     if catalog:
         check_catalog(catalog)
     if given.get("partitions_def") is not None:
@@ -60,6 +79,9 @@ def zero_rename_asset(
         MODE: mode,
         SCHEMA_MODE: schema_mode,
         CATALOG: catalog,
+        MERGE_ON: list(on) or None,
+        DELETE_WHEN: delete_when,
+        LATEST_BY: latest_by,
     }
     said = {name: value for name, value in said.items() if value is not None}
     return dg.asset(metadata={**(metadata or {}), **said}, **given)

@@ -13,7 +13,7 @@ from zero_rename.orchestration.table_names import check_catalog
 from ..asset_step import step_of
 from ..asset_write import WritePolicy
 from ..failures import final_failures
-from ..resource import CATALOG, MODE, PARTITION_EXPR, TABLE
+from ..resource import CATALOG, DELETE_WHEN, LATEST_BY, MERGE_ON, MODE, PARTITION_EXPR, TABLE
 from .pipes import SparkPipesClient
 
 _KEYS = ("{first_key}", "{last_key}")
@@ -47,7 +47,15 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
         description="The column that holds the partition keys, or a path of columns with strftime "
         "codes, year=%Y/month=%-m/day=%-d; by dimension where there are several.",
     )
-    mode: str = Field(default="overwrite", description="overwrite or append.")
+    mode: str = Field(default="overwrite", description="overwrite, append or merge.")
+    merge_on: Sequence[str] = Field(default=(), description="With mode merge: the key's columns.")
+    delete_when: str | None = Field(
+        default=None,
+        description="With mode merge: of which rows the match is deleted, op = 'D'.",
+    )
+    latest_by: str | None = Field(
+        default=None, description="With mode merge: the column whose greatest value counts."
+    )
     catalog: str | None = Field(
         default=None,
         description="Where the table is registered after a load, glue://database or "
@@ -67,7 +75,12 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
 
         :raises InvalidInputError: a value that cannot be right.
         """
-        WritePolicy(mode=self.mode)
+        WritePolicy(
+            mode=self.mode,
+            merge_on=tuple(self.merge_on),
+            delete_when=self.delete_when,
+            latest_by=self.latest_by,
+        )
         if self.catalog:
             check_catalog(self.catalog)
         asset = self._asset(self._application(context.path))
@@ -84,6 +97,9 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
             PARTITION_EXPR: self.partition_expr,
             MODE: self.mode,
             CATALOG: self.catalog,
+            MERGE_ON: list(self.merge_on) or None,
+            DELETE_WHEN: self.delete_when,
+            LATEST_BY: self.latest_by,
         }
         given = {name: value for name, value in written.items() if value is not None}
         spec = self.asset.merge_attributes(metadata=given, kinds={"spark", "s3"})

@@ -15,6 +15,7 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 from zero_rename.committer.errors import TableNotFoundError
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.job_spec import Mode, OnConflict, OnRepeat, Readers
+from zero_rename.orchestration.merge_arguments import check_merge
 from zero_rename.orchestration.runs.heartbeat import heartbeats, wait_for_living
 from zero_rename.orchestration.runs.outcomes import (
     check_partitions,
@@ -76,6 +77,7 @@ class SparkLoad:
         :raises InvalidInputError: the run's partition keys are no partitions of the table, or this
             very step has written it before; nothing was submitted.
         """
+        check_merge(vars(policy), committer)
         paths = key_paths(
             step.asset.to_user_string(),
             step.keys,
@@ -109,6 +111,9 @@ class SparkLoad:
             replace_table=True if replacing and not self.paths else None,
             on_conflict=OnConflict(self.policy.on_conflict),
             readers=None if self.policy.readers is None else Readers(self.policy.readers),
+            merge_on=self.policy.merge_on,
+            delete_when=self._delete_when,
+            latest_by=self.policy.latest_by,
             once=self.step.once,
             on_repeat=OnRepeat.REPLACE_OWN,
             dag=owner.dag_id,
@@ -117,6 +122,12 @@ class SparkLoad:
             try_number=owner.try_number,
             series=owner.series,
         ).encode()
+
+    @property
+    def _delete_when(self) -> str | None:
+        text = self.policy.delete_when
+        assert text is None or isinstance(text, str)  # It is of the asset's metadata.
+        return text
 
     @contextmanager
     def submitted(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from ...committer.errors import ZeroRenameError
 from ...committer.format.job_spec import Distribute, Mode, OnConflict, OnRepeat, Readers, choice
+from ...orchestration.merge_arguments import OF_MERGES, check_merge, listed_columns
 from ...orchestration.runs.heartbeat import wait_for_living
 from ...orchestration.runs.outcomes import (
     check_partitions,
@@ -41,7 +42,6 @@ from ...provider.links import (
 )
 from ...provider.task_context import ANY, no_partition, resolve_partitions, task_run
 from ...s3a.hadoop.settings import NATIVE, check_committer
-from .merge_arguments import OF_MERGES, check_merge, listed_columns
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage  # pyright: ignore

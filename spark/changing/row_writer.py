@@ -59,7 +59,8 @@ class RowWriter:
         self.table = table
         self._own_once = names_once(options or {})
         named = {"path": table.root.url, "expected_mode": None, "replace_table": False}
-        named |= {"only_partitions": tuple(partitions), "replace_partitions": ()}
+        named |= {"only_partitions": tuple(partitions)} if partitions else {}
+        named |= {"replace_partitions": ()}
         self._options = writer_options(options or {}, handoff, named)
         _refuse_policies(self._options, table.root.url)
         self._name = application_of(session)

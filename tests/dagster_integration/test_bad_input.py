@@ -172,7 +172,7 @@ def test_rows_in_no_known_form(zero: ZeroRenameResource, data: Any, message: str
     [
         ({"mode": "upsert"}, "mode='upsert' is unknown"),
         ({"mode": "error"}, "could never be materialised again"),
-        ({"mode": "merge"}, "no place for a key"),
+        ({"mode": "merge"}, "merge_on names no column"),
         ({"table": "a//b"}, "names no table"),
     ],
 )

@@ -1,9 +1,11 @@
 """Spark data frames that a Dagster asset hands over and takes, in the session of its process."""
 
+import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
@@ -51,6 +53,33 @@ def test_frames_are_written_and_read(spark: Any, bucket: str) -> None:
     run(report, partition_key="2013-01-01")
     [[(day, number)]] = took
     assert (day.isoformat(), number) == ("2013-01-01", 1)
+
+
+def test_frames_are_merged(spark: Any, bucket: str) -> None:
+    zero = ZeroRenameResource(table_root=f"s3://{bucket}/tables")
+    table = zero.table("flights")
+    schema = pa.schema([("day", pa.date32()), ("number", pa.int32())])
+    with table.job(schema, partition_by=["day"]) as job:
+        first, second = dt.date(2013, 1, 1), dt.date(2013, 1, 2)
+        job.write(pa.table([[first, second, second], [1, 2, 3]], schema=schema))
+    metadata = {"partition_expr": "day", "mode": "merge", "merge_on": ["number"]}
+    numbers = {"2013-01-01": 1, "2013-01-02": 2}
+
+    @dg.asset(partitions_def=DAYS, metadata={**metadata, "delete_when": "op = 'D' or op = 'X'"})
+    def flights(context: dg.AssetExecutionContext) -> DataFrame:
+        return frame(spark, numbers).selectExpr("*", "if(number = 2, 'D', 'U') op")
+
+    resources = {"io_manager": ZeroRenameIOManager(zero_rename=zero)}
+    tags = days("2013-01-01", "2013-01-02")
+    for _ in range(2):  # The second changes nothing.
+        run = dg.materialize([flights], resources=resources, tags=tags)
+        assert sorted(table.to_arrow()["number"].to_pylist()) == [1, 3]
+        told = {it.partition: it.metadata for it in run.asset_materializations_for_node("flights")}
+    assert told["2013-01-02"]["zero_rename/partitions_left"].value == 2
+    assert table.snapshot().epochs == {"day=2013-01-01": 1, "day=2013-01-02": 2}
+    numbers["2013-01-03"] = 7
+    with pytest.raises(dg.Failure, match="may write day=2013-01-01"):
+        dg.materialize([flights], resources=resources, tags=tags)
 
 
 def test_a_frame_of_another_store_is_refused(spark: Any, bucket: str) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...committer.errors import InvalidInputError
-from ...committer.format.job_spec import Mode
-from ...orchestration.runs.partitions import listed_texts
-from ...s3a.hadoop.settings import NATIVE
+from ..committer.errors import InvalidInputError
+from ..committer.format.job_spec import Mode
+from ..s3a.hadoop.settings import NATIVE
+from .runs.partitions import listed_texts
 
 #: What only mode merge has.
 OF_MERGES = ("merge_on", "delete_when", "latest_by")
@@ -19,28 +19,33 @@ def listed_columns(given: object) -> tuple[str, ...]:
     return listed_texts("merge_on", given, ",", "columns", "names such as id")
 
 
+def _is_said(value: object) -> bool:
+    """Of a condition of pyarrow's there is no truth."""
+    return bool(value) if value is None or isinstance(value, Sequence) else True
+
+
 def check_merge(said: Mapping[str, Any], committer: str | None) -> None:
     """Mode merge has a key, and the native committer; other modes have no key.
 
-    :param said: the policies of a load, by their arguments' names.
+    :param said: what a load is given, by its arguments' names.
     :param committer: ``None`` where it is not known yet.
     :raises InvalidInputError: it is not so.
     """
     merges = said["mode"] is not None and Mode.parse(said["mode"]) is Mode.MERGE
     if merges and not said["merge_on"]:
         raise InvalidInputError(
-            "mode is merge, and merge_on names no column; nothing was submitted.",
+            "mode is merge, and merge_on names no column; nothing was written.",
             remedy="Give the key's columns: merge_on=['id'].",
         )
-    given = [name for name in OF_MERGES if said[name]]
+    given = [name for name in OF_MERGES if _is_said(said[name])]
     if given and not merges:
         raise InvalidInputError(
-            f"{given[0]} is given, and mode is not merge; nothing was submitted.",
+            f"{given[0]} is given, and mode is not merge; nothing was written.",
             remedy=f"Give mode='merge' and merge_on, or leave {' and '.join(given)} out.",
         )
     if merges and committer not in (None, NATIVE):
         raise InvalidInputError(
             f"mode is merge, and the committer is {committer}: tables of Hadoop's committers have "
-            "no state that a merge could be held against. Nothing was submitted.",
+            "no state that a merge could be held against. Nothing was written.",
             remedy="Give mode='overwrite' and whole partitions, or committer='zero_rename'.",
         )
