@@ -21,6 +21,7 @@ from bench.measure import Bench
 from bench.papers import tables_of_papers
 from bench.peers import BY_NAME, PEERS, Peer
 from bench.plots import draw
+from bench.processes import HostError
 from bench.profiles import profile
 from bench.report import markdown, missed, ratios
 from bench.results import Table
@@ -86,9 +87,12 @@ def profiled(tables: Sequence[Table], bench: Bench, hosts: HostProcesses) -> dic
     workloads = {goal.workload: goal.title for goal in missed(tables) if not goal.other_workload}
     for name, title in workloads.items():
         again = next(table.workload for table in tables if table.workload.name == name)
-        pid = hosts.get(BY_NAME[OURS].host).pid
         act = lambda again=again: bench.measure(again, [BY_NAME[OURS]])  # noqa: E731
-        found[title] = profile(pid, act, _FOLDER / f"{slug(name)}.stacks")
+        try:
+            pid = hosts.get(BY_NAME[OURS].host).pid
+            found[title] = profile(pid, act, _FOLDER / f"{slug(name)}.stacks")
+        except HostError as error:
+            found[title] = f"No profile: {error}."
     return found
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from bench.hosts import HostProcesses
 from bench.peers import BY_NAME, PEERS, Peer
 from bench.processes import Host, HostError, cpu_between
@@ -17,6 +19,8 @@ from bench.results import Row, Run, Table
 from bench.store import DelayedStore
 from bench.workloads import Workload, input_of, slug
 
+#: Of a host or of the store. It costs one row, not the run.
+TROUBLE = (HostError, BotoCoreError, ClientError)
 #: Seconds that a peer has in any case for what it is asked.
 _LEAST = 20.0
 #: A peer that took so many seconds is not asked again.
@@ -68,14 +72,17 @@ class Bench:
                     continue
                 try:
                     act(peer, workload, row, number)
-                except HostError as error:
+                except TROUBLE as error:
                     row.why = f"failed: {error}"
                 told(workload, row)
         if workload.verb == "merge":
             self._check(workload, [it for it in taking if rows[it.name].runs], rows)
         self._compare(list(rows.values()))
         for peer in taking:
-            self._look(peer, workload, rows[peer.name])
+            try:
+                self._look(peer, workload, rows[peer.name])
+            except TROUBLE as error:
+                rows[peer.name].why = f"what it left was not looked at: {error}"
         return Table(workload, list(rows.values()))
 
     def _warm(self, peer: Peer, workload: Workload, row: Row, number: int) -> None:
@@ -173,7 +180,7 @@ class Bench:
             try:
                 host, url = self.hosts.get(peer.host), _url(peer, workload)
                 row.found = self._ask(host, peer, asked, "check", url)["rows"]
-            except HostError as error:
+            except TROUBLE as error:
                 row.why, row.runs = f"failed: {error}", []
 
     @staticmethod

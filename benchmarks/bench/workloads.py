@@ -100,9 +100,9 @@ WORKLOADS = (
     replace(_PARTITIONS, seconds=180, peers=_SPREAD),
     replace(_LARGE, seconds=190, quick=True),
     Workload("replace", "31 partitions replaced", "replace", 124_000, 4, 31, seconds=110),
-    replace(_READ, name="merge", title=_MERGED, verb="merge", seconds=220, quick=True),
-    Workload("recovery", _DIED, "recover", tasks=1000, seconds=70),
-    _ABORT,
+    replace(_READ, name="merge", title=_MERGED, verb="merge", seconds=210, quick=True),
+    Workload("recovery", _DIED, "recover", tasks=1000, seconds=120),
+    replace(_ABORT, seconds=110),  # rclone aborts one after the other.
     replace(_ABORT, name="abort without latency", title="The same without latency", latency=0),
     # The first one makes the tables, too.
     *(

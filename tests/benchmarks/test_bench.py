@@ -18,13 +18,13 @@ from torture.servers import of_moto
 from bench import hosts as hosts_module
 from bench import measure, own_peers
 from bench import rows as made
-from bench.__main__ import measured
+from bench.__main__ import measured, profiled
 from bench.goals import GOALS, seconds
 from bench.hosts import HostProcesses
 from bench.measure import Bench
 from bench.papers import by_kind, tables_of_papers
 from bench.peers import BY_NAME, PEERS, Peer
-from bench.processes import Host, _Used, cpu_between
+from bench.processes import Host, HostError, _Used, cpu_between
 from bench.profiles import digest
 from bench.report import markdown, missed, ratios
 from bench.results import Row, Run, Table
@@ -233,6 +233,26 @@ class TestPeers:
         for table in found:
             assert [len(it.runs) > 1 for it in table.rows] == [False, True]
             assert table.rows[0].why.startswith("failed: took longer than")
+
+    def test_one_that_the_store_refuses_costs_its_own_row_alone(
+        self, s3_server: S3Server, tmp_path: Path
+    ) -> None:
+        refused = Peer("a name too long for a bucket " * 3, "python", {"append": own_peers.write()})
+        answers = replace(refused, name="answers")
+        with behind_proxy(of_moto(s3_server)) as store, _Hosts(store.behind, tmp_path) as hosts:
+            bench = Bench(store, hosts, rounds=1, longest=60)
+            found = bench.measure(Workload("few", "Few"), [refused, answers])
+
+        assert "InvalidBucketName" in found.rows[0].why
+        assert len(found.rows[1].runs) == 2
+
+    def test_a_profile_without_a_host_is_none(self, s3_server: S3Server, tmp_path: Path) -> None:
+        slow = table("8 files", row(OURS, 9, 5), row(LOCAL, 9, 1))
+        with behind_proxy(of_moto(s3_server)) as store, _Hosts(store.behind, tmp_path) as hosts:
+            hosts._broken["spark"] = HostError("took longer than 180 s")
+            found = profiled([slow], Bench(store, hosts, rounds=1, longest=60), hosts)
+
+        assert list(found.values()) == ["No profile: took longer than 180 s."]
 
     def test_a_row_says_that_its_rounds_were_cut(self) -> None:
         cut = replace(row("magic", 9, 3, 3), cut=True)
