@@ -19,7 +19,7 @@ from walk.walking import WalkFailure, failure_of, walk, walk_seeds
 from support.memory_store import Behaviour
 
 #: Walks in a run: a minute where there is a core for them.
-_WALKS = 180
+_WALKS = 240
 _SHARES = 3
 #: Walks from a broken product's own seed on within which it is caught.
 _SOON = 60
