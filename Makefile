@@ -58,8 +58,8 @@ screenshots: setup ## The pictures in docs/images, by headless Chromium from a r
 	@$(PY) -m demo.pictures
 	@PYTHONPATH=tests $(PY) -m dagster_life.pictures
 
-torture: setup   ## Kill writers and check every row; KILLS=200, SERVER=ceph. Or bad weather: WEATHER=all
-	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200) $(if $(WEATHER),--weather $(WEATHER))
+torture: setup   ## Kill writers and check every row; KILLS=200, SERVER=ceph. Or at each request: EACH=all. Or bad weather: WEATHER=all
+	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200) $(if $(EACH),--each "$(EACH)") $(if $(WEATHER),--weather $(WEATHER))
 
 airflow-life: setup ## The examples in a whole Airflow: kills, restarts, clears, collisions. SCENES="cleared hourly"
 	@PYTHONPATH=tests $(PY) -m airflow_life $(SCENES)

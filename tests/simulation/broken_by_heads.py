@@ -128,6 +128,16 @@ class settles_what_is_kept(settle.HeadsKnown):
     named = property(_named_now)
 
 
+class _ListsNamedNow:
+    __name__ = "removes_its_own_list_that_is_kept"
+
+    def __get__(self, head, _=None):
+        return frozenset(manifest.key for manifest in head.manifests)
+
+
+lists_named_now = _ListsNamedNow()
+
+
 def removes_a_list_that_is_kept(manifests, heads, kept_for):
     states = {
         name: replace(it, head=replace(it.head, kept=())) for name, it in heads.states.items()

@@ -62,7 +62,12 @@ def check_past(before: Store, after: Store) -> None:
     lost = [key for key in gone if key.startswith(_DATA)]
     for key in lost:
         _check_swept(before, key)
-    if lost or any(is_head(key) and before.objects.get(key) != it for key, it in _new(after)):
+    unlisted = any(key.startswith(ROOT.manifests_prefix) for key in gone)
+    if (
+        lost
+        or unlisted
+        or any(is_head(key) and before.objects.get(key) != it for key, it in _new(after))
+    ):
         _check_told(after)
 
 

@@ -88,6 +88,7 @@ CROWD = ("a committed, b committed", "a committed, c committed", "b repeated", "
 KEEPS: dict[str, Any] = {"keep_replaced": True, **UNMARKED}
 FIRSTS_EVOLVE = "first jobs with evolution, a reader, a crash"
 OVERWRITE = "an overwrite of the columns and an append to a new partition"
+FOLD_AND_REPLACE = "by heads: an append that folds and a replace, a lost answer"
 UNDO_AND_PURGE = "an undoing and a purge that forgets, a crash"
 REPLACE_AND_PURGE = "a replace and a purge that forgets, a crash"
 PAST_AND_GC = "a reader of the past, gc, an append and an undoing"
@@ -993,6 +994,19 @@ KEEPING: dict[str, Any] = {
     "before": ((APPEND, (ONE,)), (REPLACE, (ONE,))),
 }
 PAST = {
+    FOLD_AND_REPLACE: Scenario(
+        lambda **bounds: explorer(
+            writer("a", APPEND, ONE, **UNMARKED, **SMALL),
+            writer("b", REPLACE, ONE, **UNMARKED, **LAST),
+            faults=1,
+            readers=Readers.HEADS,
+            before=((APPEND, (ONE,), {**SMALL}),),
+            **bounds,
+        ),
+        ("a committed, b committed",),
+        switches=1,
+        most=5 * MOST,
+    ),
     UNDO_AND_PURGE: Scenario(
         lambda **bounds: explorer(
             taker_back(job_id("before1")), forgetter(), crashes=1, **KEEPING, **bounds

@@ -13,6 +13,7 @@ from typing import Any
 from simulation import broken, broken_by_heads, broken_gc, scenarios
 from simulation.catalogue import (
     FIRSTS_EVOLVE,
+    FOLD_AND_REPLACE,
     OVERWRITE,
     PAST_AND_GC,
     REPLACE_AND_PURGE,
@@ -37,6 +38,7 @@ from zero_rename.committer.commit.state import decide, found_table, old_records
 from zero_rename.committer.commit.state import heads as slots
 from zero_rename.committer.commit.state import partition_files as contents
 from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.format.records.head import PartitionHead
 from zero_rename.committer.upkeep import (
     adopt,
     purge,
@@ -150,6 +152,11 @@ HEADS_ALONE = [
     _variant(
         [(unnamed_data, "held_files", broken_by_heads.does_not_ask_what_is_kept)],
         UNDO_AND_PURGE,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(PartitionHead, "lists", broken_by_heads.lists_named_now)],
+        FOLD_AND_REPLACE,
         COMPLETENESS,
     ),
     _variant(

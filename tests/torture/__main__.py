@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from torture import scenes, storms
+from torture.each_request import VERBS, kill_at_each
 from torture.harness import Torture
 from torture.killed_races import kill_racers
 from torture.proxy import Proxy
@@ -40,10 +41,19 @@ def main() -> int:
         help="no kills, but jobs in these weathers: per cent of requests that are throttled, "
         f"{', '.join(storms.NAMED)}, or all",
     )
+    parser.add_argument(
+        "--each",
+        default="",
+        metavar="VERBS",
+        help="kills at each request instead, on both kinds of table, of a process that does one of "
+        f"{'; '.join(VERBS)}: separated by semicolons, or all",
+    )
     options = parser.parse_args()
     try:
         if options.weather:
             return 0 if weathered(options) else 1
+        if options.each:
+            return 0 if killed_at_each(options) else 1
         return 0 if torture(options) else 1
     except ServerError as error:
         print(f"torture: {error}", file=sys.stderr)
@@ -89,6 +99,22 @@ def weathered(options: argparse.Namespace) -> bool:
             told = storms.storm(name, store, bucket, weather, skew=skew)
             print(told, flush=True)
             good &= told.good
+    return good
+
+
+def killed_at_each(options: argparse.Namespace) -> bool:
+    """Whether nothing is lost, doubled or left by any kill at any request of what was asked for."""
+    names = list(VERBS) if options.each == "all" else options.each.split(";")
+    good = True
+    with serving(options.server) as store, Proxy(store.endpoint) as proxy:
+        bucket = f"each-{options.seed}"
+        store.client().create_bucket(Bucket=bucket)
+        print(f"{store.ran_on}", flush=True)
+        for name in names:
+            for layout in ("heads",) if VERBS[name].by_heads else ("heads", "listing"):
+                kills = kill_at_each(store, proxy, bucket, name, layout, options.seed)
+                print(kills, flush=True)
+                good &= not kills.problems
     return good
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from torture.loads import Difference, Ledger, Row
+from torture.loads import Difference, Ledger
 
 from zero_rename import Table
 from zero_rename.committer.commit.state.job_state import JobState
@@ -67,17 +67,17 @@ def inspect(table: Table, client: Any, ledger: Ledger) -> Inspection:
     :param client: a plain S3 client of its server.
     """
     expected = ledger.expected()
-    by_heads = by_listing = Difference.between(expected, _listed_rows(table, client))
-    left = [*_left_behind(table, client), *_contradictions(table, ledger)]
+    by_heads = by_listing = Difference.between(expected, listed_rows(table, client))
+    left = [*left_behind(table, client), *_contradictions(table, ledger)]
     try:
-        by_heads = Difference.between(expected, _rows(table.to_arrow(columns=_COLUMNS)))
+        by_heads = Difference.between(expected, rows_of(table.to_arrow(columns=_COLUMNS)))
     except ZeroRenameError as error:
         left.append(f"readers by heads: {error}")
     if by_heads != by_listing:
         left.append(f"readers by heads: {by_heads}, readers that list: {by_listing}")
-    uploads = list(_uploads(table, client))
-    probes = [key for key in uploads if "/_zero_rename/probe/" in key]
-    left += [f"upload {key}" for key in uploads if key not in probes]
+    there = list(uploads(table, client))
+    probes = [key for key in there if "/_zero_rename/probe/" in key]
+    left += [f"upload {key}" for key in there if key not in probes]
     return Inspection(max(by_heads, by_listing, key=_badness), tuple(left), len(probes))
 
 
@@ -85,9 +85,10 @@ def _badness(difference: Difference) -> int:
     return difference.lost + difference.doubled + difference.stray
 
 
-def _rows(found: pa.Table) -> Counter[Row]:
-    columns = [found.column(name).to_pylist() for name in _COLUMNS]
-    return Counter(zip(*columns, strict=True))
+def rows_of(found: pa.Table, columns: Sequence[str] = _COLUMNS) -> Counter[Any]:
+    """The rows of a table as tuples, counted."""
+    values = [found.column(name).to_pylist() for name in columns]
+    return Counter(zip(*values, strict=True))
 
 
 def _keys(table: Table, client: Any) -> list[str]:
@@ -97,9 +98,11 @@ def _keys(table: Table, client: Any) -> list[str]:
     return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
 
 
-def _listed_rows(table: Table, client: Any) -> Counter[Row]:
+def listed_rows(
+    table: Table, client: Any, columns: Sequence[str] = _COLUMNS
+) -> Counter[tuple[Any, ...]]:
     """The rows that a reader sees who knows nothing of heads."""
-    found: Counter[Row] = Counter()
+    found: Counter[Any] = Counter()
     for key in _keys(table, client):
         path = key.removeprefix(f"{table.root.prefix}/").split("/")
         if any(is_hidden(part) for part in path):
@@ -109,11 +112,12 @@ def _listed_rows(table: Table, client: Any) -> Counter[Row]:
         if len(path) > 1:
             day = int(path[0].removeprefix("day="))
             data = data.append_column("day", pa.array([day] * data.num_rows, pa.int32()))
-        found += _rows(data)
+        found += rows_of(data, columns)
     return found
 
 
-def _uploads(table: Table, client: Any) -> Iterator[str]:
+def uploads(table: Table, client: Any) -> Iterator[str]:
+    """The keys of uploads below a table."""
     # Without a prefix: MinIO lists none with one.
     answer = client.list_multipart_uploads(Bucket=table.root.bucket)
     for entry in answer.get("Uploads", ()):
@@ -121,7 +125,7 @@ def _uploads(table: Table, client: Any) -> Iterator[str]:
             yield entry["Key"]
 
 
-def _left_behind(table: Table, client: Any) -> Iterator[str]:
+def left_behind(table: Table, client: Any) -> Iterator[str]:
     """Open records, claims, parts of decisions that were never made."""
     for key in _keys(table, client):
         name = key.removeprefix(f"{table.root.prefix}/_zero_rename/")
