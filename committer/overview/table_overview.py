@@ -14,7 +14,7 @@ from ..commit.close import list_uploads
 from ..commit.state.context import Context
 from ..commit.state.found_table import find_table
 from ..errors import StoreRefusedError
-from ..format.job_spec import Coordination
+from ..format.job_spec import Coordination, Readers
 from ..format.layout import TableRoot
 from ..format.records.decision import Verdict
 from ..store.listing import list_objects
@@ -72,9 +72,10 @@ def look_over(context: Context, most_jobs: int) -> Step[TableOverview]:
             _uploads(context),
         )
     )
+    writes_whole = table is None or table.readers is Readers.HEADS
     under_way, (jobs, unread) = yield from All(
         (
-            jobs_under_way(context, there.claims, uploads),
+            jobs_under_way(context, there.claims, uploads, writes_whole),
             recent_jobs(context, opened.date, most_jobs),
         )
     )

@@ -13,7 +13,7 @@ from ..errors import DamagedError
 from ..format.job_spec import NOBODY, Owner
 from ..format.layout import job_in_key
 from ..format.records.decision import Verdict
-from ..store.requests import All, ListedUpload, Step
+from ..store.requests import All, ListedUpload, ListObjects, Step
 from ..upkeep.recovery import JudgedJob, judge_job
 
 
@@ -23,8 +23,8 @@ class JobUnderWay:
 
     :param silent_for: seconds without a heartbeat, by the store's clock, of ``allowed``.
     :param decided: its verdict; ``None`` while it has none.
-    :param partitions: that it names, has claimed or has uploads in: an append says no more
-        before it decides.
+    :param partitions: that it names, has claimed or has uploads in, or where readers go by heads
+        some of its first thousand files: an append says no more before it decides.
     :param is_dead: nobody works on it any more, as recovery takes it: it was silent for too long.
     :param damage: what of its records cannot be read; ``""`` where all can.
     """
@@ -46,12 +46,17 @@ class JobUnderWay:
 
 
 def jobs_under_way(
-    context: Context, claims: Mapping[str, str], uploads: Iterable[ListedUpload]
+    context: Context,
+    claims: Mapping[str, str],
+    uploads: Iterable[ListedUpload],
+    writes_whole: bool,
 ) -> Step[list[JobUnderWay]]:
     """The open jobs, oldest first. One LIST, and two requests a job.
 
     :param claims: the claiming job by partition.
     :param uploads: those under way below the table.
+    :param writes_whole: whether jobs may leave files, each below a prefix of its own, that no
+        listing of uploads shows: a LIST more for each.
     """
     jobs = sorted((yield from list_open(context)))
     at_work: dict[str, set[str]] = defaultdict(set)
@@ -61,6 +66,12 @@ def jobs_under_way(
         job, partition = job_in_key(upload.key), context.root.partition_of_data_key(upload.key)
         if job is not None and partition is not None:
             at_work[job].add(partition)
+    if writes_whole:
+        prefixes = (context.root.job_data_prefix(job) for job in jobs)
+        pages = yield from All(tuple(ListObjects(prefix) for prefix in prefixes))
+        for job, page in zip(jobs, pages, strict=True):
+            found = (context.root.partition_of_data_key(item.key) for item in page.objects)
+            at_work[job].update(name for name in found if name is not None)
     found = yield from All(tuple(_under_way(context, job, at_work[job]) for job in jobs))
     return [job for job in found if job is not None]
 

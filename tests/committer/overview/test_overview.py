@@ -160,6 +160,18 @@ class TestUnderWay:
         assert (job.partitions, job.is_dead) == ((DAY3,), False)
         assert states(world) == {DAY1: "committed", DAY3: "running"}
 
+    @pytest.mark.parametrize("first", [True, False])
+    def test_an_append_by_heads_tells_where_it_is_by_its_files(
+        self, world: World, first: bool
+    ) -> None:
+        if not first:
+            world.load(DAY1, readers="heads")
+        opened = world.open(readers="heads")
+        world.write(opened, DAY3, DAY2)
+        (job,) = look(world).under_way
+        assert job.partitions == (DAY2, DAY3)
+        assert states(world)[DAY3] == "running"
+
     def test_a_replace_names_its_partitions(self, world: World) -> None:
         world.load(DAY1)
         world.open(Mode.REPLACE, replace_partitions=(DAY1, DAY2))
