@@ -30,6 +30,7 @@ from .claim import (
 )
 from .evolve import evolve, see_columns, withdraw
 from .first_job import confirm, establish
+from .index.lost_heads import refuse_lost
 from .index.write_index import Moved, look_after_index
 from .past import told_versions
 from .state.context import Context
@@ -242,6 +243,11 @@ def _decision(
     once = opened.spec.once
     once_epoch = 0 if once is None else held[Slot.once(context.root, once)].head.epoch
     decision = yield from compose_decision(context, opened, targets, states, once_epoch)
+    if opened.readers is Readers.HEADS and opened.new_table is None:
+        added = (it.partition for it in targets if it.files and not it.replaces)
+        new = [states[name] for name in added if not states[name].head.epoch]
+        if new:
+            yield from refuse_lost(context, new)
     if opened.readers is Readers.HEADS and states:
         return replace(decision, since=max(state.since for state in states.values()))
     return decision

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from ..commit.index.lost_heads import KnownEpoch, find_lost_heads, known_by_index
+from ..commit.index.lost_heads import (
+    KnownEpoch,
+    find_lost_heads,
+    known_by_index,
+    known_by_marker,
+)
 from ..commit.index.read_index import read_index, still_true
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
@@ -13,8 +18,7 @@ from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError
 from ..format.layout import UNPARTITIONED
 from ..format.records.head import HeadState
-from ..format.records.success_marker import SuccessMarker
-from ..store.requests import Absent, All, Get, ListedObject, Step
+from ..store.requests import All, Get, ListedObject, Step
 
 
 def lost_partitions(
@@ -52,14 +56,8 @@ def known_by_markers(
     headed = {root.marker_key(name) for name in heads} - {root.marker_key(UNPARTITIONED)}
     keys = sorted(there - headed)
     found = yield from All(tuple(Get(key) for key in keys))
-    markers = {
-        key: marker.manifest
-        for key, it in zip(keys, found, strict=True)
-        if not isinstance(it, Absent) and (marker := SuccessMarker.parse_or_none(it.body))
-    }
-    ours = {k: it for k, it in markers.items() if it and it.decision == root.decision_key(it.job)}
     known: dict[str, list[KnownEpoch]] = {}
-    for key, it in ours.items():
-        epochs = (KnownEpoch(name, epoch, f"the marker {key}") for name, epoch in it.epochs.items())
-        known.setdefault(it.job, []).extend(epochs)
+    for job, said in (known_by_marker(root, it) for it in found):
+        if job:
+            known.setdefault(job, []).extend(said)
     return known

@@ -14,15 +14,17 @@ from ...errors import DamagedError
 from ...format.layout import TableRoot, job_in_key
 from ...format.records.data_file import DataFile
 from ...format.records.head import HeadState, Slot
+from ...format.records.success_marker import SuccessMarker
 from ...format.schema.directory import is_data_file
 from ...format.schema.lost_records import PAGE, head_lost, named_by, records_lost
-from ...store.requests import All, ListedObject, Step
+from ...store.requests import Absent, All, Found, Get, ListedObject, Step
 from ..state.context import Context
 from ..state.data_listing import foreign_file
 from ..state.decide import read_decision
 from ..state.heads import head_moved, read_head
 from ..state.tolerance import or_damage
 from .indexed_partition import IndexedPartition
+from .read_index import read_index
 
 
 @dataclass(frozen=True)
@@ -147,3 +149,34 @@ def _unless_moved(
     if not state.head.epoch and state.head.claim not in wrote:
         return damage
     return head_moved(context, state.slot)
+
+
+def known_by_marker(root: TableRoot, found: Found | Absent) -> tuple[str, list[KnownEpoch]]:
+    """The job that a marker stands for, and what it says; ``""`` where it is no marker of this
+    table's. It may be left of another table that was here, of which no decision is."""
+    parsed = None if isinstance(found, Absent) else SuccessMarker.parse_or_none(found.body)
+    said = None if parsed is None else parsed.manifest
+    if isinstance(found, Absent) or said is None or said.decision != root.decision_key(said.job):
+        return "", []
+    by = f"the marker {found.key}"
+    return said.job, [KnownEpoch(name, epoch, by) for name, epoch in said.epochs.items()]
+
+
+def refuse_lost(context: Context, states: Collection[HeadState]) -> Step[None]:
+    """See that partitions of a table that is read by heads are new, whose heads have not moved:
+    no directory would tell. A request for each, and those of the index.
+
+    :param states: their heads, as a job has claimed them.
+    :raises DamagedError: a partition's marker, or the index, tells of an epoch.
+    """
+    names = [state.slot.name for state in states]
+    asked = All(tuple(Get(context.root.marker_key(name)) for name in names))
+    index, found = yield from All((read_index(context, names), asked))
+    known = known_by_index(it for it in index.entries.values() if it.name in names)
+    for job, said in (known_by_marker(context.root, it) for it in found):
+        if job and (yield from read_decision(context, job)) is not None:
+            known += said
+    lost = find_lost_heads(context.root, known, names, states)
+    for name in sorted(lost):
+        if name in names:
+            raise lost[name]

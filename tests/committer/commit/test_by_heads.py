@@ -15,6 +15,7 @@ from support.memory_store import MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, World, memory_table
 from zero_rename.committer import (
     CommitConflictError,
+    DamagedError,
     DestinationExistsError,
     FileOptions,
     InvalidInputError,
@@ -184,6 +185,50 @@ class TestRefused:
         listing = replace(opened, readers="listing")
         with pytest.raises(TaskResultsError, match="readers=heads"):
             world.commit(opened, world.write(listing, DAY1))
+
+
+class TestLostHead:
+    """No directory tells of a partition whose head is gone: its marker and the index do."""
+
+    @pytest.mark.parametrize("known_by", ["marker", "index", "claim given back"])
+    def test_an_append_is_refused(self, store: MemoryStore, known_by: str) -> None:
+        load(store, 1)
+        load(store, 2, day=2)
+        if known_by == "index":
+            World(store).write_index()
+            del store.objects[ROOT.marker_key(DAY1)]
+            del store.objects["flights/_SUCCESS"]
+        if known_by == "claim given back":
+            head, key = store.objects[ROOT.head_key(DAY1)], ROOT.head_key(DAY1)
+            empty = re.sub(rb'"epoch":1', b'"epoch":0', head.body)
+            store.objects[key] = replace(head, body=empty)
+        else:
+            del store.objects[ROOT.head_key(DAY1)]
+        with pytest.raises(DamagedError, match="repair") as caught:
+            load(store, 3)
+        assert caught.value.key == ROOT.head_key(DAY1)
+        assert len(store.keys(ROOT.data_prefix)) == 2, "what it held is there"
+
+    def test_a_replace_makes_it_whole(self, store: MemoryStore) -> None:
+        load(store, 1)
+        del store.objects[ROOT.head_key(DAY1)]
+        load(store, 2, mode="overwrite")
+        assert values(store) == [2]
+
+    def test_a_marker_of_another_table_that_was_here_says_nothing(self, store: MemoryStore) -> None:
+        load(store, 1)
+        for key in [key for key in store.objects if "/_zero_rename/" in key]:
+            del store.objects[key]
+        load(store, 2, day=2)
+        load(store, 3)
+        assert values(store) == [2, 3]
+
+    def test_a_new_partition_costs_three_requests(self, store: MemoryStore) -> None:
+        load(store, 1)
+        load(store, 2, day=2)
+        again, new = (len(load(store, 3, day=day).driver.requests) for day in (2, 3))  # type: ignore[attr-defined]
+        # Its marker, before and after the decision, and the index.
+        assert new - again == 3
 
 
 class TestJobs:
