@@ -16,7 +16,7 @@ import pytest
 
 from support.airflow import JOB_FILE, Tables
 from support.airflow_runs import run_tasks, xcom
-from support.fake_spark import FakeSpark
+from support.fake_spark import FAILS, FakeSpark
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(600)]
 ORDERS = pa.schema(
@@ -119,12 +119,24 @@ def clear(dag: Any, run: Any) -> Any:
         found = session.query(DagRun).filter_by(dag_id=run.dag_id, run_id=run.run_id).one()
         tries = found.get_task_instances(session=session)
         clear_task_instances(tries, session)
-        for ti in tries:
-            ti.try_number += 1  # The scheduler's doing.
         session.flush()
         session.refresh(found)
         session.expunge_all()
     return run_tasks(dag, found)
+
+
+def test_a_cleared_task_that_keeps_failing_ends(
+    tables: Tables, spark: FakeSpark, dag_of: Callable[[str, str], Any]
+) -> None:
+    load = f'table="{tables.url()}", partition="*", retries=1, retry_delay=timedelta(0)'
+    body = f'ZeroRenameSparkSubmitOperator(task_id="load", application="{JOB_FILE}", {load})'
+    dag = dag_of("fails", f"from datetime import timedelta\n{body}")
+    run = dag.test(logical_date=datetime(2013, 2, 1, tzinfo=UTC))
+    assert str(run.state) == "success"
+    spark.runs(FAILS)
+    again = clear(dag, run)
+    assert str(again.state) == "failed"
+    assert len(spark.calls()) == 1 + 2  # Cleared, and its retry.
 
 
 def test_ten_days_are_those_of_duckdb(

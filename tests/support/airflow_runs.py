@@ -132,6 +132,8 @@ def run_tasks(dag: Any, run: Any) -> Any:
             ready, _ = run.update_state(session=session)
             assert ready or run.state != DagRunState.RUNNING, run.get_task_instances()
             for ti in ready:
+                if ti.state != TaskInstanceState.UP_FOR_RESCHEDULE:
+                    ti.try_number += 1  # Else one that fails would be retried for ever.
                 ti.state = TaskInstanceState.SCHEDULED
             session.commit()
             for ti in ready:
