@@ -129,8 +129,7 @@ def take_snapshot(
     :raises UnfinishedCommitError: a committed job could not be applied and its owner does not
         finish either.
     """
-    knows = _indexed if past is None else _nothing_indexed
-    found = yield from _look(context, partitions, knows, past)
+    found = yield from _look(context, partitions, _indexed, past)
     for partition in sorted(found.damaged):
         raise found.damaged[partition]
     return found.snapshot
@@ -150,8 +149,15 @@ _AskIndex = Callable[[Context, HeadListing, Collection[str] | None], Step[_Index
 def _indexed(
     context: Context, listing: HeadListing, asked: Collection[str] | None
 ) -> Step[_Indexed]:
-    wanted = _wanted(listing.heads, asked)
+    wanted = {*_wanted(listing.heads, asked)}
     few = _are_names(asked) and len(wanted) < context.limits.heads_besides_index
+    if (
+        context.readers is Readers.HEADS
+        and _are_names(asked)
+        and not wanted.issuperset(asked or ())
+    ):
+        # No directory tells of a head that is lost, so the index is asked.
+        wanted, few = {*(asked or ())}, False
     if listing.index is None or few:
         return {}
     index = yield from read_index(context, wanted or None)
@@ -191,7 +197,8 @@ def _look(
     index = yield from known(context, listing, partitions)
     states: list[HeadState] = []
     for _ in range(_ROUNDS):
-        indexed = still_true(index, wanted)
+        # It knows the present only; of the past no more than that a partition was there.
+        indexed = still_true(index, wanted) if past is None else {}
         unknown = {name: head for name, head in wanted.items() if name not in indexed}
         found = yield from _read_moved(context, unknown, states)
         damaged = {name: it for name, it in found.items() if isinstance(it, DamagedError)}
@@ -305,10 +312,13 @@ def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
     known = [it for it in view.indexed.values() if it.epoch]
     told = {*view.damaged, *(state.slot.name for state in moved), *(it.name for it in known)}
     if view.past is not None:
+        for name, error in sorted(_lost(view, ()).items()):
+            if asked is None or name in asked:
+                raise error
         root, whole = view.context.root, asked is None
         moved = states_as_of(root, view.table, moved, view.past, whole)
     unmoved = {name: items for name, items in view.older.items() if name not in told}
-    before = {name: it.files for name, it in view.index.items()}
+    before = {} if view.past else {name: it.files for name, it in view.index.items()}
     named, (listed, gone) = yield from All(
         (
             files_of_heads(view.context, moved, before),

@@ -26,6 +26,7 @@ from ..format.job_spec import JobSpec, Mode, Owner
 from ..format.layout import UNPARTITIONED
 from ..format.read_base import ReadBase
 from ..format.records.head import HeadState, Slot
+from ..format.schema.lost_records import head_lost, named_by
 from ..store.requests import All, Step
 
 
@@ -72,6 +73,7 @@ def plan_undo(context: Context, job: str) -> Step[RestorePlan]:
 
     :raises InvalidInputError: no committed job, another has changed one of its partitions since, or
         what it held is not kept any more.
+    :raises DamagedError: a partition has lost its head.
     """
     table = yield from read_table(context)
     check_past(context.root, table, AsOf(time=0.0), None)
@@ -90,6 +92,8 @@ def plan_undo(context: Context, job: str) -> Step[RestorePlan]:
         tuple(read_head(context, Slot.partition(context.root, name)) for name in sorted(epochs))
     )
     for state in states:
+        if state.etag is None:
+            raise head_lost(context.root, state.slot.name, named_by(context.root, job))
         before = epochs[state.slot.name]
         _refuse_built_on(context, decided, state, before)
         states_as_of(context.root, table, [state], AsOf(version=before), whole=False)

@@ -13,7 +13,7 @@ import pytest
 from support.faults import Crash, on
 from support.memory_store import ManualClock, MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, World, memory_table
-from zero_rename.committer import CommitConflictError, InvalidInputError, Table
+from zero_rename.committer import CommitConflictError, DamagedError, InvalidInputError, Table
 from zero_rename.committer.format.records.kept_state import MOST_KEPT
 from zero_rename.committer.store import requests as s
 
@@ -219,6 +219,24 @@ class TestTimes:
         assert waits > 5
         # What was before its claims does not wait.
         assert past.at(time=claimed - 1) == [(1, 1)]
+
+    def test_a_partition_whose_head_is_gone_is_damaged_then_too(self, past: Past) -> None:
+        """Where the index tells of it, or the job that is to be undone."""
+        past.load(1, 1)
+        then = past.clock.now
+        last = past.load(2, 1, 2)
+        past.load(3, 3)
+        assert past.table.write_index()
+        past.store.apply(s.Delete(ROOT.head_key(DAY1)))
+        for asked in ({"time": then}, {"partition": DAY1, "version": 1}):
+            with pytest.raises(DamagedError, match="head"):
+                past.at(**asked)
+        with pytest.raises(DamagedError, match="head"):
+            past.table.undo(last)
+        with pytest.raises(DamagedError, match="head"):
+            past.values(partitions=[DAY1])
+        with pytest.raises(DamagedError, match="head"):
+            past.table.merge(rows(9, 1), ["value"])
 
     def test_the_second_that_is_asked_for_is_over_before_it_is_read(self, past: Past) -> None:
         """Dates are whole seconds: what is decided next would count from that one, too."""
