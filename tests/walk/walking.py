@@ -159,7 +159,9 @@ class _Walker:
         keeps = world.plan.by_heads
         if isinstance(error, SnapshotGoneError) and now[keeps] == before[keeps]:
             raise error
-        if quiet and not isinstance(error, _USUAL):
+        # Who asks for a time waits for the claims of that time, also where their job has died.
+        waits = isinstance(error, UnfinishedCommitError) and operation.options.get("by") == "time"
+        if quiet and not isinstance(error, _USUAL) and not waits:
             raise error
         word = _word(error)
         if word and operation.verb in OF_ONE_JOB and process.jobs:
