@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -166,13 +166,34 @@ def kill(processes: list[psutil.Process]) -> None:
             process.kill()
 
 
+def examples(folder: Path) -> None:
+    """The examples as they are, but for what would take days: their pauses between tries, and the
+    runs of this year."""
+    shutil.copytree(REPOSITORY / "example_dags", folder)
+    for file in folder.glob("*.py"):
+        text = file.read_text("utf-8").replace("timedelta(minutes=5)", "timedelta(seconds=1)")
+        text = re.sub(r"^ +end_date=.*\n", "", text, flags=re.M)
+        start = "start_date=datetime(2013, 1, 1, tzinfo=UTC),"
+        file.write_text(text.replace(start, f"{start} end_date=datetime(2013, 3, 1, tzinfo=UTC),"))
+    jobs = folder / "jobs"
+    (jobs / "flights_job.py").rename(jobs / "flights_example.py")
+    shutil.copy(Path(__file__).with_name("gated_job.py"), jobs / "flights_job.py")
+
+
 @contextlib.contextmanager
-def deployment(home: Path, database: str, store: Store, root: str) -> Iterator[Deployment]:
-    """Start Airflow with the example DAGs, unpaused; ended afterwards.
+def deployment(
+    home: Path,
+    database: str,
+    store: Store,
+    root: str,
+    write_dags: Callable[[Path], None] = examples,
+) -> Iterator[Deployment]:
+    """Start Airflow with DAGs, unpaused; ended afterwards.
 
     :param database: its URL. :param root: the connection's table root.
+    :param write_dags: makes the folder of DAGs.
     """
-    _write_dags(home)
+    write_dags(home / "dags")
     (home / "gates").mkdir()
     port = str(free_port())
     environment = _variables(home, database, store, root, port)
@@ -199,21 +220,6 @@ def _token(api: httpx.Client) -> bool:
     if answer.is_success:
         api.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
     return answer.is_success
-
-
-def _write_dags(home: Path) -> None:
-    """The examples as they are, but for what would take days: their pauses between tries, and the
-    runs of this year."""
-    folder = home / "dags"
-    shutil.copytree(REPOSITORY / "example_dags", folder)
-    for file in folder.glob("*.py"):
-        text = file.read_text("utf-8").replace("timedelta(minutes=5)", "timedelta(seconds=1)")
-        text = re.sub(r"^ +end_date=.*\n", "", text, flags=re.M)
-        start = "start_date=datetime(2013, 1, 1, tzinfo=UTC),"
-        file.write_text(text.replace(start, f"{start} end_date=datetime(2013, 3, 1, tzinfo=UTC),"))
-    jobs = folder / "jobs"
-    (jobs / "flights_job.py").rename(jobs / "flights_example.py")
-    shutil.copy(Path(__file__).with_name("gated_job.py"), jobs / "flights_job.py")
 
 
 def _variables(home: Path, database: str, store: Store, root: str, port: str) -> dict[str, str]:
@@ -251,6 +257,7 @@ def _variables(home: Path, database: str, store: Store, root: str, port: str) ->
     connections = {
         "AWS_DEFAULT": aws,
         "SPARK_DEFAULT": {"conn_type": "spark", "host": "local[1]"},
+        "AIRFLOW_API": {"conn_type": "http", "host": f"http://127.0.0.1:{port}"},
         "ZERO_RENAME_DEFAULT": {"conn_type": "zero_rename", "extra": {"table_root": root}},
     }
     return {

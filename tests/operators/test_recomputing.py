@@ -1,0 +1,185 @@
+"""What is stale is run again by a real Airflow: weeks of days, months of weeks, years."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from airflow_life.deployment import Deployment, deployment
+from torture.servers import of_moto
+
+from support.moto_server import S3Server
+from support.waiting import until
+from zero_rename import FileOptions, Table
+
+pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(900)]
+#: What a table is made from: a week of two days, a month and a year of all there is.
+_JOB = """
+import os
+import pyarrow as pa
+from zero_rename import FileOptions, Table
+from zero_rename.spark.options import read_writer_options
+
+url = os.environ["ZERO_RENAME_TABLE"]
+lake, _, name = url.rpartition("/")
+part = int(os.environ["PART"])
+source = {"weekly": "daily", "monthly": "weekly", "yearly": "monthly"}[name]
+some = [("part", ">=", 2 * part), ("part", "<", 2 * part + 2)] if name == "weekly" else None
+scan = Table(f"{lake}/{source}").scan(filter=some)
+value = sum(scan.to_arrow()["value"].to_pylist())
+options = read_writer_options({"path": url, "partitionBy": "part"}, os.environ)
+data = pa.table({"value": [value], "part": [part]})
+with Table(url).job(
+    data.schema,
+    mode=options.mode(True),
+    partition_by=["part"],
+    replace_partitions=options.replace_partitions,
+    once=options.once,
+    on_repeat=options.on_repeat,
+    owner=options.owner("test"),
+    files=FileOptions(content="rows"),
+) as job:
+    job.write(data)
+"""
+_DAGS = """
+from airflow.sdk import DAG, Asset
+from zero_rename.operators.recompute import RecomputeOperator
+from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
+
+ON = {{"monthly": [Asset("{root}/weekly")]}}
+for name in ("weekly", "monthly", "yearly"):
+    with DAG(name, schedule=ON.get(name), params={{"part": 0, "on_repeat": "auto"}}):
+        ZeroRenameSparkSubmitOperator(
+            task_id="load", application="{job}", table=name, mode="overwrite",
+            partition="part={{{{ params.part }}}}", env_vars={{"PART": "{{{{ params.part }}}}"}},
+            on_repeat="{{{{ params.on_repeat }}}}",
+        )
+for name, deferrable in (("recompute", True), ("recompute_held", False)):
+    with DAG(name, schedule=None):
+        RecomputeOperator(
+            task_id="again", targets=["yearly"], poll_interval=1, deferrable=deferrable
+        )
+"""
+#: Stands for Spark's: runs the application, which is the last word, in plain Python.
+_SUBMIT = """#!/bin/sh
+for word; do :; done
+exec {python} "$word"
+"""
+
+
+class Lake:
+    """Four tables, and the Airflow that loads them."""
+
+    def __init__(self, airflow: Deployment, root: str) -> None:
+        self.airflow, self._root = airflow, root
+
+    def load(self, name: str, part: int = 0, **more: Any) -> str:
+        """Run a load to its end. Returns its run's id."""
+        run = self.airflow.trigger(name, conf={"part": part, **more})
+        assert self.airflow.ended(name, run) == "success"
+        return run
+
+    def day(self, part: int, value: int) -> None:
+        """Load a day: what a program outside Airflow does."""
+        rows = pa.table({"value": [value], "part": [part]})
+        table = Table(f"{self._root}/daily")
+        by_rows = FileOptions(content="rows")
+        with table.job(
+            rows.schema, partition_by=["part"], mode="overwrite", files=by_rows, inputs=()
+        ) as job:
+            job.write(rows)
+
+    def value(self, name: str) -> dict[int, int]:
+        rows = Table(f"{self._root}/{name}").to_arrow().to_pylist()
+        return {row["part"]: row["value"] for row in rows}
+
+    def recompute(self, dag: str = "recompute") -> list[list[tuple[str, str]]]:
+        """The layers that were run again: tables and partitions."""
+        run = self.airflow.trigger(dag)
+        assert self.airflow.ended(dag, run) == "success", self.said(dag, run)
+        layers = self.airflow.report(dag, run, "again")["layers"]
+        return [
+            [(it["table"].rpartition("/")[2], *it["partitions"]) for it in each] for each in layers
+        ]
+
+    def refused(self, dag: str = "recompute") -> str:
+        run = self.airflow.trigger(dag)
+        assert self.airflow.ended(dag, run) == "failed"
+        return self.said(dag, run)
+
+    def said(self, dag: str, run: str) -> str:
+        logs = (self.airflow.home / "logs" / f"dag_id={dag}" / f"run_id={run}").rglob("*.log")
+        return "".join(log.read_text() for log in logs)
+
+    def runs(self, name: str) -> int:
+        return len(self.airflow.runs(name))
+
+    def settled(self, name: str) -> None:
+        """Wait for the runs that assets have started."""
+        until(
+            f"the end of all runs of {name}",
+            lambda: all(run["state"] in ("success", "failed") for run in self.airflow.runs(name)),
+        )
+
+
+@pytest.fixture
+def lake(
+    tmp_path: Path, s3_server: S3Server, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Lake]:
+    root = f"s3://{s3_bucket.name}/lake"
+    submit = tmp_path / "bin" / "spark-submit"
+    submit.parent.mkdir()
+    submit.write_text(_SUBMIT.format(python=sys.executable))
+    submit.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{submit.parent}{os.pathsep}{os.environ['PATH']}")
+    job = tmp_path / "job.py"
+    job.write_text(_JOB)
+
+    def dags(folder: Path) -> None:
+        folder.mkdir()
+        (folder / "lake.py").write_text(_DAGS.format(root=root, job=job))
+
+    home = tmp_path / "airflow"
+    home.mkdir()
+    database = f"sqlite:///{home}/airflow.db"
+    with deployment(home, database, of_moto(s3_server), root, dags) as airflow:
+        yield Lake(airflow, root)
+
+
+def test_what_is_stale_is_run_again(lake: Lake) -> None:
+    for part in range(4):
+        lake.day(part, 10**part)
+    lake.load("weekly", 0)
+    second = lake.load("weekly", 1, on_repeat="skip")
+    until("a month of both weeks", lambda: lake.value("monthly") == {0: 1111})
+    lake.settled("monthly")
+    lake.load("yearly")
+    assert lake.recompute() == []
+
+    # The month is made by a run that the week's asset has started, and not a second time.
+    months = lake.runs("monthly")
+    lake.day(1, 20)
+    assert lake.recompute("recompute_held") == [[("weekly", "part=0")], [("yearly", "part=0")]]
+    assert lake.value("yearly") == {0: 1 + 20 + 100 + 1000}
+    assert lake.runs("monthly") == months + 1
+
+    # A week that comes out equal ends the wave.
+    lake.day(0, 0)
+    lake.day(1, 21)
+    assert lake.recompute() == [[("weekly", "part=0")]]
+    assert lake.value("yearly") == {0: 21 + 100 + 1000}
+
+    lake.day(2, 5)
+    weekly = "dags/weekly"
+    lake.airflow.call("PATCH", weekly, json={"is_paused": True})
+    assert "DAG weekly is paused" in lake.refused()
+    lake.airflow.call("PATCH", weekly, json={"is_paused": False})
+    assert "on_repeat=" in lake.refused()
+    lake.airflow.call("DELETE", f"{weekly}/dagRuns/{second}")
+    assert "no more there" in lake.refused()
+    assert lake.value("yearly") == {0: 21 + 100 + 1000}
