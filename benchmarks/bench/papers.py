@@ -105,7 +105,7 @@ def _ratios(tables: Mapping[str, Table], number: str, of: Callable[[Run], float]
         yield f"| paper: {name} over Stocator | {' | '.join(f'{it:.2f}' for it in values)} |"
     for name in _WRITERS[:-1]:
         cells = [_ratio(tables.get(workload), name, of) for workload in _WORKLOADS]
-        yield f"| {name} over {HEADS} | {' | '.join(cells)} |"
+        yield f"| {name}: over {HEADS} | {' | '.join(cells)} |"
 
 
 def _ratio(table: Table | None, name: str, of: Callable[[Run], float]) -> str:

@@ -16,6 +16,7 @@ from torture.servers import of_moto
 from support.moto_server import S3Server
 from support.waiting import until
 from zero_rename import FileOptions, Table
+from zero_rename.committer.format.job_spec import Content
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(900)]
 #: What a table is made from: a week of two days, a month and a year of all there is.
@@ -88,7 +89,7 @@ class Lake:
         """Load a day: what a program outside Airflow does."""
         rows = pa.table({"value": [value], "part": [part]})
         table = Table(f"{self._root}/daily")
-        by_rows = FileOptions(content="rows")
+        by_rows = FileOptions(content=Content.ROWS)
         with table.job(
             rows.schema, partition_by=["part"], mode="overwrite", files=by_rows, inputs=()
         ) as job:
