@@ -156,7 +156,7 @@ class TestPapers:
 
         page = tables_of_papers(tables, "On a machine.")
 
-        name = "rename v1 over zero-rename, read by heads"
+        name = "rename v1: over zero-rename, read by heads"
         assert f"| {name} | 1.50 | 4.00 | 4.00 | 4.00 | 4.00 | 1.50 |" in page
         assert "| rename v1 | 0 | 0 | 1000 | 0 | 0 | 0 | 0 | 1000 |" in page
         assert "| rename v1 | 1.60 |" in page
