@@ -13,11 +13,11 @@ from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperat
 
 from ..committer.errors import InvalidInputError, counted
 from ..orchestration.runs.reports import text_table
+from ..orchestration.runs.task_run import NamedTask
 from ..provider.airflow_api import (
     ENDED,
     AirflowApi,
     AssetEvent,
-    Instance,
     Run,
     TaskRunsError,
     airflow_api,
@@ -126,13 +126,13 @@ class _Again:
     table: str
     job: str
     partitions: tuple[str, ...]
-    instance: Instance
+    instance: NamedTask
     cleared: bool
     events: int
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> _Again:
-        partitions, instance = tuple(said["partitions"]), Instance(**said["instance"])
+        partitions, instance = tuple(said["partitions"]), NamedTask(**said["instance"])
         return cls(**{**said, "partitions": partitions, "instance": instance})
 
 
@@ -281,7 +281,7 @@ class RecomputeOperator(PlanRecomputeOperator):
 
     def _due(
         self, api: AirflowApi, layer: Sequence[Step], progress: _Progress
-    ) -> list[tuple[Step, Instance]]:
+    ) -> list[tuple[Step, NamedTask]]:
         """What of a layer is to be cleared now: not what other runs make by themselves."""
         due, started = [], self._started(api, progress)
         for step in layer:
@@ -326,7 +326,7 @@ class RecomputeOperator(PlanRecomputeOperator):
             for event in events
         )
 
-    def _clear(self, api: AirflowApi, step: Step, instance: Instance) -> _Again:
+    def _clear(self, api: AirflowApi, step: Step, instance: NamedTask) -> _Again:
         last = max((event.number for event in api.events(instance)), default=0)
         try:
             api.clear(instance)

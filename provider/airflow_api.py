@@ -20,6 +20,7 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseHook
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from ..committer.errors import InvalidInputError
+from ..orchestration.runs.task_run import NamedTask
 
 #: What a task instance does not leave by itself.
 ENDED = frozenset(("success", "failed", "skipped", "upstream_failed", "removed"))
@@ -36,28 +37,6 @@ class ApiTroubleError(AirflowException):
 
 class TaskRunsError(AirflowException):
     """The instance is at work already: it cannot be cleared before it has ended."""
-
-
-@dataclass(frozen=True)
-class Instance:
-    """A task of a run.
-
-    :param map_index: -1 for a task that is not mapped.
-    """
-
-    dag_id: str
-    run_id: str
-    task_id: str
-    map_index: int = -1
-
-    @property
-    def path(self) -> str:
-        mapped = f"/{self.map_index}" if self.map_index >= 0 else ""
-        return f"{_run(self.dag_id, self.run_id)}/taskInstances/{quote(self.task_id, '')}{mapped}"
-
-    def __str__(self) -> str:
-        mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
-        return f"task {self.task_id}{mapped} of DAG {self.dag_id}, run {self.run_id}"
 
 
 @dataclass(frozen=True)
@@ -96,14 +75,14 @@ class AirflowApi:
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
 
-    def state(self, instance: Instance) -> str | None:
+    def state(self, instance: NamedTask) -> str | None:
         """What an instance is doing; ``None``: it waits to be scheduled."""
-        return self._call("GET", instance.path)["state"]
+        return self._call("GET", _path(instance))["state"]
 
     def paused(self, dag_id: str) -> bool:
         return self._call("GET", f"dags/{quote(dag_id, '')}")["is_paused"]
 
-    def clear(self, instance: Instance) -> None:
+    def clear(self, instance: NamedTask) -> None:
         """Let one instance run again, and its run with it.
 
         :raises TaskRunsError: it is running.
@@ -129,7 +108,7 @@ class AirflowApi:
         path = f"dags/{quote(instance.dag_id, '')}/clearTaskInstances"
         named = self._call("POST", path, json=body | {"dry_run": True})["task_instances"]
         found = [
-            Instance(*(it[key] for key in ("dag_id", "dag_run_id", "task_id", "map_index")))
+            NamedTask(*(it[key] for key in ("dag_id", "dag_run_id", "task_id", "map_index")))
             for it in named
         ]
         if found != [instance]:
@@ -139,13 +118,13 @@ class AirflowApi:
             )
         self._call("POST", path, json=body | {"dry_run": False})
 
-    def events(self, of: Instance | Run, after: int = 0) -> list[AssetEvent]:
+    def events(self, of: NamedTask | Run, after: int = 0) -> list[AssetEvent]:
         """What an instance, or any of a run, has told of assets; the last fifty, newest first.
 
         :param after: the number of an event; those before are left out.
         """
         asked = {"source_dag_id": of.dag_id, "source_run_id": of.run_id}
-        if isinstance(of, Instance):
+        if isinstance(of, NamedTask):
             asked |= {"source_task_id": of.task_id, "source_map_index": str(of.map_index)}
         asked |= {"order_by": "-timestamp", "limit": "50"}
         told = self._call("GET", "assets/events", params=asked)["asset_events"]
@@ -247,13 +226,15 @@ def _token(client: httpx.Client, conn_id: str, conn: Any) -> str:
     return answer.json()["access_token"]
 
 
-def _run(dag_id: str, run_id: str) -> str:
-    return f"dags/{quote(dag_id, '')}/dagRuns/{quote(run_id, '')}"
+def _path(task: NamedTask) -> str:
+    dag_id, run_id, task_id = (quote(it, "") for it in (task.dag_id, task.run_id, task.task_id))
+    mapped = f"/{task.map_index}" if task.map_index >= 0 else ""
+    return f"dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}{mapped}"
 
 
-def named(owner: Any) -> Instance | None:
+def named(owner: Any) -> NamedTask | None:
     """The instance that ran a job, by the job's owner; ``None``: it was none of Airflow's."""
     names: Sequence[Any] = (owner.dag_id, owner.run_id, owner.task_id)
     if not all(names):
         return None
-    return Instance(*names, -1 if owner.map_index is None else owner.map_index)
+    return NamedTask(*names, -1 if owner.map_index is None else owner.map_index)

@@ -36,7 +36,7 @@ def once_key(dag_id: str, run_id: str, task_id: str, map_index: int | None = Non
 
 @dataclass(frozen=True)
 class NamedTask:
-    """The task that a ``once`` key names.
+    """A task of a run, such as a ``once`` key names.
 
     :param map_index: -1 for a task that is not mapped.
     """
@@ -50,6 +50,10 @@ class NamedTask:
     def state_name(self) -> str:
         """Its name among the states of a run's tasks (``get_task_states`` of Airflow's SDK)."""
         return f"{self.task_id}_{self.map_index}" if self.map_index >= 0 else self.task_id
+
+    def __str__(self) -> str:
+        mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
+        return f"task {self.task_id}{mapped} of DAG {self.dag_id}, run {self.run_id}"
 
 
 def task_of(once: str) -> NamedTask | None:
