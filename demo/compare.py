@@ -19,13 +19,16 @@ class Difference:
     what: str
 
 
-def committed(table: Table, partitions: list[str] | None = None) -> dict[str, Content]:
+def committed(
+    table: Table, partitions: list[str] | None = None, as_of: int | None = None
+) -> dict[str, Content]:
     """The content of a table's partitions, as its reader sees it now.
 
     :param partitions: only these, each of which is in the answer even if it is empty.
+    :param as_of: a former version of the one partition that is named.
     """
     found = dict.fromkeys(partitions or (), Content())
-    for batch in table.to_arrow(partitions=partitions).to_batches():
+    for batch in table.to_arrow(partitions=partitions, as_of=as_of).to_batches():
         for row in batch.to_pylist():
             partition = partition_of(row)
             found[partition] = found.get(partition, Content()) + content([row])

@@ -1,4 +1,4 @@
-"""The story: a backfill, three days, a correction, a crash, and the run that cleans up."""
+"""The story: a backfill, three days, a correction, a crash, the run that cleans up, and history."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .compare import Difference, committed, differences, strays
 from .dataset import Content, Flights, partition_on
 from .environment import airflow_variables, variables, write_log_settings
 from .errors import DemoError
+from .history import History
 from .processes import started, tail
 from .report import Report, Run
 from .store import Store
@@ -27,6 +28,7 @@ MONTHS = (1, 2)
 DAYS = (date(2013, 2, 1), date(2013, 2, 2), date(2013, 2, 3))
 CORRECTED = date(2013, 2, 2)
 CRASHED = date(2013, 2, 4)
+UNDONE = date(2013, 2, 3)
 _EXAMPLES = CHECKOUT / "example_dags"
 #: Seconds. No step takes as long; then something is wrong.
 _PATIENCE = 180.0
@@ -131,6 +133,12 @@ class Scenario:
         )
         return wrong
 
+    def history(self, day: date) -> list[Difference]:
+        """The same in a second table, where what is replaced can be read and brought back."""
+        table = Table(f"{self.table.root.url}_history", client=self.store.client)
+        second = History.begun(self.table, table, self.report, self.expected)
+        return second.tell(self.flights, day, self.workspace.data / "flights-undone.csv")
+
     @contextmanager
     def _run(self, name: str, csv: Mapping[str, Content]) -> Iterator[None]:
         """Time a run, count its requests, and add it to the table of runs."""
@@ -181,4 +189,5 @@ def tell(workspace: Workspace, store: Store, report: Report) -> list[Difference]
             successor.wait_until_ready()
             story.load(successor, CRASHED, f"{CRASHED:%-d February}, next try cleans up", RETRIED)
     with report.step("compare with the CSV"):
-        return story.check()
+        wrong = story.check()
+    return wrong + story.history(UNDONE)

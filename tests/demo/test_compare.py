@@ -1,4 +1,5 @@
-"""A difference between table and CSV is found, and makes the demonstration fail."""
+"""A difference between table and CSV is found, and makes the demonstration fail; so in the second
+table, whose days can be read as they were."""
 
 from __future__ import annotations
 
@@ -17,6 +18,8 @@ import demo.__main__
 import demo.workspace
 from demo.compare import committed, differences, strays
 from demo.dataset import Content, Flights, partition_of, partition_on, typed
+from demo.history import History
+from demo.report import Report
 from demo.store import Store
 from zero_rename import Table
 
@@ -134,3 +137,36 @@ def test_the_exit_code_tells_of_differences(
     said = capsys.readouterr().out
     assert ("1 differences" in said) == tampered
     assert (SECOND in said) == tampered
+
+
+class TestHistory:
+    """The table that is read by heads: tampered with, each look of it must tell."""
+
+    @pytest.fixture
+    def history(self, table: Table, s3_bucket: Any, expected: dict[str, Content]) -> History:
+        second = Table(f"s3://{s3_bucket.name}/second")
+        return History.begun(table, second, Report(), expected)
+
+    def test_a_corrected_day_is_read_as_before_undone_and_redone(
+        self,
+        history: History,
+        flights: Flights,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        assert history.tell(flights, DAYS[1], tmp_path / "corrected.csv") == []
+        corrected = Flights(tmp_path / "corrected.csv").contents([2])[SECOND]
+        assert committed(history.table) == {**history.expected, SECOND: corrected}
+        versions = [committed(history.table, [SECOND], v)[SECOND] for v in (1, 2, 3, 4)]
+        assert versions == [history.expected[SECOND], corrected] * 2
+        said = capsys.readouterr().out
+        for when, content in (("corrected", corrected), ("undone", history.expected[SECOND])):
+            assert any({when, content.short} <= set(line.split()) for line in said.splitlines())
+
+    def test_a_day_that_is_not_the_csvs_is_a_difference_where_it_is_read(
+        self, history: History, flights: Flights, rows: pa.Table, tmp_path: Path
+    ) -> None:
+        tamper(history.table, rows)
+        told = history.tell(flights, DAYS[1], tmp_path / "corrected.csv")
+        moments = {difference.partition.split(", ")[1] for difference in told}
+        assert moments == {"loaded (version 1)", "undone"}
