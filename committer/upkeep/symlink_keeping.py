@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..commit.snapshot import Snapshot
 from ..commit.state.context import Context
+from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import (
     FoundTable,
     change_table,
@@ -15,7 +17,7 @@ from ..commit.state.found_table import (
     table_not_confirmed,
 )
 from ..commit.state.heads import list_heads, read_head
-from ..commit.state.open_jobs import list_open
+from ..commit.state.open_jobs import list_open, read_open
 from ..commit.state.partition_files import read_commit
 from ..commit.state.symlink_manifest import symlinks_of, write_symlinks
 from ..commit.state.tolerance import or_damage
@@ -33,6 +35,8 @@ from ..store.listing import list_objects
 from ..store.requests import All, Found, Get, Step
 
 _TRIES = 8
+#: Seconds after its Last-Modified in which a slow PUT may come to be seen.
+_SLOW_PUT = 60.0
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,8 @@ class SymlinksReport:
     :param kept: whether each job keeps them from now on.
     :param partitions: how many partitions have one; ``written``: how many of them were written now,
         or removed.
-    :param unaware: jobs that are open and began before manifests were kept: what they change may be
-        missing in them until the manifests are written again.
+    :param unaware: jobs that are open and may have begun before manifests were kept: what they
+        change may be missing in them until the manifests are written again.
     """
 
     kept: bool
@@ -61,9 +65,8 @@ def keep_symlinks(context: Context) -> Step[SymlinksReport]:
     before = yield from read_table(context)
     _check(context, before)
     yield from _note(context, True)
-    # Jobs that read the table's record before it said so opened before: they are open now, or done,
-    # and what is done is in the heads.
-    unaware = () if before.symlinks else tuple(sorted((yield from list_open(context))))
+    # Before the heads are listed, which hold what is done by now.
+    unaware = yield from _unaware(context, True)
     heads = yield from list_heads(context)
     states = yield from All(tuple(read_head(context, heads[name].slot) for name in heads))
     jobs = sorted({job for state in states for job in state.head.decisions})
@@ -86,7 +89,7 @@ def drop_symlinks(context: Context, apply: bool) -> Step[SymlinksReport]:
         listing = yield from list_objects(context.root.symlinks_prefix)
         return SymlinksReport(table.symlinks, len(listing.objects), 0)
     yield from _note(context, False)
-    unaware = tuple(sorted((yield from list_open(context))))
+    unaware = yield from _unaware(context, False)
     listing = yield from list_objects(context.root.symlinks_prefix)
     failed = yield from remove((item.key, None) for item in listing.objects)
     if failed:
@@ -129,6 +132,31 @@ def _note(context: Context, symlinks: bool) -> Step[None]:
         if isinstance(now, Uncertain):
             break
     raise table_not_confirmed(context)
+
+
+def _unaware(context: Context, symlinks: bool) -> Step[tuple[str, ...]]:
+    """The open jobs that may have read the table's record before it said whether symlink manifests
+    are kept: those whose decision says otherwise, and those without one that are not known to have
+    opened later, since a job writes its open record first. Whoever asks again, after one that died
+    or while those jobs are at work, is told the same."""
+    found = yield from Get(context.root.table_key)
+    noted = found.last_modified if isinstance(found, Found) else math.inf
+    jobs = sorted((yield from list_open(context)))
+    tardy = yield from All(tuple(_is_unaware(context, job, symlinks, noted) for job in jobs))
+    return tuple(job for job, is_so in zip(jobs, tardy, strict=True) if is_so)
+
+
+def _is_unaware(context: Context, job: str, symlinks: bool, noted: float) -> Step[bool]:
+    entry = yield from read_open(context, job)
+    if entry is None:
+        return False  # It is done.
+    decided = yield from or_damage(read_decision(context, job))
+    if isinstance(decided, Decided):
+        return decided.decision.is_commit and decided.decision.symlinks is not symlinks
+    if isinstance(decided, DamagedError) or entry.record is None:
+        return True
+    opened_at, _ = entry.order
+    return opened_at <= noted + _SLOW_PUT
 
 
 def stale_symlinks(

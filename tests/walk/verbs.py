@@ -317,9 +317,8 @@ def undo(world: World, process: Process, operation: Operation) -> Told:
 
 
 def keep_symlinks(world: World, process: Process, operation: Operation) -> Told:
-    before, world.unaware = world.unaware, True
-    report = process.fresh().keep_symlinks()
-    world.unaware = bool(report.unaware) or (before and report.written < report.partitions)
+    world.unaware = True
+    world.unaware = bool(process.fresh().keep_symlinks().unaware)
     return None
 
 

@@ -10,11 +10,16 @@ import pyarrow as pa
 import pytest
 from conftest import Bucket
 
+from support.faults import Crash, on
+from support.memory_store import ManualClock, MemoryStore
+from support.protocol import DAY1, ROOT, World, die_before_applying, memory_table
 from zero_rename import JobSpec, Table
 from zero_rename.committer import FindingKind, InvalidInputError, Mode
+from zero_rename.committer.commit.state.heartbeat import send_heartbeat
 from zero_rename.committer.errors import TableNotFoundError
 from zero_rename.committer.store.driver import BotoDriver
 from zero_rename.committer.store.requests import Put
+from zero_rename.committer.upkeep.symlink_keeping import keep_symlinks
 
 ROWS = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 
@@ -116,6 +121,72 @@ class TestKept:
         assert table.keep_symlinks().unaware == ()
         assert table.verify() == []
         assert listed(s3_bucket) == urls(table)
+
+
+class TestUnaware:
+    """Open jobs that may do otherwise than the table says by now are named each time one asks."""
+
+    @pytest.fixture
+    def clock(self) -> ManualClock:
+        return ManualClock()
+
+    @pytest.fixture
+    def world(self, clock: ManualClock) -> World:
+        world = World(MemoryStore(clock))
+        world.load(DAY1)
+        return world
+
+    def decided(self, world: World) -> str:
+        """A job that dies once it is decided."""
+        opened = world.open()
+        die_before_applying(world, opened, world.write(opened, DAY1))
+        return opened.job
+
+    def test_a_job_that_goes_on(self, world: World) -> None:
+        table = memory_table(world.store)
+        opened = world.open()
+        assert [table.keep_symlinks().unaware for _ in range(2)] == [(opened.job,)] * 2
+        world.commit(opened, world.write(opened, DAY1))
+        assert table.keep_symlinks().unaware == ()
+        assert table.verify() == []
+
+    def test_a_job_that_died_decided_where_who_noted_it_died_too(self, world: World) -> None:
+        job = self.decided(world)
+        world.driver.fault = on(Put, Crash, ROOT.table_key, applied=True)
+        with pytest.raises(Crash):
+            world.driver.run(keep_symlinks(world.context))
+        world.driver.fault = None
+        table = memory_table(world.store)
+        assert table.keep_symlinks().unaware == (job,)
+        world.recover(patience=0)
+        assert {finding.kind for finding in table.verify()} == {FindingKind.STALE}
+        assert table.keep_symlinks().unaware == ()
+        assert table.verify() == []
+
+    def test_not_one_that_is_decided_to_keep_them(self, world: World) -> None:
+        table = memory_table(world.store)
+        table.keep_symlinks()
+        job = self.decided(world)
+        assert table.keep_symlinks().unaware == ()
+        assert table.drop_symlinks(apply=True).unaware == (job,)
+
+    def test_not_one_that_opened_well_after_it_was_said(
+        self, world: World, clock: ManualClock
+    ) -> None:
+        table = memory_table(world.store)
+        table.keep_symlinks()
+        clock.advance(3600)
+        opened = world.open()
+        world.driver.run(send_heartbeat(world.context, opened.job, 30.0))
+        assert table.keep_symlinks().unaware == ()
+
+    def test_one_whose_open_record_cannot_be_read(self, world: World, clock: ManualClock) -> None:
+        table = memory_table(world.store)
+        table.keep_symlinks()
+        clock.advance(3600)
+        opened = world.open()
+        world.store.apply(Put(ROOT.open_key(opened.job), b"{"))
+        assert table.keep_symlinks().unaware == (opened.job,)
 
 
 class TestNotKeptAnyMore:
