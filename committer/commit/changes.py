@@ -108,6 +108,8 @@ def _change(
     # A cleared run that empties a partition of what it wrote there may find others' files.
     exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS and bool(target.files)
     if state is not None and opened.readers is Readers.HEADS:
+        if target.drops:
+            yield from _refuse_moved(context, opened, target, state)
         if target.drops or exclusive:
             dropped = yield from _refuse_named(context, opened, target, state, exclusive)
             change = replace(change, dropped_job=dropped)
@@ -123,6 +125,8 @@ def _change(
         if job_in_key(item.key) != opened.job
     )
     if target.drops:
+        if state is not None:
+            yield from _refuse_moved(context, opened, target, state)
         jobs = {job for file in there if (job := job_in_key(file.key)) is not None}
         yield from _refuse_merged(context, opened, target, jobs - {target.drops}, [target.drops])
     if target.replaces:
@@ -231,3 +235,29 @@ def _refuse_merged(
             job=opened.job,
             remedy="Load the partition again with mode replace, from all of its sources.",
         )
+
+
+def _refuse_moved(
+    context: Context, opened: OpenedJob, target: Target, state: HeadState
+) -> Step[None]:
+    """Refuse to write rows of a run again that a merge has moved from a partition to others, which
+    left it empty: they would be in both. Of one that has rows since, nobody knows.
+
+    :raises CommitConflictError: it is so.
+    """
+    head = state.head
+    if head.last_job is None or head.replace_epoch != head.epoch or target.drops == head.last_job:
+        return
+    decided = yield from read_decision(context, head.last_job)
+    changes = () if decided is None else decided.changes.get(target.partition, ())
+    for change in changes:
+        rows = change.row_changes
+        if rows is not None and not rows.after and not rows.deleted:
+            raise CommitConflictError(
+                f"The rows that this run wrote to {target.partition} before were moved to other "
+                f"partitions by the merge {head.last_job}; they would be there twice. Nothing was "
+                "changed.",
+                table=context.root.url,
+                job=opened.job,
+                remedy="Merge the run's rows by their key, across_partitions, instead.",
+            )

@@ -358,6 +358,20 @@ class TestRuns:
                 put(table, (1, "a", 1.0, "x"), once=once, on_repeat="replace_own")
         assert len(held(table)) == 2
 
+    @pytest.mark.parametrize("readers", ["listing", "heads"])
+    def test_rows_that_have_moved_are_not_loaded_beside_themselves(
+        self, table: Table, readers: str
+    ) -> None:
+        put(table, (1, "a", 1.0, "x"), once="load", readers=readers)
+        put(table, (2, "b", 1.0, "z"), once="gone", readers=readers)
+        table.merge(arrow((1, "a", 2.0, "y")), on=["k", "j"], across_partitions=True)
+        with pytest.raises(CommitConflictError, match="moved to other partitions"):
+            put(table, (1, "a", 1.0, "x"), once="load", on_repeat="replace_own", readers=readers)
+        assert held(table) == texts((1, "a", 2.0, "y"), (2, "b", 1.0, "z"))
+        table.delete(pc.field("p") == "z")
+        put(table, (2, "b", 3.0, "z"), once="gone", on_repeat="replace_own", readers=readers)
+        assert held(table) == texts((1, "a", 2.0, "y"), (2, "b", 3.0, "z"))
+
 
 _DAYS = st.lists(
     st.dictionaries(
