@@ -16,6 +16,7 @@ from dataclasses import replace
 from ..errors import (
     DamagedError,
     StoreRefusedError,
+    StoreUnfitError,
     StoreUnreachableError,
     TableMismatchError,
 )
@@ -30,7 +31,7 @@ from ..format.schema.hive_paths import escape, parse_partition
 from ..format.schema.lost_records import refuse_orphans
 from ..format.schema.row_metadata import renamed
 from ..store.conditional_put import NotWritten, Uncertain, Written, put_record, write_id_of
-from ..store.requests import All, Put, Step
+from ..store.requests import All, LifecycleRules, ListLifecycleRules, Put, Step
 from .found_files import (
     check_layout,
     check_no_buckets,
@@ -60,7 +61,8 @@ def design_table(
     :raises TableMismatchError: files that are there contradict the job's layout or columns.
     :raises InvalidInputError: the root is a partition of a table, or the job lacks the columns
         that the directories are partitioned by.
-    :raises StoreUnfitError: the store cannot hold the protocol.
+    :raises StoreUnfitError: the store cannot hold the protocol, or a lifecycle rule expires what a
+        table that is read by heads is made of.
     :raises DamagedError: there are files of jobs of this package, and no record of them.
     """
     yield from refuse_partition_folder(context)
@@ -75,6 +77,7 @@ def design_table(
     check_layout(context.root, directory, partition_by, spec)
     if spec.readers is Readers.HEADS:
         refuse_older(context.root, directory)
+        yield from _refuse_expiry(context.root)
     if directory.partitions and not replaces_all(spec):
         files = tuple(item for items in directory.partitions.values() for item in items)
         yield from context.check_files(context.root, spec.schema, partition_by, files)
@@ -88,6 +91,27 @@ def design_table(
         "", partition_by, schema, spec.coordination, facts, first=job, readers=readers
     )
     return (yield from _as_heads_say(context, record, heads)) if heads else record
+
+
+def _refuse_expiry(root: TableRoot) -> Step[None]:
+    """Refuse to keep data and history where a lifecycle rule deletes them by age; whether one does
+    is not asked of a store that does not tell this writer.
+
+    :raises StoreUnfitError: a rule of the bucket does.
+    """
+    found = yield from ListLifecycleRules()
+    rules = found.rules if isinstance(found, LifecycleRules) else ()
+    for rule in rules:
+        if rule.expires and not rule.narrowed and rule.concerns(root.control_prefix):
+            raise StoreUnfitError(
+                f"The bucket's lifecycle rule {rule.name!r} deletes by age what lies below "
+                f"{root.control_prefix}: all files of a table that is read by heads, what it "
+                "keeps of its history, and the records that say which count. Nothing was written.",
+                table=root.url,
+                key=root.control_prefix,
+                remedy="Exclude the table's prefix from the rule; a table's own retention says "
+                "how long history stays. Or write to a root that no such rule concerns.",
+            )
 
 
 def _as_heads_say(

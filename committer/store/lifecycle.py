@@ -25,12 +25,14 @@ class LifecycleRule:
     :param prefix: the keys that it concerns begin with it.
     :param abort_days: whole days after which it aborts an upload that is not completed.
     :param expires: it deletes objects by age or date.
+    :param narrowed: of these keys it concerns those of some tags or sizes only.
     """
 
     name: str
     prefix: str
     abort_days: int | None = None
     expires: bool = False
+    narrowed: bool = False
 
     @staticmethod
     def of(rule: Mapping[str, Any]) -> LifecycleRule:
@@ -42,6 +44,7 @@ class LifecycleRule:
             prefix,
             None if days is None else int(days),
             bool({"Days", "Date"} & set(rule.get("Expiration", {}))),
+            _is_narrowed(rule),
         )
 
     def document(self) -> dict[str, Any]:
@@ -81,3 +84,8 @@ def _prefix_of(rule: Mapping[str, Any]) -> str:
     narrowed = rule.get("Filter") or {}
     both = narrowed.get("And") or {}
     return str(rule.get("Prefix") or narrowed.get("Prefix") or both.get("Prefix") or "")
+
+
+def _is_narrowed(rule: Mapping[str, Any]) -> bool:
+    where = rule.get("Filter") or {}
+    return bool({*where, *(where.get("And") or {})} - {"Prefix", "And"})

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from support.faults import Crash
+from support.faults import Crash, on
 from support.memory_store import MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, World, memory_table
 from zero_rename.committer import (
@@ -22,6 +22,7 @@ from zero_rename.committer import (
     Mode,
     OnRepeat,
     RecordDamagedError,
+    StoreUnfitError,
     Table,
     TableMismatchError,
     TaskResultsError,
@@ -30,6 +31,7 @@ from zero_rename.committer.format.records import codec
 from zero_rename.committer.format.records.decision import Decision
 from zero_rename.committer.format.records.table_record import TableRecord
 from zero_rename.committer.store import requests as s
+from zero_rename.committer.store.lifecycle import LifecycleRule
 
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 KEY = re.compile(
@@ -169,6 +171,40 @@ class TestRefused:
         with pytest.raises(TableMismatchError, match="readers=heads"):
             load(store, 1, mode=mode, replace_table=replace_table)
         assert store.keys("") == ["flights/day=1/part-0.parquet"]
+
+    @pytest.mark.parametrize("prefix", ["", "flights/", "flights/_zero_rename/data/"])
+    def test_a_first_write_where_a_lifecycle_rule_expires_what_it_writes(
+        self, store: MemoryStore, prefix: str
+    ) -> None:
+        store.rules = (LifecycleRule("tidy", prefix, expires=True),)
+        with pytest.raises(StoreUnfitError, match=r"rule 'tidy' deletes by age.*own retention"):
+            load(store, 1)
+        assert store.keys("") == []
+        load(store, 1, readers="listing")
+
+    @pytest.mark.parametrize(
+        "rule",
+        [
+            LifecycleRule("elsewhere", "flights_old/", expires=True),
+            LifecycleRule("of a folder that no file is in", "flights/day=1/", expires=True),
+            LifecycleRule("of some tags", "", expires=True, narrowed=True),
+            LifecycleRule("of uploads", "", abort_days=7),
+        ],
+        ids=lambda rule: rule.name,
+    )
+    def test_not_where_it_concerns_others(self, store: MemoryStore, rule: LifecycleRule) -> None:
+        store.rules = (rule,)
+        load(store, 1)
+        store.rules = (LifecycleRule("later", "", expires=True),)
+        load(store, 2)  # The table is there: it is the doctor's to say.
+        assert values(store) == [1, 2]
+
+    def test_not_where_the_store_does_not_tell_the_rules(self, store: MemoryStore) -> None:
+        table = memory_table(store)
+        world = World(store)
+        world.driver.fault = on(s.ListLifecycleRules, s.Unknown("403 AccessDenied"))
+        world.load(DAY1, readers="heads")
+        assert table.exists()
 
     def test_files_that_come_while_the_first_job_writes(self, store: MemoryStore) -> None:
         with pytest.raises(TableMismatchError, match="readers=heads"):

@@ -40,6 +40,19 @@ def test_a_rule_without_a_name_is_named_by_its_prefix() -> None:
     assert rule(1, Prefix="tmp/", ID="cleanup").name == "cleanup"
 
 
+@pytest.mark.parametrize(
+    ("where", "narrowed"),
+    [
+        ({"Prefix": "a/"}, False),
+        ({"Filter": {"Prefix": "a/"}}, False),
+        ({"Filter": {"Tag": {"Key": "k", "Value": "v"}}}, True),
+        ({"Filter": {"And": {"Prefix": "a/", "ObjectSizeGreaterThan": 9}}}, True),
+    ],
+)
+def test_a_rule_of_some_tags_or_sizes_is_narrowed(where: Any, narrowed: bool) -> None:
+    assert rule(1, **where).narrowed is narrowed
+
+
 def test_a_buckets_enabled_rules(driver: BotoDriver, s3_client: Any) -> None:
     assert driver.run(ListLifecycleRules()) == LifecycleRules()
     rules = [
