@@ -97,8 +97,15 @@ def purge(
     :param records_older_than: seconds for which failures, and manifests that no head names, stay.
     :param keep: former states of a partition that stay at the most; ``None``: as many as it keeps.
     :param apply: do it; ``False`` says what would be done, and changes nothing.
-    :raises InvalidInputError: nothing of one of ``jobs`` is here; nothing was changed.
+    :raises InvalidInputError: nothing of one of ``jobs`` is here, or ``keep`` is below 0; nothing
+        was changed.
     """
+    if keep is not None and keep < 0:
+        raise InvalidInputError(
+            f"keep is {keep}, and fewer than no former states cannot stay. Nothing was changed.",
+            table=context.root.url,
+            remedy="Give 0 to keep none, or leave keep out.",
+        )
     found = yield from find_table(context)
     context, coordination = yield from known(context, found)
     yield from _check_named(context, jobs)

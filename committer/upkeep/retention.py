@@ -30,6 +30,9 @@ from ..store.conditional_put import Uncertain
 from ..store.requests import All, Step
 from .doctor import longest_job
 
+#: A hundred years, in seconds: the end of what is kept is a time that can be told.
+_MOST = 100 * 365.25 * 86_400
+
 
 @dataclass(frozen=True)
 class Keeping:
@@ -63,9 +66,15 @@ def set_retention(context: Context, seconds: float) -> Step[None]:
     """Say for how long what is replaced can be read and brought back, from now on.
 
     :raises TableNotFoundError: no table of this package.
-    :raises InvalidInputError: a table whose readers list, or less than the longest job may last:
-        what a job began with would be gone before its end.
+    :raises InvalidInputError: a table whose readers list; less than the longest job may last:
+        what a job began with would be gone before its end; or more than 100 years, or no number.
     """
+    if not seconds <= _MOST:
+        raise InvalidInputError(
+            f"A retention of {seconds} s is not one of at most 100 years. Nothing was changed.",
+            table=context.root.url,
+            remedy="Give a number of seconds; it may be long.",
+        )
     longest = yield from longest_job(context)
     if seconds < longest:
         raise InvalidInputError(

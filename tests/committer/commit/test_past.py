@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -513,6 +514,29 @@ class TestPurge:
         assert len(past.data) == 1
         with pytest.raises(InvalidInputError, match="less than the 86400 s that a job may last"):
             past.table.set_retention(23 * HOUR)
+
+    @pytest.mark.parametrize("seconds", [math.nan, math.inf, 1e15])
+    def test_a_retention_that_is_no_time_is_refused(self, past: Past, seconds: float) -> None:
+        past.load(1)
+        with pytest.raises(InvalidInputError, match="100 years"):
+            past.table.set_retention(seconds)
+        assert past.table.retention == WEEK
+
+    def test_fewer_than_none_cannot_stay(self, past: Past) -> None:
+        past.load(1)
+        past.replace(2)
+        with pytest.raises(InvalidInputError, match="keep is -1"):
+            past.table.purge(apply=True, keep=-1)
+        assert past.at(partition=DAY1, version=1) == [(1, 1)]
+
+    def test_a_full_history_goes_but_for_one_state(self, past: Past) -> None:
+        for value in range(70):
+            past.replace(value)
+        assert len(past.data) == 70  # No purge came; the head keeps 64.
+        past.table.purge(apply=True, keep=1)
+        assert len(past.data) == 2
+        assert past.at(partition=DAY1, version=69) == [(1, 68)]
+        assert past.table.verify() == []
 
     def test_so_many_stay(self, past: Past) -> None:
         for value in range(1, 6):
