@@ -337,19 +337,22 @@ class TestPeers:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [OURS, "zero-rename, format()"])
-def test_who_was_primed_starts_no_process_in_its_run(spark: Any, s3_bucket: Any, name: str) -> None:
-    """Spark ends Python workers that were idle for a minute, which the other peers take."""
+def test_who_was_primed_starts_no_pool_of_workers_in_its_run(
+    spark: Any, s3_bucket: Any, name: str
+) -> None:
+    """Spark ends Python workers that were idle for a minute, which the other peers take. Each pool
+    of them has a daemon, which is the JVM's child."""
     jvm = psutil.Process(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
     side, few = SparkSide.__new__(SparkSide), Workload("few", "Few")
-    side.spark, side._frame = spark, (None, None)
+    side.spark, side._frame, side.made = spark, (None, None), None
     peer, url = BY_NAME[name], f"s3://{s3_bucket.name}/{slug(name)}"
 
     peer.verbs["prime"](side, few, f"{url}-prime")
-    primed = {it.pid for it in jvm.children(recursive=True)}
+    primed = {it.pid for it in jvm.children()}
     peer.verbs["append"](side, few, url)
 
-    assert primed, "no worker is there"
-    assert {it.pid for it in jvm.children(recursive=True)} <= primed
+    assert primed, "no daemon is there"
+    assert {it.pid for it in jvm.children()} <= primed
 
 
 class TestProcesses:
