@@ -106,7 +106,7 @@ WORKLOADS = (
     replace(_ABORT, name="abort without latency", title="The same without latency", latency=0),
     # The first one makes the tables, too.
     *(
-        replace(_READ, name=f"read {it}", title=f"Read {it}", query=it, seconds=30 + 40 * (not n))
+        replace(_READ, name=f"read {it}", title=f"Read {it}", query=it, seconds=60 + 60 * (not n))
         for n, it in enumerate(QUERIES)
     ),
 )
