@@ -107,9 +107,9 @@ def _change(
     )
     # A cleared run that empties a partition of what it wrote there may find others' files.
     exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS and bool(target.files)
+    if state is not None and target.drops:
+        yield from _refuse_moved(context, opened, target, state)
     if state is not None and opened.readers is Readers.HEADS:
-        if target.drops:
-            yield from _refuse_moved(context, opened, target, state)
         if target.drops or exclusive:
             dropped = yield from _refuse_named(context, opened, target, state, exclusive)
             change = replace(change, dropped_job=dropped)
@@ -125,8 +125,6 @@ def _change(
         if job_in_key(item.key) != opened.job
     )
     if target.drops:
-        if state is not None:
-            yield from _refuse_moved(context, opened, target, state)
         jobs = {job for file in there if (job := job_in_key(file.key)) is not None}
         yield from _refuse_merged(context, opened, target, jobs - {target.drops}, [target.drops])
     if target.replaces:
