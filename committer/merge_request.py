@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .errors import InvalidInputError, counted
 from .format.job_spec import SchemaMode
@@ -13,47 +13,56 @@ UPDATE, IGNORE, INSERT = "update", "ignore", "insert"
 
 
 @dataclass(frozen=True)
-class RowMerge:
-    """What a merge is asked for.
+class MergeRequest:
+    """What a merge is asked for, by whoever carries it out.
 
     :param on: the key's columns.
-    :param matched: ``update`` or ``ignore``.
+    :param matched: ``update`` or ``ignore``, or what else it may be there.
     :param not_matched: ``insert`` or ``ignore``.
     :param delete_when: of which rows the match is deleted, and none inserted.
     :param latest_by: the column by which the last of several rows of a key counts, the table's own
         among them.
     :param null_safe: null keys match each other.
     :param across: keys are looked for in all partitions.
-    :param schema_mode: ``keep`` or ``merge``.
     """
 
     on: tuple[str, ...]
-    matched: str = UPDATE
+    matched: Any = UPDATE
     not_matched: str = INSERT
-    delete_when: Filter | None = None
+    delete_when: Any = None
     latest_by: str | None = None
     null_safe: bool = False
     across: bool = False
-    schema_mode: SchemaMode = SchemaMode.KEEP
 
     def __post_init__(self) -> None:
         """:raises InvalidInputError: a word that is none of its choices, no key."""
-        check_key(self.on)
-        check_word("when_matched", self.matched, UPDATE)
-        check_word("when_not_matched", self.not_matched, INSERT)
+        if not self.on:
+            raise InvalidInputError(
+                "on names no column; nothing was merged.",
+                remedy="Give the key's columns: on=['id'].",
+            )
+        self._check_matched()
+        _check_word("when_not_matched", self.not_matched, INSERT)
+
+    def _check_matched(self, besides: str = "") -> None:
+        """:param besides: what else it may be, for the error."""
+        _check_word("when_matched", self.matched, UPDATE, besides)
 
 
-def check_key(on: Sequence[str]) -> None:
-    """:raises InvalidInputError: a merge has no key."""
-    if not on:
-        raise InvalidInputError(
-            "on names no column; nothing was merged.", remedy="Give the key's columns: on=['id']."
-        )
+@dataclass(frozen=True)
+class RowMerge(MergeRequest):
+    """What a merge in plain Python is asked for.
+
+    :param schema_mode: ``keep`` or ``merge``.
+    """
+
+    matched: str = UPDATE
+    delete_when: Filter | None = None
+    schema_mode: SchemaMode = SchemaMode.KEEP
 
 
-def check_word(name: str, given: object, does: str, besides: str = "") -> None:
+def _check_word(name: str, given: object, does: str, besides: str = "") -> None:
     """:param does: the word that it may be, besides ``ignore``.
-    :param besides: what else it may be, for the error.
     :raises InvalidInputError: it is neither.
     """
     if given not in (does, IGNORE):
