@@ -21,7 +21,6 @@ from ..provider.airflow_api import (
     Run,
     TaskRunsError,
     airflow_api,
-    named,
 )
 from ..provider.failures import final_where_refused
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
@@ -285,7 +284,7 @@ class RecomputeOperator(PlanRecomputeOperator):
         """What of a layer is to be cleared now: not what other runs make by themselves."""
         due, started = [], self._started(api, progress)
         for step in layer:
-            instance = named(step.run.owner)
+            instance = NamedTask.of(step.run.owner)
             if instance is None:
                 self._fail(
                     f"Job {step.job} of {step.table} was run outside Airflow "

@@ -8,7 +8,7 @@ alone is taken for a token. Without either a token is asked for as of a server t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -230,11 +230,3 @@ def _path(task: NamedTask) -> str:
     dag_id, run_id, task_id = (quote(it, "") for it in (task.dag_id, task.run_id, task.task_id))
     mapped = f"/{task.map_index}" if task.map_index >= 0 else ""
     return f"dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}{mapped}"
-
-
-def named(owner: Any) -> NamedTask | None:
-    """The instance that ran a job, by the job's owner; ``None``: it was none of Airflow's."""
-    names: Sequence[Any] = (owner.dag_id, owner.run_id, owner.task_id)
-    if not all(names):
-        return None
-    return NamedTask(*names, -1 if owner.map_index is None else owner.map_index)

@@ -46,6 +46,14 @@ class NamedTask:
     task_id: str
     map_index: int
 
+    @staticmethod
+    def of(owner: Owner) -> NamedTask | None:
+        """The task that runs a job; ``None``: it is none of Airflow's."""
+        if not owner.dag_id or not owner.run_id or not owner.task_id:
+            return None
+        index = -1 if owner.map_index is None else owner.map_index
+        return NamedTask(owner.dag_id, owner.run_id, owner.task_id, index)
+
     @property
     def state_name(self) -> str:
         """Its name among the states of a run's tasks (``get_task_states`` of Airflow's SDK)."""
@@ -131,13 +139,8 @@ class TaskRun:
 
     def owns(self, owner: Any) -> bool:
         """Whether a job's owner is this run's task, in whatever try."""
-        mapped = -1 if owner.map_index is None else owner.map_index
-        return (owner.dag_id, owner.run_id, owner.task_id, mapped) == (
-            self.dag_id,
-            self.run_id,
-            self.task_id,
-            self.map_index,
-        )
+        mine = NamedTask(self.dag_id, self.run_id, self.task_id, self.map_index)
+        return NamedTask.of(owner) == mine
 
     def made(self, owner: Owner | None) -> bool:
         """Whether it was this very try that made a job of this run, as far as is known."""
