@@ -9,7 +9,7 @@ import typer
 
 from ..committer import Readers, Table
 from ..committer.commit.state.context import Progress
-from ..committer.errors import counted
+from ..committer.errors import counted, first_few
 from ..committer.store.clients import profile_client
 from .output import AsJson, Exit, print_rows, refusals, say
 
@@ -50,7 +50,6 @@ def copy(
     if done.repeated:
         say("It was copied before: nothing was done.")
     if done.changed:
-        names = ", ".join(name or "the table" for name in done.changed[:5])
-        more = f" and {len(done.changed) - 5} more" if len(done.changed) > 5 else ""
-        say(f"OLD holds something else by now in {names}{more}; NEW holds what was there before.")
+        names = first_few([name or "the table" for name in done.changed])
+        say(f"OLD holds something else by now in {names}; NEW holds what was there before.")
         raise typer.Exit(Exit.LOOK)

@@ -38,6 +38,8 @@ distinction of PyIceberg's ``CommitFailedException`` and ``CommitStateUnknownExc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class ZeroRenameError(Exception):
     """Base of all errors. Says what happened, to what, and what to do next.
@@ -103,6 +105,12 @@ def counted(number: int, one: str, many: str = "") -> str:
         are``.
     """
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def first_few(names: Sequence[str]) -> str:
+    """``a, b, c, d, e and 3 more``."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"{', '.join(names[:5])}{more}"
 
 
 class RefusedError(ZeroRenameError):

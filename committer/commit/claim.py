@@ -11,6 +11,7 @@ from ..errors import (
     OtherJobError,
     UnfinishedCommitError,
     ZeroRenameError,
+    first_few,
 )
 from ..format.job_spec import Mode, OnConflict, Readers
 from ..format.records.decision import Decision
@@ -360,11 +361,12 @@ def _conflict(opened: OpenedJob, conflicts: list[Conflict]) -> CommitConflictErr
 
     # Those come first that the job has read: of them its remedy is.
     conflicts = sorted(conflicts, key=was_read, reverse=True)
-    named = ", ".join(
-        f"{c.state.slot.name} (by {c.by or 'an unknown job'}, epoch {c.state.head.epoch})"
-        for c in conflicts[:5]
+    named = first_few(
+        [
+            f"{c.state.slot.name} (by {c.by or 'an unknown job'}, epoch {c.state.head.epoch})"
+            for c in conflicts
+        ]
     )
-    more = f" and {len(conflicts) - 5} more" if len(conflicts) > 5 else ""
     if any(c.state.slot.is_once for c in conflicts):
         what = "Another try of this run committed while this job was open"
         remedy = "Nothing is to be done if that try's rows are right; else clear the run."
@@ -374,7 +376,7 @@ def _conflict(opened: OpenedJob, conflicts: list[Conflict]) -> CommitConflictErr
             what = "Partitions changed since this job read the table"
         remedy = "Run the job again on what is there now, or choose on_conflict=last_wins."
     return CommitConflictError(
-        f"{what}: {named}{more}. Nothing of this job is visible.",
+        f"{what}: {named}. Nothing of this job is visible.",
         table=opened.root.url,
         job=opened.job,
         key=conflicts[0].state.slot.key,

@@ -20,7 +20,7 @@ from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
 from ..commit.state.partition_files import files_of_decision
 from ..commit.state.tolerance import or_damage
-from ..errors import InvalidInputError, counted
+from ..errors import InvalidInputError, counted, first_few
 from ..format.job_spec import FileOptions, JobSpec, Mode, Owner, SuccessMarkers
 from ..format.layout import jobs_on_record
 from ..format.records.data_file import DataFile, rows_of
@@ -269,9 +269,8 @@ def _one_piece(
     context: Context, partition: str, job: str, origins: Collection[str]
 ) -> InvalidInputError:
     names = [name or "files that no job of the table wrote" for name in sorted(origins)]
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return InvalidInputError(
-        f"The rows of {', '.join(names[:5])}{more} in {partition} were written again as one, by "
+        f"The rows of {first_few(names)} in {partition} were written again as one, by "
         f"{job}, so they stay or go together. Nothing was changed.",
         table=context.root.url,
         job=job,
