@@ -19,6 +19,7 @@ import pytest
 
 from support.airflow import Tables, connection_variable, migrate
 from support.moto_server import SECRET_KEY
+from support.newcomer import pins
 from support.waiting import STUCK
 from support.wheel import borrow_bytecode
 from tools.bootstrap import LOCK, cache_dir
@@ -79,12 +80,18 @@ class PlainInstall:
 @pytest.fixture(scope="module")
 def plain(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> PlainInstall:
     """What pip makes of the wheel and of what it asks for. The versions are those of the lock
-    file, so that they lie in the cache; ``pyspark-client`` is not in it."""
-    made = PlainInstall(tmp_path_factory.mktemp("plain") / "venv")
+    file, so that they lie in the cache; ``pyspark-client`` is not in it. Its hashes are left out:
+    none is that of a wheel of PySpark, which uv would make anew."""
+    folder = tmp_path_factory.mktemp("plain")
+    made = PlainInstall(folder / "venv")
+    constraints = folder / "pins.txt"
+    constraints.write_text(pins(ROOT / LOCK))
     venv = [sys.executable, "-m", "uv", "venv", "-q", "--python", sys.executable, str(made.folder)]
     subprocess.run(venv, check=True)
     found = ["--find-links", str(cache_dir() / "wheels")]
-    made.uv("install", *found, "--constraint", LOCK, "--no-config", f"{wheel}[airflow,spark]")
+    made.uv(
+        "install", *found, f"--constraint={constraints}", "--no-config", f"{wheel}[airflow,spark]"
+    )
     borrow_bytecode(made.folder)
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from typing import Any
 
 import pytest
@@ -16,10 +17,12 @@ from zero_rename.spark import delete, merge, update
 pytestmark = pytest.mark.spark
 _TYPES = "k long, j string, v double, p string, n int, op string, at int"
 _numbers = itertools.count(1)
+#: How many are tried; where others try them, too, one will do.
+_TRIED = int(os.environ.get("ROW_SEQUENCES", "3"))
 
 
 @settings(
-    max_examples=3,
+    max_examples=_TRIED,
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],

@@ -92,9 +92,9 @@ class Newcomer:
         venv = [*uv, "venv", "-q", "--python", sys.executable, str(self.folder / "venv")]
         subprocess.run(venv, check=True)
         found = [f"--find-links={at}" for at in (wheel.parent, cache_dir() / "wheels")]
-        pins = self.folder / "pins.txt"
-        pins.write_text(_pins(ROOT / LOCK, *locks))
-        words = ["--python", str(self.python), "--no-config", *found, f"--constraint={pins}"]
+        constraints = self.folder / "pins.txt"
+        constraints.write_text(pins(ROOT / LOCK, *locks))
+        words = ["--python", str(self.python), "--no-config", *found, f"--constraint={constraints}"]
         # With the variables by which this machine reaches its registries.
         pip = self.python.with_name("pip")
         pip.write_text(
@@ -203,7 +203,7 @@ class Newcomer:
                     process.kill()
 
 
-def _pins(*locks: Path) -> str:
+def pins(*locks: Path) -> str:
     """The versions of lock files as constraints; of a package in several, that of the last."""
     found: dict[str, str] = {}
     for lock in locks:

@@ -28,6 +28,12 @@ def test_save(python: Path, s3_server: S3Server, wheel: Path, tmp_path: Path) ->
     whole = bool(os.environ.get(WHOLE))
     chosen = () if whole else KEPT
     passed = passed_elsewhere(
-        python, wheel, s3_server, [*SAVING, *LOADING, *CHANGING], chosen, tmp_path
+        python,
+        wheel,
+        s3_server,
+        [*SAVING, *LOADING, *CHANGING],
+        chosen,
+        tmp_path,
+        {} if whole else {"ROW_SEQUENCES": "1"},
     )
     assert passed >= (30 if whole else len(KEPT))
