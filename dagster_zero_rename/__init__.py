@@ -14,6 +14,7 @@ from .watch.freshness import freshness_check
 from .watch.heads_sensor import heads_sensor
 from .watch.manifest_check import manifest_check
 from .watch.observable_table import observable_table
+from .watch.recompute_sensor import recompute_sensor
 
 __all__ = [
     "SparkPipesClient",
@@ -25,5 +26,6 @@ __all__ = [
     "maintenance_job",
     "manifest_check",
     "observable_table",
+    "recompute_sensor",
     "zero_rename_asset",
 ]

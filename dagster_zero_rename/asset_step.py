@@ -22,6 +22,7 @@ from dagster._core.storage.tags import (
 
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.format.job_spec import Owner
+from zero_rename.committer.scan.reads import forget_reads
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance, DagsterRun
@@ -145,6 +146,24 @@ def step_of(
     if isinstance(context, dg.AssetExecutionContext):
         return context.op_execution_context.get_step_execution_context()
     return context.step_context
+
+
+#: The step that this process works for: its run, its key there, and the try.
+_at_work: tuple[str, str, int] | None = None
+
+
+def begin_reads(step: StepExecutionContext, *, unread: bool = False) -> None:
+    """Let what other steps of this process have read be no input of this step's jobs: executors
+    that have one process for a whole run would take all for made of all.
+
+    :param unread: the step has read nothing yet. Else what was read since the last job of this
+        process has ended may be its own.
+    """
+    global _at_work
+    now = step.run_id, step.step.key, step.previous_attempt_count
+    if now != _at_work:
+        forget_reads(before_last_job=not unread)
+    _at_work = now
 
 
 def chain_of(run: DagsterRun, instance: DagsterInstance) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from zero_rename.committer.commit.snapshot import Snapshot
 from zero_rename.committer.commit.state.job_state import Committed, PartitionCommit
 from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
 from zero_rename.committer.format.job_spec import (
+    Content,
     FileOptions,
     Mode,
     OnConflict,
@@ -26,12 +27,13 @@ from zero_rename.committer.format.parquet.comparison import comparison
 from zero_rename.committer.format.parquet.row_filter import Filter
 from zero_rename.committer.format.read_base import ReadBase
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
+from zero_rename.committer.scan.table_scan import TableScan
 from zero_rename.committer.table import Table
 from zero_rename.orchestration.merge_arguments import check_merge
 from zero_rename.orchestration.runs.outcomes import settled
 from zero_rename.orchestration.runs.reports import commit_report, summary
 
-from .asset_step import AssetStep
+from .asset_step import AssetStep, begin_reads
 from .event_metadata import (
     EPOCH,
     commit_metadata,
@@ -42,6 +44,9 @@ from .event_metadata import (
 from .key_paths import Layout, PartitionExpr, key_paths, path_columns
 from .registration import Registration
 from .rows import Rows, is_spark_frame, rows_of
+
+#: Of an asset's metadata, and of Spark's options.
+CONTENT = "content"
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,8 @@ class WritePolicy:
     :param base: the state of the table that the rows were computed from.
     :param schema_mode: what becomes of the table's columns where the rows bring others.
     :param registration: where the table is registered afterwards.
+    :param inputs: what the rows were computed from; ``None``: what the step has read.
+    :param content: what an identical load is known by, where ``files`` does not say it.
     """
 
     mode: str = "overwrite"
@@ -70,10 +77,14 @@ class WritePolicy:
     merge_on: tuple[str, ...] = ()
     delete_when: Filter | str | None = None
     latest_by: str | None = None
+    inputs: Sequence[Snapshot | TableScan | str] | None = None
+    content: Content | str | None = None
 
     def __post_init__(self) -> None:
         """:raises InvalidInputError: a word that is none of the choices, or another mode."""
         choice("on_conflict", OnConflict, self.on_conflict)
+        if self.content is not None:
+            choice(CONTENT, Content, self.content)
         if self.parsed_mode is Mode.FAIL_IF_EXISTS:
             raise InvalidInputError(
                 f"An asset is not written with mode={self.mode!r}: it could never be materialised "
@@ -85,6 +96,12 @@ class WritePolicy:
         check_merge(vars(self), None)
 
     def _check_base(self) -> None:
+        if self.inputs is not None:
+            raise InvalidInputError(
+                "A merge is given inputs, and is made of all that its step has read. Nothing was "
+                "written.",
+                remedy="Leave inputs out.",
+            )
         if self.base is not None or self.on_conflict != OnConflict.FAIL:
             what = "a base" if self.base is not None else f"on_conflict={self.on_conflict!r}"
             raise InvalidInputError(
@@ -92,6 +109,12 @@ class WritePolicy:
                 "written.",
                 remedy="Leave it out: where another job changes a partition, the merge reads anew.",
             )
+
+    @property
+    def file_options(self) -> FileOptions | None:
+        if self.files is not None or self.content is None:
+            return self.files
+        return FileOptions(content=Content(self.content))
 
     @property
     def parsed_mode(self) -> Mode:
@@ -129,6 +152,7 @@ def write_asset(step: AssetStep, table: Table, data: Any, policy: WritePolicy) -
     :raises ZeroRenameError: as :meth:`zero_rename.Table.job`.
     """
     began = time.monotonic()
+    begin_reads(step.step)
     earlier = earlier_commit(step, table)
     if earlier is not None:
         committed, paths = earlier, _paths(step, policy, _layout(table, None))
@@ -218,7 +242,8 @@ def _write(job: _Job, rows: Rows) -> Committed:
         once=job.step.once,
         on_repeat=OnRepeat.REPLACE_OWN,
         owner=job.step.owner,
-        files=policy.files,
+        files=policy.file_options,
+        inputs=policy.inputs,
         schema_mode=policy.schema_mode,
     )
     with write:
@@ -249,7 +274,7 @@ def _merge(job: _Job, rows: Rows) -> Committed:
         only_partitions=tuple(job.paths.values()),
         readers=policy.readers,
         owner=step.owner,
-        files=policy.files,
+        files=policy.file_options,
     )
     assert done.committed is not None  # Of a run with a key there is always a job.
     return done.committed
@@ -276,7 +301,7 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
         "task": owner.task_id,
         "tryNumber": str(owner.try_number),
         "series": owner.series,
-        **_file_options(policy.files),
+        **_file_options(policy),
     }
     if policy.readers is not None:
         options["readers"] = policy.readers
@@ -325,14 +350,15 @@ def _merge_spark(job: _Job, frame: Any, options: dict[str, str]) -> Committed:
     return done.committed
 
 
-def _file_options(files: FileOptions | None) -> dict[str, str]:
+def _file_options(policy: WritePolicy) -> dict[str, str]:
     """The data source's options for how files are written."""
-    if files is None:
-        return {}
-    raise InvalidInputError(
-        "files= is not for Spark data frames; nothing was written.",
-        remedy="Set the data source's options by save() in an application of its own.",
-    )
+    for name, value in {"files": policy.files, "inputs": policy.inputs}.items():
+        if value is not None:
+            raise InvalidInputError(
+                f"{name}= is not for Spark data frames; nothing was written.",
+                remedy="Leave it out, or call save() in an application of its own.",
+            )
+    return {} if policy.content is None else {CONTENT: policy.content}
 
 
 def tell(

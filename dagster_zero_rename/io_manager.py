@@ -7,7 +7,7 @@ from pydantic import model_validator
 
 from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
 
-from .asset_step import step_of
+from .asset_step import begin_reads, step_of
 from .failures import final_failures
 from .frames import is_spark, read_as
 from .key_paths import Layout, key_paths
@@ -62,6 +62,7 @@ class ZeroRenameIOManager(dg.ConfigurableIOManager, ZeroRenameResource):
             return self._read(context)
 
     def _read(self, context: dg.InputContext) -> Any:
+        begin_reads(step_of(context), unread=True)
         asset, kind = context.asset_key, context.dagster_type.typing_type
         metadata = context.step_context.job_def.asset_layer.get(asset).metadata
         tables = self.zero_rename or self

@@ -25,7 +25,7 @@ from zero_rename.orchestration.table_names import check_catalog, table_url, urls
 from zero_rename.s3a.hadoop.settings import check_committer
 
 from .asset_step import AssetStep, step_of
-from .asset_write import WritePolicy, write_asset
+from .asset_write import CONTENT, WritePolicy, write_asset
 from .failures import final_failures
 from .registration import Registration
 from .rows import is_spark_frame
@@ -34,6 +34,7 @@ from .spark.spark_load import SparkLoad
 if TYPE_CHECKING:
     from zero_rename.committer import FileOptions, Snapshot
     from zero_rename.committer.format.parquet.row_filter import Filter
+    from zero_rename.committer.scan.table_scan import TableScan
 
     from .key_paths import PartitionExpr
 
@@ -119,18 +120,18 @@ class ZeroRenameResource(dg.ConfigurableResource):
         :raises StoreRefusedError: profile, region or endpoint cannot be right.
         """
         root = TableRoot.parse(table_url(name, self.table_root, "the ZeroRenameResource"))
-        return Table(root.url, client=self._client())
+        return Table(root.url, client=self.client())
 
     def tables(self) -> list[Table]:
         """All tables below ``table_root``.
 
         :raises InvalidInputError: there is none.
         """
-        client = self._client()
+        client = self.client()
         urls = urls_below(self.table_root, client, "the ZeroRenameResource")
         return [Table(url, client=client) for url in urls]
 
-    def _client(self) -> Any:
+    def client(self) -> Any:
         """A boto3 S3 client; ``None`` where nothing says another one than the standard chain's."""
         if not (self._given() or self.path_style):
             return None
@@ -184,6 +185,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
         merge_on: str | Sequence[str] | None = None,
         delete_when: Filter | str | None = None,
         latest_by: str | None = None,
+        inputs: Sequence[Snapshot | TableScan | str] | None = None,
     ) -> dg.MaterializeResult:
         """Write an asset's rows into its table by one job, however many partitions the run has.
 
@@ -216,6 +218,8 @@ class ZeroRenameResource(dg.ConfigurableResource):
             SQL; or a condition of pyarrow's. ``None``: that of the asset's metadata.
         :param latest_by: with mode ``merge``, the column whose greatest value counts. ``None``:
             that of the asset's metadata.
+        :param inputs: what the rows are computed from, as :meth:`zero_rename.Table.job` takes it.
+            ``None``: what this step has read of tables, by the I/O manager or by their readers.
         :return: with the rows' data version; metadata of each partition is in its event.
         :raises Failure: not to be retried: a call that cannot be right, or a conflict, which the
             next try would hide. Its cause is the error.
@@ -224,7 +228,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
         with final_failures(step_of(context)):
             words = {MERGE_ON: merge_on, DELETE_WHEN: delete_when, LATEST_BY: latest_by}
             said = {name: word for name, word in words.items() if word is not None}
-            said |= {"base": base, "files": files}
+            said |= {"base": base, "files": files, "inputs": inputs}
             step, target, policy = self._asked(
                 context, table, asset_key, mode, partition_expr, catalog, **said
             )
@@ -299,6 +303,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
             readers=self.readers,
             schema_mode=choice(SCHEMA_MODE, SchemaMode, meta.get(SCHEMA_MODE) or SchemaMode.KEEP),
             registration=self.registration(meta.get(CATALOG) if catalog is None else catalog),
+            content=meta.get(CONTENT),
             **more,
         )
         return step, self.asset_table(step.asset, meta if table is None else {TABLE: table}), policy

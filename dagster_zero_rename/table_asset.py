@@ -6,11 +6,11 @@ from typing import Any
 import dagster as dg
 
 from zero_rename.committer.errors import InvalidInputError
-from zero_rename.committer.format.job_spec import SchemaMode
+from zero_rename.committer.format.job_spec import Content, SchemaMode
 from zero_rename.orchestration.merge_arguments import listed_columns
 from zero_rename.orchestration.table_names import check_catalog
 
-from .asset_write import WritePolicy
+from .asset_write import CONTENT, WritePolicy
 from .key_paths import PartitionExpr
 from .resource import (
     CATALOG,
@@ -34,6 +34,7 @@ def zero_rename_asset(
     merge_on: Sequence[str] | None = None,
     delete_when: str | None = None,
     latest_by: str | None = None,
+    content: Content | str | None = None,
     metadata: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
@@ -55,6 +56,7 @@ def zero_rename_asset(
         as it takes them. All these become the asset's metadata.
     :param delete_when: of which rows the match is deleted: a text, ``op = 'D'``.
     :param latest_by: the column whose greatest value counts.
+    :param content: ``"rows"``: the same rows have the same data version in any order and files.
     :param metadata: more of that.
     :param given: further arguments of ``dagster.asset``.
     :raises InvalidInputError: a mode that is none for an asset, no catalog, or ``partition_expr``
@@ -62,7 +64,11 @@ def zero_rename_asset(
     """
     on = listed_columns(merge_on or ())
     WritePolicy(
-        mode=mode or WritePolicy.mode, merge_on=on, delete_when=delete_when, latest_by=latest_by
+        mode=mode or WritePolicy.mode,
+        merge_on=on,
+        delete_when=delete_when,
+        latest_by=latest_by,
+        content=content,
     )
     if catalog:
         check_catalog(catalog)
@@ -82,6 +88,7 @@ def zero_rename_asset(
         MERGE_ON: list(on) or None,
         DELETE_WHEN: delete_when,
         LATEST_BY: latest_by,
+        CONTENT: content,
     }
     said = {name: value for name, value in said.items() if value is not None}
     return dg.asset(metadata={**(metadata or {}), **said}, **given)

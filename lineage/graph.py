@@ -11,6 +11,7 @@ from typing import Any
 
 from ..committer.commit.state.decide import Decided
 from ..committer.errors import InvalidInputError, TableNotFoundError
+from ..committer.format.job_spec import Mode
 from ..committer.format.layout import TableRoot
 from ..committer.format.records.inputs import UNKNOWN_INPUTS, Inputs
 from .nodes import JobNode, judged, run_of
@@ -187,8 +188,7 @@ def _nodes(tables: KnownTables, url: str, names: Iterable[str]) -> list[JobNode]
             origins = _origins(decisions.get(job), name) or (job,)
             run = origins[0] if len(origins) == 1 else job
             one = made.setdefault(run, _Made())
-            one.partitions.add(name)
-            one.writers.add(job)
+            one.partitions.setdefault(name, set()).add(job)
             one.lost += table.lost.get((name, job), ())
             one.mixed |= set(origins) if len(origins) > 1 else set()
     origins = tables.decisions(url, made)
@@ -202,14 +202,16 @@ def _nodes(tables: KnownTables, url: str, names: Iterable[str]) -> list[JobNode]
             lost=tuple(one.lost),
             mixed=tuple(sorted(one.mixed)),
         )
-        wrote = one.partitions
+        wrote = one.partitions.keys()
         if decided is not None:
             wrote = {it.partition for it in decided.decision.partitions if it.sums.files}
-            others = wrote - one.partitions
+            others = wrote - one.partitions.keys()
             gone = _replaced(tables, table, job, others)
             held_still = node.partitions | (others - gone.keys())
             node = replace(node, run=run_of(decided), replaced=gone, partitions=held_still)
-        writers = (decisions.get(it) for it in sorted(one.writers))
+            if node.run.mode is Mode.REPLACE:
+                node = replace(node, added=_added(table, one))
+        writers = (decisions.get(it) for it in sorted(set().union(*one.partitions.values())))
         told = Inputs.all_of(it.decision.inputs if it else UNKNOWN_INPUTS for it in writers)
         found.append(judged(node, told, wrote, tables))
     return found
@@ -217,12 +219,20 @@ def _nodes(tables: KnownTables, url: str, names: Iterable[str]) -> list[JobNode]
 
 @dataclass
 class _Made:
-    """Rows of one job to run, in whosever files they are."""
+    """Rows of one job to run, in whosever files they are.
 
-    partitions: set[str] = field(default_factory=set)
-    writers: set[str] = field(default_factory=set)
+    :param partitions: that hold some, each with the jobs that wrote these files.
+    """
+
+    partitions: dict[str, set[str]] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
     mixed: set[str] = field(default_factory=set)
+
+
+def _added(table: TableNow, one: _Made) -> dict[str, str]:
+    """Partitions that hold rows of others, too, with one of these."""
+    found = {name: table.held[name] - writers for name, writers in one.partitions.items()}
+    return {name: min(others) for name, others in sorted(found.items()) if others}
 
 
 def _origins(decided: Decided | None, partition: str) -> tuple[str, ...]:

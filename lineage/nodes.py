@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..committer.commit.state.decide import Decided
-from ..committer.format.job_spec import NOBODY, Owner
+from ..committer.format.job_spec import NOBODY, Mode, Owner
 from ..committer.format.layout import TableRoot
 from ..committer.format.records.inputs import Inputs, TableRead, content_of, digest_of
 from .tables import CannotTellError, KnownTables, Place, TableNow
@@ -20,11 +20,13 @@ class JobRun:
     """What there is to run again.
 
     :param seconds: from the job's opening to its decision; ``None``: not on record.
+    :param mode: what became of the rows that were there.
     """
 
     owner: Owner = NOBODY
     once: str | None = None
     seconds: float | None = None
+    mode: Mode | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class JobNode:
     :param lost: keys of its files that are named and not there.
     :param mixed: several jobs whose rows were written again as one.
     :param replaced: partitions that it wrote and others hold now, with one of these.
+    :param added: partitions that it replaced and to which others have added rows since, with one of
+        these.
     """
 
     table: str
@@ -55,6 +59,7 @@ class JobNode:
     lost: tuple[str, ...] = ()
     mixed: tuple[str, ...] = ()
     replaced: Mapping[str, str] = field(default_factory=dict)
+    added: Mapping[str, str] = field(default_factory=dict)
     run: JobRun = JobRun()
 
     @property
@@ -86,7 +91,7 @@ def run_of(decided: Decided) -> JobRun:
     decision = decided.decision
     began = decision.inputs.began
     seconds = None if began is None else max(0.0, decided.date - began)
-    return JobRun(decision.owner, decision.once, seconds)
+    return JobRun(decision.owner, decision.once, seconds, decision.mode)
 
 
 @dataclass

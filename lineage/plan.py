@@ -120,6 +120,12 @@ def _refusal(node: JobNode, in_cycle: bool) -> str:
             f"it also wrote {name}, which {other or 'nobody'} holds since; a run of it would take "
             "that away"
         )
+    if node.added:
+        name, other = min(node.added.items())
+        return (
+            f"it replaces {name}, to which {other or 'somebody'} has added rows since; a run of it "
+            "would take these away"
+        )
     return ""
 
 

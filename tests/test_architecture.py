@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "operators": {"provider", "orchestration", "committer", "s3a", "lineage"},
     "sensors": {"provider", "orchestration", "committer", "s3a", "lineage"},
     "example_dags": {"operators", "sensors", "provider", "committer", "spark"},
-    DAGSTER: {"orchestration", "committer", "s3a", "spark", "catalog"},
+    DAGSTER: {"orchestration", "committer", "s3a", "spark", "catalog", "lineage"},
 }
 #: The only part of a folder that another one may import, where that is not the whole.
 ONLY = {("orchestration", "spark"): "zero_rename.spark.startup"}
@@ -87,7 +87,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "spark": {
             *("asset_step", "asset_write", "event_metadata", "failures", "key_paths", "resource"),
         },
-        "watch": {"event_metadata", "key_paths", "resource"},
+        "watch": {"asset_step", "event_metadata", "key_paths", "resource"},
     },
     "orchestration": {
         "runs": set(),

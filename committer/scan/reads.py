@@ -99,6 +99,11 @@ class ReadLog:
         """After a job has ended, by commit or abort."""
         return replace(self, tables={n: NotedRead(None, it.all) for n, it in self.tables.items()})
 
+    def since(self) -> ReadLog:
+        """What was read since the last job has ended, and nothing before."""
+        noted = self.tables.items()
+        return replace(self, tables={n: NotedRead(it.since) for n, it in noted if it.since})
+
     def beside(self, other: ReadLog) -> ReadLog:
         """What either of two has read."""
         both = self
@@ -140,11 +145,14 @@ def noted() -> ReadLog:
     return _here
 
 
-def forget_reads() -> None:
-    """Let nothing that this process has read so far be an input of its jobs to come."""
+def forget_reads(*, before_last_job: bool = False) -> None:
+    """Let nothing that this process has read so far be an input of its jobs to come.
+
+    :param before_last_job: nothing that it had read when its last job ended.
+    """
     global _here
     with _lock:
-        _here = ReadLog()
+        _here = _here.since() if before_last_job else ReadLog()
 
 
 def stated_inputs(driver: BotoDriver, inputs: Iterable[Snapshot | TableScan | str]) -> Inputs:

@@ -281,6 +281,29 @@ class TestPlan:
         assert refused.job == both
         assert f"day=2, which {mended} holds since" in refused.why
 
+    def test_a_run_to_whose_partition_another_has_added_is_refused(self, s3_bucket: Bucket) -> None:
+        """It replaces the partition, and would take the other's rows away."""
+        lake = Lake(s3_bucket)
+        s3_bucket.put("raw/x.csv", b"1")
+        raw = [f"s3://{s3_bucket.name}/raw/x.csv"]
+        first = lake.load(1, inputs=raw)
+        added = lake.load(1, x=9, mode="append")
+        s3_bucket.put("raw/x.csv", b"2")
+        found = lake.plan(lake.daily.root.url)
+        assert found.layers == ()
+        (refused,) = found.refused
+        assert refused.job == first
+        assert f"day=1, to which {added} has added rows since" in refused.why
+
+    def test_a_run_that_added_is_run_again_beside_others(self, s3_bucket: Bucket) -> None:
+        lake = Lake(s3_bucket)
+        lake.load(1)
+        s3_bucket.put("raw/x.csv", b"1")
+        job = lake.load(1, x=9, mode="append", inputs=[f"s3://{s3_bucket.name}/raw/x.csv"])
+        s3_bucket.put("raw/x.csv", b"2")
+        ((step,),) = lake.plan(lake.daily.root.url).layers
+        assert step.job == job
+
     def test_a_backfill_of_many_days_says_what_it_writes_besides(self, s3_bucket: Bucket) -> None:
         lake = Lake(s3_bucket)
         s3_bucket.put("raw/x.csv", b"1")
