@@ -24,7 +24,19 @@ from ..committer import (
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import counted
 from ..committer.format.records.data_file import rows_of
-from . import catalog, compact, conflicts, copy, delete, gc, lineage, past, s3a, uploads
+from . import (
+    catalog,
+    compact,
+    conflicts,
+    copy,
+    delete,
+    fast_root,
+    gc,
+    lineage,
+    past,
+    s3a,
+    uploads,
+)
 from .amounts import DAY, age_option
 from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
 from .policy import lifecycle, policy
@@ -40,6 +52,8 @@ app = typer.Typer(
 app.command()(compact.compact)
 app.command()(copy.copy)
 app.command()(delete.delete)
+app.command()(fast_root.checkpoint)
+app.command()(fast_root.data_root)
 app.command()(gc.gc)
 app.command()(conflicts.conflicts)
 app.command()(conflicts.resolve)

@@ -133,6 +133,7 @@ def task_writer(
         # What an attempt writes late lies at keys of its own, which nobody reads.
         at_end=None if by_heads else at_end,
         by_heads=by_heads,
+        fast=opened.data_root,
         sorted_by=spec.sorted_by,
     )
 

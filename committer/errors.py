@@ -12,6 +12,7 @@
     │   ├── StoreRefusedError        the store said no: credentials, rights, bucket
     │   │   └── StoreFullError       a quota is used up: free space and try again
     │   ├── StoreUnreachableError    no answer at all, before anything was written
+    │   │   └── FastRootGoneError    not from where a table's new files lie; its records are safe
     │   ├── StoreUnfitError          the store lacks what the protocol needs
     │   ├── CommitConflictError      another job changed a partition first; this one was aborted
     │   │   └── DestinationExistsError  fail-if-exists met files
@@ -148,11 +149,20 @@ class StoreRefusedError(RefusedError):
     """The store answered no: wrong credentials, missing rights, missing bucket.
 
     :param lacks_right: the credentials are known and may not do this.
+    :param no_bucket: there is no such bucket.
     """
 
-    def __init__(self, message: str, *, lacks_right: bool = False, **context: str | None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        lacks_right: bool = False,
+        no_bucket: bool = False,
+        **context: str | None,
+    ) -> None:
         super().__init__(message, **context)
         self.lacks_right = lacks_right
+        self.no_bucket = no_bucket
 
 
 class StoreFullError(StoreRefusedError):
@@ -161,6 +171,11 @@ class StoreFullError(StoreRefusedError):
 
 class StoreUnreachableError(RefusedError):
     """The store did not answer a request that changes nothing."""
+
+
+class FastRootGoneError(StoreUnreachableError):
+    """The fast root of a table does not answer, or its bucket is gone. The table's records, and
+    what a checkpoint has copied, lie elsewhere."""
 
 
 class StoreUnfitError(RefusedError):

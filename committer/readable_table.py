@@ -11,6 +11,7 @@ import pyarrow as pa
 from .commit.apply import committed
 from .commit.snapshot import Snapshot, Survey, survey
 from .commit.state.context import Context
+from .commit.state.data_listing import list_fast
 from .commit.state.decide import Decided, read_decision
 from .commit.state.found_table import find_table
 from .commit.state.heads import read_head
@@ -43,6 +44,7 @@ from .scan.partition_state import PartitionState, partition_states
 from .scan.reads import note_read
 from .scan.table_scan import ScanPlan, TableAccess, TableScan
 from .store.driver import BotoDriver, connect
+from .store.fast_root import FastRoot
 from .store.listing import list_objects
 from .store.requests import All, Found, Get, Step
 from .upkeep.recovery import OpenJob, open_jobs
@@ -90,6 +92,12 @@ class ReadableTable:
         """How the table's readers find its files; *listing* where there is no table."""
         found = self.driver.run(find_table(self._context))
         return found.record.readers if found is not None and found.counts else Readers.LISTING
+
+    @property
+    def data_root(self) -> FastRoot | None:
+        """Where jobs' files lie first; ``None``: in the table, or there is no table."""
+        found = self.driver.run(find_table(self._context))
+        return found.record.data_root if found is not None and found.counts else None
 
     @property
     def schema(self) -> pa.Schema:
@@ -365,9 +373,15 @@ class ReadableTable:
         steps = All(tuple(read_decision(self._context, job) for job in names))
         return dict(zip(names, self.driver.run(steps), strict=True))
 
-    def keys_there(self) -> set[str]:
-        """Keys of all that the store has below the table, wherever its data lies: a listing."""
-        return set(self.run(list_objects(f"{self.root.prefix}/")).keys)
+    def keys_there(self, named: Iterable[str] = ()) -> set[str]:
+        """Keys of all that the store has below the table, wherever its data lies: a listing, and
+        one of each fast root.
+
+        :param named: keys of files, which may lie in fast roots that the table no longer has.
+        """
+        listing = list_objects(f"{self.root.prefix}/")
+        below, fast = self.run(All((listing, list_fast(self._context, named))))
+        return {*below.keys, *(item.key for item in fast)}
 
     def open_jobs(self) -> list[OpenJob]:
         """The jobs that are not wholly cleaned up yet, oldest first."""

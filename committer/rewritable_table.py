@@ -14,12 +14,25 @@ from .errors import (
     TableNotFoundError,
     counted,
 )
-from .format.job_spec import JobSpec, Readers
+from .format.job_spec import JobSpec, Readers, choice
 from .format.parquet.row_order import in_order
 from .format.records.inputs import Inputs
 from .readable_table import ReadableTable
 from .scan.current_table import stored_names
+from .store.fast_root import FastRoot
 from .table_copy import Copied, FileCopier, copy_spec
+from .upkeep.checkpoint import (
+    CheckpointAction,
+    Checkpointed,
+    CheckpointOrder,
+    CheckpointPlan,
+    DataRootChange,
+    NotDurable,
+    change_data_root,
+    checkpoint_spec,
+    find_not_durable,
+    not_durable,
+)
 from .upkeep.compaction import (
     TARGET_BYTES,
     CompactAction,
@@ -70,6 +83,68 @@ class RewritableTable(ReadableTable):
         assert job.committed is not None
         after, done = job.committed.files, CompactAction.COMPACTED
         return replace(plan.report, action=done, files_after=after, job=job.job)
+
+    def checkpoint(
+        self,
+        partitions: Collection[str] | None = None,
+        order: CheckpointOrder | str = CheckpointOrder.CREATION,
+        apply: bool = False,
+    ) -> list[Checkpointed]:
+        """Copy what lies only in the table's fast root into the table: a job for each partition,
+        with the same rows and files. Who writes meanwhile goes first: such a partition is left to
+        the next checkpoint.
+
+        The store copies by itself where both places are at one, by the same keys; else the bytes
+        go through this process. What lay in the fast root stays there as a former state, until a
+        purge after the table's retention.
+
+        :param partitions: only these; ``None`` for all.
+        :param order: which first: in the order in which they were made, or the latest.
+        :param apply: do it; ``False`` only says what would be done.
+        :raises FastRootGoneError: the fast root cannot be reached.
+        :raises InvalidInputError: the table's data root is temporary, or there is no such order.
+        """
+        if partitions is not None:
+            partitions = stored_names(self._context, self._current(), partitions)
+        order = choice("order", CheckpointOrder, order)
+        plans = self.run(find_not_durable(self._context, partitions, order))
+        if not apply:
+            return [plan.told(CheckpointAction.WOULD_COPY) for plan in plans]
+        return [self._checkpoint(plan) for plan in plans]
+
+    def _checkpoint(self, plan: CheckpointPlan) -> Checkpointed:
+        spec, inputs = self.run(checkpoint_spec(self._context, plan, this_process()))
+        driver = self.driver
+        on_server = driver.reach(file.key for file in plan.files) == {driver.clients}
+        try:
+            with WriteJob(driver, self._context, spec, inputs=lambda: inputs) as job:
+                copier = FileCopier(driver, driver, job.opened, on_server, lambda _: None)
+                results = copier.copy(plan.snapshot)
+                job.take(results, len(results))
+        except CommitConflictError:
+            return plan.told(CheckpointAction.CHANGED_MEANWHILE)
+        except SnapshotGoneError:
+            now = self.state([plan.partition] if plan.snapshot.partition_by else None)
+            same = now.epochs == plan.snapshot.epochs
+            return plan.told(CheckpointAction.LOST if same else CheckpointAction.CHANGED_MEANWHILE)
+        return plan.told(CheckpointAction.COPIED, job.job)
+
+    def not_durable(self) -> list[NotDurable]:
+        """What lies only in a fast root, by partition, and since when."""
+        return not_durable(self.state().files)
+
+    def set_data_root(self, data_root: str | None, apply: bool = False) -> DataRootChange:
+        """Change where jobs' files lie first, from the next job on. What lies in the former data
+        root stays there until it is replaced or copied: its keys say where it is.
+
+        :param data_root: as of :class:`.job_spec.JobSpec`; ``None``: in the table.
+        :param apply: do it; ``False`` only says what is there.
+        :raises TableNotFoundError: no table of this package.
+        :raises InvalidInputError: the table's readers list, it keeps symlink manifests, or the data
+            root lies in it.
+        """
+        root = None if data_root is None else FastRoot.parse(data_root)
+        return self.run(change_data_root(self._context, root, apply))
 
     def conflicts(
         self, window: float = 3600.0, since: float = 604800.0, partition: str | None = None
@@ -140,7 +215,8 @@ class RewritableTable(ReadableTable):
         state = self.state()
         spec = copy_spec(state, None if readers is None else Readers(readers), this_process())
         inputs = inputs_in(self.run(writers_of(self._context, state.files)), state.files)
-        on_server = self.driver.clients is new.driver.clients
+        reached = {self.driver.clients, *self.driver.reach(file.key for file in state.files)}
+        on_server = reached == {new.driver.clients}
         with WriteJob(new.driver, new._context, spec, inputs=lambda: inputs) as job:
             if not job.repeats:
                 _refuse_files(new)

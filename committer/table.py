@@ -94,6 +94,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         schema_mode: SchemaMode | str = SchemaMode.KEEP,
         coordination: Coordination | str = Coordination.STORE,
         readers: Readers | str | None = None,
+        data_root: str | None = None,
         max_duration: float = MAX_DURATION,
         owner: Owner | None = None,
         files: FileOptions | None = None,
@@ -118,6 +119,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         """
         words: dict[str, Any] = {"mode": mode, "on_conflict": on_conflict, "on_repeat": on_repeat}
         words |= {"success_markers": success_markers, "coordination": coordination}
+        words |= {"data_root": data_root}
         words |= {"readers": readers, "schema_mode": schema_mode}  # JobSpec makes choices of them.
         spec = JobSpec(
             schema or self.schema,

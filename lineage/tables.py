@@ -115,7 +115,8 @@ class KnownTables:
             return None
         if not self._with_files:
             return TableNow(url, state)
-        missing = {file.key for file in state.files} - table.keys_there()
+        named = {file.key for file in state.files}
+        missing = named - table.keys_there(named)
         if missing:
             # A replace between the two looks removes what it no longer names.
             state = table.state()

@@ -15,7 +15,7 @@ from ..store.deletion import remove
 from ..store.requests import AbortUpload, All, Delete, ListedUpload, Step, Unknown
 from ..store.upload_parts import SMALLEST_PART
 from .state.context import Context
-from .state.tolerance import or_error
+from .state.tolerance import or_error, unless_gone
 
 #: The second listing comes at once: it shows that the first abort sufficed.
 _SWEEPS = Backoff(tries=5, first=0.5, at_once=2)
@@ -29,7 +29,12 @@ def list_uploads(context: Context) -> Step[list[ListedUpload]]:
     prefix = f"{context.root.prefix}/"
     asked = prefix if context.facts.uploads_by_prefix else ""
     found = yield from paging.list_uploads(asked)
-    return [upload for upload in found if upload.key.startswith(prefix)]
+    uploads = [upload for upload in found if upload.key.startswith(prefix)]
+    if context.data_root is not None:
+        # Those of a root that cannot be reached are looked for when it can: by the next purge.
+        fast = paging.list_uploads(context.root.fast_data_prefix(context.data_root))
+        uploads += yield from unless_gone(fast, [])
+    return uploads
 
 
 @dataclass(frozen=True)
@@ -156,8 +161,12 @@ def sweep_data(context: Context, job: str, keep: Collection[str] = frozenset()) 
     :returns: how many were removed.
     :raises UnfinishedCommitError: some may still be there; the job stays open.
     """
-    listing = yield from paging.list_objects(context.root.job_data_prefix(job))
-    lost = [key for key in listing.keys if key not in keep]
+    listings = tuple(
+        unless_gone(paging.list_objects(folder), None) for folder in context.data_folders(job)
+    )
+    found = yield from All(listings)
+    there = [key for listing in found if listing is not None for key in listing.keys]
+    lost = [key for key in there if key not in keep]
     failed = yield from remove((key, None) for key in lost)
     if failed:
         key, cause = next(iter(failed.items()))

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from ..errors import (
     DamagedError,
+    InvalidInputError,
     StoreRefusedError,
     StoreUnfitError,
     StoreUnreachableError,
@@ -31,6 +32,7 @@ from ..format.schema.hive_paths import escape, parse_partition
 from ..format.schema.lost_records import refuse_orphans
 from ..format.schema.row_metadata import renamed
 from ..store.conditional_put import NotWritten, Uncertain, Written, put_record, write_id_of
+from ..store.fast_root import FastRoot
 from ..store.requests import All, LifecycleRules, ListLifecycleRules, Put, Step
 from .found_files import (
     check_layout,
@@ -65,6 +67,8 @@ def design_table(
         table that is read by heads is made of.
     :raises DamagedError: there are files of jobs of this package, and no record of them.
     """
+    if spec.fast is not None:
+        check_data_root(context.root, spec.fast, spec.readers or Readers.LISTING)
     yield from refuse_partition_folder(context)
     directory = yield from list_directory(context)
     states = yield from All(tuple(read_head(context, it.slot) for it in listed))
@@ -88,9 +92,37 @@ def design_table(
     readers = spec.readers or Readers.LISTING
     schema = lacking(spec.schema, spec.lacked)
     record = TableRecord(
-        "", partition_by, schema, spec.coordination, facts, first=job, readers=readers
+        "",
+        partition_by,
+        schema,
+        spec.coordination,
+        facts,
+        first=job,
+        readers=readers,
+        data_root=spec.fast,
     )
     return (yield from _as_heads_say(context, record, heads)) if heads else record
+
+
+def check_data_root(root: TableRoot, fast: FastRoot, readers: Readers) -> None:
+    """Whether files of a table may lie in a fast root first.
+
+    :raises InvalidInputError: the table's readers list, or the root lies in the table.
+    """
+    if readers is not Readers.HEADS:
+        raise InvalidInputError(
+            f"A table's files can lie in a data root ({fast}) only where its readers go by heads: "
+            "who lists the table would not see them. Nothing was written.",
+            table=root.url,
+            remedy="Make the table with readers=heads, or leave the data root out.",
+        )
+    if not root.is_apart(fast):
+        raise InvalidInputError(
+            f"The data root {fast} lies in the table itself. Nothing was written.",
+            table=root.url,
+            remedy="Name another bucket, or a prefix outside the table; or leave the data root "
+            "out: files then lie in the table.",
+        )
 
 
 def _refuse_expiry(root: TableRoot) -> Step[None]:
@@ -255,6 +287,7 @@ def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
             remedy="Leave the job's coordination to the table.",
         )
     check_readers(root, table, spec)
+    check_same_data_root(root, table, spec)
     if spec.partition_by is not None and spec.partition_by != table.partition_by:
         raise TableMismatchError(
             f"The table is partitioned by {', '.join(table.partition_by) or 'nothing'}, the job "
@@ -294,6 +327,22 @@ def check_readers(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
         )
 
 
+def check_same_data_root(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
+    """Whether a job means the data root that a table has: it is changed by its own verb, since
+    whoever changes it says what becomes of the files there.
+
+    :raises TableMismatchError: it names another one.
+    """
+    if spec.fast not in (None, table.data_root):
+        raise TableMismatchError(
+            f"The table's data root is {table.data_root or 'none'}, the job asks for {spec.fast}. "
+            "Nothing was written.",
+            table=root.url,
+            remedy="Leave data_root out; or change the table's: zero-rename data-root "
+            f"{root.url} '{spec.fast}' --apply",
+        )
+
+
 def _as_opened(opened: OpenedJob) -> JobSpec:
     """The job as it writes: its files have this layout and these columns already."""
     return replace(
@@ -301,6 +350,7 @@ def _as_opened(opened: OpenedJob) -> JobSpec:
         schema=opened.schema,
         partition_by=opened.partition_by,
         readers=opened.readers,
+        data_root=None if opened.new_table is None else opened.new_table.data_root,
     )
 
 

@@ -146,6 +146,7 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
         symlinks=table.symlinks,
         index_behind=is_behind(listing, context.limits),
         readers=table.readers,
+        data_root=None if spec.durable else table.data_root,
     )
     if earlier is None or spec.on_repeat is OnRepeat.APPEND:
         return opened

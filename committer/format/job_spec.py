@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import InvalidInputError
+from ..store.fast_root import FastRoot
 from .layout import UNPARTITIONED
 from .read_base import ReadBase
 from .row_changes import ChangeReads, RowChanges
@@ -269,6 +270,10 @@ class JobSpec:
         table's is refused.
     :param once: the run's key (DAG, run, task, map index; not the try); ``None`` for none.
     :param on_repeat: what to do where an earlier job under that key has committed.
+    :param data_root: of a new table that is read by heads: where its jobs' files lie first, as
+        ``s3://bucket/prefix``; ``None``: in the table. A job that names another one than the
+        table's is refused.
+    :param durable: the job's files lie in the table, whatever its data root.
     :param max_duration: seconds after which a job without a heartbeat may be fenced.
     :param owner: who runs the job.
     :param files: how its files are written.
@@ -299,6 +304,8 @@ class JobSpec:
     on_repeat: OnRepeat = OnRepeat.SKIP
     coordination: Coordination = Coordination.STORE
     readers: Readers | None = None
+    data_root: FastRoot | str | None = None
+    durable: bool = False
     max_duration: float = MAX_DURATION
     owner: Owner = NOBODY
     files: FileOptions = FileOptions()
@@ -320,6 +327,8 @@ class JobSpec:
             object.__setattr__(self, name, choice(name, kind, getattr(self, name)))
         if self.readers is not None:
             object.__setattr__(self, "readers", choice("readers", Readers, self.readers))
+        if self.data_root is not None:
+            object.__setattr__(self, "data_root", FastRoot.parse(self.data_root))
         others = set(self.replace_partitions) - set(self.only_partitions)
         if self.only_partitions and (others or self.empties_unnamed):
             what = "the whole table" if self.replace_table else "all that fits a condition"
@@ -349,6 +358,11 @@ class JobSpec:
         any: an unpartitioned table's is the only one."""
         named = {UNPARTITIONED, *self.replace_partitions}
         return self.emptied(every) | named.intersection(every)
+
+    @property
+    def fast(self) -> FastRoot | None:
+        """The data root that the job names."""
+        return None if self.data_root is None else FastRoot.parse(self.data_root)
 
     @property
     def empties_unnamed(self) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ..errors import InvalidInputError
+from ..store.fast_root import FAST, FastPlace, FastRoot
 
 if TYPE_CHECKING:
     from ..store.requests import ListedObject
@@ -28,7 +29,7 @@ JOB_METADATA = "zero-rename-job"
 #: since a partition directory's name contains ``=``.
 UNPARTITIONED = "_unpartitioned"
 #: In the keys of tables that are read by heads, before the job.
-_DATA = f"/{CONTROL}/data/"
+_DATA = re.compile(rf"/{CONTROL}/data/|{FAST}[^/]+/")
 JOB_ID = re.compile(r"zr1-[0-9A-HJKMNP-TV-Z]{26}")
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]{1,253}[A-Za-z0-9]")
@@ -62,6 +63,14 @@ def job_ids_begin(at: float, digits: int) -> str:
     return f"zr1-{_crockford(max(0, int(at * 1000)), 10)[:digits]}"
 
 
+def job_began(job: str) -> float:
+    """When a job began, by its driver's clock; seconds since the epoch."""
+    number = 0
+    for digit in job.removeprefix("zr1-")[:10]:
+        number = number * 32 + _CROCKFORD.index(digit)
+    return number / 1000
+
+
 def is_job_id(text: str) -> bool:
     return JOB_ID.fullmatch(text) is not None
 
@@ -93,15 +102,15 @@ def job_in_key(key: str) -> str | None:
     """The job id in a data file's name, or of the folder below which it lies in a table that is
     read by heads; ``None`` for a foreign key."""
     found = JOB_ID.search(key.rsplit("/", 1)[-1])
-    if found is None and (place := key.rpartition(_DATA)[2]) != key:
-        found = JOB_ID.match(place)
+    if found is None and (before := _DATA.search(key)) is not None:
+        found = JOB_ID.match(key, before.end())
     return found.group() if found else None
 
 
 def is_written_once(key: str) -> bool:
     """Whether what is at a data file's key is there since it was written: in a table that is read
     by heads."""
-    return _DATA in key
+    return _DATA.search(key) is not None
 
 
 def new_write_id() -> str:
@@ -274,16 +283,22 @@ class TableRoot:
         name = f"part-{task:05d}-{job}-{number:04d}.parquet"
         return self._checked(f"{self.partition_prefix(partition)}{name}", partition, job)
 
-    def attempt_key(self, partition: str, attempt: str, job: str, number: int) -> str:
+    def attempt_key(
+        self, partition: str, attempt: str, job: str, number: int, fast: FastRoot | None = None
+    ) -> str:
         """The key of a data file in a table that is read by heads:
         ``_zero_rename/data/<job>/<partition>/part-<attempt>-<number>.parquet``. Such a key is
         written once, so that nothing which arrives late changes a file.
 
         :param attempt: what no other attempt of the job has.
+        :param fast: the root that the file lies in; ``None``: the table's own.
         :raises InvalidInputError: as :meth:`data_key`.
         """
         folder = "" if partition == UNPARTITIONED else f"{partition}/"
-        key = f"{self.job_data_prefix(job)}{folder}part-{attempt}-{number:04d}.parquet"
+        key = f"{self.job_data_prefix(job, fast)}{folder}part-{attempt}-{number:04d}.parquet"
+        place = FastPlace.of(self.bucket, key)
+        if place is not None:
+            self._checked(place.real(key), partition, job)
         return self._checked(key, partition, job)
 
     def _checked(self, key: str, partition: str, job: str) -> str:
@@ -304,16 +319,33 @@ class TableRoot:
         """Below it lie the files of a table that is read by heads, by job and partition."""
         return self._control("data", "")
 
-    def job_data_prefix(self, job: str) -> str:
-        return self._control("data", job, "")
+    @property
+    def fast_prefix(self) -> str:
+        """Below it the protocol has the keys of files that lie in fast roots, by root, job and
+        partition. In the table's own bucket nothing is there."""
+        return self._control("fast", "")
+
+    def fast_data_prefix(self, fast: FastRoot) -> str:
+        """As :attr:`data_prefix`, in a fast root."""
+        return self._control("fast", fast.name, "")
+
+    def job_data_prefix(self, job: str, fast: FastRoot | None = None) -> str:
+        return f"{self.data_prefix if fast is None else self.fast_data_prefix(fast)}{job}/"
+
+    def is_apart(self, fast: FastRoot) -> bool:
+        """Whether a fast root does not lie in the table."""
+        if fast.bucket != self.bucket or fast.endpoint is not None:
+            return True
+        return not f"{fast.prefix}/".startswith(f"{self.prefix}/")
 
     def partition_of_data_key(self, key: str) -> str | None:
         """The partition a data key lies in, ``None`` for a key outside the table's data."""
         inside = key.removeprefix(f"{self.prefix}/")
         if inside == key or not inside:
             return None
-        if key.startswith(self.data_prefix):
-            job, _, inside = key.removeprefix(self.data_prefix).partition("/")
+        if key.startswith((self.data_prefix, self.fast_prefix)):
+            before = _DATA.search(key)
+            job, _, inside = key[before.end() if before else 0 :].partition("/")
             if not is_job_id(job):
                 return None
         folder, slash, name = inside.rpartition("/")
@@ -324,7 +356,7 @@ class TableRoot:
     def folders_of(self, partition: str, keys: Iterable[str]) -> list[str]:
         """Prefixes right below which files of a partition lie: its own; of a table that is read by
         heads, one below each job that wrote some of ``keys``."""
-        hidden = {key.rpartition("/")[0] for key in keys if key.startswith(self.data_prefix)}
+        hidden = {key.rpartition("/")[0] for key in keys if is_written_once(key)}
         return [f"{folder}/" for folder in sorted(hidden)] or [self.partition_prefix(partition)]
 
     def is_data(self, item: ListedObject) -> bool:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..commit.state.context import Context
 from ..commit.state.open_jobs import list_open, read_open
-from ..commit.state.tolerance import or_damage
+from ..commit.state.tolerance import or_damage, unless_gone
 from ..errors import DamagedError
 from ..format.job_spec import NOBODY, Owner
 from ..format.layout import job_in_key
 from ..format.records.decision import Verdict
-from ..store.requests import All, ListedUpload, ListObjects, Step
+from ..store.requests import All, ListedObject, ListedUpload, ListObjects, Step
 from ..upkeep.recovery import JudgedJob, judge_job
 
 
@@ -67,13 +67,18 @@ def jobs_under_way(
         if job is not None and partition is not None:
             at_work[job].add(partition)
     if writes_whole:
-        prefixes = (context.root.job_data_prefix(job) for job in jobs)
-        pages = yield from All(tuple(ListObjects(prefix) for prefix in prefixes))
-        for job, page in zip(jobs, pages, strict=True):
-            found = (context.root.partition_of_data_key(item.key) for item in page.objects)
+        folders = [(job, folder) for job in jobs for folder in context.data_folders(job)]
+        pages = yield from All(tuple(_first_files(folder) for _, folder in folders))
+        for (job, _), objects in zip(folders, pages, strict=True):
+            found = (context.root.partition_of_data_key(item.key) for item in objects)
             at_work[job].update(name for name in found if name is not None)
     found = yield from All(tuple(_under_way(context, job, at_work[job]) for job in jobs))
     return [job for job in found if job is not None]
+
+
+def _first_files(folder: str) -> Step[Sequence[ListedObject]]:
+    page = yield from unless_gone(iter(ListObjects(folder)), None)
+    return () if page is None else page.objects
 
 
 def _under_way(context: Context, job: str, at_work: set[str]) -> Step[JobUnderWay | None]:

@@ -58,11 +58,19 @@ class S3Requests:
 
     :param bucket: the one bucket all keys are in.
     :param clock: the monotonic clock, seconds.
+    :param patience: how long a request is repeated.
     """
 
-    def __init__(self, bucket: str, clients: S3Clients, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        bucket: str,
+        clients: S3Clients,
+        clock: Callable[[], float],
+        patience: Patience = _PATIENT,
+    ) -> None:
         self.bucket = bucket
         self.clients = clients
+        self._patience = patience
         self._client = clients.client
         self._clock = clock
         copies = ServerCopies(bucket, clients.client)
@@ -108,7 +116,7 @@ class S3Requests:
             sent = sent or trouble is not Trouble.UNREACHED
             if is_lasting(error) or (sent and store.is_sent_once(request)):
                 break
-            patience = _BRIEF if isinstance(request, _ASKED_AGAIN) else _PATIENT
+            patience = _BRIEF if isinstance(request, _ASKED_AGAIN) else self._patience
             wait = weather.pause(patience, began, self._clock(), tries)
             if wait is None or not pause(wait):
                 break

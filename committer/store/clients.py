@@ -26,6 +26,7 @@ from botocore.utils import parse_timestamp
 
 from ..errors import StoreRefusedError, ZeroRenameError
 from .error_translation import code_of, describe
+from .fast_root import FastRoot
 from .weather import Weather
 
 #: Requests under way at once, and connections kept per client.
@@ -133,6 +134,7 @@ class S3Clients:
     weather: Weather = field(default_factory=lambda: Weather(PARALLEL), repr=False, compare=False)
     clock: StoreClock = field(default_factory=StoreClock, repr=False, compare=False)
     _heard: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _fast: dict[FastRoot, S3Clients] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         events = self.client.meta.events
@@ -189,8 +191,25 @@ class S3Clients:
             )
             return S3Clients(_adapt(_session().create_client("s3", config=config)), parallel)
 
+    def at(self, root: FastRoot) -> S3Clients:
+        """What reaches a fast root: these clients, where it is at their store and with their keys;
+        else one that is kept as long as these.
+
+        :raises StoreRefusedError: there is no such profile, or no client can be made of it.
+        """
+        if root.endpoint in (None, self.client.meta.endpoint_url) and root.profile is None:
+            return self
+        made = self._fast.get(root.place)
+        if made is None:
+            source = self.client if root.profile is None else profile_client(root.profile)
+            made = S3Clients.derived_from(source, self.parallel, root.endpoint)
+            made = self._fast.setdefault(root.place, made)
+        return made
+
     @staticmethod
-    def derived_from(client: Any, parallel: int = PARALLEL) -> S3Clients:
+    def derived_from(
+        client: Any, parallel: int = PARALLEL, endpoint_url: str | None = None
+    ) -> S3Clients:
         """A client that reaches what the caller's own client reaches; that one is left as it is.
 
         Taken over: the credentials object (so that refreshable ones keep refreshing), region,
@@ -198,6 +217,8 @@ class S3Clients:
         ``Config``; of that only the pool's size, the checksum settings and the retries are
         replaced. Not taken over: event handlers registered on the client. Whoever needs those
         builds an :class:`S3Clients` by hand.
+
+        :param endpoint_url: of another store than the client's.
         """
         session = _session()
         # The public ways to hand over credentials take frozen strings, which would expire.
@@ -205,12 +226,13 @@ class S3Clients:
         http = getattr(getattr(client, "_endpoint", None), "http_session", None)
         own = client.meta.config
         pool = max(parallel, own.max_pool_connections)
+        own_url = client.meta.endpoint_url if _has_own_endpoint(client) else None
         # Its endpoint counts, not the one AWS_ENDPOINT_URL may name by now.
         endpoint: dict[str, Any] = {"ignore_configured_endpoint_urls": True}
         made = session.create_client(
             "s3",
             region_name=client.meta.region_name,
-            endpoint_url=client.meta.endpoint_url if _has_own_endpoint(client) else None,
+            endpoint_url=endpoint_url or own_url,
             verify=getattr(http, "_verify", None),
             config=own.merge(Config(max_pool_connections=pool, **endpoint, **_OURS)),
         )

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from .error_translation import date_of
+from .fast_root import FastPlace
 from .requests import ByteRange, Done, ObjectSettings, Refused, Request
 
 #: What users call an encryption, and what S3 does.
@@ -19,6 +20,12 @@ class Place:
 
     bucket: str
     key: str
+
+    @property
+    def real(self) -> Place:
+        """Where a key of a fast root lies."""
+        fast = FastPlace.of(self.bucket, self.key)
+        return self if fast is None else Place(fast.root.bucket, fast.real(self.key))
 
 
 @dataclass(frozen=True)

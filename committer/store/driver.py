@@ -9,18 +9,26 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
+from ..errors import StoreRefusedError, StoreUnreachableError
 from .boto_calls import S3Requests
 from .clients import S3Clients
-from .requests import Clock, Request, ServerName, Wait, Work
+from .copies import CopyFile, CopyPart
+from .fast_root import FastPlace, FastRoot, by_place
+from .requests import Clock, Deleted, DeleteMany, Request, ServerName, Wait, Work
 from .scheduler import Scheduler, Ticket
+from .weather import Patience
 
 T = TypeVar("T")
+#: A fast root that does not answer is gone, as far as a table can tell, and what lies there lost
+#: for now: nobody waits long to be told so.
+_BRIEF = Patience(total=15.0)
 #: Seconds for which an interrupt waits for the answers to requests that are sent.
 _LAST_ANSWERS = 3.0
 
@@ -61,9 +69,49 @@ class _Process:
 
     def __init__(self, bucket: str, clients: S3Clients, clock: Callable[[], float]) -> None:
         self.clients = clients
-        self.requests = S3Requests(bucket, clients, clock)
+        self._clock = clock
+        self._requests: dict[FastRoot | None, S3Requests] = {}
+        self._requests[None] = S3Requests(bucket, clients, clock)
+        self._bucket = bucket
         self.lock = threading.Lock()
         self.pool: ThreadPoolExecutor | None = None
+
+    def carry_out(self, request: Any, pause: Callable[[float], bool]) -> Any:
+        """A request, where the keys that it is about lie: in the bucket, or in fast roots.
+
+        :raises FastRootGoneError: such a root does not answer, or its bucket is not there.
+        """
+        if isinstance(request, DeleteMany):
+            failed: dict[str, str] = {}
+            for place, its in by_place(self._bucket, request).items():
+                answer = self._carry_out(place, its, pause)
+                if not isinstance(answer, Deleted):
+                    return answer
+                failed |= answer.errors
+            return Deleted(failed)
+        if isinstance(request, CopyFile | CopyPart):
+            request = replace(request, source=request.source.real)
+        about = getattr(request, "key", "") or getattr(request, "prefix", "")
+        return self._carry_out(FastPlace.of(self._bucket, about), request, pause)
+
+    def _carry_out(
+        self, place: FastPlace | None, request: Any, pause: Callable[[float], bool]
+    ) -> Any:
+        if place is None:
+            return self._requests[None].carry_out(request, pause)
+        requests = self._requests.get(place.root)
+        if requests is None:
+            clients = self.clients.at(place.root)
+            requests = S3Requests(place.root.bucket, clients, self._clock, _BRIEF)
+            requests = self._requests.setdefault(place.root, requests)
+        try:
+            return place.answered(request, requests.carry_out(place.sent(request), pause))
+        except StoreUnreachableError as error:
+            raise place.gone(self._bucket, request, error) from error
+        except StoreRefusedError as error:
+            if error.no_bucket:
+                raise place.gone(self._bucket, request, error) from error
+            raise
 
 
 class BotoDriver:
@@ -105,6 +153,11 @@ class BotoDriver:
         """This process's clients."""
         return self._process().clients
 
+    def reach(self, keys: Iterable[str]) -> set[S3Clients]:
+        """The clients that keys are reached by: where all are one, a store can copy by itself."""
+        places = (FastPlace.of(self.bucket, key) for key in keys)
+        return {self.clients if it is None else self.clients.at(it.root) for it in places}
+
     @property
     def parallel(self) -> int:
         return self.clients.parallel
@@ -127,7 +180,7 @@ class BotoDriver:
             self._sleep(seconds, over)
             return not over.is_set()
 
-        return self._process().requests.carry_out(request, pause)
+        return self._process().carry_out(request, pause)
 
     def submit(self, request: Request[T], over: threading.Event | None = None) -> Future[T]:
         """Carry out one request to the store in the pool.

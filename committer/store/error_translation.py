@@ -140,7 +140,13 @@ def refusal_of(error: Exception, endpoint: str, bucket: str, request: Any) -> Ex
         if code in _FULL:
             return StoreFullError(said, remedy=remedy, **context)
         lacks_right = known is _REFUSALS["AccessDenied"]
-        return StoreRefusedError(said, lacks_right=lacks_right, remedy=remedy, **context)
+        return StoreRefusedError(
+            said,
+            lacks_right=lacks_right,
+            no_bucket=code == "NoSuchBucket",
+            remedy=remedy,
+            **context,
+        )
     if isinstance(error, _NO_CREDENTIALS):
         return StoreRefusedError(
             f"No usable credentials for {asked} ({type(error).__name__}). Nothing was sent.",

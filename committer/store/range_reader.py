@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from ..errors import DamagedError, SnapshotGoneError
 from .driver import Driver
+from .fast_root import is_fast
 from .requests import Absent, All, ByteRange, Get, Refused, Step
 
 _MIB = 1024 * 1024
@@ -134,6 +135,14 @@ class RangeFile(io.RawIOBase):
 
 def gone(key: str) -> SnapshotGoneError:
     """The error of a file that is no longer there."""
+    if is_fast(key):
+        return SnapshotGoneError(
+            "A file that lay only in the table's fast root is not there. A later job has replaced "
+            "it, or it is lost; what a checkpoint has copied is safe.",
+            key=key,
+            remedy="Take a new snapshot and read again; if that names it, too, see what is to be "
+            "made again: zero-rename lineage plan TABLE",
+        )
     return SnapshotGoneError(
         "A file of the state being read was removed or replaced by a later job.",
         key=key,

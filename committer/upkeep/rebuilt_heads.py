@@ -17,6 +17,7 @@ from itertools import pairwise
 from ..commit.apply import finish
 from ..commit.index.read_index import read_index
 from ..commit.state.context import Context
+from ..commit.state.data_listing import list_fast
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
 from ..commit.state.heads import Swapped, swap_head
@@ -27,7 +28,7 @@ from ..commit.state.symlink_manifest import write_symlinks
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError
 from ..format.job_spec import Coordination
-from ..format.layout import job_in_key, jobs_on_record
+from ..format.layout import is_written_once, job_in_key, jobs_on_record
 from ..format.records.data_file import DataFile
 from ..format.records.head import HeadState, PartitionHead, Slot
 from ..format.records.partition_decision import PartitionDecision
@@ -143,7 +144,7 @@ def _read(context: Context) -> Step[_Records]:
                 changes.setdefault(change.partition, []).append((decided, change))
     everything = yield from list_objects(f"{context.root.prefix}/")
     files: dict[str, dict[str, ListedObject]] = {}
-    for item in everything.objects:
+    for item in everything.objects + (yield from list_fast(context)):
         partition = context.root.partition_of_data_key(item.key)
         if partition is not None:
             files.setdefault(partition, {})[item.key] = item
@@ -274,7 +275,7 @@ def _check_files(
     # Of a table that is read by heads those of aborted and of open jobs are there, too.
     others = {*records.decided, *records.still_open}
     for key in there:
-        told = jobs | others if key.startswith(context.root.data_prefix) else jobs
+        told = jobs | others if is_written_once(key) else jobs
         if job_in_key(key) not in {None, *told}:
             raise _NotWholeError(f"of the job of {key} no decision is on record")
 

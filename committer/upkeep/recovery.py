@@ -131,6 +131,8 @@ def known(context: Context, found: FoundTable | None) -> Step[tuple[Context, Coo
     records = yield from ListObjects(context.root.control_prefix)
     if not records.objects:
         yield from read_table(context)
+    if found is not None:
+        context = context.of(found.record)
     facts = _LEAST_FACTS if found is None else found.record.facts
     return replace(context, facts=facts, readers=Readers.HEADS), Coordination.STORE
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..commit.snapshot import Snapshot
+from ..commit.snapshot import Snapshot, take_snapshot
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import (
@@ -28,9 +28,11 @@ from ..errors import (
     counted,
 )
 from ..format.job_spec import Coordination
+from ..format.layout import TableRoot
 from ..format.records.table_record import TableRecord
 from ..store.conditional_put import Uncertain
 from ..store.deletion import remove
+from ..store.fast_root import is_fast
 from ..store.listing import list_objects
 from ..store.requests import All, Found, Get, Step
 
@@ -64,6 +66,9 @@ def keep_symlinks(context: Context) -> Step[SymlinksReport]:
     """
     before = yield from read_table(context)
     _check(context, before)
+    files = (yield from take_snapshot(context)).files
+    if before.data_root is not None or any(is_fast(file.key) for file in files):
+        raise _not_durable(context.root)
     yield from _note(context, True)
     # Before the heads are listed, which hold what is done by now.
     unaware = yield from _unaware(context, True)
@@ -119,6 +124,27 @@ def _check(context: Context, table: TableRecord) -> None:
             table=context.root.url,
             remedy=f"Adopt them first: zero-rename adopt {context.root.url} --apply",
         )
+
+
+def refuse_symlinks(root: TableRoot, table: TableRecord) -> None:
+    """Refuse a data root for a table that keeps symlink manifests: these name files by where they
+    lie in its own bucket.
+
+    :raises InvalidInputError: it does.
+    """
+    if table.symlinks:
+        raise _not_durable(root)
+
+
+def _not_durable(root: TableRoot) -> InvalidInputError:
+    return InvalidInputError(
+        "Symlink manifests name files in the table's own bucket, and files of a table with a data "
+        "root lie elsewhere first. Nothing was changed.",
+        table=root.url,
+        remedy="Have either: take the data root away and copy what lies there (zero-rename "
+        f"data-root {root.url} none --apply, zero-rename checkpoint {root.url} --apply), or keep "
+        f"no manifests (zero-rename catalog manifests {root.url} --off --apply).",
+    )
 
 
 def _note(context: Context, symlinks: bool) -> Step[None]:

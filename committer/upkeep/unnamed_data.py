@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..commit.past import HeldFiles, held_files
 from ..commit.snapshot import Survey
 from ..commit.state.context import Context
+from ..commit.state.data_listing import list_fast
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.old_records import read_heads
 from ..commit.state.open_jobs import list_open
@@ -45,8 +46,9 @@ def find_unnamed(
 
     :param instead: by partition, heads to be taken for what they would be.
     """
-    files = yield from list_objects(context.root.data_prefix)
-    if not files.objects:
+    listing = yield from list_objects(context.root.data_prefix)
+    files = listing.objects + (yield from list_fast(context))
+    if not files:
         return []
     still_open = yield from list_open(context)
     heads = yield from read_heads(context)
@@ -59,7 +61,7 @@ def find_unnamed(
         for file in (*it.now, *it.kept)
     }
     busy = still_open | {it.head.claim for it in states.values() if it.head.claim is not None}
-    loose = [it for it in files.objects if it.key not in named and job_in_key(it.key) not in busy]
+    loose = [it for it in files if it.key not in named and job_in_key(it.key) not in busy]
     jobs = sorted({job for item in loose if (job := _job(context, item)) is not None})
     read = yield from All(tuple(or_damage(read_decision(context, job)) for job in jobs))
     decided = dict(zip(jobs, read, strict=True))

@@ -9,6 +9,7 @@ from enum import StrEnum
 from ..commit.index.lost_heads import files_without_heads
 from ..commit.snapshot import Snapshot, Survey, survey
 from ..commit.state.context import Context
+from ..commit.state.data_listing import list_fast
 from ..commit.state.found_table import read_table
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, HeadMovedError, InvalidInputError, counted
@@ -75,6 +76,8 @@ def verify(context: Context) -> Step[list[Finding]]:
     kept_before = yield from _kept(context)
     before = yield from survey(context)
     listing = yield from list_objects(f"{context.root.prefix}/")
+    named = [*kept_before, *(file.key for file in before.snapshot.files)]
+    fast = yield from list_fast(context, named)
     after = yield from survey(context)
     kept_after = yield from _kept(context)
     there = {item.key: item for item in visible_files(context.root, listing.objects)}
@@ -82,7 +85,8 @@ def verify(context: Context) -> Step[list[Finding]]:
     damaged = yield from lost_partitions(context, listing.objects)
     if table.readers is Readers.HEADS:
         prefix = context.root.data_prefix
-        data = {item.key: item for item in listing.objects if item.key.startswith(prefix)}
+        own = (item for item in listing.objects if item.key.startswith(prefix))
+        data = {item.key: item for item in (*own, *fast)}
         damaged |= yield from lost_by_data(context, after, data.values())
         # What no head names of it is a purge's to remove.
         found = [*_lost(*states, data), *_strange(context, there)]

@@ -463,6 +463,9 @@ class MemoryDriver:
             return self.fault(request, self.store.apply)
         return self.store.apply(request)
 
+    def reach(self, keys: Any) -> set[Any]:
+        return {self.clients for _ in keys}
+
     def submit(self, request: Any, over: Any = None) -> Future[Any]:
         future: Future[Any] = Future()
         try:

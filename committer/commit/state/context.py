@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...format.job_spec import Readers
 from ...format.layout import TableRoot, new_job_id, new_write_id
 from ...format.records.store_facts import StoreFacts
+from ...store.fast_root import FastRoot
 from ...store.requests import ListedObject, Step
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class Context:
 
     :param facts: a store that keeps everything, until the table's record has been read.
     :param readers: how the table's readers find its files, as far as its record has been read.
+    :param data_root: where jobs' files lie first, as far as its record has been read.
     :param write_id: makes write ids that never repeat.
     :param job_id: makes job ids, at random; a simulation names its own.
     :param process: names the process that claims: a job's commit may be called in two.
@@ -102,6 +104,7 @@ class Context:
     root: TableRoot
     facts: StoreFacts = field(default_factory=StoreFacts)
     readers: Readers = Readers.LISTING
+    data_root: FastRoot | None = None
     write_id: Callable[[], str] = new_write_id
     job_id: Callable[[], str] = new_job_id
     process: Callable[[], str] = this_process
@@ -111,8 +114,16 @@ class Context:
     check_files: CheckFiles = _trust
 
     def of(self, table: TableRecord | OpenedJob) -> Context:
-        """This, going by what a table's record says of its store and its readers."""
-        return replace(self, facts=table.facts, readers=table.readers)
+        """This, going by what a table's record says of its store, its readers and its files."""
+        return replace(self, facts=table.facts, readers=table.readers, data_root=table.data_root)
+
+    def data_folders(self, job: str) -> tuple[str, ...]:
+        """Where files of a job may lie in a table that is read by heads: one of a table with a data
+        root may have written beside it."""
+        own = self.root.job_data_prefix(job)
+        if self.data_root is None:
+            return (own,)
+        return own, self.root.job_data_prefix(job, self.data_root)
 
 
 @dataclass

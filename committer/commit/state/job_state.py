@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ...format.records.head import HeadState
     from ...format.records.table_record import TableRecord
+    from ...store.fast_root import FastRoot
 
 
 class JobState(StrEnum):
@@ -150,6 +151,7 @@ class OpenedJob:
     :param sole: whether nothing is written of it but what its commit is told, in a table that is
     :param sole: whether its commit is told of all that was written of it: one process writes it.
     :param readers: how the table's readers find its files.
+    :param data_root: the root that its files lie in; ``None``: the table's own.
     :param inputs: what its rows were computed from; ``None`` until that is asked, as it commits.
     """
 
@@ -173,4 +175,5 @@ class OpenedJob:
     schema_version: int = 0
     sole: bool = False
     readers: Readers = Readers.LISTING
+    data_root: FastRoot | None = None
     inputs: Inputs | None = None

@@ -51,7 +51,8 @@ def _bad_file(opened: OpenedJob, files: list[PendingFile]) -> str | None:
         if not file.etags:
             return f"the upload of {file.key} has no parts"
         by_heads = opened.readers is Readers.HEADS
-        lies_there = file.key.startswith(opened.root.job_data_prefix(opened.job))
+        place = opened.root.job_data_prefix(opened.job, opened.data_root)
+        lies_there = file.key.startswith(place)
         if {file.is_whole, lies_there} != {by_heads}:
             return (
                 f"{file.key} is not written as files of a table with readers={opened.readers} are"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ...errors import DamagedError, ZeroRenameError
+from ...errors import DamagedError, FastRootGoneError, ZeroRenameError
 from ...store.requests import Step
 
 T = TypeVar("T")
@@ -31,3 +31,11 @@ def or_error(step: Step[T]) -> Step[T | ZeroRenameError]:
         return (yield from step)
     except ZeroRenameError as error:
         return error
+
+
+def unless_gone(step: Step[T], otherwise: T) -> Step[T]:
+    """What a step returns; something else where it asks a fast root that cannot be reached."""
+    try:
+        return (yield from step)
+    except FastRootGoneError:
+        return otherwise

@@ -17,6 +17,7 @@ from ...errors import (
     TaskLateError,
     ZeroRenameError,
 )
+from ...store.fast_root import FastRoot
 from ...store.requests import ObjectSettings
 from ..file_checks import check_options
 from ..job_spec import Content, FileOptions
@@ -71,6 +72,7 @@ class TaskWriter:
     :param sorted_by: columns that the rows come sorted by: files say so.
     :param by_heads: the table's readers go by heads: each attempt has keys of its own, whatever
         number it has, where no listing of a partition shows them.
+    :param fast: there, the root that files lie in; ``None``: the table's own.
     :param at_end: called when all files are uploaded, where there are any; what it raises aborts
         them.
     :param spill_directory: where the spill file goes; ``None`` for the temporary directory.
@@ -93,6 +95,7 @@ class TaskWriter:
         at_end: Callable[[], object] | None = None,
         by_heads: bool = False,
         sorted_by: Sequence[str] = (),
+        fast: FastRoot | None = None,
     ) -> None:
         check_options(options)
         self._root = root
@@ -103,6 +106,7 @@ class TaskWriter:
         self._absent = absent
         self._at_end = at_end
         self._own = f"{task:05d}-{attempt}-{token_hex(4)}" if by_heads else None
+        self._fast = fast
         self._options = options
         self._open_stream = open_stream
         self._allowed = allowed_partitions
@@ -311,7 +315,7 @@ class TaskWriter:
         if self._own is None:
             key = self._root.data_key(partition, self._task, self._job, number)
         else:
-            key = self._root.attempt_key(partition, self._own, self._job, number)
+            key = self._root.attempt_key(partition, self._own, self._job, number, self._fast)
         stream = self._open_stream(key, self._settings)
         stream.begin()
         options = self._options

@@ -7,12 +7,22 @@ from typing import Annotated
 
 import pyarrow as pa
 
+from ...store.fast_root import FastRoot
 from ..job_spec import Coordination, Readers
 from ..schema.compatibility import from_json, to_json
-from .codec import BY_HEADS_FORMAT, USUAL_FORMAT, decode, encode
+from .codec import BY_HEADS_FORMAT, FAST_FORMAT, USUAL_FORMAT, decode, encode
 from .head import JobId
 from .marks import LEFT_OUT, Converted, Count, Named
 from .store_facts import StoreFacts
+
+
+def _fast_root(text: object) -> FastRoot:
+    if not isinstance(text, str):
+        raise ValueError("is not a string")
+    return FastRoot.parse(text)
+
+
+_FastRoot = Annotated[FastRoot, Converted(str, _fast_root)]
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,8 @@ class TableRecord:
     :param readers: how they find the table's files.
     :param retention: seconds for which what a replace took the place of can be read, in a table
         that is read by heads; ``None``: as long as is usual.
+    :param data_root: where jobs' files lie first, in a table that is read by heads; ``None``: in
+        the table.
     :param evolution: the next change; it counts as soon as its job is committed, and is as if it
         were not there until then and after its abort.
     """
@@ -67,6 +79,7 @@ class TableRecord:
     evolution: Annotated[Evolution | None, LEFT_OUT] = None
     readers: Annotated[Readers, LEFT_OUT] = Readers.LISTING
     retention: Annotated[Count | None, LEFT_OUT] = None
+    data_root: Annotated[_FastRoot | None, LEFT_OUT] = None
 
     def evolved(self) -> TableRecord:
         """The record once the job of its evolution is committed."""
@@ -82,8 +95,9 @@ class TableRecord:
         )
 
     def encode(self) -> bytes:
-        by_heads = self.readers is Readers.HEADS
-        return encode("table", self.write_id, self, BY_HEADS_FORMAT if by_heads else USUAL_FORMAT)
+        form = BY_HEADS_FORMAT if self.readers is Readers.HEADS else USUAL_FORMAT
+        form = form if self.data_root is None else FAST_FORMAT
+        return encode("table", self.write_id, self, form)
 
     @staticmethod
     def decode(body: bytes, key: str) -> TableRecord:

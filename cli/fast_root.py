@@ -1,0 +1,88 @@
+"""The commands about a table's fast root: what lies only there, and where files lie from now on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from ..committer import Table
+from ..committer.errors import counted
+from ..committer.upkeep.checkpoint import CheckpointAction, CheckpointOrder
+from .output import DRY, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
+
+
+def _told(since: float) -> str:
+    return f"{datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def checkpoint(
+    table: Url,
+    partition: Annotated[
+        list[str] | None, typer.Option(help="Only this one, such as day=1; may be repeated.")
+    ] = None,
+    order: Annotated[
+        CheckpointOrder, typer.Option(help="Which are copied first: the oldest, or the latest.")
+    ] = CheckpointOrder.CREATION,
+    apply: Apply = False,
+    as_json: AsJson = False,
+) -> None:
+    """Copy what lies only in a table's fast root into the table: a job for each partition."""
+    with refusals():
+        found = Table(table).checkpoint(partition or None, order, apply)
+    rows = [(e.partition, e.action, e.files, e.bytes, _told(e.since), e.job) for e in found]
+    columns = ("partition", "action", "files", "bytes", "since, UTC", "job")
+    print_rows(as_json, columns, rows, plain(found), "All of the table is durable.")
+    actions = {entry.action for entry in found}
+    if CheckpointAction.WOULD_COPY in actions:
+        say(DRY)
+    if CheckpointAction.CHANGED_MEANWHILE in actions:
+        say("Partitions that another job changed meanwhile are left to the next checkpoint.")
+    if CheckpointAction.LOST in actions:
+        say(f"Files are gone. What is to be made again: zero-rename lineage plan {table}")
+    if actions & {CheckpointAction.CHANGED_MEANWHILE, CheckpointAction.LOST}:
+        raise typer.Exit(Exit.LOOK)
+
+
+def data_root(
+    table: Url,
+    root: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ROOT|none]",
+            help="From now on: s3://bucket/prefix, with ?endpoint=… for another store and "
+            "&profile=… for keys of ~/.aws/config; none: in the table. Left out: only show it.",
+        ),
+    ] = None,
+    apply: Apply = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show or change where the files of a table's jobs lie first, and what lies only there."""
+    with refusals():
+        found = Table(table)
+        if root is None:
+            now, lying = found.data_root, found.not_durable()
+            before = after = now
+        else:
+            change = found.set_data_root(None if root == "none" else root, apply)
+            before, after, lying = change.before, change.after, list(change.not_durable)
+    rows = [(it.partition, it.files, it.bytes, _told(it.since)) for it in lying]
+    columns = ("not durable", "files", "bytes", "since, UTC")
+    told: dict[str, Any] = {"before": before and before.url, "after": after and after.url}
+    told |= {"not_durable": plain(lying)}
+    print_rows(as_json, columns, rows, told, "All of the table is durable.")
+    if root is None:
+        say(f"The data root is {before.url if before else 'none: files lie in the table'}.")
+        return
+    say(
+        f"The data root {'is' if apply else 'would be'} {after.url if after else 'none'}; it was "
+        f"{before.url if before else 'none'}."
+    )
+    if lying:
+        say(
+            f"{counted(len(lying), 'partition')} keep what lies elsewhere until it is copied "
+            f"(zero-rename checkpoint {table} --apply) or replaced."
+        )
+    if not apply:
+        say(DRY)

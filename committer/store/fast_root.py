@@ -1,0 +1,195 @@
+"""Fast roots: where a table's data files may lie first, in another bucket or at another store.
+
+The protocol knows one bucket. A file that lies in a fast root has a key there all the same,
+``<table>/_zero_rename/fast/<root>/<job>/…``, which says by itself where it is: the driver sends
+what is asked of such a key to ``<root>/<the table's bucket>/<table>/<job>/…``. So a key needs
+nothing beside it, in whatever process and however often a table's root has been changed since.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from ..errors import FastRootGoneError, InvalidInputError, ZeroRenameError
+from .requests import Deleted, DeleteMany, Found, ListUploads, ObjectPage, UploadPage
+
+#: In the keys of files that lie in a fast root, before its name.
+FAST = "/_zero_rename/fast/"
+_ROOT = re.compile(r"s3[an]?://([A-Za-z0-9][A-Za-z0-9.\-_]{1,253}[A-Za-z0-9])/([^?#]+?)/*")
+_REMEDY = (
+    "Name a data root as s3://bucket/prefix, with ?endpoint=https://host:port for another store, "
+    "and &profile=NAME for keys of ~/.aws/config: keys are never part of it."
+)
+
+
+@dataclass(frozen=True)
+class FastRoot:
+    """A place for data files, beside which nothing else lies.
+
+    :param endpoint: URL of its store; ``None``: that of the table.
+    :param profile: whose keys of ``~/.aws/config`` are used there; ``None``: those of the table.
+    :param temporary: its tables need never become durable.
+    """
+
+    bucket: str
+    prefix: str
+    endpoint: str | None = None
+    profile: str | None = None
+    temporary: bool = False
+
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def parse(text: FastRoot | str) -> FastRoot:
+        """Read ``s3://bucket/prefix?endpoint=…&profile=…&temporary=true``.
+
+        :raises InvalidInputError: not such a URL, or one with a password.
+        """
+        if isinstance(text, FastRoot):
+            return text
+        place, _, query = text.partition("?")
+        match = _ROOT.fullmatch(place)
+        given = dict(parse_qsl(query, keep_blank_values=True))
+        endpoint = given.pop("endpoint", None)
+        profile = given.pop("profile", None)
+        temporary = given.pop("temporary", "false")
+        if match is None or given or not _is_path(match[2]) or temporary not in ("true", "false"):
+            shown = re.sub("//[^/]*@", "//…@", text)
+            raise InvalidInputError(
+                f"{shown!r} is no data root; nothing was read or written.", remedy=_REMEDY
+            )
+        if profile == "" or (endpoint is not None and not _is_endpoint(endpoint)):
+            raise InvalidInputError(
+                "The endpoint of a data root is a URL such as https://host:port, without user or "
+                "password, and its profile a name; nothing was read or written.",
+                remedy=_REMEDY,
+            )
+        endpoint = endpoint and endpoint.rstrip("/")
+        return FastRoot(match[1], match[2], endpoint, profile, temporary == "true")
+
+    @property
+    def place(self) -> FastRoot:
+        """Where it is, whatever its tables are for."""
+        return replace(self, temporary=False)
+
+    @property
+    def url(self) -> str:
+        """What :meth:`parse` reads."""
+        said = {"endpoint": self.endpoint, "profile": self.profile}
+        said["temporary"] = "true" if self.temporary else None
+        query = urlencode({name: it for name, it in said.items() if it}, safe=":/")
+        return f"s3://{self.bucket}/{self.prefix}" + (f"?{query}" if query else "")
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def name(self) -> str:
+        """Its name in keys: one folder."""
+        return quote(self.place.url, safe="")
+
+
+def _is_path(prefix: str) -> bool:
+    named = all(part not in ("", ".", "..") for part in prefix.split("/"))
+    return named and prefix.isprintable()
+
+
+def _is_endpoint(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises where it is none
+    except ValueError:
+        return False
+    whole = parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable()
+    return whole and "@" not in parts.netloc and not parts.query and not parts.fragment
+
+
+@dataclass(frozen=True)
+class FastPlace:
+    """A table's files in a fast root.
+
+    :param keys: what their keys begin with in the protocol; ``there``: in the root's bucket.
+    """
+
+    root: FastRoot
+    keys: str
+    there: str
+
+    @staticmethod
+    def of(bucket: str, key: str) -> FastPlace | None:
+        """Where a key or prefix of a table's bucket lies; ``None``: there itself.
+
+        :raises InvalidInputError: it names no fast root, though it should.
+        """
+        table, mark, rest = key.partition(FAST)
+        name, slash, _ = rest.partition("/")
+        if not mark or not slash:
+            return None
+        root = FastRoot.parse(unquote(name))
+        return FastPlace(root, f"{table}{FAST}{name}/", f"{root.prefix}/{bucket}/{table}/")
+
+    def real(self, key: str) -> str:
+        """Where a key of the protocol lies in the root's bucket."""
+        return self.there + key.removeprefix(self.keys)
+
+    def _back(self, key: str) -> str:
+        return self.keys + key.removeprefix(self.there)
+
+    def sent(self, request: Any) -> Any:
+        """A request of the protocol as the root's store takes it."""
+        if isinstance(request, DeleteMany):
+            return DeleteMany(tuple((self.real(key), etag) for key, etag in request.items))
+        if isinstance(request, ListUploads):
+            # Nobody has probed this store: one that lists no uploads by prefix would hide them.
+            return replace(request, prefix="")
+        name = "key" if hasattr(request, "key") else "prefix"
+        return replace(request, **{name: self.real(getattr(request, name))})
+
+    def gone(self, bucket: str, request: Any, why: ZeroRenameError) -> FastRootGoneError:
+        """The error of a root that a request did not reach."""
+        table = f"s3://{bucket}/{self.keys.partition(FAST)[0]}"
+        return FastRootGoneError(
+            f"The table's fast root {self.root.url} cannot be reached. What lies only there can be "
+            "neither read nor written now; all records, and all files that a checkpoint has "
+            f"copied, are safe in the table's own bucket. {why.message}",
+            table=table,
+            key=getattr(request, "key", None),
+            remedy="If it comes back nothing is lost: try again. If it is gone for good, go on "
+            f"without it: zero-rename data-root {table} none --apply; then see what is to be made "
+            f"again: zero-rename lineage plan {table}",
+        )
+
+    def answered(self, request: Any, answer: Any) -> Any:
+        """The store's answer to a request as the protocol takes it."""
+        match answer:
+            case Found():
+                return replace(answer, key=self._back(answer.key))
+            case Deleted():
+                return Deleted({self._back(key): code for key, code in answer.errors.items()})
+            case ObjectPage():
+                objects = tuple(replace(it, key=self._back(it.key)) for it in answer.objects)
+                return replace(
+                    answer, objects=objects, prefixes=tuple(map(self._back, answer.prefixes))
+                )
+            case UploadPage():
+                below = self.real(request.prefix)
+                its = (upload for upload in answer.uploads if upload.key.startswith(below))
+                uploads = tuple(replace(upload, key=self._back(upload.key)) for upload in its)
+                return replace(answer, uploads=uploads)
+        return answer
+
+
+def is_fast(key: str) -> bool:
+    """Whether a data file lies in a fast root, and nowhere else."""
+    return FAST in key
+
+
+def by_place(bucket: str, request: DeleteMany) -> dict[FastPlace | None, DeleteMany]:
+    """A deletion as one for each place that its keys lie in."""
+    items: dict[FastPlace | None, list[tuple[str, str | None]]] = {}
+    for key, etag in request.items:
+        items.setdefault(FastPlace.of(bucket, key), []).append((key, etag))
+    return {place: DeleteMany(tuple(its)) for place, its in items.items()}

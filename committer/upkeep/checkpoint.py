@@ -1,0 +1,202 @@
+"""Checkpoint: files that lie only in a table's fast root are copied into it, by plain jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ..commit.first_job import check_data_root
+from ..commit.snapshot import Snapshot, take_snapshot
+from ..commit.state.context import Context
+from ..commit.state.found_table import (
+    FoundTable,
+    change_table,
+    find_table,
+    read_table,
+    table_not_confirmed,
+)
+from ..errors import InvalidInputError
+from ..format.job_spec import FileOptions, JobSpec, Mode, Owner
+from ..format.layout import job_began
+from ..format.records.data_file import DataFile
+from ..format.records.inputs import Inputs
+from ..store.conditional_put import Uncertain
+from ..store.fast_root import FastRoot, is_fast
+from ..store.requests import Step
+from .compaction import all_of, content_kept, inputs_in, origins_in, writers_of
+from .symlink_keeping import refuse_symlinks
+
+
+class CheckpointOrder(StrEnum):
+    """Which partitions are copied first: those whose files are the oldest, or the newest, from
+    which all others could be made again (Tachyon's edge, Li et al. 2014)."""
+
+    CREATION = "creation"
+    LATEST = "latest"
+
+
+class CheckpointAction(StrEnum):
+    """What became of a partition. Changed meanwhile: another job did, whose files the next
+    checkpoint copies; nothing of it was touched. Lost: a file is not there any more."""
+
+    WOULD_COPY = "would copy"
+    COPIED = "copied"
+    CHANGED_MEANWHILE = "changed meanwhile"
+    LOST = "lost"
+
+
+@dataclass(frozen=True)
+class NotDurable:
+    """What of a partition lies only in a fast root.
+
+    :param files: how many of its files; so too ``rows`` and ``bytes``.
+    :param since: when the job of the oldest of them began, by its driver's clock; seconds since
+        the epoch.
+    """
+
+    partition: str
+    files: int
+    rows: int
+    bytes: int
+    since: float
+
+
+@dataclass(frozen=True)
+class Checkpointed:
+    """What became of a partition of which some files lay only in a fast root.
+
+    :param job: the job that copied them.
+    """
+
+    partition: str
+    action: CheckpointAction
+    files: int
+    bytes: int
+    since: float
+    job: str | None = None
+
+
+@dataclass(frozen=True)
+class CheckpointPlan:
+    """A partition to be copied, and the state that it was found in."""
+
+    partition: str
+    snapshot: Snapshot
+    lacking: NotDurable
+
+    def told(self, action: CheckpointAction, job: str | None = None) -> Checkpointed:
+        """What became of it."""
+        it = self.lacking
+        return Checkpointed(self.partition, action, it.files, it.bytes, it.since, job)
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        return self.snapshot.files
+
+
+def not_durable(files: Iterable[DataFile]) -> list[NotDurable]:
+    """What lies only in fast roots, by partition; those partitions that have none are left out."""
+    found: dict[str, list[DataFile]] = {}
+    for file in files:
+        if is_fast(file.key):
+            found.setdefault(file.partition, []).append(file)
+    return [
+        NotDurable(
+            name,
+            len(its),
+            sum(file.rows for file in its),
+            sum(file.size for file in its),
+            min(job_began(file.job) for file in its),
+        )
+        for name, its in sorted(found.items())
+    ]
+
+
+@dataclass(frozen=True)
+class DataRootChange:
+    """A change of where a table's files lie first; ``None``: in the table.
+
+    :param not_durable: what heads name in fast roots as it is made. It stays there, named by its
+        own keys, until it is replaced or copied.
+    """
+
+    before: FastRoot | None
+    after: FastRoot | None
+    not_durable: tuple[NotDurable, ...]
+
+
+def change_data_root(
+    context: Context, data_root: FastRoot | None, apply: bool
+) -> Step[DataRootChange]:
+    """Say where the files of a table's jobs lie first, from the next job on.
+
+    :param apply: do it; ``False`` only says what is there.
+    :raises TableNotFoundError: no table of this package.
+    :raises InvalidInputError: such a table cannot have one, or not this one.
+    """
+    while True:
+        table = yield from read_table(context)
+        if data_root is not None:
+            check_data_root(context.root, data_root, table.readers)
+            refuse_symlinks(context.root, table)
+        state = yield from take_snapshot(context)
+        change = DataRootChange(table.data_root, data_root, tuple(not_durable(state.files)))
+        found = yield from find_table(context)
+        if not apply or found is None or found.record.data_root == data_root:
+            return change
+        outcome = yield from change_table(context, found, data_root=data_root)
+        if isinstance(outcome, FoundTable):
+            return change
+        if isinstance(outcome, Uncertain):
+            raise table_not_confirmed(context)
+
+
+def find_not_durable(
+    context: Context, partitions: Collection[str] | None, order: CheckpointOrder
+) -> Step[list[CheckpointPlan]]:
+    """The partitions of which some files lie only in a fast root, in the order to copy them in.
+    States that they held before are not copied.
+
+    :param partitions: only these, as they are stored; ``None`` for all.
+    :raises TableNotFoundError: no table of this package.
+    :raises InvalidInputError: its data root is temporary, so that nothing of it is to be durable.
+    """
+    table = yield from read_table(context)
+    if table.data_root is not None and table.data_root.temporary:
+        raise InvalidInputError(
+            "The table's data root is temporary: it need never become durable. Nothing was done.",
+            table=context.root.url,
+            remedy="Give it another: zero-rename data-root "
+            f"{context.root.url} '{table.data_root.place}' --apply",
+        )
+    state = yield from take_snapshot(context, partitions)
+    plans = [
+        CheckpointPlan(it.partition, state.of([it.partition]), it)
+        for it in not_durable(state.files)
+    ]
+    if order is CheckpointOrder.CREATION:
+        return sorted(plans, key=lambda plan: min(file.job for file in plan.files))
+    return sorted(plans, key=lambda plan: max(file.job for file in plan.files), reverse=True)
+
+
+def checkpoint_spec(
+    context: Context, plan: CheckpointPlan, owner: Owner
+) -> Step[tuple[JobSpec, Inputs]]:
+    """The job that copies a partition, and what the rows in it were computed from: it replaces the
+    partition as it was read, so that it is refused where another job has changed it since."""
+    writers = yield from writers_of(context, plan.files)
+    state = plan.snapshot
+    origins = origins_in(plan.partition, writers)
+    spec = JobSpec(
+        state.schema,
+        Mode.REPLACE,
+        replace_partitions=(plan.partition,) if state.partition_by else (),
+        replace_table=not state.partition_by,
+        base=state.base,
+        merges={plan.partition: tuple(sorted(all_of(origins, plan.files)))},
+        durable=True,
+        owner=owner,
+        files=FileOptions(content=content_kept(plan.files)),
+    )
+    return spec, inputs_in(writers, plan.files)

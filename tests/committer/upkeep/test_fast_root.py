@@ -1,0 +1,419 @@
+"""Tables whose files lie in a fast root first: where these are, how they become durable, and what
+is lost with the root."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from support.faults import Crash
+from support.memory_store import MemoryDriver, MemoryStore
+from support.moto_server import S3Server, running
+from zero_rename.committer import (
+    FastRootGoneError,
+    InvalidInputError,
+    SnapshotGoneError,
+    Table,
+    TableMismatchError,
+)
+from zero_rename.committer.format.job_spec import FileOptions
+from zero_rename.committer.store import requests as s
+from zero_rename.committer.store.copies import CopyFile
+from zero_rename.committer.store.driver import BotoDriver
+from zero_rename.committer.store.fast_root import FastPlace, FastRoot, is_fast
+from zero_rename.committer.table_copy import FileCopier
+from zero_rename.committer.upkeep.checkpoint import CheckpointAction
+from zero_rename.committer.upkeep.verify import FindingKind
+
+SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
+URL = "s3://bucket/flights"
+#: Of tests in memory, where nothing is routed: the keys say where a file would lie.
+FAST = "s3://fast/scratch"
+
+
+def rows(*values: int, day: int = 1) -> pa.Table:
+    return pa.table({"value": values, "day": [day] * len(values)}, schema=SCHEMA)
+
+
+def load(table: Table, *values: int, day: int = 1, **policy: Any) -> None:
+    policy = {"partition_by": ["day"], "readers": "heads", **policy}
+    with table.job(SCHEMA, **policy) as job:
+        job.write(rows(*values, day=day))
+
+
+def values(table: Table) -> list[int]:
+    return sorted(table.to_arrow()["value"].to_pylist())
+
+
+def in_memory(store: MemoryStore, url: str = URL) -> Table:
+    table = Table(url)
+    table.driver = MemoryDriver(store)  # type: ignore[assignment]
+    return table
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def table(store: MemoryStore) -> Table:
+    """Three days, of which the first is durable, all in memory."""
+    table = in_memory(store)
+    load(table, 1, data_root=FAST)
+    table.checkpoint(apply=True)
+    load(table, 2, day=2)
+    load(table, 3, day=3)
+    return table
+
+
+def dies_at(number: int) -> Callable[[Any, Callable[[Any], Any]], Any]:
+    """The fault of a process that dies after a request, the first being 0; and sends none after."""
+    sent = count()
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        turn = next(sent)
+        answer = apply(request) if turn <= number else None
+        if turn >= number:
+            raise Crash
+        return answer
+
+    return fault
+
+
+@dataclass
+class Stores:
+    """A table's own store and a fast one, each a server of its own."""
+
+    durable: S3Server
+    fast: S3Server
+
+    @property
+    def data_root(self) -> str:
+        return f"s3://fast/scratch?endpoint={self.fast.endpoint}"
+
+    def table(self, url: str = URL) -> Table:
+        return Table(url, self.durable.client())
+
+    def keys(self, server: S3Server, bucket: str) -> list[str]:
+        listed = server.client().list_objects_v2(Bucket=bucket)
+        return [item["Key"] for item in listed.get("Contents", ())]
+
+
+@pytest.fixture
+def ended() -> Iterator[contextlib.ExitStack]:
+    """Ends the fast server."""
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def stores(ended: contextlib.ExitStack, s3_env: S3Server) -> Iterator[Stores]:
+    with running() as durable:
+        fast = ended.enter_context(running())
+        durable.client().create_bucket(Bucket="bucket")
+        fast.client().create_bucket(Bucket="fast")
+        yield Stores(durable, fast)
+
+
+class TestRoot:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "s3://fast/scratch",
+            "s3://fast/a/b?endpoint=http://127.0.0.1:9000",
+            "s3://fast/a?endpoint=https://fast.example:9000&profile=my+fast&temporary=true",
+        ],
+    )
+    def test_what_it_says_it_reads(self, text: str) -> None:
+        assert FastRoot.parse(text).url == text
+        assert FastRoot.parse(FastRoot.parse(text).url) == FastRoot.parse(text)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("fast", "s3://fast", "s3://fast/", "s3://fast/a//b", "s3://fast/../b", "file://a/b"),
+            *("s3://fast/a?endpoint=ftp://x", "s3://fast/a?endpoint=http://user:secret@x"),
+            *("s3://fast/a?profile=", "s3://fast/a?key=secret", "s3://fast/a?temporary=1"),
+            *("s3://user:secret@fast/a", "s3://fast/a?endpoint=http://x:port"),
+        ],
+    )
+    def test_others_are_refused_without_their_secrets(self, text: str) -> None:
+        with pytest.raises(InvalidInputError) as refused:
+            FastRoot.parse(text)
+        assert "secret" not in str(refused.value).replace("key=secret", "")
+
+    def test_a_key_says_where_it_lies(self, table: Table) -> None:
+        key = next(file.key for file in table.snapshot().files if is_fast(file.key))
+        place = FastPlace.of("bucket", key)
+        assert place is not None
+        job = table.snapshot(["day=2"]).files[0].job
+        assert place.real(key).startswith(f"scratch/bucket/flights/{job}/day=2/part-00000-0-")
+        assert FastPlace.of("bucket", "flights/_zero_rename/data/x") is None
+
+
+class TestTwoServers:
+    def test_data_goes_to_the_fast_one_and_all_else_to_the_other(self, stores: Stores) -> None:
+        table = stores.table()
+        load(table, 1, 2, data_root=stores.data_root)
+        load(stores.table(), 3, day=2)
+        assert values(stores.table()) == [1, 2, 3]
+        fast = stores.keys(stores.fast, "fast")
+        assert len(fast) == 2
+        assert all(key.startswith("scratch/bucket/flights/zr1-") for key in fast)
+        assert not [key for key in stores.keys(stores.durable, "bucket") if "/data/" in key]
+        assert table.verify() == []
+
+    def test_large_files_and_filtered_reads_go_there_too(self, stores: Stores) -> None:
+        """An upload in parts, and reads of ranges."""
+        table = stores.table()
+        made = pa.table({"value": list(range(1_500_000)), "day": [1] * 1_500_000}, schema=SCHEMA)
+        options = FileOptions(compression="none", part_bytes=5 * 1024**2)
+        with table.job(
+            SCHEMA,
+            partition_by=["day"],
+            readers="heads",
+            data_root=stores.data_root,
+            files=options,
+        ) as job:
+            job.write(made)
+        assert table.scan(columns=["value"], filter=[("value", ">=", 1_499_999)]).to_arrow()[
+            "value"
+        ].to_pylist() == [1_499_999]
+        done = table.checkpoint(apply=True)
+        assert [it.action for it in done] == [CheckpointAction.COPIED]
+        assert table.to_arrow().num_rows == 1_500_000
+
+    def test_a_checkpoint_copies_and_a_purge_takes_what_is_kept_no_more(
+        self, stores: Stores
+    ) -> None:
+        table = stores.table()
+        load(table, 1, data_root=stores.data_root)
+        load(table, 2, day=2)
+        before = table.snapshot()
+        done = table.checkpoint(apply=True)
+        assert [(it.partition, it.action) for it in done] == [
+            ("day=1", CheckpointAction.COPIED),
+            ("day=2", CheckpointAction.COPIED),
+        ]
+        assert table.not_durable() == []
+        after = table.snapshot()
+        assert [f.checksum for f in after.files] == [f.checksum for f in before.files]
+        assert len(stores.keys(stores.fast, "fast")) == 2
+        table.purge(keep=0, apply=True)
+        assert stores.keys(stores.fast, "fast") == []
+        assert values(table) == [1, 2]
+        assert table.verify() == []
+        assert table.checkpoint(apply=True) == []
+
+    def test_one_bucket_is_copied_by_the_store(self, stores: Stores) -> None:
+        stores.durable.client().create_bucket(Bucket="near")
+        table = stores.table()
+        load(table, 1, data_root="s3://near/scratch")
+        sent: list[Any] = []
+        table.driver = BotoDriver("bucket", table.driver.clients, observe=sent.append)
+        table.checkpoint(apply=True)
+        copies = [request for request in sent if isinstance(request, CopyFile)]
+        assert [is_fast(copy.source.key) and not is_fast(copy.key) for copy in copies] == [True]
+        assert values(table) == [1]
+
+    def test_the_root_gone_is_told_soon_and_gone_on_without(
+        self, stores: Stores, ended: contextlib.ExitStack, impatient: None
+    ) -> None:
+        table = stores.table()
+        load(table, 1, data_root=stores.data_root)
+        table.checkpoint(apply=True)
+        load(table, 2, day=2)
+        ended.close()
+        table = stores.table()
+        assert table.to_arrow(partitions=["day=1"])["value"].to_pylist() == [1]
+        with pytest.raises(FastRootGoneError) as gone:
+            table.to_arrow()
+        assert gone.value.table == URL
+        assert f"zero-rename data-root {URL} none" in str(gone.value)
+        lost, history = table.verify()
+        assert (lost.partition, lost.kind) == ("day=2", FindingKind.MISSING)
+        assert (history.partition, "only kept for" in history.detail) == ("day=1", True)
+        with pytest.raises(FastRootGoneError):
+            load(table, 3, day=3)
+        assert table.open_jobs() == []
+        change = table.set_data_root(None, apply=True)
+        assert [it.partition for it in change.not_durable] == ["day=2"]
+        load(table, 2, day=2, mode="overwrite")
+        load(table, 3, day=3)
+        assert values(stores.table()) == [1, 2, 3]
+        assert table.verify()[0].detail.endswith("only kept for its former versions")
+        table.purge(keep=0, apply=True)
+        assert table.verify() == []
+
+    def test_a_bucket_that_is_gone_is_a_root_that_is_gone(self, stores: Stores) -> None:
+        table = stores.table()
+        load(table, 1, data_root=stores.data_root)
+        client = stores.fast.client()
+        client.delete_object(Bucket="fast", Key=stores.keys(stores.fast, "fast")[0])
+        with pytest.raises(SnapshotGoneError, match="lineage plan"):
+            table.to_arrow()
+        client.delete_bucket(Bucket="fast")
+        with pytest.raises(FastRootGoneError, match="no such bucket"):
+            table.to_arrow()
+
+    def test_a_pickled_job_finds_the_root_in_another_process(self, stores: Stores) -> None:
+        """As Spark's executors get it."""
+        table = stores.table()
+        load(table, 1, data_root=stores.data_root)
+        with table.job() as job:
+            opened = pickle.loads(pickle.dumps(job.opened))
+            writer = stores.table().task_writer(opened, 0, 0)
+            writer.write(rows(2))
+            job.take([writer.close()], 1)
+        assert len(stores.keys(stores.fast, "fast")) == 2
+        assert values(table) == [1, 2]
+
+
+class TestRefused:
+    def test_where_readers_list(self, store: MemoryStore) -> None:
+        with pytest.raises(InvalidInputError, match="readers go by heads"):
+            load(in_memory(store), 1, readers="listing", data_root=FAST)
+        assert not [key for key in store.keys("") if "open/" in key or "table.json" in key]
+
+    @pytest.mark.parametrize("root", ["s3://bucket/flights", "s3://bucket/flights/fast"])
+    def test_in_the_table(self, store: MemoryStore, root: str) -> None:
+        with pytest.raises(InvalidInputError, match="lies in the table"):
+            load(in_memory(store), 1, data_root=root)
+
+    def test_another_than_the_tables(self, table: Table) -> None:
+        load(table, 4, data_root=FAST)
+        with pytest.raises(TableMismatchError, match="data-root"):
+            load(table, 4, data_root="s3://other/scratch")
+        table.set_data_root("s3://other/scratch", apply=True)
+        load(table, 4, data_root="s3://other/scratch")
+        assert values(table) == [1, 2, 3, 4, 4]
+
+    def test_symlink_manifests(self, table: Table) -> None:
+        for _ in range(2):
+            with pytest.raises(InvalidInputError, match="Symlink manifests"):
+                table.keep_symlinks()
+            table.set_data_root(None, apply=True)
+        table.checkpoint(apply=True)
+        assert table.keep_symlinks().partitions == 3
+        with pytest.raises(InvalidInputError, match="Symlink manifests"):
+            table.set_data_root(FAST, apply=True)
+
+    def test_a_temporary_table_is_never_copied(self, store: MemoryStore) -> None:
+        table = in_memory(store)
+        load(table, 1, data_root=f"{FAST}?temporary=true")
+        with pytest.raises(InvalidInputError, match="temporary"):
+            table.checkpoint(apply=True)
+        table.set_data_root(FAST, apply=True)
+        assert table.checkpoint(apply=True)[0].action is CheckpointAction.COPIED
+
+    def test_versions_before_read_no_such_table(self, store: MemoryStore, table: Table) -> None:
+        assert json.loads(store.objects["flights/_zero_rename/table.json"].body)["format"] == 4
+
+
+class TestCheckpoint:
+    def test_what_is_not_durable_is_told_with_since_when(
+        self, store: MemoryStore, table: Table
+    ) -> None:
+        told = table.not_durable()
+        assert [(it.partition, it.files, it.rows) for it in told] == [
+            ("day=2", 1, 1),
+            ("day=3", 1, 1),
+        ]
+        assert 0 <= time.time() - told[0].since < 60
+
+    @pytest.mark.parametrize(
+        ("order", "days"),
+        [("creation", ["day=2", "day=3", "day=1"]), ("latest", ["day=1", "day=3", "day=2"])],
+    )
+    def test_orders(self, table: Table, order: str, days: list[str]) -> None:
+        load(table, 4, mode="overwrite")
+        assert [it.partition for it in table.checkpoint(order=order)] == days
+
+    def test_only_what_heads_name_now_is_copied(self, store: MemoryStore, table: Table) -> None:
+        load(table, 20, day=2, mode="overwrite")
+        driver: Any = table.driver
+        driver.requests.clear()
+        table.checkpoint(apply=True)
+        copies = [request for request in driver.requests if isinstance(request, CopyFile)]
+        assert len(copies) == 2
+        assert values(table) == [1, 3, 20]
+        assert table.at(version=1, partition="day=2").files
+
+    def test_content_lineage_and_whose_rows_they_are_stay(
+        self, store: MemoryStore, table: Table
+    ) -> None:
+        before = table.snapshot(["day=2"]).files
+        table.checkpoint(apply=True)
+        after = table.snapshot(["day=2"]).files
+        assert [(f.rows, f.checksum, f.content, f.summary) for f in before] == [
+            (f.rows, f.checksum, f.content, f.summary) for f in after
+        ]
+        done = table.result(after[0].job)
+        assert done is not None
+        assert done.rewritten
+        assert table.inputs_of(after[0].job).tables == table.inputs_of(before[0].job).tables
+
+    def test_a_head_that_moved_on_is_left_to_the_next(
+        self, store: MemoryStore, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        copy = FileCopier.copy
+
+        def slow(self: FileCopier, state: Any) -> Any:
+            if state.files[0].partition == "day=2":
+                load(in_memory(store), 20, day=2, mode="overwrite")
+            return copy(self, state)
+
+        monkeypatch.setattr(FileCopier, "copy", slow)
+        done = table.checkpoint(apply=True)
+        assert [it.action for it in done] == [
+            CheckpointAction.CHANGED_MEANWHILE,
+            CheckpointAction.COPIED,
+        ]
+        assert values(table) == [1, 3, 20]
+        assert [it.partition for it in table.not_durable()] == ["day=2"]
+
+    def test_a_lost_file_is_told_and_the_others_are_copied(
+        self, store: MemoryStore, table: Table
+    ) -> None:
+        lost = table.snapshot(["day=2"]).files[0].key
+        store.apply(s.Delete(lost))
+        done = table.checkpoint(apply=True)
+        assert [it.action for it in done] == [CheckpointAction.LOST, CheckpointAction.COPIED]
+        assert table.open_jobs() == []
+        assert [finding.key for finding in table.verify()] == [lost]
+
+    def test_killed_at_any_request_it_is_done_again_and_no_row_moves(
+        self, store: MemoryStore, table: Table
+    ) -> None:
+        """Whatever it had sent, the fast file is there as long as a head names it."""
+        table.driver.requests.clear()  # type: ignore[attr-defined]
+        copied = store.copy()
+        probe = in_memory(copied)
+        probe.checkpoint(["day=2"], apply=True)
+        number = len(probe.driver.requests)  # type: ignore[attr-defined]
+        for at in range(number):
+            there = store.copy()
+            killed = in_memory(there)
+            killed.driver.fault = dies_at(at)  # type: ignore[attr-defined]
+            with contextlib.suppress(Crash):
+                killed.checkpoint(["day=2"], apply=True)
+            after = in_memory(there)
+            assert values(after) == [1, 2, 3], at
+            after.purge(patience=0, apply=True)
+            assert values(after) == [1, 2, 3], at
+            after.checkpoint(apply=True)
+            assert after.not_durable() == [], at
+            assert values(after) == [1, 2, 3], at
+            after.purge(keep=0, patience=0, apply=True)
+            assert not [key for key in there.keys("") if is_fast(key)], at
+            assert after.verify() == [], at
