@@ -379,8 +379,8 @@ class ReadableTable:
 
         :param named: keys of files, which may lie in fast roots that the table no longer has.
         """
-        listing = list_objects(f"{self.root.prefix}/")
-        below, fast = self.run(All((listing, list_fast(self._context, named))))
+        below = self.run(list_objects(f"{self.root.prefix}/"))
+        fast = self.run(list_fast(self._context, named))
         return {*below.keys, *(item.key for item in fast)}
 
     def open_jobs(self) -> list[OpenJob]:

@@ -106,6 +106,8 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         :param partition_by: partition columns; ``None`` takes the table's.
         :param base: the state that the rows were computed from: under ``on_conflict=fail``, no
             partition that has changed since is written over. ``None``: what is there on entering.
+        :param data_root: of a new table that is read by heads: where its jobs' files lie first, as
+            ``s3://bucket/prefix?endpoint=…&profile=…``; ``None``: in the table.
         :param owner: who runs the job; ``None`` names this process.
         :param inputs: what the rows are computed from: states or scans of tables, and the URLs of
             foreign files, a request each; ``()``: not told. ``None``: all that this process has

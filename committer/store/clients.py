@@ -26,7 +26,6 @@ from botocore.utils import parse_timestamp
 
 from ..errors import StoreRefusedError, ZeroRenameError
 from .error_translation import code_of, describe
-from .fast_root import FastRoot
 from .weather import Weather
 
 #: Requests under way at once, and connections kept per client.
@@ -134,7 +133,6 @@ class S3Clients:
     weather: Weather = field(default_factory=lambda: Weather(PARALLEL), repr=False, compare=False)
     clock: StoreClock = field(default_factory=StoreClock, repr=False, compare=False)
     _heard: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
-    _fast: dict[FastRoot, S3Clients] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         events = self.client.meta.events
@@ -190,21 +188,6 @@ class S3Clients:
                 **_OURS,
             )
             return S3Clients(_adapt(_session().create_client("s3", config=config)), parallel)
-
-    def at(self, root: FastRoot) -> S3Clients:
-        """What reaches a fast root: these clients, where it is at their store and with their keys;
-        else one that is kept as long as these.
-
-        :raises StoreRefusedError: there is no such profile, or no client can be made of it.
-        """
-        if root.endpoint in (None, self.client.meta.endpoint_url) and root.profile is None:
-            return self
-        made = self._fast.get(root.place)
-        if made is None:
-            source = self.client if root.profile is None else profile_client(root.profile)
-            made = S3Clients.derived_from(source, self.parallel, root.endpoint)
-            made = self._fast.setdefault(root.place, made)
-        return made
 
     @staticmethod
     def derived_from(

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from ..errors import StoreRefusedError, StoreUnreachableError
 from .boto_calls import S3Requests
-from .clients import S3Clients
+from .clients import S3Clients, profile_client
 from .copies import CopyFile, CopyPart
 from .fast_root import FastPlace, FastRoot, by_place
 from .requests import Clock, Deleted, DeleteMany, Request, ServerName, Wait, Work
@@ -101,7 +101,7 @@ class _Process:
             return self._requests[None].carry_out(request, pause)
         requests = self._requests.get(place.root)
         if requests is None:
-            clients = self.clients.at(place.root)
+            clients = _at(self.clients, place.root)
             requests = S3Requests(place.root.bucket, clients, self._clock, _BRIEF)
             requests = self._requests.setdefault(place.root, requests)
         try:
@@ -156,7 +156,7 @@ class BotoDriver:
     def reach(self, keys: Iterable[str]) -> set[S3Clients]:
         """The clients that keys are reached by: where all are one, a store can copy by itself."""
         places = (FastPlace.of(self.bucket, key) for key in keys)
-        return {self.clients if it is None else self.clients.at(it.root) for it in places}
+        return {self.clients if it is None else _at(self.clients, it.root) for it in places}
 
     @property
     def parallel(self) -> int:
@@ -310,6 +310,8 @@ class _Run:
 
 _drivers: dict[tuple[str, int, str], BotoDriver] = {}
 _derived: WeakKeyDictionary[Any, tuple[int, S3Clients]] = WeakKeyDictionary()
+#: Those of fast roots, by a table's own.
+_fast: WeakKeyDictionary[S3Clients, dict[FastRoot, S3Clients]] = WeakKeyDictionary()
 _drivers_lock = threading.Lock()
 
 
@@ -348,6 +350,22 @@ def _clients(key: tuple[int, str]) -> S3Clients:
         if tuple(rest) == key:
             return driver.clients
     return S3Clients.from_environment()
+
+
+def _at(clients: S3Clients, root: FastRoot) -> S3Clients:
+    """What reaches a fast root: a table's own clients, where it is at their store and with their
+    keys; else others, which are kept as long as these.
+
+    :raises StoreRefusedError: there is no such profile, or no client can be made of it.
+    """
+    if root.endpoint in (None, clients.client.meta.endpoint_url) and root.profile is None:
+        return clients
+    with _drivers_lock:
+        made = _fast.setdefault(clients, {})
+        if root.place not in made:
+            source = clients.client if root.profile is None else profile_client(root.profile)
+            made[root.place] = S3Clients.derived_from(source, clients.parallel, root.endpoint)
+        return made[root.place]
 
 
 def _environment() -> str:

@@ -27,7 +27,7 @@ from ..errors import (
     UnfinishedCommitError,
     counted,
 )
-from ..format.job_spec import Coordination
+from ..format.job_spec import Coordination, Readers
 from ..format.layout import TableRoot
 from ..format.records.table_record import TableRecord
 from ..store.conditional_put import Uncertain
@@ -66,9 +66,13 @@ def keep_symlinks(context: Context) -> Step[SymlinksReport]:
     """
     before = yield from read_table(context)
     _check(context, before)
-    files = (yield from take_snapshot(context)).files
-    if before.data_root is not None or any(is_fast(file.key) for file in files):
+    if before.data_root is not None:
         raise _not_durable(context.root)
+    if before.readers is Readers.HEADS and not before.symlinks:
+        # What lies in a data root that the table no longer has.
+        files = (yield from take_snapshot(context)).files
+        if any(is_fast(file.key) for file in files):
+            raise _not_durable(context.root)
     yield from _note(context, True)
     # Before the heads are listed, which hold what is done by now.
     unaware = yield from _unaware(context, True)

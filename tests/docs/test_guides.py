@@ -30,8 +30,9 @@ def blocks(guide: str) -> list[str]:
 def test_no_guide_is_left_out() -> None:
     guides = {path.stem for path in GUIDES.glob("*.md")}
     # Run by test_tutorials.py, test_lost_records_guide.py, test_cheap_reads_guide.py,
-    # test_stale_guide.py, test_read_yesterday_guide.py and tests/spark/test_row_guides.py.
-    elsewhere = {"recover", "my-records-are-gone", "cheap-reads", "what-is-stale"}
+    # test_stale_guide.py, test_read_yesterday_guide.py, test_fast_tier_guide.py and
+    # tests/spark/test_row_guides.py.
+    elsewhere = {"recover", "my-records-are-gone", "cheap-reads", "what-is-stale", "fast-tier"}
     without = {"databricks", "upserts", "deletes", "read-yesterday", *elsewhere}
     assert {guide for guide in guides if blocks(guide)} == SHOWN.keys() | without
 

@@ -22,6 +22,7 @@ from zero_rename.committer import (
     FastRootGoneError,
     InvalidInputError,
     SnapshotGoneError,
+    StreamError,
     Table,
     TableMismatchError,
 )
@@ -243,7 +244,7 @@ class TestTwoServers:
         lost, history = table.verify()
         assert (lost.partition, lost.kind) == ("day=2", FindingKind.MISSING)
         assert (history.partition, "only kept for" in history.detail) == ("day=1", True)
-        with pytest.raises(FastRootGoneError):
+        with pytest.raises(StreamError, match=f"zero-rename data-root {URL} none"):
             load(table, 3, day=3)
         assert table.open_jobs() == []
         change = table.set_data_root(None, apply=True)
