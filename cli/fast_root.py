@@ -51,8 +51,8 @@ def data_root(
         str | None,
         typer.Argument(
             metavar="[ROOT|none]",
-            help="From now on: s3://bucket/prefix, with ?endpoint=… for another store and "
-            "&profile=… for keys of ~/.aws/config; none: in the table. Left out: only show it.",
+            help="From now on: s3://bucket/prefix, with ?endpoint=… for another store, "
+            "and a profile of ~/.aws/config likewise; none: in the table. Left out: only show it.",
         ),
     ] = None,
     apply: Apply = False,

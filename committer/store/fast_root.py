@@ -22,7 +22,7 @@ FAST = "/_zero_rename/fast/"
 _ROOT = re.compile(r"s3[an]?://([A-Za-z0-9][A-Za-z0-9.\-_]{1,253}[A-Za-z0-9])/([^?#]+?)/*")
 _REMEDY = (
     "Name a data root as s3://bucket/prefix, with ?endpoint=https://host:port for another store, "
-    "and &profile=NAME for keys of ~/.aws/config: keys are never part of it."
+    "and a profile of ~/.aws/config likewise: keys are never part of it."
 )
 
 
