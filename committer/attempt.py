@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from .commit.state.decide import refuse_late
 from .commit.state.job_state import OpenedJob
-from .errors import StreamError, ZeroRenameError
+from .errors import StreamError, ZeroRenameError, about
 from .format.job_spec import Readers
 from .format.parquet.task_writer import TaskWriter
 from .store.backoff import Backoff
@@ -142,6 +142,7 @@ def attempt_writer(driver: Driver, opened: OpenedJob, task: int, attempt: int) -
     """As :func:`task_writer`, of an attempt that the job may not wait for."""
 
     def check() -> None:
-        driver.run(refuse_late(opened.root, opened.job, task))
+        with about(opened.root.url):
+            driver.run(refuse_late(opened.root, opened.job, task))
 
     return task_writer(driver, opened, task, attempt, None if opened.awaited else check)

@@ -39,7 +39,8 @@ distinction of PyIceberg's ``CommitFailedException`` and ``CommitStateUnknownExc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class ZeroRenameError(Exception):
@@ -87,6 +88,16 @@ def _rebuild(kind: type[ZeroRenameError], args: tuple[str, ...], state: dict) ->
     error.args = args
     error.__dict__.update(state)
     return error
+
+
+@contextmanager
+def about(table: str) -> Iterator[None]:
+    """Errors that are raised inside name this table, where they name none."""
+    try:
+        yield
+    except ZeroRenameError as error:
+        error.table = error.table or table
+        raise
 
 
 def printable(text: str) -> str:

@@ -17,7 +17,7 @@ from .commit.state.found_table import find_table
 from .commit.state.heads import read_head
 from .commit.state.job_state import Committed, JobState
 from .commit.state.open_jobs import read_open
-from .errors import InvalidInputError, TableNotFoundError
+from .errors import InvalidInputError, TableNotFoundError, about
 from .format.as_of import AsOf, Past
 from .format.job_spec import Owner, Readers
 from .format.layout import UNPARTITIONED, TableRoot
@@ -46,7 +46,7 @@ from .scan.table_scan import ScanPlan, TableAccess, TableScan
 from .store.driver import BotoDriver, connect
 from .store.fast_root import FastRoot
 from .store.listing import list_objects
-from .store.requests import All, Found, Get, Step
+from .store.requests import All, Found, Get, Work
 from .upkeep.recovery import OpenJob, open_jobs
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class ReadableTable:
         """The table's record; where there is none, what another committer's files come to."""
         if self._record is not None:
             return self._record
-        found = self.driver.run(current_table(self._context))
+        found = self.run(current_table(self._context))
         if isinstance(found, TableRecord):
             self._record = found
         return found
@@ -80,17 +80,17 @@ class ReadableTable:
     def exists(self) -> bool:
         """Whether there is a table of this package at this root. What another committer wrote
         can be read nevertheless: its schema, snapshot and partitions, from its files."""
-        return self.driver.run(table_exists(self._context))
+        return self.run(table_exists(self._context))
 
     def keeps_symlinks(self) -> bool:
         """Whether each job keeps a symlink manifest beside each head, for other engines."""
-        found = self.driver.run(find_table(self._context))
+        found = self.run(find_table(self._context))
         return found is not None and found.counts and found.record.symlinks
 
     @property
     def readers(self) -> Readers:
         """How the table's readers find its files; *listing* where there is no table."""
-        found = self.driver.run(find_table(self._context))
+        found = self.run(find_table(self._context))
         return found.record.readers if found is not None and found.counts else Readers.LISTING
 
     @property
@@ -137,7 +137,7 @@ class ReadableTable:
         """As :meth:`snapshot`, for who looks after a table and computes nothing from it."""
         if partitions is not None:
             partitions = stored_names(self._context, self._current(), partitions)
-        return self.driver.run(current_snapshot(self._context, partitions, as_of))
+        return self.run(current_snapshot(self._context, partitions, as_of))
 
     def at(
         self,
@@ -166,7 +166,7 @@ class ReadableTable:
     def survey(self) -> Survey:
         """A snapshot of the partitions that can be read, and why the others cannot."""
         try:
-            return self.driver.run(survey(self._context))
+            return self.run(survey(self._context))
         except TableNotFoundError:
             return Survey(self.state())  # Another committer's files, if there are any.
 
@@ -180,7 +180,7 @@ class ReadableTable:
 
         :raises DamagedError: what names the files of one of them cannot be read.
         """
-        return self.driver.run(partition_states(self._context, partitions))
+        return self.run(partition_states(self._context, partitions))
 
     def files(self, partition: str | None = None) -> list[DataFile]:
         """The files of one partition, or of all."""
@@ -248,7 +248,7 @@ class ReadableTable:
         :param most_jobs: how many of the jobs decided last.
         :raises TableNotFoundError: no table, and no record of any job.
         """
-        return self.driver.run(look_over(self._context, most_jobs))
+        return self.run(look_over(self._context, most_jobs))
 
     def history(self, most_jobs: int = 100) -> pa.Table:
         """Who changed what, when, and by how much, newest first: a row for each partition that a
@@ -263,7 +263,7 @@ class ReadableTable:
             ``run_id``, ``task_id``, ``try_number``, ``once``.
         :raises TableNotFoundError: no table, and no job.
         """
-        return self.driver.run(history(self._context, most_jobs))
+        return self.run(history(self._context, most_jobs))
 
     def partition_history(self, partition: str, recent: Sequence[SeenJob] = ()) -> PartitionHistory:
         """The jobs that changed a partition, as far as records lead back, and what it holds.
@@ -272,19 +272,19 @@ class ReadableTable:
         :param recent: jobs of an overview, which need not be read again.
         :raises TableNotFoundError: no table.
         """
-        return self.driver.run(look_back(self._context, partition, recent))
+        return self.run(look_back(self._context, partition, recent))
 
     def manifest(self, job: str) -> JobManifest | None:
         """A job's decision, with all files that it names; ``None`` where it has none.
 
         :raises InvalidInputError: it is no id of a job.
         """
-        return self.driver.run(read_job_manifest(self._context, job))
+        return self.run(read_job_manifest(self._context, job))
 
     def left_overs(self) -> LeftOvers:
         """Uploads below the table that nobody will complete, and how much they hold: a request
         an upload. Changes nothing; :meth:`.table.Table.purge` aborts them."""
-        return self.driver.run(find_left_overs(self.root))
+        return self.run(find_left_overs(self.root))
 
     def marker(self, partition: str | None = None) -> SuccessMarker | None:
         """The ``_SUCCESS`` of a partition, or the table's; ``None`` where there is none.
@@ -292,22 +292,25 @@ class ReadableTable:
         :raises RecordDamagedError: one that is empty (a classic committer's) or unreadable.
         """
         key = self.root.marker_key(UNPARTITIONED if partition is None else partition)
-        found = self.driver.run(Get(key))
+        found = self.run(Get(key))
         return SuccessMarker.parse(found.body, key) if isinstance(found, Found) else None
 
     # What became of its jobs
 
-    def run(self, step: Step[T]) -> T:
+    def run(self, step: Work[T]) -> T:
         """Carry out a step in this table's bucket, and return what it returns.
 
         For what this class has no method for: the parts of this package that look after other
         committers' jobs (``zero_rename.s3a``) are steps, too. See ``committer/store/requests.py``.
+
+        :raises ZeroRenameError: names this table, where it names none.
         """
-        return self.driver.run(step)
+        with about(self.root.url):
+            return self.driver.run(step)
 
     def job_state(self, job: str) -> JobState:
         """Whether a job is committed, aborted, undecided, or unknown here."""
-        decided = self.driver.run(read_decision(self._context, job))
+        decided = self.run(read_decision(self._context, job))
         if decided is not None:
             return JobState.COMMITTED if decided.decision.is_commit else JobState.ABORTED
         return JobState.UNKNOWN if self.is_closed(job) else JobState.UNDECIDED
@@ -322,14 +325,14 @@ class ReadableTable:
 
         It is ready for readers that list only when :meth:`is_closed` says so too.
         """
-        decided = self.driver.run(read_decision(self._context, job))
+        decided = self.run(read_decision(self._context, job))
         if decided is None or not decided.decision.is_commit:
             return None
         return committed(self._context, decided)
 
     def is_closed(self, job: str) -> bool:
         """Whether a job has no open record: nothing of it is left to do."""
-        return self.driver.run(read_open(self._context, job)) is None
+        return self.run(read_open(self._context, job)) is None
 
     def once_job(self, once: str) -> str | None:
         """The job that last did the work of this run's key, or ``None``.
@@ -337,7 +340,7 @@ class ReadableTable:
         A decided commit counts before it is applied.
         """
         slot = Slot.once(self.root, once)
-        head = self.driver.run(read_head(self._context, slot)).head
+        head = self.run(read_head(self._context, slot)).head
         if head.claim is not None and self.job_state(head.claim) is JobState.COMMITTED:
             return head.claim
         return head.last_job
@@ -371,7 +374,7 @@ class ReadableTable:
         """The decisions of jobs, a request each; ``None`` where there is none."""
         names = sorted(set(jobs))
         steps = All(tuple(read_decision(self._context, job) for job in names))
-        return dict(zip(names, self.driver.run(steps), strict=True))
+        return dict(zip(names, self.run(steps), strict=True))
 
     def keys_there(self, named: Iterable[str] = ()) -> set[str]:
         """Keys of all that the store has below the table, wherever its data lies: a listing, and
@@ -385,4 +388,4 @@ class ReadableTable:
 
     def open_jobs(self) -> list[OpenJob]:
         """The jobs that are not wholly cleaned up yet, oldest first."""
-        return self.driver.run(open_jobs(self._context))
+        return self.run(open_jobs(self._context))

@@ -155,7 +155,7 @@ class RewritableTable(ReadableTable):
         :param since: seconds before now that are looked at.
         :param partition: only this one, as a path.
         """
-        return self.driver.run(find_conflicts(self._context, window, since, partition))
+        return self.run(find_conflicts(self._context, window, since, partition))
 
     def resolve(
         self,

@@ -174,7 +174,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         if opened.inputs is None:
             opened = replace(opened, inputs=noted().inputs)
         with alone(opened):
-            done = self.driver.run(commit_job(context, opened, results, expected_tasks))
+            done = self.run(commit_job(context, opened, results, expected_tasks))
         note_end()
         return replace(done, retries=self.retries - before)
 
@@ -182,12 +182,12 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         """Abort an open job, or find that it is committed. The uploads of its tasks so far, as
         ``results`` name them, are aborted."""
         with alone(opened):
-            return self.driver.run(abort_job(self._context, opened, results))
+            return self.run(abort_job(self._context, opened, results))
 
     def send_heartbeat(self, job: str, interval: float = 30.0) -> bool:
         """Send a heartbeat for a job, by its id; ``False`` when it is no longer open.
         The next one is due ``interval`` seconds later."""
-        return self.driver.run(send_heartbeat(self._context, job, interval))
+        return self.run(send_heartbeat(self._context, job, interval))
 
     def repair(
         self, accept_loss: bool = False, job: str | None = None, patience: float | None = None
@@ -199,11 +199,11 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         :param patience: how long its owner must have been silent, as in :meth:`recover`.
         :raises InvalidInputError: ``job`` is no open committed job of this table.
         """
-        return self.driver.run(repair(self._context, accept_loss, job, patience))
+        return self.run(repair(self._context, accept_loss, job, patience))
 
     def rebuild_heads(self, apply: bool = False) -> list[RebuiltHead]:
         """Build heads that are gone again: see :func:`.rewrites.rebuilt_heads.rebuild_heads`."""
-        return self.driver.run(rebuild_heads(self._context, apply))
+        return self.run(rebuild_heads(self._context, apply))
 
     def doctor(self, max_duration: float | None = None) -> list[Problem]:
         """What is or will be wrong with this table, its bucket and store, each with a remedy.
@@ -212,7 +212,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         :param max_duration: seconds the longest job may run; ``None`` takes the default of jobs,
             or an open job's own where that is longer.
         """
-        return self.driver.run(examine(self._context, max_duration))
+        return self.run(examine(self._context, max_duration))
 
     def complaints(self) -> list[Problem]:
         """Those problems of :meth:`doctor` that can be told without a probe of the store or a
@@ -220,17 +220,17 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
 
         :raises StoreRefusedError: a right to look is missing.
         """
-        return self.driver.run(complaints(self._context))
+        return self.run(complaints(self._context))
 
     def renew_facts(self) -> StoreFacts:
         """Probe the store, and record what it does not keep any more, for all jobs to come."""
-        return self.driver.run(renew_facts(self._context))
+        return self.run(renew_facts(self._context))
 
     def verify(self) -> list[Finding]:
         """Differences between what the heads name and what is in the store; empty for none. Of a
         table that another committer wrote, those between its ``_SUCCESS`` markers and the store:
         they name at most 100 files of the last job each."""
-        return self.driver.run(verify_current(self._context))
+        return self.run(verify_current(self._context))
 
     def adopt(self, apply: bool = False) -> AdoptReport:
         """Make heads for the partitions that have files and none: readers then need no listing.
@@ -241,7 +241,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         :raises TableNotFoundError: no table and no files.
         :raises TableMismatchError: no table, and the files are not one.
         """
-        return self.driver.run(adopt_current(self._context, this_process(), apply))
+        return self.run(adopt_current(self._context, this_process(), apply))
 
     def keep_symlinks(self) -> SymlinksReport:
         """Keep a symlink manifest beside each head, which Athena, Trino, Redshift and Hive read,
@@ -250,12 +250,12 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         :raises TableNotFoundError: no table of this package.
         :raises InvalidInputError: a table whose readers list. Nothing was changed.
         """
-        return self.driver.run(keep_symlinks(self._context))
+        return self.run(keep_symlinks(self._context))
 
     def drop_symlinks(self, apply: bool = False) -> SymlinksReport:
         """Keep no symlink manifests any more, and remove those that are there; without ``apply``
         only say how many."""
-        return self.driver.run(drop_symlinks(self._context, apply))
+        return self.run(drop_symlinks(self._context, apply))
 
     def write_index(self) -> bool:
         """Write the index, by which readers open a table of many partitions in a few requests.
@@ -263,4 +263,4 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         :return: whether it is there now; ``False``: another process wrote it meanwhile, or the
             store refused.
         """
-        return self.driver.run(write_index_now(self._context))
+        return self.run(write_index_now(self._context))

@@ -29,16 +29,16 @@ class TendedTable(ReadableTable):
 
         :param patience: seconds an undecided job may be silent; ``None`` takes each job's own.
         """
-        return self.driver.run(recover_all(self._context, patience))
+        return self.run(recover_all(self._context, patience))
 
     def plan_recovery(self, patience: float | None = None) -> list[Recovered]:
         """What :meth:`recover` would do, with the same ``patience``. Changes nothing."""
-        return self.driver.run(plan_all(self._context, patience))
+        return self.run(plan_all(self._context, patience))
 
     def settle(self, jobs: Collection[str]) -> list[Recovered]:
         """Settle open jobs whose processes have ended: finish those that are committed, abort the
         others. One whose process is alive is fenced. Of one that is not open nothing is said."""
-        return self.driver.run(settle_jobs(self._context, jobs))
+        return self.run(settle_jobs(self._context, jobs))
 
     def purge(
         self,
@@ -67,7 +67,7 @@ class TendedTable(ReadableTable):
         options: dict[str, Any] = {"patience": patience, "jobs": jobs, "apply": apply}
         options |= {"foreign_older_than": age, "records_older_than": records_older_than}
         options["keep"] = keep
-        return self.driver.run(purge(self._context, **options))
+        return self.run(purge(self._context, **options))
 
     def gc(self, older_than: float = KEPT_FOR, apply: bool = False) -> GcReport:
         """Make the table's records small: fold what heads name since long, settle the decisions
@@ -78,7 +78,7 @@ class TendedTable(ReadableTable):
         :param apply: do it; ``False`` only says what would be done.
         :raises TableNotFoundError: no table here.
         """
-        return self.driver.run(gc(self._context, older_than, apply))
+        return self.run(gc(self._context, older_than, apply))
 
     def undo(self, job: str, apply: bool = False) -> Restored:
         """Bring back what partitions held before a job changed them, all of them or none, without

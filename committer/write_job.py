@@ -27,6 +27,7 @@ from .errors import (
     UnfinishedAbortError,
     UnfinishedCommitError,
     ZeroRenameError,
+    about,
 )
 from .format.job_spec import JobSpec, Owner
 from .format.parquet.task_writer import TaskWriter
@@ -269,7 +270,7 @@ class WriteJob:
             # open record back; and where one writer is allowed at a time nobody looks for any.
             self._heartbeats.close()
         opened = replace(opened, sole=self._taken is None)
-        with alone(opened):
+        with alone(opened), about(opened.root.url):
             done = self._driver.run(commit_job(self._context, opened, self._reported, expected))
         retries = self._driver.retries - self._retries
         retries += sum(result.retries for result in self._taken or ())
@@ -289,7 +290,7 @@ class WriteJob:
                 raise JobTerminated
             if self._writer is not None:
                 self._writer.abort()
-            with alone(opened):
+            with alone(opened), about(opened.root.url):
                 outcome = self._driver.run(abort_job(self._context, opened, self._reported))
         except JobTerminated:
             return JobState.UNKNOWN, "The time for cleaning up is over"

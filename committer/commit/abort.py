@@ -109,7 +109,6 @@ def _read_back(
     raise CommitStateUnknownError(
         "Another process is committing this very job, and this one, which is not, cannot abort "
         f"it: {error.message}",
-        table=context.root.url,
         job=job,
         remedy="Do not run the job again before recovery has settled it: "
         f"zero-rename recover {context.root.url} --apply",

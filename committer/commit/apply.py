@@ -108,7 +108,6 @@ def finish_own(
     except (RefusedError, DamagedError) as error:
         raise UnfinishedCommitError(
             f"The job is committed; applying it stopped: {error.message}",
-            table=context.root.url,
             job=decided.decision.job,
             key=error.key,
             remedy="Do not run the job again; finish it: "
@@ -235,7 +234,6 @@ def _incomplete(
     url = context.root.url
     if isinstance(answer, Refused):
         return lost(
-            context,
             job,
             file,
             answer,
@@ -248,7 +246,6 @@ def _incomplete(
     return UnfinishedCommitError(
         "The job is committed, and the store did not say whether a file's upload was completed "
         f"({answer.cause}). Nothing is lost.",
-        table=url,
         job=job,
         key=file.key,
         remedy=f"Do not run the job again; finish it: zero-rename recover {url} --apply",
@@ -281,7 +278,6 @@ def _delete_resurrected(context: Context, job: str, slot: Slot, file: PendingFil
         "The job is committed and applied; a file of it that was replaced since came back, and "
         f"could not be removed again ({cause}). Readers that list see it; readers "
         "through heads do not.",
-        table=context.root.url,
         job=job,
         key=file.key,
         remedy="Delete this object when the store allows deletes; it stays named by: "
@@ -348,7 +344,6 @@ def _headless(context: Context, decided: Decided, slot: Slot) -> UnfinishedCommi
     return UnfinishedCommitError(
         "The job is committed, and a head that it had claimed is gone, so its rows in that "
         "partition are not visible. Nothing is lost: they are in its files or uploads.",
-        table=url,
         job=decided.decision.job,
         key=slot.key,
         remedy="Do not run the job again. Restore the object from a version or backup and run "
@@ -368,7 +363,6 @@ def _unmoved(
         remedy = f" {changed_store_remedy(context)}"
     return UnfinishedCommitError(
         f"The job is committed, and the store {why} Nothing is lost.",
-        table=context.root.url,
         job=decided.decision.job,
         key=slot.key,
         remedy="Do not run the job again; finish it: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from ..errors import StoreRefusedError
+from ..errors import StoreRefusedError, about
 from ..format.job_spec import JobSpec
 from ..store.driver import Driver
 from .open import checked, open_job, settle_aborted
@@ -24,22 +24,22 @@ def open_checked(driver: Driver, context: Context, spec: JobSpec) -> OpenedJob:
     :raises StoreRefusedError: a right is missing; nothing was written.
     :raises ZeroRenameError: as :func:`.protocol.open.open_job`.
     """
-    checked(context, spec)  # What cannot be right is refused before anything is sent.
-    url = context.root.url
-    seen = _seen.setdefault(driver, set())
-    if url not in seen:
-        missing = driver.run(missing_rights(context.root, context.write_id()))
-        if missing:
-            named = "; ".join(f"{right} (to {right.need})" for right in missing)
-            raise StoreRefusedError(
-                f"These credentials lack rights that a job needs once it is committed: {named}. "
-                "Nothing was written.",
-                table=url,
-                remedy="Grant them on the table's prefix, and on the bucket what is about the "
-                "bucket.",
-            )
-        seen.add(url)
-    opened = driver.run(open_job(context, spec))
-    if opened.others:
-        driver.run(settle_aborted(context, opened))
-    return opened
+    with about(context.root.url):
+        checked(context, spec)  # What cannot be right is refused before anything is sent.
+        url = context.root.url
+        seen = _seen.setdefault(driver, set())
+        if url not in seen:
+            missing = driver.run(missing_rights(context.root, context.write_id()))
+            if missing:
+                named = "; ".join(f"{right} (to {right.need})" for right in missing)
+                raise StoreRefusedError(
+                    "These credentials lack rights that a job needs once it is committed: "
+                    f"{named}. Nothing was written.",
+                    remedy="Grant them on the table's prefix, and on the bucket what is about the "
+                    "bucket.",
+                )
+            seen.add(url)
+        opened = driver.run(open_job(context, spec))
+        if opened.others:
+            driver.run(settle_aborted(context, opened))
+        return opened

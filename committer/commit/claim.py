@@ -339,7 +339,6 @@ def _refuse_if_fenced(context: Context, opened: OpenedJob) -> Step[None]:
     if decided.decision.is_commit:
         raise UnfinishedCommitError(
             "This job is committed already: its commit was called before, or in another process.",
-            table=context.root.url,
             job=opened.job,
             remedy="Do not run the job again; finish it: "
             f"zero-rename recover {context.root.url} --apply",
@@ -347,7 +346,6 @@ def _refuse_if_fenced(context: Context, opened: OpenedJob) -> Step[None]:
     raise JobFencedError(
         "Another process declared this job dead and wrote its abort decision; it can no longer "
         "commit and nothing of it is visible.",
-        table=context.root.url,
         job=opened.job,
         remedy="Run the job again; send heartbeats or a longer maximum duration.",
     )
@@ -377,7 +375,6 @@ def _conflict(opened: OpenedJob, conflicts: list[Conflict]) -> CommitConflictErr
         remedy = "Run the job again on what is there now, or choose on_conflict=last_wins."
     return CommitConflictError(
         f"{what}: {named}. Nothing of this job is visible.",
-        table=opened.root.url,
         job=opened.job,
         key=conflicts[0].state.slot.key,
         remedy=remedy,

@@ -132,7 +132,6 @@ def _still_listed(
         f"{counted(len(uploads), 'upload of this job is', 'uploads of this job are')} still "
         f"listed after {_SWEEPS.tries} rounds of aborting. Nothing of them is visible. The job "
         "stays open.",
-        table=context.root.url,
         job=job,
         key=uploads[0].key,
         remedy=f"Run recovery later: zero-rename recover {context.root.url} --apply",
@@ -173,7 +172,6 @@ def sweep_data(context: Context, job: str, keep: Collection[str] = frozenset()) 
         raise UnfinishedCommitError(
             f"{counted(len(failed), 'file')} of attempts of this job could not be removed "
             f"({cause}). Nothing of them is visible. The job stays open.",
-            table=context.root.url,
             job=job,
             key=key,
             remedy=f"Run recovery later: zero-rename recover {context.root.url} --apply",

@@ -263,7 +263,6 @@ def _check_kept(opened: OpenedJob, held: Mapping[str, HeadState]) -> None:
             raise CommitConflictError(
                 f"What {partition} held at version {epoch} is not kept any more: it was forgotten "
                 "while this job was open. Nothing of this job is visible.",
-                table=opened.root.url,
                 job=opened.job,
                 key=opened.root.head_key(partition),
                 remedy=f"{told_versions(held[partition].head)}.",
@@ -286,7 +285,6 @@ def fenced(opened: OpenedJob) -> JobFencedError:
     """The error of a job that another process has aborted."""
     return JobFencedError(
         "Another process declared this job dead before it decided; nothing of it is visible.",
-        table=opened.root.url,
         job=opened.job,
         remedy="Run the job again; send heartbeats or a longer maximum duration.",
     )

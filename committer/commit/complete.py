@@ -93,7 +93,6 @@ def _is_gone(context: Context, file: PendingFile) -> Step[bool]:
 
 
 def lost(
-    context: Context,
     job: str,
     file: PendingFile,
     answer: Refused,
@@ -117,7 +116,6 @@ def lost(
     return DataLostError(
         f"A committed file is lost: its upload {file.upload_id} is gone ({answer.code}) and "
         f"{there}. {meanwhile}",
-        table=context.root.url,
         job=job,
         key=file.key,
         remedy=f"{look}{remedy}",

@@ -113,7 +113,6 @@ def _undisturbed(
     if found is None or not found.counts:
         raise TableMismatchError(
             "table.json is gone since this job opened. Nothing of this job is visible.",
-            table=context.root.url,
             job=opened.job,
             remedy="Restore it from a version or backup, or run the job again.",
         )
@@ -130,7 +129,6 @@ def _refuse_overwritten(context: Context, opened: OpenedJob, record: TableRecord
         raise CommitConflictError(
             "Another job has replaced the whole table and its columns since this job opened. "
             "Nothing of this job is visible.",
-            table=context.root.url,
             job=opened.job,
             key=context.root.table_key,
             remedy="Run the job again, with the columns that the table has now.",

@@ -77,7 +77,7 @@ def design_table(
         yield from _refuse_orphans(context, directory)
     if not spec.adopt_partitions:
         check_no_buckets(context.root, directory)
-    partition_by = layout_of(context.root, directory, spec)
+    partition_by = layout_of(directory, spec)
     check_layout(context.root, directory, partition_by, spec)
     if spec.readers is Readers.HEADS:
         refuse_older(context.root, directory)
@@ -139,7 +139,6 @@ def _refuse_expiry(root: TableRoot) -> Step[None]:
                 f"The bucket's lifecycle rule {rule.name!r} deletes by age what lies below "
                 f"{root.control_prefix}: all files of a table that is read by heads, what it "
                 "keeps of its history, and the records that say which count. Nothing was written.",
-                table=root.url,
                 key=root.control_prefix,
                 remedy="Exclude the table's prefix from the rule; a table's own retention says "
                 "how long history stays. Or write to a root that no such rule concerns.",
@@ -224,7 +223,6 @@ def _alone(context: Context, opened: OpenedJob, made: FoundTable) -> Step[FoundT
         raise TableMismatchError(
             "The table has other columns or another layout, and another job has begun to write "
             "it. Nothing of this job is visible.",
-            table=context.root.url,
             job=opened.job,
             remedy="Write with the table's own columns and layout, or to another root.",
         )
@@ -283,7 +281,6 @@ def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
         raise TableMismatchError(
             f"The table's coordination is {table.coordination}, the job asks for "
             f"{spec.coordination}. Nothing was written.",
-            table=root.url,
             remedy="Leave the job's coordination to the table.",
         )
     check_readers(root, table, spec)
@@ -292,7 +289,6 @@ def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
         raise TableMismatchError(
             f"The table is partitioned by {', '.join(table.partition_by) or 'nothing'}, the job "
             f"asks for {', '.join(spec.partition_by) or 'nothing'}. Nothing was written.",
-            table=root.url,
             remedy=f"Write with partitionBy={','.join(table.partition_by)!r}, or leave it out.",
         )
     if spec.schema_mode is SchemaMode.OVERWRITE:
@@ -301,12 +297,11 @@ def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
     elif spec.schema_mode is SchemaMode.MERGE:
         evolved(table.schema, spec.schema, table.partition_by, url=root.url)
     else:
-        check_same(table.schema, spec.schema, table=root.url)
+        check_same(table.schema, spec.schema)
     if not set(lacked_of(table.schema)).issuperset(spec.lacked):
         raise TableMismatchError(
             f"The job's files may lack {', '.join(spec.lacked)}, and those of the table do not. "
             "Nothing was written.",
-            table=root.url,
             remedy="Write to a root where no table is.",
         )
 
@@ -321,7 +316,6 @@ def check_readers(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
         raise TableMismatchError(
             f"The table has readers={table.readers}, the job asks for readers={spec.readers}; "
             "that is fixed by a table's first job. Nothing was written.",
-            table=root.url,
             remedy="Leave readers out; or copy the table to another root: "
             f"zero-rename copy {root.url} NEW --readers {spec.readers}",
         )

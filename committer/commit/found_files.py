@@ -26,7 +26,7 @@ def replaces_all(spec: JobSpec) -> bool:
     return spec.replace_table and spec.mode is Mode.REPLACE
 
 
-def layout_of(root: TableRoot, directory: Directory, spec: JobSpec) -> tuple[str, ...]:
+def layout_of(directory: Directory, spec: JobSpec) -> tuple[str, ...]:
     """The partition columns: the job's, or those on disk where it names none."""
     if spec.partition_by is not None or directory.partition_by is None:
         return spec.partition_by or ()
@@ -36,7 +36,6 @@ def layout_of(root: TableRoot, directory: Directory, spec: JobSpec) -> tuple[str
         raise InvalidInputError(
             f"There are files here already, partitioned by {_columns(directory.partition_by)}, "
             f"and the job does not fit: {error.message} Nothing was written.",
-            table=root.url,
             remedy=f"{error.remedy or 'Add these columns to the data.'} Or write to another root.",
         ) from error
     return directory.partition_by
@@ -52,7 +51,7 @@ def check_layout(
     elsewhere = "or write to another root"
     if directory.contradiction is not None:
         raise _contradicts(
-            root, directory.contradiction, f"Move away what does not belong here, {elsewhere}."
+            directory.contradiction, f"Move away what does not belong here, {elsewhere}."
         )
     there = directory.partition_by
     if there is None:
@@ -61,7 +60,6 @@ def check_layout(
         example = next(iter(directory.partitions))
         lie = f"partitioned by {_columns(there)} ({example})" if there else "at its root"
         raise _contradicts(
-            root,
             f"they lie {lie}, and the job asks for {_columns(partition_by)}",
             f"Write with partitionBy={','.join(there)!r}, or leave it out, {elsewhere}.",
         )
@@ -69,14 +67,12 @@ def check_layout(
         own = canonical_name(name, spec.schema, partition_by)
         if own is None:
             raise _contradicts(
-                root,
                 f"{name} has a value that is none of its column's type "
                 f"({_types(spec, partition_by)})",
                 f"Make the column a string, or move the directory away, {elsewhere}.",
             )
         if own != name and not replaces_all(spec):
             raise _contradicts(
-                root,
                 f"the job's rows of the directory {name} would lie beside it, in {own}",
                 "Make the column a string that is spelled as the directories are (for numbers "
                 f"with zeros before them: lpad), or rename the directories, {elsewhere}.",
@@ -92,7 +88,6 @@ def refuse_older(root: TableRoot, directory: Directory) -> None:
     item = next((item for items in directory.partitions.values() for item in items), None)
     if item is not None:
         raise _contradicts(
-            root,
             f"{item.key}, and readers=heads was asked for: who lists would see that file for ever, "
             "and nothing of the table",
             "Write to another root, or leave readers out: readers of this one then list. "
@@ -110,7 +105,6 @@ def check_no_buckets(root: TableRoot, directory: Directory) -> None:
     bucket = next((item.key for item in items if _BUCKET.search(item.key)), None)
     if bucket is not None:
         raise _contradicts(
-            root,
             f"{bucket} is a bucket of a table that some catalog of Spark's has as CLUSTERED BY, by "
             "which Spark cannot group or join any more once a job without buckets writes there",
             "Make the catalog's table anew without CLUSTERED BY over the same files, and say here "
@@ -119,9 +113,9 @@ def check_no_buckets(root: TableRoot, directory: Directory) -> None:
         )
 
 
-def _contradicts(root: TableRoot, why: str, remedy: str) -> TableMismatchError:
+def _contradicts(why: str, remedy: str) -> TableMismatchError:
     return TableMismatchError(
-        f"There are files here already: {why}. Nothing was written.", table=root.url, remedy=remedy
+        f"There are files here already: {why}. Nothing was written.", remedy=remedy
     )
 
 

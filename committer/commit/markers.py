@@ -191,7 +191,6 @@ def marker_bytes(
 def _unwritten(context: Context, decided: Decided, key: str) -> UnfinishedCommitError:
     return UnfinishedCommitError(
         "The job is committed, and a _SUCCESS marker could not be written.",
-        table=context.root.url,
         job=decided.decision.job,
         key=key,
         remedy="Do not run the job again; finish it: "

@@ -234,7 +234,6 @@ def _write_open_record(context: Context, job: str, spec: JobSpec) -> Step[float]
         cause = outcome.cause if isinstance(outcome, Uncertain) else "another object is there"
         raise OutcomeUnknownError(
             f"The store did not confirm the job's open record ({cause}). Nothing else was written.",
-            table=context.root.url,
             job=job,
             key=put.key,
             remedy="Try again when the store answers; recovery removes the record if it landed.",
@@ -315,7 +314,6 @@ def _give_way(context: Context, mine: str, tries: list[OpenEntry]) -> Step[None]
             raise JobFencedError(
                 f"Another try of this run, job {entry.job}, was opened at the same time, "
                 "and that one goes on. This one wrote nothing.",
-                table=context.root.url,
                 job=mine,
                 remedy="Nothing is to be done if that try commits; else run the job again.",
             )
@@ -334,7 +332,6 @@ def _refuse_second_writer(
             "Another job is open on this table, and this store "
             f"({context.facts.server or 'unnamed'}) checks and carries out conditional writes in "
             "two steps: two writers may both win. Nothing was written.",
-            table=context.root.url,
             job=entry.job,
             remedy="Wait for that job, or recover it if it is dead (zero-rename recover "
             f"{context.root.url} --apply); for parallel writers use "
@@ -358,7 +355,6 @@ def _earlier_commit(
             raise DamagedError(
                 "An earlier try of this run has committed, and its decision is gone: this one "
                 "would load its rows a second time. Nothing was written.",
-                table=context.root.url,
                 job=once.head.last_job,
                 key=context.root.decision_key(once.head.last_job),
                 remedy="Restore the object from a version or backup, or write under another "

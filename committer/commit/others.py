@@ -41,7 +41,6 @@ def about_other(root: TableRoot, job: str, other: str, step: Step[Any]) -> Step[
         raise OtherJobError(
             f"Job {other} is in this job's way and cannot be settled: {error.message} So this job "
             "commits nothing: nothing of it is visible, and it can be run again.",
-            table=root.url,
             job=job,
             other=other,
             key=error.key,

@@ -22,9 +22,7 @@ _ROUNDS = 8
 _PAUSE = 0.5
 
 
-def check_past(
-    root: TableRoot, table: TableRecord, past: AsOf | None, asked: Collection[str] | None
-) -> None:
+def check_past(table: TableRecord, past: AsOf | None, asked: Collection[str] | None) -> None:
     """Refuse what no state of a table can be; ``None``, the one of now, always can.
 
     :param asked: the partitions that are to be read; ``None``: all.
@@ -36,7 +34,6 @@ def check_past(
         raise InvalidInputError(
             "This table keeps no history: its readers list files, so a replace removes what it "
             "takes the place of. Nothing was done.",
-            table=root.url,
             remedy="Only what it holds now can be read. A table keeps its history whose first job "
             "has readers='heads'.",
         )
@@ -44,7 +41,6 @@ def check_past(
     if past.version is not None and table.partition_by and not _is_one(asked):
         raise InvalidInputError(
             f"Version {past.version} of which partition? Each counts its own. Nothing was done.",
-            table=root.url,
             remedy="Name one partition; or give a time, which is of all partitions.",
         )
 
@@ -62,7 +58,6 @@ def list_after(context: Context, past: AsOf | None) -> Step[HeadListing]:
         raise InvalidInputError(
             f"{past} is still to come: the store's time is {told(listing.since)}. Nothing was "
             "done.",
-            table=context.root.url,
             remedy="Give a time that is over.",
         )
     for _ in range(_ROUNDS):
@@ -100,7 +95,6 @@ def states_as_of(
         raise InvalidInputError(
             f"No job has changed that partition, so it never had a version {past.version}. Nothing "
             "was done.",
-            table=root.url,
             remedy=f"zero-rename show {root.url} lists the partitions.",
         )
     before = [_as_of(root, table, state, past) for state in states]
@@ -110,7 +104,6 @@ def states_as_of(
         raise InvalidInputError(
             f"The table was not there yet at {past}: what counted first did from {told(first)} "
             "on. Nothing was done.",
-            table=root.url,
             remedy="Give a later time.",
         )
     return found
@@ -123,7 +116,6 @@ def _as_of(root: TableRoot, table: TableRecord, state: HeadState, past: AsOf) ->
         raise InvalidInputError(
             f"{_named(head)} is at version {head.epoch}; it never had a version {epoch}. Nothing "
             "was done.",
-            table=root.url,
             key=state.slot.key,
             remedy=f"{told_versions(head)}.",
         )
@@ -131,7 +123,6 @@ def _as_of(root: TableRoot, table: TableRecord, state: HeadState, past: AsOf) ->
     if former is None:
         raise InvalidInputError(
             f"What {_named(head)} held at {past} is not kept any more. Nothing was done.",
-            table=root.url,
             key=state.slot.key,
             remedy=f"{told_versions(head)}. How long it is kept is the table's retention: "
             f"zero-rename retention {root.url}",
@@ -140,7 +131,6 @@ def _as_of(root: TableRoot, table: TableRecord, state: HeadState, past: AsOf) ->
         raise InvalidInputError(
             f"What {_named(head)} held at {past} has other columns than the table, which were "
             "overwritten since. Nothing was done.",
-            table=root.url,
             key=state.slot.key,
             remedy="Read a later state; the files of the former one stay for as long as it is "
             "kept.",

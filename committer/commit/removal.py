@@ -28,7 +28,6 @@ def remove_listed(context: Context, removals: tuple[StoredFile, ...]) -> Step[No
         raise UnfinishedCommitError(
             f"The job is committed, and {len(failed)} of the files it replaces could not be "
             f"removed ({cause}). Readers that list still see them; readers through heads do not.",
-            table=context.root.url,
             key=key,
             remedy="Finish it when the store allows deletes: "
             f"zero-rename recover {context.root.url} --apply",

@@ -183,7 +183,7 @@ def _look(
     past: AsOf | None = None,
 ) -> Step[Survey]:
     table = yield from read_table(context)
-    check_past(context.root, table, past, partitions)
+    check_past(table, past, partitions)
     if table.coordination is Coordination.NONE:
         files = yield from list_files(context, table.partition_by, partitions)
         listed = Snapshot(context.root, table.schema, table.partition_by, files, {}, partitions)
@@ -220,7 +220,6 @@ def _look(
         wanted = again
     raise UnfinishedCommitError(
         f"The table did not hold still for {_ROUNDS} looks, or a committed job is not applied.",
-        table=context.root.url,
         remedy=f"Finish what is open: zero-rename recover {context.root.url} --apply",
     )
 
@@ -344,7 +343,7 @@ def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
     for name, version in versions.items():
         if version < table.overwritten:
             # The table was read again, after another change.
-            error = HeadMovedError("Its columns were overwritten.", table=view.context.root.url)
+            error = HeadMovedError("Its columns were overwritten.")
             damaged.setdefault(name, error)
     shown = Snapshot(
         view.context.root,

@@ -56,14 +56,12 @@ def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
         raise InvalidInputError(
             "A base is epochs of heads, and a table of coordination=none has none. Nothing was "
             "sent.",
-            table=root.url,
             remedy="Leave base out, and let one job write at a time.",
         )
     if spec.readers is Readers.HEADS:
         raise InvalidInputError(
             "readers=heads needs heads, and a table of coordination=none has none. Nothing was "
             "sent.",
-            table=root.url,
             remedy="Leave readers out: readers of such a table list. Or write to a store with "
             "conditional writes, with coordination=store.",
         )
@@ -71,13 +69,11 @@ def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
         raise InvalidInputError(
             "The columns of a table of coordination=none cannot change: its writers do not notice "
             "each other. Nothing was sent.",
-            table=root.url,
             remedy="Leave schema_mode out, or write to another table.",
         )
     if spec.once is not None:
         raise InvalidInputError(
             "A once key needs a head, and a table of coordination=none has none. Nothing was sent.",
-            table=root.url,
             remedy="Leave the key out and replace partitions, so that a repeated run does not "
             "double rows; or write to a table of coordination=store. Airflow's operator gives "
             "every run a key: it loads the latter only.",
@@ -120,7 +116,6 @@ def commit_uncoordinated(
     if not decided.decision.is_commit:
         raise JobFencedError(
             "This job was aborted before; nothing of it is visible.",
-            table=context.root.url,
             job=opened.job,
             remedy="Run the job again.",
         )
@@ -169,7 +164,6 @@ def _finish(context: Context, decided: Decided, swept: bool) -> Step[Committed]:
     except (RefusedError, UnfinishedCommitError) as error:
         raise UnfinishedCommitError(
             f"The job is committed, and not all of it is carried out: {error.message}",
-            table=context.root.url,
             job=decision.job,
             key=error.key,
             remedy="Nobody else finishes it (coordination=none). Commit the same job again from "
@@ -213,7 +207,7 @@ def _complete(context: Context, decided: Decided, file: PendingFile, count: Coun
         if isinstance(answer, Refused):
             meanwhile = "The job's other files may be visible."
             remedy = f"; {_way_out(decided.decision)}."
-            return lost(context, job, file, answer, found, meanwhile, remedy)
+            return lost(job, file, answer, found, meanwhile, remedy)
         return UnfinishedCommitError(
             f"the store did not say whether a file's upload was completed ({answer.cause}).",
             key=file.key,

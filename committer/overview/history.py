@@ -60,7 +60,6 @@ def history(context: Context, most: int) -> Step[pa.Table]:
     if most < 1:
         raise InvalidInputError(
             f"A history of {most} jobs; nothing was read.",
-            table=context.root.url,
             remedy="Ask for one job or more.",
         )
     opened = yield from list_objects(context.root.open_prefix)

@@ -90,7 +90,6 @@ def look_back(
     if found is None:
         raise TableNotFoundError(
             "There is no zero_rename table here.",
-            table=context.root.url,
             remedy="Check the root; a first write makes the table.",
         )
     context = context.of(found.record)

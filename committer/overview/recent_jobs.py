@@ -108,7 +108,6 @@ def read_job_manifest(context: Context, job: str) -> Step[JobManifest | None]:
     if not is_job_id(job):
         raise InvalidInputError(
             f"{job!r} is no job id; nothing was read.",
-            table=context.root.url,
             remedy="Name it as zr1- and 26 letters and digits.",
         )
     decided = yield from read_decision(context, job)

@@ -83,7 +83,7 @@ def adopt(
     :raises InvalidInputError: a table of coordination *none*, which has no heads.
     """
     found = yield from find_table(context)
-    spec = _spec(context, found, owner, schema, partition_by)
+    spec = _spec(found, owner, schema, partition_by)
     entries: dict[str, AdoptedPartition] = {}
     for _ in range(_ROUNDS):
         found = yield from find_table(context)  # Before the look: that is what it is a look after.
@@ -109,7 +109,6 @@ def adopt(
 
 
 def _spec(
-    context: Context,
     found: FoundTable | None,
     owner: Owner,
     schema: pa.Schema | None,
@@ -119,14 +118,12 @@ def _spec(
         if found.record.coordination is Coordination.NONE:
             raise InvalidInputError(
                 "A table of coordination=none has no heads; its readers list. Nothing was changed.",
-                table=context.root.url,
                 remedy="There is nothing to adopt.",
             )
         if found.record.readers is Readers.HEADS:
             raise InvalidInputError(
                 "The table has readers=heads: files that listings show are none of it. Nothing was "
                 "changed.",
-                table=context.root.url,
                 remedy="Write their rows by a job, then remove them.",
             )
         schema, partition_by = found.record.schema, found.record.partition_by

@@ -105,7 +105,6 @@ def find_compactible(
         raise InvalidInputError(
             "In a table of coordination=none a compaction could take rows that another job adds "
             "meanwhile. Nothing was changed.",
-            table=context.root.url,
             remedy="Load the partitions again, with fewer tasks.",
         )
     snapshot = yield from take_snapshot(context, partitions)
@@ -197,7 +196,6 @@ def _decision(context: Context, job: str) -> Step[Decided]:
         raise DamagedError(
             "The decision of a job that wrote files is gone, so nobody knows whether it wrote rows "
             "of others again. Nothing was changed.",
-            table=context.root.url,
             job=job,
             key=context.root.decision_key(job),
             remedy="Restore the decision from a version or backup, or load the partition again "

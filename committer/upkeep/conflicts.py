@@ -130,7 +130,6 @@ def conflicts_in(
         raise InvalidInputError(
             "In a table of coordination=none writers do not notice each other and no head says "
             "whose files count; nothing can be told of conflicts.",
-            table=context.root.url,
         )
     context = context.of(table)
     decided, unread, start = yield from _decided_since(context, since)
@@ -163,7 +162,6 @@ def files_of_job(context: Context, job: str, partition: str) -> Step[tuple[DataF
     if not own:
         raise InvalidInputError(
             f"{job} is no job that committed files into {partition}; nothing was changed.",
-            table=context.root.url,
             job=job,
             remedy=f"zero-rename conflicts {context.root.url} names those that did.",
         )

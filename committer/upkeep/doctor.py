@@ -353,13 +353,11 @@ def lay_backstop(
     if isinstance(answer, Refused):
         raise StoreRefusedError(
             f"The store took no lifecycle rule ({answer.code}). Nothing was changed.",
-            table=root.url,
             remedy="Run zero-rename uploads abort by age instead, from a DAG or cron.",
         )
     if not isinstance(answer, Done):
         raise OutcomeUnknownError(
             f"The store did not say whether it took the lifecycle rule ({answer.cause}).",
-            table=root.url,
             remedy="Run it again: the rule has a name of its own and is written over.",
         )
     return rule
@@ -377,7 +375,6 @@ def _rule(root: TableRoot, longest: float, days: int | None) -> LifecycleRule:
             f"A rule of {days} days would abort uploads that a job may still complete: jobs may "
             f"take {longest / 3600:.0f} h here and their recovery {RECOVERY / 3600:.0f} h. Nothing "
             "was changed.",
-            table=root.url,
             remedy=f"Give --days {least} or more, or say how long the longest job is "
             "(--max-duration).",
         )

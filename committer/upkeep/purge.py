@@ -103,7 +103,6 @@ def purge(
     if keep is not None and keep < 0:
         raise InvalidInputError(
             f"keep is {keep}, and fewer than no former states cannot stay. Nothing was changed.",
-            table=context.root.url,
             remedy="Give 0 to keep none, or leave keep out.",
         )
     found = yield from find_table(context)
@@ -147,7 +146,6 @@ def _check_named(context: Context, jobs: Collection[str]) -> Step[None]:
         raise InvalidInputError(
             f"There is no record, no claim and no upload of a job {job!r} here; nothing was "
             "changed.",
-            table=root.url,
             remedy=f"`zero-rename jobs {root.url}` lists the jobs that are open, `zero-rename "
             f"uploads list {root.url}` the uploads with their jobs.",
         )

@@ -86,7 +86,6 @@ def repair(
     if table.coordination is Coordination.NONE:
         raise InvalidInputError(
             "In a table of coordination=none no head waits for a file; nothing was changed.",
-            table=context.root.url,
             remedy="If the damaged job replaced partitions, load the same ones again with mode "
             "replace; if it appended, delete the data files with its id in their names and run it "
             "again.",
@@ -106,7 +105,6 @@ def repair(
     if job is not None and not found:
         raise InvalidInputError(
             "There is no open committed job of this id here; nothing was changed.",
-            table=context.root.url,
             job=job,
             remedy=f"See what is open: zero-rename jobs {context.root.url}",
         )

@@ -101,11 +101,10 @@ def plan_resolution(
         raise InvalidInputError(
             f"No two runs touched {partition} so near to each other in that time; nothing was "
             "changed.",
-            table=context.root.url,
             remedy="Give a greater --window or --since; zero-rename conflicts "
             f"{context.root.url} names what there is.",
         )
-    kept = _kept(context, conflict, keep)
+    kept = _kept(conflict, keep)
     files, origins = yield from _files_of(context, conflict, kept, snapshot.files)
     yield from _require(context, snapshot, partition, files)
     dropped = [it.job for it in conflict.touches if it.job not in kept]
@@ -161,14 +160,13 @@ def plan_undoing(context: Context, partition: str, job: str) -> Step[ResolutionP
     if last < 0 or last + 1 != now or changes[last].decision.job != job:
         raise InvalidInputError(
             f"{job} is not the job that changed {partition} last; nothing was changed.",
-            table=context.root.url,
             job=job,
             remedy=f"zero-rename conflicts {context.root.url} names the runs that did.",
         )
     if _only_adds(changes[last], partition):
         files = [file for file in snapshot.files if file.job != job]
     else:
-        files = _state_before(context, changes, partition, last)
+        files = _state_before(changes, partition, last)
     yield from _require(context, snapshot, partition, files)
     origins = yield from origins_of(context, partition, files)
     kept = dict.fromkeys(file.job for file in files if file.job)
@@ -195,9 +193,7 @@ def _only_adds(decided: Decided, partition: str) -> bool:
     return not any(change.replace or change.dropped_job for change in changes)
 
 
-def _state_before(
-    context: Context, changes: Mapping[int, Decided], partition: str, end: int
-) -> list[DataFile]:
+def _state_before(changes: Mapping[int, Decided], partition: str, end: int) -> list[DataFile]:
     """What a partition held at an epoch: what its jobs did one after another, from the last
     replace before it on.
 
@@ -216,8 +212,7 @@ def _state_before(
         decided = changes.get(lost)
         raise InvalidInputError(
             f"What {partition} held then is not on record any more: "
-            f"{_why_lost(decided, lost, end)}. Nothing was changed.",
-            table=context.root.url,
+            f"{_why_lost(decided, lost)}. Nothing was changed.",
             job=None if decided is None else decided.decision.job,
             remedy="Load the partition again with mode replace.",
         )
@@ -237,7 +232,7 @@ def _is_whole(decided: Decided | None, partition: str) -> bool:
     return all(change.restores is None for change in decided.changes[partition])
 
 
-def _why_lost(decided: Decided | None, epoch: int, end: int) -> str:
+def _why_lost(decided: Decided | None, epoch: int) -> str:
     if decided is None:
         return f"the decision of the job that went on from epoch {epoch} is gone or damaged"
     if decided.decision.settled:
@@ -247,7 +242,7 @@ def _why_lost(decided: Decided | None, epoch: int, end: int) -> str:
     return "files that no job of the table wrote, which this one replaced"
 
 
-def _kept(context: Context, conflict: PartitionConflict, keep: Sequence[str]) -> tuple[str, ...]:
+def _kept(conflict: PartitionConflict, keep: Sequence[str]) -> tuple[str, ...]:
     jobs = [it.job for it in conflict.touches]
     if list(keep) == [Keep.NEWEST]:
         return (jobs[-1],)
@@ -259,7 +254,6 @@ def _kept(context: Context, conflict: PartitionConflict, keep: Sequence[str]) ->
         raise InvalidInputError(
             f"{what} is none of those that conflict over {conflict.partition}. Nothing was "
             "changed.",
-            table=context.root.url,
             remedy=f"Give newest, all, or some of {', '.join(jobs)}.",
         )
     return tuple(job for job in jobs if job in keep)
@@ -272,7 +266,6 @@ def _one_piece(
     return InvalidInputError(
         f"The rows of {first_few(names)} in {partition} were written again as one, by "
         f"{job}, so they stay or go together. Nothing was changed.",
-        table=context.root.url,
         job=job,
         remedy="Keep or leave out all of them; or, where it was the last change, take it back "
         f"first: zero-rename resolve {context.root.url} {partition} --undo {job} --apply",
@@ -293,7 +286,6 @@ def _require(
             f"Of {counted(len(files), 'file')} with the rows to keep in {partition} "
             f"{counted(len(lost), 'is', 'are')} gone: a replace has removed what is missing. "
             "Nothing was changed.",
-            table=context.root.url,
             job=lost[0].job or None,
             key=lost[0].key,
             remedy="Keep what is visible, and run the job again whose rows are wanted.",
@@ -308,7 +300,6 @@ def _require(
             raise InvalidInputError(
                 f"The rows of {job} in {partition} have other columns than the table, which were "
                 "overwritten since. Nothing was changed.",
-                table=context.root.url,
                 job=job,
                 remedy="Keep what is visible, and load the partition again with the columns that "
                 "the table has now.",

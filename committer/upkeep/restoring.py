@@ -76,12 +76,11 @@ def plan_undo(context: Context, job: str) -> Step[RestorePlan]:
     :raises DamagedError: a partition has lost its head.
     """
     table = yield from read_table(context)
-    check_past(context.root, table, AsOf(time=0.0), None)
+    check_past(table, AsOf(time=0.0), None)
     decided = yield from read_decision(context, job)
     if decided is None or not decided.decision.is_commit:
         raise InvalidInputError(
             f"{job} has committed nothing here, so there is nothing to undo.",
-            table=context.root.url,
             job=job,
             remedy=f"zero-rename history {context.root.url} lists the jobs that did.",
         )
@@ -110,7 +109,6 @@ def _refuse_built_on(context: Context, decided: Decided, state: HeadState, befor
     raise InvalidInputError(
         f"{job} is not the last job that changed {name}: {head.last_job} has built on it. Nothing "
         "was done, in none of its partitions.",
-        table=context.root.url,
         job=job,
         key=state.slot.key,
         remedy=f"Undo that one first; or bring back what all of the table held at a time: "

@@ -72,7 +72,6 @@ def set_retention(context: Context, seconds: float) -> Step[None]:
     if not seconds <= _MOST:
         raise InvalidInputError(
             f"A retention of {seconds} s is not one of at most 100 years. Nothing was changed.",
-            table=context.root.url,
             remedy="Give a number of seconds; it may be long.",
         )
     longest = yield from longest_job(context)
@@ -80,7 +79,6 @@ def set_retention(context: Context, seconds: float) -> Step[None]:
         raise InvalidInputError(
             f"A retention of {seconds:.0f} s is less than the {longest:.0f} s that a job may last, "
             "so it could lose what it reads. Nothing was changed.",
-            table=context.root.url,
             remedy="Give more. What is kept can go now, too: zero-rename purge "
             f"{context.root.url} --keep 1 --apply",
         )
@@ -89,7 +87,7 @@ def set_retention(context: Context, seconds: float) -> Step[None]:
         if found is None or not found.counts:
             yield from read_table(context)
             continue
-        check_past(context.root, found.record, AsOf(time=0.0), None)
+        check_past(found.record, AsOf(time=0.0), None)
         outcome = yield from change_table(context, found, retention=int(seconds))
         if isinstance(outcome, FoundTable):
             return
@@ -103,7 +101,7 @@ def retention(context: Context) -> Step[float]:
     :raises InvalidInputError: the table's readers list.
     """
     table = yield from read_table(context)
-    check_past(context.root, table, AsOf(time=0.0), None)
+    check_past(table, AsOf(time=0.0), None)
     return retention_of(table)
 
 

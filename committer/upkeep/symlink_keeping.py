@@ -106,7 +106,6 @@ def drop_symlinks(context: Context, apply: bool) -> Step[SymlinksReport]:
         raise UnfinishedCommitError(
             f"{counted(len(failed), 'symlink manifest')} could not be removed ({cause}); no job "
             "keeps such.",
-            table=context.root.url,
             key=key,
             remedy="Run it again.",
         )
@@ -118,14 +117,12 @@ def _check(context: Context, table: TableRecord) -> None:
         raise InvalidInputError(
             "A table of coordination=none has no heads, which symlink manifests are made of. "
             "Nothing was changed.",
-            table=context.root.url,
             remedy="Let the engines read the table's folders.",
         )
     if table.unadopted or table.adopting:
         raise InvalidInputError(
             "The table has files from before it that no head names, so no manifest could name "
             "them. Nothing was changed.",
-            table=context.root.url,
             remedy=f"Adopt them first: zero-rename adopt {context.root.url} --apply",
         )
 

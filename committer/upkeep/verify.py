@@ -70,7 +70,6 @@ def verify(context: Context) -> Step[list[Finding]]:
     if table.coordination is Coordination.NONE:
         raise InvalidInputError(
             "A table of coordination=none has no heads that a listing could be compared with.",
-            table=context.root.url,
         )
     context = context.of(table)
     kept_before = yield from _kept(context)

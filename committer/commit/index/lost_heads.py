@@ -81,7 +81,6 @@ def _head_made_anew(root: TableRoot, state: HeadState, known: KnownEpoch) -> Dam
         f"The head of {state.slot.name!r} was lost and made anew: it is at epoch "
         f"{state.head.epoch}, and {known.by} names epoch {known.epoch}. What the partition held "
         "before is not in it.",
-        table=root.url,
         key=state.slot.key,
         remedy="Restore the object from a version or backup, or load the partition again with "
         f"mode replace. {PAGE}",
@@ -148,7 +147,7 @@ def _unless_moved(
     wrote = {job_in_key(item.key) for item in items} - {None}
     if not state.head.epoch and state.head.claim not in wrote:
         return damage
-    return head_moved(context, state.slot)
+    return head_moved(state.slot)
 
 
 def known_by_marker(root: TableRoot, found: Found | Absent) -> tuple[str, list[KnownEpoch]]:

@@ -91,7 +91,6 @@ def _read_part(context: Context, job: str, part: PartReference) -> Step[Decision
         raise DamagedError(
             "A part of a job's decision is missing or is not the one that was decided; nothing "
             "was changed.",
-            table=context.root.url,
             job=job,
             key=part.key,
             remedy="Restore the object from a version or backup, then run recovery again.",
@@ -166,7 +165,6 @@ def amend(context: Context, decided: Decided, changed: Decision) -> Step[Decided
     cause = outcome.cause if isinstance(outcome, Uncertain) else "it was changed meanwhile"
     raise UnfinishedCommitError(
         f"The decision could not be written again ({cause}). Its verdict stands.",
-        table=context.root.url,
         job=changed.job,
         key=put.key,
         remedy="Run the repair again.",
@@ -195,14 +193,12 @@ def not_confirmed(
         return StoreUnfitError(
             f"The store refuses {what} though nobody else has written there. {what_now} "
             f"{undecided}",
-            table=context.root.url,
             job=job,
             key=key,
             remedy=changed_store_remedy(context),
         )
     return StoreUnreachableError(
         f"The store did not say whether {what} was written ({outcome.cause}). {undecided}",
-        table=context.root.url,
         job=job,
         key=key,
         remedy="Try the job again when the store answers.",
@@ -230,7 +226,6 @@ def _unknown(context: Context, decision: Decision, cause: str) -> OutcomeUnknown
     return error(
         f"The {decision.verdict} decision was sent and the store did not say whether it stands "
         f"({cause}). The job may be committed. Nothing was cleaned up.",
-        table=context.root.url,
         job=decision.job,
         key=context.root.decision_key(decision.job),
         remedy="Do not run the job again before recovery has settled it: "
@@ -259,7 +254,6 @@ def refuse_late(root: TableRoot, job: str, task: int) -> Step[None]:
             f"Task {task} ended after its job was decided without it: the job had failed of "
             "another error, or was done with another attempt of this task, or another process "
             "declared it dead. Nothing of this attempt is in the table.",
-            table=root.url,
             job=job,
             remedy=f"See what became of the job: zero-rename jobs {root.url}. Where it is aborted, "
             "and Spark shows no other error of it, run it again; send heartbeats or a longer "

@@ -86,7 +86,6 @@ def table_not_confirmed(context: Context) -> OutcomeUnknownError:
     return OutcomeUnknownError(
         "The store did not confirm that table.json was written again; its former text, or the "
         "new one, stands.",
-        table=context.root.url,
         key=context.root.table_key,
         remedy="Run it again.",
     )
@@ -101,7 +100,6 @@ def read_table(context: Context) -> Step[TableRecord]:
     if found is None or not found.counts:
         raise TableNotFoundError(
             "There is no zero_rename table here.",
-            table=context.root.url,
             key=context.root.table_key,
             remedy="Check the root; a first write makes the table.",
         )
@@ -123,7 +121,6 @@ def with_columns(
         raise DamagedError(
             f"Files have columns of version {needed}, table.json has version "
             f"{table.schema_version}: it was put back to a former state.",
-            table=context.root.url,
             key=context.root.table_key,
             remedy="Restore its newest version.",
         )
@@ -177,7 +174,6 @@ def _no_root(folder: TableRoot, table: TableRoot, record: TableRecord) -> Invali
         f"{folder.url} is a partition of the table {table.url}, not a table: read without the "
         "table's heads it may show half of a job, and no reader of the table sees what is written "
         "there. Nothing was read or written.",
-        table=folder.url,
         remedy=f'Read {table.url} with .option("{option}", "{value}"), or by '
         "Table(…).to_arrow(partitions=[…]); write to it with rows of that partition.",
     )

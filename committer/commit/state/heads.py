@@ -64,10 +64,9 @@ def release_claim(context: Context, slot: Slot, job: str, holder: str | None = N
             return False
 
 
-def head_moved(context: Context, slot: Slot) -> HeadMovedError:
+def head_moved(slot: Slot) -> HeadMovedError:
     return HeadMovedError(
         f"The head of {slot.name!r} has moved since it was read, and names something else now.",
-        table=context.root.url,
         key=slot.key,
         remedy="Read it again.",
     )

@@ -63,7 +63,6 @@ def read_open(context: Context, job: str) -> Step[OpenEntry | None]:
     if record.job != job:
         error = DamagedError(
             f"An open record names another job, {record.job}.",
-            table=context.root.url,
             job=job,
             key=found.key,
             remedy="Find out who wrote it; it was left as it is.",

@@ -67,7 +67,6 @@ def read_commit(context: Context, job: str) -> Step[Decided]:
     if decided is None or not decided.decision.is_commit or decided.decision.settled:
         raise DamagedError(
             "A partition's head names a job that has no commit decision with files.",
-            table=context.root.url,
             job=job,
             key=context.root.decision_key(job),
             remedy="Restore the decision from a version or backup, or load the partition again "
@@ -93,7 +92,6 @@ def _read_manifest(context: Context, partition: str, key: str) -> Step[tuple[Dat
     if isinstance(found, Absent):
         raise DamagedError(
             f"The manifest that the head of {partition!r} names is missing.",
-            table=context.root.url,
             key=key,
             remedy="Restore the object from a version or backup.",
         )
@@ -216,7 +214,7 @@ def _moved_or(context: Context, state: HeadState, damage: DamagedError) -> Step[
     now = yield from or_damage(read_head(context, state.slot))
     if isinstance(now, DamagedError) or now.etag == state.etag:
         return damage
-    return head_moved(context, state.slot)
+    return head_moved(state.slot)
 
 
 def fold(

@@ -93,7 +93,6 @@ class _Questions:
             f"What this store keeps could not be found out: {_TRIES.tries} times it did not say "
             f"what became of a probe's request ({cause}). Only probe objects were written, and "
             "nothing was recorded.",
-            table=self.root.url,
             key=self.keys[-1],
             remedy="Run the job again when the store answers.",
         )
@@ -115,7 +114,7 @@ def probe(root: TableRoot, ids: Callable[[], str]) -> Step[StoreFacts]:
             ask("create", _probe_create),
             ask("race", _probe_race),
             ask("swap", _probe_swap),
-            ask("delete", partial(_probe_delete, root)),
+            ask("delete", _probe_delete),
             ask("abort", _probe_abort),
         )
         found, upload = yield from All((All(objects), ask("upload", _probe_upload)))
@@ -126,7 +125,7 @@ def probe(root: TableRoot, ids: Callable[[], str]) -> Step[StoreFacts]:
     server = yield from ServerName()
     created, raced, swapped, deleted, kept = found
     if not kept:
-        raise _removes_on_abort(root, server)
+        raise _removes_on_abort(server)
     by_prefix, listed, resurrects = upload
     return StoreFacts(
         server=server,
@@ -216,19 +215,19 @@ def _probe_swap(key: str) -> Step[bool]:
     )
 
 
-def _probe_delete(root: TableRoot, key: str) -> Step[bool]:
+def _probe_delete(key: str) -> Step[bool]:
     first = _done((yield from Put(key, b"first")))
     second = _done((yield from Put(key, b"second")))
-    yield from _delete(root, key, first.etag)
+    yield from _delete(key, first.etag)
     survivor = yield from Head(key)
     if not isinstance(survivor, Found):
         return False
-    deleted = yield from _delete(root, key, second.etag)
+    deleted = yield from _delete(key, second.etag)
     gone = yield from Head(key)
     return deleted and not isinstance(gone, Found)
 
 
-def _delete(root: TableRoot, key: str, etag: str) -> Step[bool]:
+def _delete(key: str, etag: str) -> Step[bool]:
     """Delete a version; ``False``: refused."""
     answer = _certain((yield from DeleteMany(((key, etag),))))
     code = answer.errors.get(key)
@@ -236,7 +235,6 @@ def _delete(root: TableRoot, key: str, etag: str) -> Step[bool]:
         raise StoreRefusedError(
             "The store lets these credentials delete nothing (AccessDenied), so no job could be "
             "closed. Only probe objects were written; they are still there.",
-            table=root.url,
             key=key,
             remedy="Grant s3:DeleteObject on the table's prefix.",
         )
@@ -258,12 +256,11 @@ def _probe_abort(key: str) -> Step[bool]:
     return isinstance(after, Found)
 
 
-def _removes_on_abort(root: TableRoot, server: str) -> StoreUnfitError:
+def _removes_on_abort(server: str) -> StoreUnfitError:
     return StoreUnfitError(
         f"On this store ({server or 'unnamed'}) aborting an upload removes the object of its key: "
         "tidying up after a killed task would remove rows that are committed. Only probe objects "
         "were written, and they were removed.",
-        table=root.url,
         remedy=f"Use {other_stores(server)}; for tests, moto.",
     )
 

@@ -92,7 +92,6 @@ def write_symlinks(context: Context, partition: str, known: Collection[Decided] 
     raise UnfinishedCommitError(
         f"A partition's symlink manifest could not be written ({cause}); readers of it see the "
         "state before.",
-        table=context.root.url,
         key=key,
         remedy="Do not run a job again for it; finish what is open and write the manifests: "
         f"zero-rename recover {context.root.url} --apply, then zero-rename catalog manifests "
