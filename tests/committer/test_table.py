@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from zero_rename import Table
-from zero_rename.committer import CommitConflictError, InvalidInputError, ReadBase
+from zero_rename.committer import CommitConflictError, InvalidInputError, ReadBase, ZeroRenameError
+from zero_rename.committer.store.requests import Step
 
 DATA = pa.table({"value": [1, 2, 3], "month": [1, 2, 12]})
 
@@ -58,3 +60,32 @@ class TestPartitionsToRead:
 
     def test_one_without_rows_is_empty(self, table: Table) -> None:
         assert table.to_arrow(partitions=["month=7"]).num_rows == 0
+
+
+class TestErrors:
+    """Steps do not say which table they are about; who runs them does."""
+
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            lambda table: table.snapshot(as_of=1),
+            lambda table: table.undo("zr1-00000000000000000000000000"),
+            lambda table: table.resolve("month=1", keep=["newest"]),
+            lambda table: table.job(pa.schema([("other", pa.int64())])).__enter__(),
+            lambda table: table.job(readers="heads", mode="overwrite").__enter__(),
+        ],
+    )
+    def test_they_name_it(self, table: Table, asked: Callable[[Table], object]) -> None:
+        with pytest.raises(ZeroRenameError) as caught:
+            asked(table)
+        assert caught.value.table == table.root.url
+
+    def test_an_error_about_another_table_keeps_its_name(self, table: Table) -> None:
+        with pytest.raises(InvalidInputError) as caught:
+            table.run(_about_another())
+        assert caught.value.table == "s3://bucket/other"
+
+
+def _about_another() -> Step[None]:
+    yield from ()
+    raise InvalidInputError("No.", table="s3://bucket/other")
