@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from simulation import scenarios
 from simulation.invariants import ROOT
 
 from zero_rename.committer import StoreUnreachableError
@@ -19,14 +20,14 @@ from zero_rename.committer.format.layout import job_in_key
 from zero_rename.committer.store.deletion import remove
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Done, PutFile
-from zero_rename.committer.upkeep import retention, unnamed_data
+from zero_rename.committer.upkeep import checkpoint, retention, unnamed_data
 from zero_rename.committer.upkeep.gc import settle
 from zero_rename.committer.upkeep.unnamed_data import UnnamedFile
 
 _forgetful = retention._forgetful
 
 
-def names_no_attempt(root, partition, attempt, job, number):
+def names_no_attempt(root, partition, attempt, job, number, fast=None):
     return _attempt_key(root, partition, "0", job, number)
 
 
@@ -146,3 +147,19 @@ def removes_a_list_that_is_kept(manifests, heads, kept_for):
 
 
 _free = old_records.free_manifests
+
+
+def moves_a_head_whose_version_went_on(context, plan, owner):
+    spec, inputs = yield from _checkpoint_spec(context, plan, owner)
+    return replace(spec, base=None), inputs
+
+
+_checkpoint_spec = checkpoint.checkpoint_spec
+
+
+def deletes_before_the_head_names_the_copy(files):
+    yield from _copy_from(files)
+    yield from remove((file.key, None) for file in files)
+
+
+_copy_from = scenarios.copy_from

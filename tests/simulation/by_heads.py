@@ -21,7 +21,7 @@ from zero_rename.committer.format.layout import job_in_key
 from zero_rename.committer.format.records.head import PartitionHead, Slot
 from zero_rename.committer.format.records.table_record import TableRecord
 
-_DATA = ROOT.data_prefix
+_DATA = (ROOT.data_prefix, ROOT.fast_prefix)
 
 
 @lru_cache(maxsize=1000)

@@ -15,6 +15,7 @@ from simulation.scenarios import (
     SCHEMA,
     TWO,
     adopter,
+    checkpointer,
     cleaner,
     collector,
     compactor,
@@ -53,6 +54,7 @@ from simulation.scenarios import (
 from support.memory_store import Behaviour
 from zero_rename.committer import Mode, OnConflict, OnRepeat, Readers, SuccessMarkers
 from zero_rename.committer.commit.state.context import Limits
+from zero_rename.committer.store.fast_root import FastRoot
 
 APPEND, REPLACE, FAIL = Mode.APPEND, Mode.REPLACE, Mode.FAIL_IF_EXISTS
 RESURRECTS = Behaviour(complete_again="resurrect", conditional_delete=False)
@@ -91,6 +93,8 @@ OVERWRITE = "an overwrite of the columns and an append to a new partition"
 FOLD_AND_REPLACE = "by heads: an append that folds and a replace, a lost answer"
 UNDO_AND_PURGE = "an undoing and a purge that forgets, a crash"
 REPLACE_AND_PURGE = "a replace and a purge that forgets, a crash"
+CHECKPOINT_AND_REPLACE = "a checkpoint beside a replace"
+CHECKPOINT_AND_PURGE = "a checkpoint and a purge that forgets, a crash"
 PAST_AND_GC = "a reader of the past, gc, an append and an undoing"
 LAST: dict[str, Any] = {"on_conflict": OnConflict.LAST_WINS}
 
@@ -993,6 +997,52 @@ KEEPING: dict[str, Any] = {
     "readers": Readers.HEADS,
     "before": ((APPEND, (ONE,)), (REPLACE, (ONE,))),
 }
+FAST = FastRoot.parse("s3://fast/scratch")
+#: A partition whose files lie in a fast root.
+FAST_FIRST: dict[str, Any] = {
+    "readers": Readers.HEADS,
+    "data_root": FAST,
+    "before": ((APPEND, (ONE,)),),
+}
+CHECKPOINTS = {
+    CHECKPOINT_AND_REPLACE: Scenario(
+        lambda **bounds: explorer(
+            checkpointer(ONE), writer("b", REPLACE, ONE, **UNMARKED), **FAST_FIRST, **bounds
+        ),
+        ("b committed, checkpointer committed", "b committed, checkpointer refused"),
+        switches=1,
+    ),
+    CHECKPOINT_AND_PURGE: Scenario(
+        lambda **bounds: explorer(
+            checkpointer(ONE), forgetter(data_root=FAST), crashes=1, **FAST_FIRST, **bounds
+        ),
+        ("checkpointer committed", "forgetter done"),
+        switches=2,
+    ),
+    "a checkpoint and an append, a lost answer": Scenario(
+        lambda **bounds: explorer(
+            checkpointer(ONE),
+            writer("b", APPEND, ONE, **UNMARKED),
+            faults=1,
+            **FAST_FIRST,
+            **bounds,
+        ),
+        ("b committed, checkpointer committed", "b committed, checkpointer refused"),
+        switches=1,
+    ),
+    "a checkpoint that died before it was applied, recovery and a purge": Scenario(
+        lambda **bounds: explorer(
+            checkpointer(ONE),
+            recoverer(),
+            forgetter(data_root=FAST),
+            crashes=1,
+            **FAST_FIRST,
+            **bounds,
+        ),
+        ("recoverer done",),
+        switches=1,
+    ),
+}
 PAST = {
     FOLD_AND_REPLACE: Scenario(
         lambda **bounds: explorer(
@@ -1075,7 +1125,7 @@ PAST = {
         most=2 * MOST,
     ),
 }
-BOUNDED |= PAST
+BOUNDED |= PAST | CHECKPOINTS
 RANDOM = {
     "three writers, a reader, recovery and purge": Scenario(crowd(**HARD), CROWD, random=True),
     "by heads: three writers, a reader, recovery and purge": Scenario(

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from simulation.invariants import ROOT, Violation, changes, content_after
+from simulation.invariants import Violation, changes, content_after
 from simulation.sim_store import Store
+
+from zero_rename.committer.format.layout import is_written_once
 
 
 def kept_files(store: Store, keepers: Collection[str]) -> frozenset[str]:
@@ -33,9 +35,7 @@ def keepers_before(start: Store) -> frozenset[str]:
         for log in changes(start).values()
         for job, change in log
         if change.replace
-        and any(
-            not key.startswith(ROOT.data_prefix) for key in content_after(log, change.base_epoch)
-        )
+        and any(not is_written_once(key) for key in content_after(log, change.base_epoch))
         and not change.removals
     )
 

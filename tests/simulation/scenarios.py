@@ -33,6 +33,7 @@ from zero_rename.committer.errors import (
     CommitConflictError,
     InvalidInputError,
     JobFencedError,
+    SnapshotGoneError,
     StoreUnreachableError,
     StreamError,
     TableNotFoundError,
@@ -41,16 +42,20 @@ from zero_rename.committer.errors import (
 )
 from zero_rename.committer.format.as_of import AsOf
 from zero_rename.committer.format.job_spec import Coordination, Readers, SchemaMode
+from zero_rename.committer.format.records.data_file import DataFile
 from zero_rename.committer.format.records.pending_file import PendingFile, TaskResult
 from zero_rename.committer.format.records.table_record import TableRecord
 from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.committer.row_rewrite import check_rewritable, rewrite_policies
+from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.committer.store.requests import (
     AbortUpload,
+    Absent,
     All,
     CreateUpload,
     Done,
     Get,
+    Head,
     ListUploads,
     ObjectSettings,
     Put,
@@ -60,6 +65,11 @@ from zero_rename.committer.store.requests import (
     UploadPart,
 )
 from zero_rename.committer.upkeep.adopt import adopt
+from zero_rename.committer.upkeep.checkpoint import (
+    CheckpointOrder,
+    checkpoint_spec,
+    find_not_durable,
+)
 from zero_rename.committer.upkeep.compaction import compaction_spec, find_compactible
 from zero_rename.committer.upkeep.gc.collect import gc
 from zero_rename.committer.upkeep.purge import purge, purge_data
@@ -128,7 +138,7 @@ def _write(
         note = base_note(opened.spec, base, opened.schema.names, rows)
         settings = ObjectSettings({"zero-rename-job": opened.job})
         if opened.readers is Readers.HEADS:
-            key = ROOT.attempt_key(partition, attempt, opened.job, number)
+            key = ROOT.attempt_key(partition, attempt, opened.job, number, opened.data_root)
             body = f"{key} {attempt}".encode()
             whole = yield from put_whole(key, body, settings)
             files.append(PendingFile(key, partition, "", (whole.etag,), len(body), 1, note))
@@ -228,6 +238,33 @@ def compactor(partition: str, name: str = "compactor") -> Participant:
         return (yield from _job(context, spec, [partition], held=held))
 
     return Participant(Program(name, run), job=job_id(name))
+
+
+def checkpointer(partition: str, name: str = "checkpointer") -> Participant:
+    """A checkpoint of a partition of which files lie in the fast root."""
+
+    def run(ids: Ids) -> Step[Any]:
+        context = context_of(ids, name)
+        plans = yield from find_not_durable(context, [partition], CheckpointOrder.CREATION)
+        if not plans:
+            raise InvalidInputError("It is durable already.")
+        owner = rewriting((file.key for file in plans[0].files), ())
+        spec, _ = yield from checkpoint_spec(context, plans[0], owner)
+        spec = replace(spec, success_markers=SuccessMarkers.NONE)
+        held = {partition: rows_of(plans[0].files)}
+        opened = yield from open_job(context, spec)
+        yield from copy_from(plans[0].files)
+        result = yield from _write(opened, [partition], held=held)
+        return (yield from commit_job(context, opened, [result]))
+
+    return Participant(Program(name, run), job=job_id(name))
+
+
+def copy_from(files: Sequence[DataFile]) -> Step[None]:
+    """See that what is copied is there."""
+    found = yield from All(tuple(Head(file.key) for file in files))
+    if any(isinstance(it, Absent) for it in found):
+        raise SnapshotGoneError("A file is gone.")
 
 
 @dataclass(frozen=True)
@@ -511,10 +548,16 @@ def taker_back(job: str, name: str = "taker") -> Participant:
     return Participant(Program(name, run), job=job_id(name))
 
 
-def forgetter(keep: int = 0, name: str = "forgetter") -> Participant:
+def forgetter(
+    keep: int = 0, name: str = "forgetter", data_root: FastRoot | None = None
+) -> Participant:
     """A purge of data that lets heads keep few former states, or none."""
-    program = Program(name, lambda ids: purge_data(context_of(ids), 1e9, keep, apply=True))
-    return Participant(program)
+
+    def run(ids: Ids) -> Step[Any]:
+        context = replace(context_of(ids), data_root=data_root)
+        return (yield from purge_data(context, 1e9, keep, apply=True))
+
+    return Participant(Program(name, run))
 
 
 def past_reader(partition: str, version: int, name: str = "reader") -> Participant:
@@ -562,12 +605,14 @@ def table(
     unadopted: bool = False,
     symlinks: bool = False,
     readers: Readers = Readers.LISTING,
+    data_root: FastRoot | None = None,
 ) -> Store:
     """A table as earlier jobs left it.
 
     :param foreign: partitions with a file that was there before them.
     :param unadopted: whether readers list besides the heads.
     :param symlinks: whether it has symlink manifests.
+    :param data_root: where its files lie first.
     """
     record = TableRecord(
         "w",
@@ -578,6 +623,7 @@ def table(
         unadopted=unadopted,
         symlinks=symlinks,
         readers=readers,
+        data_root=data_root,
     )
     store, _ = apply(EMPTY, Put(ROOT.table_key, record.encode()), behaviour)
     for partition in foreign:
@@ -602,6 +648,7 @@ def explorer(
     symlinks: bool = False,
     indexed: bool = False,
     readers: Readers = Readers.LISTING,
+    data_root: FastRoot | None = None,
     **bounds: Any,
 ) -> Explorer:
     """Explores ``participants`` on a table with some history.
@@ -612,13 +659,15 @@ def explorer(
     :param symlinks: whether it has symlink manifests.
     :param indexed: whether the table has an index.
     :param readers: how they find the table's files.
+    :param data_root: where these lie first.
     :param bounds: as :class:`Explorer` takes them.
     """
     behaviour = behaviour or Behaviour()
     start = EMPTY
     if before is not None:
         options: dict[str, Any] = {"unadopted": unadopted, "symlinks": symlinks}
-        start = table(behaviour, *before, foreign=foreign, readers=readers, **options)
+        options |= {"readers": readers, "data_root": data_root}
+        start = table(behaviour, *before, foreign=foreign, **options)
     if indexed:
         ids = Ids()
         ids.prefix = "indexed"

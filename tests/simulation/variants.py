@@ -12,6 +12,8 @@ from typing import Any
 
 from simulation import broken, broken_by_heads, broken_gc, scenarios
 from simulation.catalogue import (
+    CHECKPOINT_AND_PURGE,
+    CHECKPOINT_AND_REPLACE,
     FIRSTS_EVOLVE,
     FOLD_AND_REPLACE,
     OVERWRITE,
@@ -157,6 +159,16 @@ HEADS_ALONE = [
     _variant(
         [(PartitionHead, "lists", broken_by_heads.lists_named_now)],
         FOLD_AND_REPLACE,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(scenarios, "checkpoint_spec", broken_by_heads.moves_a_head_whose_version_went_on)],
+        CHECKPOINT_AND_REPLACE,
+        CONCURRENT,
+    ),
+    _variant(
+        [(scenarios, "copy_from", broken_by_heads.deletes_before_the_head_names_the_copy)],
+        CHECKPOINT_AND_PURGE,
         COMPLETENESS,
     ),
     _variant(
