@@ -18,6 +18,7 @@ from support.moto_server import S3Server, running
 from support.plain_bucket import PlainBucket
 from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.committer.store import boto_calls, conditional_put
+from zero_rename.committer.store import driver as store_driver
 from zero_rename.committer.store.backoff import Backoff
 from zero_rename.committer.store.driver import BotoDriver, connect
 from zero_rename.committer.store.requests import Deleted, DeleteMany
@@ -66,6 +67,7 @@ def s3_env(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 def soon_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """An endpoint at which nobody has answered yet is given up at once: many tests have one."""
     monkeypatch.setattr(boto_calls, "_PATIENT", Patience(unheard=0.1))
+    monkeypatch.setattr(store_driver, "_BRIEF", Patience(total=1.0, unheard=0.1))
 
 
 @pytest.fixture(autouse=True)

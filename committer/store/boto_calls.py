@@ -58,7 +58,7 @@ class S3Requests:
 
     :param bucket: the one bucket all keys are in.
     :param clock: the monotonic clock, seconds.
-    :param patience: how long a request is repeated.
+    :param patience: how long a request is repeated; ``None``: as long as usual.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class S3Requests:
         bucket: str,
         clients: S3Clients,
         clock: Callable[[], float],
-        patience: Patience = _PATIENT,
+        patience: Patience | None = None,
     ) -> None:
         self.bucket = bucket
         self.clients = clients
@@ -116,7 +116,8 @@ class S3Requests:
             sent = sent or trouble is not Trouble.UNREACHED
             if is_lasting(error) or (sent and store.is_sent_once(request)):
                 break
-            patience = _BRIEF if isinstance(request, _ASKED_AGAIN) else self._patience
+            usual = self._patience or _PATIENT
+            patience = _BRIEF if isinstance(request, _ASKED_AGAIN) else usual
             wait = weather.pause(patience, began, self._clock(), tries)
             if wait is None or not pause(wait):
                 break
