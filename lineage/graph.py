@@ -183,8 +183,8 @@ def _nodes(tables: KnownTables, url: str, names: Iterable[str]) -> list[JobNode]
     held = held.union(*(table.held.get(name, ()) for name in names))
     decisions = tables.decisions(url, held)
     made: dict[str, _Made] = {}
-    for name, jobs in table.held.items():
-        for job in jobs & held:
+    for job in sorted(held):
+        for name in table.holding[job]:
             origins = _origins(decisions.get(job), name) or (job,)
             run = origins[0] if len(origins) == 1 else job
             one = made.setdefault(run, _Made())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from ..committer.commit.state.decide import Decided
 from ..committer.format.job_spec import NOBODY, Mode, Owner
 from ..committer.format.layout import TableRoot
-from ..committer.format.records.inputs import Inputs, TableRead, content_of, digest_of
+from ..committer.format.records.inputs import Inputs, TableRead, content_of
 from .tables import CannotTellError, KnownTables, Place, TableNow
 
 #: The content of a partition without files.
@@ -124,7 +124,8 @@ def judged(node: JobNode, inputs: Inputs, wrote: Iterable[str], tables: KnownTab
     for file in inputs.files:
         etag = tables.etag(file.url)
         if etag != file.etag:
-            found.stale.append(f"{file.url} is {'gone' if etag is None else 'another object'}")
+            now = "gone" if etag is None else f"another object, {etag}"
+            found.stale.append(f"{file.url} is {now}")
     return replace(
         node,
         sources=frozenset(found.sources),
@@ -146,9 +147,10 @@ def _judge(read: TableRead, table: TableNow, own: set[Place], found: _Findings) 
     found.self_made += sorted(mine)
     found.sources |= {(table.url, name) for name in {*known, *selected} - mine}
     if read.digest:
-        contents = {name: table.contents[name] for name in selected}
-        if not mine and digest_of(contents.items()) != read.digest:
-            found.stale.append(f"{table.url}: of {read.more} partitions that were read some differ")
+        if not mine and (now := table.digest(selected)) != read.digest:
+            found.stale.append(
+                f"{table.url}: of {read.more} partitions that were read some differ, by {now}"
+            )
         return
     for name in sorted(known.keys() - mine):
         epoch, content = table.state.epochs.get(name, 0), table.contents.get(name, _EMPTY)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -131,24 +131,55 @@ def _refusal(node: JobNode, in_cycle: bool) -> str:
 
 def _cycle(order: Mapping[Place, Collection[Place]]) -> set[Place]:
     """All jobs that lie on circles."""
-    left, found = {key: set(parents) for key, parents in order.items()}, set[Place]()
-    while True:
-        try:
-            TopologicalSorter(left).prepare()
-            return found
-        except CycleError as error:
-            circle = set(error.args[1])
-            found |= circle
-            left = {k: v - circle for k, v in left.items() if k not in circle}
+    try:
+        TopologicalSorter(order).prepare()
+        return set()
+    except CycleError:
+        pass
+    # What two searches of the depths tell apart (Kosaraju): all of a group lead to each other.
+    children = _children(order)
+    ended = list(_search(order, children))
+    found = set[Place]()
+    seen = set[Place]()
+    for root in reversed(ended):
+        group = list(_search([root], order, seen))
+        if len(group) > 1 or root in order[root]:
+            found.update(group)
+    return found
+
+
+def _search(
+    roots: Iterable[Place],
+    following: Mapping[Place, Collection[Place]],
+    seen: set[Place] | None = None,
+) -> Iterator[Place]:
+    """What can be reached and was not seen, each after all that follows it."""
+    seen = set() if seen is None else seen
+    for root in roots:
+        path = [] if root in seen else [(root, iter(following[root]))]
+        seen.add(root)
+        while path:
+            _, rest = path[-1]
+            new = next((it for it in rest if it not in seen), None)
+            if new is None:
+                yield path.pop()[0]
+            else:
+                seen.add(new)
+                path.append((new, iter(following[new])))
+
+
+def _children(order: Mapping[Place, Collection[Place]]) -> dict[Place, set[Place]]:
+    found: dict[Place, set[Place]] = {key: set() for key in order}
+    for key, parents in order.items():
+        for parent in parents:
+            found[parent].add(key)
+    return found
 
 
 def _downstream(start: Iterable[Place], order: Mapping[Place, Collection[Place]]) -> set[Place]:
     """What needs one of some jobs, in however many steps, besides these."""
-    bad = set(start)
-    first = set(bad)
-    while new := {key for key, parents in order.items() if key not in bad and bad & set(parents)}:
-        bad |= new
-    return bad - first
+    first = set(start)
+    return set(_search(first, _children(order))) - first
 
 
 def _layers(order: Mapping[Place, Collection[Place]]) -> list[list[Place]]:
@@ -167,11 +198,16 @@ def _longest(
     order: Mapping[Place, Collection[Place]],
     nodes: Mapping[Place, JobNode],
 ) -> tuple[float, tuple[Place, ...]]:
-    ends: dict[Place, tuple[float, tuple[Place, ...]]] = {}
+    ends: dict[Place, tuple[float, Place | None]] = {}
     for key in (key for layer in layers for key in layer):
-        before = max((ends[parent] for parent in order[key]), default=(0.0, ()))
-        ends[key] = before[0] + (nodes[key].run.seconds or 0.0), (*before[1], key)
-    return max(ends.values(), default=(0.0, ()))
+        seconds, parent = max(((ends[it][0], it) for it in order[key]), default=(0.0, None))
+        ends[key] = seconds + (nodes[key].run.seconds or 0.0), parent
+    longest, last = max(((seconds, key) for key, (seconds, _) in ends.items()), default=(0.0, None))
+    way: list[Place] = []
+    while last is not None:
+        way.append(last)
+        last = ends[last][1]
+    return longest, tuple(reversed(way))
 
 
 def _step(

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
+
 from ..committer.commit.snapshot import Snapshot
 from ..committer.commit.state.decide import Decided
 from ..committer.errors import TableNotFoundError
+from ..committer.format.parquet.reader import partition_constants
 from ..committer.format.parquet.row_filter import RowFilter
-from ..committer.format.records.inputs import UNREADABLE, TableRead, content_of
+from ..committer.format.records.inputs import UNREADABLE, TableRead, content_of, digest_of
 from ..committer.readable_table import ReadableTable
 from ..committer.scan.partition_condition import PartitionCondition
 from ..committer.scan.reads import place_of
 from ..committer.store.driver import connect
 from ..committer.store.requests import Absent, Head
 
+#: Of a column beside those of a table; none of these is called so.
+_NAME = ""
 #: A partition of a table, by the table's root.
 Place = tuple[str, str]
 
@@ -49,6 +55,15 @@ class TableNow:
         return {name: frozenset(file.job for file in files) for name, files in by.items()}
 
     @cached_property
+    def holding(self) -> dict[str, list[str]]:
+        """By job, the partitions that hold files of it."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for name, jobs in self.held.items():
+            for job in jobs:
+                found[job].append(name)
+        return dict(found)
+
+    @cached_property
     def lost(self) -> dict[Place, tuple[str, ...]]:
         """Keys of files that are named and not there, by partition and job."""
         found: dict[Place, tuple[str, ...]] = {}
@@ -58,20 +73,55 @@ class TableNow:
                 found[place] = (*found.get(place, ()), file.key)
         return found
 
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.contents)
+
+    @cached_property
+    def _values(self) -> pa.RecordBatch:
+        """Of each partition that holds files the values of its columns, and its name after these.
+
+        :raises DamagedError: one is none of the table's.
+        """
+        schema, by = self.state.schema, self.state.partition_by
+        names = sorted(self.contents)
+        constants = [partition_constants(name, name, schema, by) for name in names]
+        columns = {
+            column: pa.array([it[column].as_py() for it in constants], schema.field(column).type)
+            for column in by
+        }
+        return pa.record_batch([*columns.values(), pa.array(names)], [*columns, _NAME])
+
+    @cached_property
+    def _kept(self) -> dict[str, frozenset[str]]:
+        """What filters select, as far as that was asked for."""
+        return {}
+
+    @cached_property
+    def _digests(self) -> dict[frozenset[str], str]:
+        return {}
+
+    def digest(self, selected: frozenset[str]) -> str:
+        """What tells these partitions and their contents from others."""
+        if selected not in self._digests:
+            self._digests[selected] = digest_of((it, self.contents[it]) for it in selected)
+        return self._digests[selected]
+
     def selected(self, read: TableRead) -> frozenset[str]:
         """The partitions that what was asked for selects now, of those that hold files.
 
         :raises CannotTellError: it cannot be asked again.
         """
         if read.whole:
-            return frozenset(self.contents)
+            return self._names
         wanted = {*read.names, *(it.partition for it in read.partitions)} & self.contents.keys()
         for text in read.filters:
-            condition = self._condition(text)
-            wanted |= {name for name in self.contents if name in condition}
+            if text not in self._kept:
+                self._kept[text] = self._selected_by(text)
+            wanted |= self._kept[text]
         return frozenset(wanted)
 
-    def _condition(self, text: str) -> PartitionCondition:
+    def _selected_by(self, text: str) -> frozenset[str]:
         if text == UNREADABLE:
             raise CannotTellError(f"{self.url} was read by a filter that could not be kept")
         schema = self.state.schema
@@ -84,7 +134,17 @@ class TableNow:
             raise CannotTellError(
                 f"{self.url} was read by a filter on {', '.join(gone)}, which it has no more"
             )
-        return PartitionCondition(row_filter, schema, self.state.partition_by, None)
+        if not row_filter.is_about(self.state.partition_by):
+            condition = PartitionCondition(row_filter, schema, self.state.partition_by, None)
+            return frozenset(name for name in self.contents if name in condition)
+        # All at once: a thousand jobs may each have asked by a filter of their own.
+        asked = self._values.select([*row_filter.schema.names, _NAME])
+        try:
+            return frozenset(row_filter.keep(asked)[_NAME].to_pylist())
+        except (pa.ArrowException, TypeError) as error:
+            raise CannotTellError(
+                f"the filter that {self.url} was read by fits its columns no more"
+            ) from error
 
 
 class KnownTables:
