@@ -70,7 +70,8 @@ def plan(graph: LineageGraph) -> Plan:
         key: why for key in sorted(needed) if (why := _refusal(graph.nodes[key], key in cycle))
     }
     blocked = _downstream(refused, order)
-    steps = {key: _step(graph, key, needed, order[key]) for key in needed - refused.keys()}
+    asked = graph.targets.union(*(graph.nodes[other].sources for other in needed))
+    steps = {key: _step(graph, key, asked, order[key]) for key in needed - refused.keys()}
     free = {key: order[key] for key in steps.keys() - blocked}
     layers = _layers(free)
     seconds, critical = _longest(layers, free, graph.nodes)
@@ -211,10 +212,9 @@ def _longest(
 
 
 def _step(
-    graph: LineageGraph, key: Place, needed: Collection[Place], after: Collection[Place]
+    graph: LineageGraph, key: Place, asked: Collection[Place], after: Collection[Place]
 ) -> Step:
     node = graph.nodes[key]
-    asked = graph.targets.union(*(graph.nodes[other].sources for other in needed))
     wanted = tuple(sorted(name for table, name in node.places if (table, name) in asked))
     besides = tuple(sorted(node.partitions.difference(wanted)))
     why = (*(f"{it} is gone" for it in node.lost), *node.stale)

@@ -14,9 +14,15 @@ from typer.testing import CliRunner
 from zero_rename import Table
 from zero_rename.cli import app
 from zero_rename.committer import Content, FileOptions, InvalidInputError, Owner, TableNotFoundError
+from zero_rename.committer.commit.snapshot import Snapshot
+from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.format.parquet.row_filter import RowFilter
+from zero_rename.committer.format.records.data_file import DataFile
+from zero_rename.committer.format.records.inputs import TableRead
 from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.lineage import LineageState as State
 from zero_rename.lineage import Plan, look_up, plan
+from zero_rename.lineage.tables import TableNow
 
 FOREVER = -1.0
 
@@ -233,6 +239,18 @@ class TestBadInput:
             job.write(rows)
         (found,) = look_up([lake.weekly.root.url]).partitions()
         assert any("a filter on x, which it has no more" in text for text in found.why)
+
+    @pytest.mark.timeout(60)
+    def test_filters_by_the_hundred_over_partitions_by_the_thousand(self) -> None:
+        """Each is asked of all partitions at once: a partition at a time would take half an
+        hour."""
+        root, schema = TableRoot.parse("s3://lake/daily"), pa.schema([("day", pa.int64())])
+        files = tuple(DataFile(f"{n}", f"day={n}", 1, 1, "", "job") for n in range(20_000))
+        table = TableNow(root.url, Snapshot(root, schema, ("day",), files, {}))
+        for week in range(500):
+            days = RowFilter([[("day", ">=", 7 * week), ("day", "<", 7 * week + 7)]], schema)
+            found = table.selected(TableRead(root.url, filters=(days.encode(["day"]) or "",)))
+            assert found == {f"day={n}" for n in range(7 * week, 7 * week + 7)}
 
     def test_no_such_partition(self, lake: Lake) -> None:
         with pytest.raises(InvalidInputError, match="no rows in day=99"):

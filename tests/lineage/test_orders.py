@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +16,13 @@ import pytest
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from zero_rename import Table
 from zero_rename.committer import Content, FileOptions, readable_table, rewritable_table
+from zero_rename.committer.commit import commit
+from zero_rename.committer.commit.changes import compose_decision
+from zero_rename.committer.commit.state.job_state import OpenedJob
 from zero_rename.committer.format.records import decision, inputs
 from zero_rename.committer.scan import reads
 from zero_rename.committer.upkeep import compaction
-from zero_rename.lineage import JobNode, look_up, plan, tables
+from zero_rename.lineage import JobNode, Plan, look_up, plan, tables
 from zero_rename.lineage import LineageState as State
 
 FOREVER = -1.0
@@ -66,11 +69,12 @@ class Lake:
             self.read["weekly", week], self.holder[week] = found, job
 
     def month(self) -> None:
-        scan = self.weekly.scan()
-        self.read["monthly", 1] = found = self.rows(scan.to_arrow(), "week")
-        self._write(self.monthly, "month", [(_total(found), 1)], "overwrite", [scan])
+        """Made of what its process has read: nothing else says of what."""
+        reads.forget_reads()
+        self.read["monthly", 1] = found = self.rows(self.weekly.scan().to_arrow(), "week")
+        self._write(self.monthly, "month", [(_total(found), 1)], "overwrite", None)
 
-    def _write(self, table: Table, by: str, rows: list, mode: str, made_of: list) -> str:
+    def _write(self, table: Table, by: str, rows: list, mode: str, made_of: list | None) -> str:
         data = pa.table({"x": [x for x, _ in rows], by: [number for _, number in rows]})
         policy: dict[str, Any] = {"mode": mode, "files": BY_ROWS, "inputs": made_of}
         with table.job(data.schema, partition_by=[by], **policy) as job:
@@ -95,12 +99,13 @@ class Lake:
             lambda: [it.compact(apply=True) for it in (self.daily, self.weekly, self.monthly)],
             lambda: [table.gc(older_than=FOREVER, apply=True) for _ in range(2)],
             self.first_layer,
+            self.two_users,
         ]
         chance.choice(kinds)()
 
     def first_layer(self) -> bool:
         """Run the plan's first layer again; whether there was one."""
-        found = plan(look_up([self.monthly.root.url], lost=True))
+        found = self._plan()
         for it in found.refused:
             if "holds since" not in it.why:
                 raise Broken(f"refused: {it}")
@@ -109,23 +114,45 @@ class Lake:
                 if self.holder[week] == it.job:
                     self.week(week)
         for step in found.layers[0] if found.layers else ():
-            weeks = self.runs.get(step.job, ())
-            others = [week for week in weeks if self.holder[week] != step.job]
-            if others:
-                raise Broken(f"a recompute of {step.job} takes rows of others in {others}")
-            self.week(*weeks) if weeks else self.month()
+            if not self._moved(step.job):
+                raise Broken(f"{step.job} is made again, and its inputs are as it has read them")
+            self._again(step.job)
         return bool(found.layers or found.refused)
 
-    def check(self) -> None:
-        """Everything that is told of the tables is so."""
+    def two_users(self) -> None:
+        """Both have the same plan, and both run its first layer again."""
+        for step in (it for layer in self._plan().layers[:1] for it in layer):
+            self._again(step.job)
+            self._again(step.job, self.runs.get(step.job, ()))
+
+    def _plan(self) -> Plan:
+        return planning.of([self.monthly.root.url])
+
+    def _again(self, job: str, taken: Sequence[int] = ()) -> None:
+        """:param taken: weeks that the same run has loaded again meanwhile."""
+        weeks = self.runs.get(job, ())
+        others = [week for week in weeks if self.holder[week] != job and week not in taken]
+        if others:
+            raise Broken(f"a recompute of {job} takes rows of others in {others}")
+        self.week(*weeks) if weeks else self.month()
+
+    def _now(self) -> dict[tuple[str, int], Rows]:
+        """What each partition would be made of."""
         days = self.rows(self.daily.scan().to_arrow(), "day")
-        weeks = self.rows(self.weekly.scan().to_arrow(), "week")
-        now = {
+        found = {
             ("weekly", week): sum((_of_week(days, w) for w in self.runs[job]), Counter())
             for week, job in self.holder.items()
         }
-        now["monthly", 1] = weeks
-        stale = {key for key, rows in now.items() if rows != self.read[key]}
+        return {**found, ("monthly", 1): self.rows(self.weekly.scan().to_arrow(), "week")}
+
+    def _moved(self, job: str) -> bool:
+        """Whether a job's inputs are others than it has read."""
+        own = {("weekly", week) for week in self.runs.get(job, ())} or {("monthly", 1)}
+        return any(rows != self.read[key] for key, rows in self._now().items() if key in own)
+
+    def check(self) -> None:
+        """Everything that is told of the tables is so."""
+        stale = {key for key, rows in self._now().items() if rows != self.read[key]}
         for found in look_up([self.weekly.root.url, self.monthly.root.url]).partitions():
             key = found.table.rpartition("/")[2], int(found.partition.partition("=")[2])
             if found.state is State.UNKNOWN:
@@ -160,20 +187,36 @@ def _total(rows: Rows) -> int:
     return sum(x * count for (_, x), count in rows.items())
 
 
+class Planning:
+    """How who runs jobs again comes by a plan: anew, each time."""
+
+    def of(self, targets: Sequence[str]) -> Plan:
+        return plan(look_up(targets, lost=True))
+
+
 _stores: list[MemoryStore] = []
+planning = Planning()
 
 
 @pytest.fixture(autouse=True)
 def in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables are on the last store that was made, whoever makes them."""
+    """Tables are on the last store that was made, whoever makes them. While a job of a month
+    commits, its process reads the days, for something else."""
 
     def connect(bucket: str, client: Any = None) -> MemoryDriver:
         return MemoryDriver(_stores[-1], bucket=bucket)
 
+    def reading_meanwhile(context: Any, opened: OpenedJob, *given: Any) -> Any:
+        if opened.root.prefix == "monthly":
+            Table("s3://bucket/daily").snapshot()
+        return compose_decision(context, opened, *given)
+
     monkeypatch.setattr(readable_table, "connect", connect)
+    monkeypatch.setattr(commit, "compose_decision", reading_meanwhile)
 
 
 def walk(seed: int, steps: int = 10) -> None:
+    planning.__init__()
     _stores[:] = [MemoryStore(clock=ManualClock())]
     lake = Lake(seed)
     lake.check()
@@ -231,6 +274,51 @@ def forgets_the_filter(monkeypatch: pytest.MonkeyPatch) -> None:
 _read = reads.read_of
 
 
+def notes_what_was_read_after_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading_meanwhile: Any = vars(commit)["compose_decision"]
+
+    def noting(context: Any, opened: OpenedJob, *given: Any) -> Any:
+        work = reading_meanwhile(context, opened, *given)
+        if opened.root.prefix == "monthly":
+            work = compose_decision(context, replace(opened, inputs=reads.noted().inputs), *given)
+        return work
+
+    monkeypatch.setattr(commit, "compose_decision", noting)
+
+
+class _PlannedOnce(Planning):
+    """Carries a plan out to its end before it makes another one."""
+
+    def __init__(self) -> None:
+        self._left: tuple[Any, ...] = ()
+
+    def of(self, targets: Sequence[str]) -> Plan:
+        found = super().of(targets)
+        self._left = self._left or found.layers
+        layers, self._left = self._left, self._left[1:]
+        return replace(found, layers=layers)
+
+
+def content_only_at_the_plans_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.planning", _PlannedOnce())
+
+
+class _PlannedBefore(Planning):
+    """Goes by the plan that was made when another user began."""
+
+    def __init__(self) -> None:
+        self._before: Plan | None = None
+
+    def of(self, targets: Sequence[str]) -> Plan:
+        now = super().of(targets)
+        before, self._before = self._before, now
+        return before or now
+
+
+def two_plans_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.planning", _PlannedBefore())
+
+
 @pytest.mark.parametrize(
     ("variant", "told"),
     [
@@ -239,6 +327,9 @@ _read = reads.read_of
         (compares_epochs_only, "is called stale"),
         (forgets_the_filter, "is called fresh"),
         (clears_a_job_that_lost_a_partition, "takes rows of others"),
+        (notes_what_was_read_after_the_claim, "'monthly', 1\\) is called stale"),
+        (content_only_at_the_plans_beginning, "is made again, and its inputs are as"),
+        (two_plans_at_once, "is made again, and its inputs are as|takes rows of others"),
     ],
 )
 def test_a_broken_variant_is_caught(

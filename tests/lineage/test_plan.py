@@ -199,3 +199,50 @@ def test_any_dag(found: LineageGraph) -> None:
     # And then nothing is left to do.
     after = {one: replace(it, stale=(), lost=()) for one, it in found.nodes.items() if one in again}
     assert not plan(replace(found, nodes={**found.nodes, **after})).layers
+
+
+class TestMany:
+    """No part of a plan is quadratic: 8,000 jobs took two minutes where one was."""
+
+    pytestmark = pytest.mark.timeout(60)
+    COUNT = 30_000
+
+    def jobs(self, reads: Mapping[int, Iterable[int]], stale: Iterable[int]) -> LineageGraph:
+        """Partitions of one table, each by a job of its own; all are asked for."""
+        table, moved = url("many"), set(stale)
+        nodes = {
+            (table, f"job-{n}"): JobNode(
+                table,
+                f"job-{n}",
+                frozenset({f"n={n}"}),
+                frozenset((table, f"n={it}") for it in sources),
+                stale=("an input has moved",) if n in moved else (),
+                run=JobRun(seconds=1.0),
+            )
+            for n, sources in reads.items()
+        }
+        return LineageGraph(frozenset((table, f"n={n}") for n in reads), nodes)
+
+    def test_side_by_side(self) -> None:
+        reads = {0: range(1, self.COUNT), **{n: () for n in range(1, self.COUNT)}}
+        found = self.jobs(reads, range(1, self.COUNT))
+        assert [len(layer) for layer in plan(found).layers] == [self.COUNT - 1, 1]
+        assert len(found.partitions()) == self.COUNT
+
+    def test_one_after_another(self) -> None:
+        found = plan(self.jobs({n: [n - 1] if n else [] for n in range(self.COUNT)}, [0]))
+        assert (len(found.layers), found.seconds) == (self.COUNT, self.COUNT)
+
+    def test_behind_a_refused_one(self) -> None:
+        made = self.jobs({n: [n - 1] if n else [] for n in range(self.COUNT)}, [0])
+        first = replace(made.nodes[url("many"), "job-0"], mixed=("x", "y"))
+        found = plan(replace(made, nodes={**made.nodes, first.key: first}))
+        assert (len(found.refused), len(found.waiting)) == (1, self.COUNT - 1)
+
+    def test_circles(self) -> None:
+        """Of two each; what is between two circles is on none."""
+        pairs = {n: [n + 1 - 2 * (n % 2)] for n in range(self.COUNT)}
+        between = {**pairs, 0: [1, self.COUNT], self.COUNT: [2]}
+        found = plan(self.jobs(between, range(self.COUNT)))
+        assert len(found.refused) == self.COUNT
+        assert [it.job for it in found.waiting] == [f"job-{self.COUNT}"]
