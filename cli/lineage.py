@@ -9,7 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from ..committer.errors import counted
+from ..committer.format.layout import TableRoot
 from ..lineage import WRONG, JobRun, LineageGraph, LineageState, Plan, Step, look_up, plan
+from ..lineage import at_risk as risks
+from .amounts import age_option
 from .output import AsJson, Exit, plain, print_rows, refusals, say
 
 app = typer.Typer(
@@ -43,9 +46,29 @@ def show(targets: Targets, mermaid: AsMermaid = False, as_json: AsJson = False) 
 
 
 @app.command()
-def stale(targets: Targets, as_json: AsJson = False) -> None:
+def stale(
+    targets: Targets,
+    at_risk: Annotated[
+        float | None,
+        age_option(
+            "Name instead those that are not durable and would take longer to be made again."
+        ),
+    ] = None,
+    durable: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TABLE",
+            help="With --at-risk: these tables alone are durable, as if all others lay in a fast "
+            "root.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Name the partitions whose inputs have other rows by now, or that are made from such ones."""
     graph = _look(targets)
+    if at_risk is not None:
+        _risks(graph, at_risk, durable, as_json)
+        return
     found = _print(graph, WRONG, as_json)
     _say_rest(graph)
     if found:
@@ -95,6 +118,19 @@ def plan_command(targets: Targets, mermaid: AsMermaid = False, as_json: AsJson =
         say(f"Waits for one of these: {it.job} of {it.table}.")
     _say_rest(graph)
     if found.refused or found.layers:
+        raise typer.Exit(Exit.LOOK)
+
+
+def _risks(graph: LineageGraph, most: float, durable: list[str] | None, as_json: bool) -> None:
+    roots = None if durable is None else [TableRoot.parse(it).url for it in durable]
+    found = risks(graph, most, roots)
+    rows = [
+        (it.table, it.partition, "" if it.seconds is None else f"{it.seconds:.0f}", it.why)
+        for it in found
+    ]
+    columns = ("table", "partition", "seconds", "why")
+    print_rows(as_json, columns, rows, plain(found), "No partition is.")
+    if found:
         raise typer.Exit(Exit.LOOK)
 
 

@@ -98,6 +98,12 @@ class ZeroRenameResource(dg.ConfigurableResource):
         default=None,
         description="glue://database: where tables are registered once a load is committed.",
     )
+    max_recompute: float | None = Field(
+        default=None,
+        gt=0,
+        description="Seconds that making again what is not durable may take: maintenance tells of "
+        "what would take longer.",
+    )
 
     @field_validator(*_CHECKS, mode="before")
     @classmethod

@@ -6,6 +6,7 @@ from datetime import timedelta
 import dagster as dg
 
 from zero_rename.committer.errors import counted
+from zero_rename.lineage import risks_of
 from zero_rename.orchestration.table_names import check_catalog_of
 from zero_rename.orchestration.upkeep import Upkeep, as_markdown, look_after
 
@@ -27,7 +28,8 @@ def maintenance_job(
     complete, and compares what the tables name with what is there.
 
     Its report is Markdown on the run. It fails where only a person can help; what the store's
-    weather kept from being done, the next run tries.
+    weather kept from being done, the next run tries. Where the resource has ``max_recompute``, it
+    notes what is not durable and would take longer to be made again.
 
     :param name: the job's.
     :param tables: names; ``None``: all tables below the resource's ``table_root``.
@@ -59,6 +61,9 @@ def maintenance_job(
                 it = look_after(
                     table, apply=apply, foreign_age=age, patience=silence, register=register
                 )
+                with it.step():
+                    most = resource.max_recompute
+                    it.notes += [] if most is None else risks_of(table, most, resource.client())
             except Exception as error:
                 # The other tables are looked after; this one is for who mends the program.
                 context.log.exception(table.root.url)

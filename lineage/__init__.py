@@ -1,11 +1,13 @@
 """Lineage of tables: what is stale, what is lost, and what is to be made again, in which order."""
 
+from .bound import AtRisk, at_risk, risks_of
 from .graph import WRONG, LineageGraph, LineageState, PartitionLineage, look_up
 from .nodes import JobNode, JobRun
 from .plan import Plan, Refusal, Step, plan
 
 __all__ = [
     "WRONG",
+    "AtRisk",
     "JobNode",
     "JobRun",
     "LineageGraph",
@@ -14,6 +16,8 @@ __all__ = [
     "Plan",
     "Refusal",
     "Step",
+    "at_risk",
     "look_up",
     "plan",
+    "risks_of",
 ]

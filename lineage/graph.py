@@ -190,6 +190,7 @@ def _nodes(tables: KnownTables, url: str, names: Iterable[str]) -> list[JobNode]
             one = made.setdefault(run, _Made())
             one.partitions.setdefault(name, set()).add(job)
             one.lost += table.lost.get((name, job), ())
+            one.fast |= {name} if (name, job) in table.fast else set()
             one.mixed |= set(origins) if len(origins) > 1 else set()
     origins = tables.decisions(url, made)
     found = []
@@ -201,6 +202,7 @@ def _nodes(tables: KnownTables, url: str, names: Iterable[str]) -> list[JobNode]
             frozenset(one.partitions),
             lost=tuple(one.lost),
             mixed=tuple(sorted(one.mixed)),
+            fast=frozenset(one.fast),
         )
         wrote = one.partitions.keys()
         if decided is not None:
@@ -227,6 +229,7 @@ class _Made:
     partitions: dict[str, set[str]] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
     mixed: set[str] = field(default_factory=set)
+    fast: set[str] = field(default_factory=set)
 
 
 def _added(table: TableNow, one: _Made) -> dict[str, str]:

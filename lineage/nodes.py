@@ -43,6 +43,7 @@ class JobNode:
     :param self_made: partitions that it read and wrote itself.
     :param lost: keys of its files that are named and not there.
     :param mixed: several jobs whose rows were written again as one.
+    :param fast: partitions that hold files of it in a fast root alone.
     :param replaced: partitions that it wrote and others hold now, with one of these.
     :param added: partitions that it replaced and to which others have added rows since, with one of
         these.
@@ -58,6 +59,7 @@ class JobNode:
     self_made: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     mixed: tuple[str, ...] = ()
+    fast: frozenset[str] = frozenset()
     replaced: Mapping[str, str] = field(default_factory=dict)
     added: Mapping[str, str] = field(default_factory=dict)
     run: JobRun = JobRun()
@@ -72,6 +74,7 @@ class JobNode:
             self,
             partitions=self.partitions | other.partitions,
             lost=tuple(dict.fromkeys(self.lost + other.lost)),
+            fast=self.fast | other.fast,
             stale=tuple(dict.fromkeys(self.stale + other.stale)),
         )
 

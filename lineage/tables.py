@@ -20,6 +20,7 @@ from ..committer.readable_table import ReadableTable
 from ..committer.scan.partition_condition import PartitionCondition
 from ..committer.scan.reads import place_of
 from ..committer.store.driver import connect
+from ..committer.store.fast_root import is_fast
 from ..committer.store.requests import Absent, Head
 
 #: Of a column beside those of a table; none of these is called so.
@@ -53,6 +54,11 @@ class TableNow:
         """By partition, the jobs whose files it holds; ``""`` for files that no job wrote."""
         by = self.state.by_partition()
         return {name: frozenset(file.job for file in files) for name, files in by.items()}
+
+    @cached_property
+    def fast(self) -> frozenset[Place]:
+        """Partitions and jobs of which files lie in a fast root alone."""
+        return frozenset((it.partition, it.job) for it in self.state.files if is_fast(it.key))
 
     @cached_property
     def holding(self) -> dict[str, list[str]]:

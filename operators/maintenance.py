@@ -251,7 +251,8 @@ class MaintainTablesOperator(_Maintenance):
     ``tables`` (100 at most: ``jobs``, ``uploads`` and ``findings`` counted, ``catalog``,
     ``person``, ``again`` and ``notes`` with 20 sentences each and ``left_off``),
     ``tables_left_off``, ``person`` (how many things need one) and ``again``. The XCom ``markdown``
-    has it as a page. Both are there also where the task fails.
+    has it as a page. Both are there also where the task fails. Where the connection has
+    ``max_recompute``, ``notes`` name what is not durable and would take longer to be made again.
 
     Fails, without a retry, where only a person can help: a file is missing or changed, a record
     cannot be read, a committed file is lost, a right is missing. What the store's weather kept
@@ -293,7 +294,7 @@ class MaintainTablesOperator(_Maintenance):
             age = foreign_age(hook, self.foreign, self.older_than)
             catalog = self._catalog(hook, tables)
         register = partial(hook.sync, catalog=catalog) if catalog else None
-        done = [self._look_after(table, age, register) for table in tables]
+        done = [self._look_after(table, hook, age, register) for table in tables]
         page = as_markdown(done, self.apply)
         self.log.info("%s", page)
         report = {
@@ -314,9 +315,16 @@ class MaintainTablesOperator(_Maintenance):
         raise AirflowFailException(f"A person is needed. {needed[0]}{more}")
 
     def _look_after(
-        self, table: Table, age: float | None, register: Callable[[Table], dict[str, Any]] | None
+        self,
+        table: Table,
+        hook: ZeroRenameHook,
+        age: float | None,
+        register: Callable[[Table], dict[str, Any]] | None,
     ) -> Upkeep:
+        from ..lineage import risks_of
         from ..orchestration.upkeep import Upkeep, look_after
+
+        most = hook.settings.max_recompute
 
         try:
             done = look_after(
@@ -326,6 +334,8 @@ class MaintainTablesOperator(_Maintenance):
                 patience=_seconds(self.patience),
                 register=register,
             )
+            with done.step():
+                done.notes += [] if most is None else risks_of(table, most, hook.get_conn())
         except Exception as error:
             # The other tables are looked after; this one is for who mends the program.
             self.log.exception("%s", table.root.url)

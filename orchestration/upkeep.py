@@ -136,7 +136,12 @@ def _verify(table: Table, done: Upkeep) -> None:
 def as_markdown(done: Sequence[Upkeep], applied: bool) -> str:
     """A page about all tables, what needs a person first."""
     lines = ["# Maintenance" if applied else "# Maintenance, reported only (apply=False)", ""]
-    for title, name in (("For a person", "person"), ("Tried again by the next run", "again")):
+    titles = {
+        "person": "For a person",
+        "again": "Tried again by the next run",
+        "notes": "Worth a look",
+    }
+    for name, title in titles.items():
         told = [(it.table, line) for it in done for line in getattr(it, name)[:_LINES]]
         if told:
             lines += [f"## {title}", "", *(f"* `{table}`: {line}" for table, line in told), ""]

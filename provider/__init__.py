@@ -137,6 +137,12 @@ def _connection_type() -> dict[str, Any]:
                 "Where tables are registered after a load, such as glue://database; unless the "
                 "operator says otherwise",
             ),
+            "max_recompute": _field(
+                "Recompute at most (seconds)",
+                "Maintenance tells of what is not durable and would take longer to be made again",
+                "number",
+                minimum=1,
+            ),
             "purge_older_than_hours": _field(
                 "Purge foreign uploads older than (hours)",
                 "Used where the purge operator is asked for foreign uploads",

@@ -40,6 +40,8 @@ class ConnectionSettings:
     :param s3a_options: for Hadoop's committers, unless the operator says otherwise: members of
         :class:`~..s3a.settings.S3ASettings`, such as ``encryption`` and ``storage_class``.
     :param catalog: where loaded tables are registered, ``glue://database``.
+    :param max_recompute: seconds that making again what is not durable may take, at the most;
+        maintenance tells of what would take longer. ``None``: it does not look.
     :param purge_older_than_hours: age of foreign uploads to purge, ``None`` for the
         configuration's default.
     """
@@ -54,6 +56,7 @@ class ConnectionSettings:
     s3a_options: Mapping[str, Any] | None = None
     purge_older_than_hours: float | None = None
     catalog: str | None = None
+    max_recompute: float | None = None
 
     @staticmethod
     def from_connection(connection: Any) -> ConnectionSettings:
@@ -114,8 +117,9 @@ class ConnectionSettings:
                     remedy=f"Choose one of {', '.join(choices)}.",
                 )
             given[key] = _POLICIES[key](given[key])
-        if "purge_older_than_hours" in given:
-            given["purge_older_than_hours"] = _hours(given["purge_older_than_hours"], conn_id)
+        for key in ("purge_older_than_hours", "max_recompute"):
+            if key in given:
+                given[key] = _time(key, given[key], conn_id)
         if "s3a_options" in given:
             given["s3a_options"] = _options(given["s3a_options"], conn_id)
         if "catalog" in given:
@@ -191,17 +195,18 @@ def _options(value: Any, conn_id: str) -> dict[str, Any]:
     return options
 
 
-def _hours(value: Any, conn_id: str) -> float:
+def _time(key: str, value: Any, conn_id: str) -> float:
     try:
-        hours = 0.0 if isinstance(value, bool) else float(value)
+        time = 0.0 if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
-        hours = 0.0
-    if not hours > 0:
+        time = 0.0
+    if not time > 0:
+        unit = "hours" if key.endswith("_hours") else "seconds"
         raise InvalidInputError(
-            f"The connection {conn_id!r} has purge_older_than_hours={value!r}.",
-            remedy="Give a number of hours above 0.",
+            f"The connection {conn_id!r} has {key}={value!r}.",
+            remedy=f"Give a number of {unit} above 0.",
         )
-    return hours
+    return time
 
 
 def secrets_of(connection: Any) -> Iterator[str]:

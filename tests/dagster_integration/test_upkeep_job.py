@@ -44,6 +44,15 @@ def test_all_tables_below_the_root_are_looked_after(
     assert [len(zero.table(name).open_jobs()) for name in names] == [left] * len(names)
 
 
+def test_what_would_take_long_to_be_made_again_is_told(bucket: str) -> None:
+    zero = ZeroRenameResource(table_root=f"s3://{bucket}/tables", max_recompute=3600)
+    more: Any = {"readers": "heads", "data_root": f"s3://{bucket}/scratch", "inputs": ()}
+    with zero.table("a").job(SCHEMA, partition_by=[], **more) as job:
+        job.write(pa.table({"number": [1]}, SCHEMA))
+    result = maintenance_job().execute_in_process(resources={"zero_rename": zero})
+    assert "at risk: 1 partition not durable yet cannot be made again" in report(result)
+
+
 def test_a_run_fails_where_a_person_is_needed(zero: ZeroRenameResource, s3_bucket: Any) -> None:
     abandoned(zero, "a")
     [file] = zero.table("a").files()

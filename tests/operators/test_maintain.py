@@ -88,6 +88,21 @@ def test_a_template_that_makes_no_tables(tables: Tables, connection: str, given:
         run(connection, tables=given)
 
 
+def test_what_would_take_long_to_be_made_again_is_told(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of rows that lie in a fast root alone, and of which nothing says what they were made from."""
+    extra = {"table_root": tables.url("").rstrip("/"), "max_recompute": 3600}
+    monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
+    tables.load(1, 2, readers="heads", data_root=f"s3://{tables.bucket.name}/scratch", inputs=())
+    pushed = Pushed()
+    (told,) = run("zr", pushed)["tables"][0]["notes"]
+    assert told.startswith("at risk: 2 partitions not durable yet cannot be made again: day=1, ")
+    assert told in pushed.xcom["markdown"]
+    tables.table().checkpoint(apply=True)
+    assert run("zr")["tables"][0]["notes"] == []
+
+
 def test_nothing_is_changed_by_default(tables: Tables, connection: str) -> None:
     tables.load(1)
     tables.undecided(2)

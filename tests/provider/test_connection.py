@@ -37,12 +37,14 @@ def test_all_fields_of_the_form_are_read() -> None:
         "s3a_options": '{"storage_class": "glacier_ir"}',
         "catalog": "glue://lake",
         "purge_older_than_hours": "48",
+        "max_recompute": "1800",
     }
     assert set(extra) == set(get_provider_info()["connection-types"][0]["conn-fields"])
     read = ConnectionSettings.from_connection(connection(extra))
     assert vars(read) == extra | {
         "conn_id": "zr",
         "purge_older_than_hours": 48.0,
+        "max_recompute": 1800.0,
         "s3a_options": {"storage_class": "glacier_ir"},
     }
 
@@ -81,6 +83,7 @@ def test_login_and_password_are_refused(field: str) -> None:
         ({"s3a_options": {"encryption_key": "c2VjcmV0"}}, "holds a credential"),
         ({"catalog": "hive://lake/t"}, "glue://database"),
         ({"purge_older_than_hours": "soon"}, "purge_older_than_hours='soon'"),
+        ({"max_recompute": "soon"}, "max_recompute='soon'"),
         ({"purge_older_than_hours": -1}, "purge_older_than_hours=-1"),
         ({"purge_older_than_hours": "nan"}, "purge_older_than_hours='nan'"),
         ({"purge_older_than_hours": True}, "purge_older_than_hours=True"),
