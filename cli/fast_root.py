@@ -13,7 +13,8 @@ from ..committer.upkeep.checkpoint import CheckpointAction, CheckpointOrder
 from .output import DRY, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
 
 
-def _told(since: float) -> str:
+def told(since: float) -> str:
+    """A time in words."""
     return f"{datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M:%S}"
 
 
@@ -31,7 +32,7 @@ def checkpoint(
     """Copy what lies only in a table's fast root into the table: a job for each partition."""
     with refusals():
         found = Table(table).checkpoint(partition or None, order, apply)
-    rows = [(e.partition, e.action, e.files, e.bytes, _told(e.since), e.job) for e in found]
+    rows = [(e.partition, e.action, e.files, e.bytes, told(e.since), e.job) for e in found]
     columns = ("partition", "action", "files", "bytes", "since, UTC", "job")
     print_rows(as_json, columns, rows, plain(found), "All of the table is durable.")
     actions = {entry.action for entry in found}
@@ -67,11 +68,11 @@ def data_root(
         else:
             change = found.set_data_root(None if root == "none" else root, apply)
             before, after, lying = change.before, change.after, list(change.not_durable)
-    rows = [(it.partition, it.files, it.bytes, _told(it.since)) for it in lying]
+    rows = [(it.partition, it.files, it.bytes, told(it.since)) for it in lying]
     columns = ("not durable", "files", "bytes", "since, UTC")
-    told: dict[str, Any] = {"before": before and before.url, "after": after and after.url}
-    told |= {"not_durable": plain(lying)}
-    print_rows(as_json, columns, rows, told, "All of the table is durable.")
+    document: dict[str, Any] = {"before": before and before.url, "after": after and after.url}
+    document |= {"not_durable": plain(lying)}
+    print_rows(as_json, columns, rows, document, "All of the table is durable.")
     if root is None:
         say(f"The data root is {before.url if before else 'none: files lie in the table'}.")
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -23,7 +23,6 @@ from ..committer import (
 )
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import counted
-from ..committer.format.records.data_file import rows_of
 from . import (
     catalog,
     compact,
@@ -35,6 +34,7 @@ from . import (
     lineage,
     past,
     s3a,
+    show,
     uploads,
 )
 from .amounts import DAY, age_option
@@ -57,6 +57,7 @@ app.command()(fast_root.data_root)
 app.command()(gc.gc)
 app.command()(conflicts.conflicts)
 app.command()(conflicts.resolve)
+app.command()(show.show)
 app.command()(past.history)
 app.command()(past.undo)
 app.command()(past.restore)
@@ -191,47 +192,6 @@ def purge(
         catalog.register_settled(opened, registered)
     if report.failed:
         say(f"{report.failed} of these are not done; run it again.")
-        raise typer.Exit(Exit.LOOK)
-
-
-@app.command()
-def show(table: Url, as_json: AsJson = False) -> None:
-    """Show the table's partitions as a reader sees them, and what their history takes."""
-    with refusals():
-        opened = Table(table)
-        found = opened.survey()
-        kept = opened.kept_files()
-    snapshot, damaged = found.snapshot, found.damaged
-    by_partition = snapshot.by_partition()
-    document: list[dict[str, Any]] = []
-    for name in sorted({*snapshot.epochs, *by_partition, *damaged}):
-        if name in damaged:
-            cells = dict.fromkeys(("epoch", "files", "rows", "bytes", "kept bytes"))
-            document.append({"partition": name, **cells, "damage": str(damaged[name])})
-            continue
-        files = by_partition.get(name, [])
-        document.append(
-            {
-                "partition": name,
-                "epoch": snapshot.epochs.get(name, 0),
-                "files": len(files),
-                "rows": rows_of(files),
-                "bytes": sum(file.size for file in files),
-                "kept bytes": sum(file.size for file in kept.get(name, ())),
-                "damage": None,
-            }
-        )
-    columns = ("partition", "epoch", "files", "rows", "bytes")
-    if kept:
-        columns = (*columns, "kept bytes")
-    rows = [tuple(entry[name] for name in columns) for entry in document]
-    print_rows(as_json, columns, rows, document, "The table holds no partition.")
-    if kept:
-        size = sum(file.size for files in kept.values() for file in files)
-        say(f"{size:,} bytes are kept for history alone: zero-rename retention {table}")
-    for name, error in sorted(damaged.items()):
-        say(f"{name} cannot be read: {error}")
-    if damaged:
         raise typer.Exit(Exit.LOOK)
 
 

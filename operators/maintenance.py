@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..orchestration.upkeep import Upkeep
 
 #: Uploads in a report by XCom, which lies in Airflow's database.
-_MOST = 100
+MOST = 100
 #: Uploads in one message of the log.
 _LINES = 1000
 #: What needs a look comes first.
@@ -82,7 +82,7 @@ class _Maintenance(BaseOperator):
         return catalog if self.apply else ""
 
 
-class _TableMaintenance(_Maintenance):
+class TableMaintenance(_Maintenance):
     """Does something to several tables; one that fails does not keep the others from it."""
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class _TableMaintenance(_Maintenance):
                 errors.append(error)
             else:
                 reports.append({"table": table.root.url, **report})
-                errors += _failures(table, report)
+                errors += self._failures(table, report)
         if errors:
             for other in errors[1:]:
                 errors[0].add_note(str(other))
@@ -131,6 +131,19 @@ class _TableMaintenance(_Maintenance):
     @abstractmethod
     def _treat(self, table: Table, hook: ZeroRenameHook) -> dict[str, Any]: ...
 
+    def _failures(self, table: Table, report: dict[str, Any]) -> list[ZeroRenameError]:
+        failed = (
+            (report.get("failed"), "job", "could not be settled"),
+            (report.get("failed_uploads"), "left-over", "could not be removed"),
+        )
+        return [
+            ZeroRenameError(
+                f"{counted(count, what)} {why}; the log says why.", table=table.root.url
+            )
+            for count, what, why in failed
+            if count
+        ]
+
     def _log_recovered(self, table: Table, recovered: Sequence[Any]) -> dict[str, Any]:
         rows = [(job.job, str(job.outcome), job.detail) for job in recovered]
         listed = text_table(("job", "outcome", "detail"), rows) if rows else "no open jobs"
@@ -142,7 +155,7 @@ class _TableMaintenance(_Maintenance):
         }
 
 
-class RecoverJobsOperator(_TableMaintenance):
+class RecoverJobsOperator(TableMaintenance):
     """Settle interrupted jobs: apply committed ones, finish aborted ones, fence dead ones.
 
     Reports by default: ``apply=True`` acts. Safe beside running jobs: those that send heartbeats
@@ -165,7 +178,7 @@ class RecoverJobsOperator(_TableMaintenance):
         return self._log_recovered(table, settle(_seconds(self.patience)))
 
 
-class PurgeStaleUploadsOperator(_TableMaintenance):
+class PurgeStaleUploadsOperator(TableMaintenance):
     """Settle interrupted jobs, then abort the multipart uploads that nobody will complete, and
     remove runs' failures and lists of files that nobody needs any more (``removed``).
 
@@ -215,8 +228,8 @@ class PurgeStaleUploadsOperator(_TableMaintenance):
         self._log_uploads(table, entries)
         counts = Counter(str(entry.action) for entry in entries)
         return report | {
-            "uploads": [asdict(entry) | {"action": str(entry.action)} for entry in entries[:_MOST]],
-            "uploads_left_off": max(0, len(entries) - _MOST),
+            "uploads": [asdict(entry) | {"action": str(entry.action)} for entry in entries[:MOST]],
+            "uploads_left_off": max(0, len(entries) - MOST),
             "aborted": counts["aborted"],
             "would_abort": counts["would-abort"],
             "removed": counts["removed"],
@@ -298,8 +311,8 @@ class MaintainTablesOperator(_Maintenance):
         page = as_markdown(done, self.apply)
         self.log.info("%s", page)
         report = {
-            "tables": [it.capped() for it in done[:_MOST]],
-            "tables_left_off": max(0, len(done) - _MOST),
+            "tables": [it.capped() for it in done[:MOST]],
+            "tables_left_off": max(0, len(done) - MOST),
             "person": sum(len(it.person) for it in done),
             "again": sum(len(it.again) for it in done),
         }
@@ -374,18 +387,6 @@ def foreign_age(
             remedy="Give a greater older_than, or lower the floor in Airflow's configuration.",
         )
     return age
-
-
-def _failures(table: Table, report: dict[str, Any]) -> list[ZeroRenameError]:
-    failed = (
-        (report.get("failed"), "job", "could not be settled"),
-        (report.get("failed_uploads"), "left-over", "could not be removed"),
-    )
-    return [
-        ZeroRenameError(f"{counted(count, what)} {why}; the log says why.", table=table.root.url)
-        for count, what, why in failed
-        if count
-    ]
 
 
 def _seconds(value: float | timedelta | None) -> float | None:

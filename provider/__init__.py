@@ -44,6 +44,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.glue",
             "operators.spark_kubernetes",
             "operators.databricks",
+            "operators.checkpoint",
             "operators.maintenance",
             "operators.restoring",
             "operators.s3a_maintenance",

@@ -33,6 +33,7 @@ from ..committer.format.job_spec import (
 )
 from ..committer.format.layout import TableRoot
 from ..committer.format.read_base import ReadBase
+from ..committer.store.fast_root import FastRoot
 from . import option_values as values
 from .option_table import option, plain, read_given
 
@@ -217,6 +218,12 @@ class WriterOptions:
         "the table's records alone name. A table keeps what its first job said.",
         None,
         "readers",
+    )
+    data_root: FastRoot | None = option(
+        FastRoot.parse,
+        "Of a new table with `readers=heads`: where its jobs' files lie first, "
+        "`s3://bucket/prefix?endpoint=…&profile=…`.",
+        None,
     )
     dag: str | None = option(values.text, "Who runs the job: the DAG's id.", None, "dag")
     run: str | None = option(values.text, "… the DAG run's id.", None, "run")

@@ -16,16 +16,21 @@ from ..commit.state.found_table import (
     read_table,
     table_not_confirmed,
 )
-from ..errors import InvalidInputError
-from ..format.job_spec import FileOptions, JobSpec, Mode, Owner
+from ..errors import InvalidInputError, counted
+from ..format.job_spec import FileOptions, JobSpec, Mode, Owner, Readers
 from ..format.layout import job_began
 from ..format.records.data_file import DataFile
 from ..format.records.inputs import Inputs
+from ..format.records.table_record import TableRecord
 from ..store.conditional_put import Uncertain
 from ..store.fast_root import FastRoot, is_fast
-from ..store.requests import Step
+from ..store.requests import Head, Step
 from .compaction import all_of, content_kept, inputs_in, origins_in, writers_of
+from .problem import Problem
 from .symlink_keeping import refuse_symlinks
+
+#: Seconds after which what no checkpoint has copied is worth a word.
+_LATE = 24 * 3600.0
 
 
 class CheckpointOrder(StrEnum):
@@ -110,6 +115,29 @@ def not_durable(files: Iterable[DataFile]) -> list[NotDurable]:
             min(job_began(file.job) for file in its),
         )
         for name, its in sorted(found.items())
+    ]
+
+
+def about_durability(context: Context, table: TableRecord) -> Step[list[Problem]]:
+    """What has lain for a day or longer only in a table's fast root, by the newest answer's date;
+    nothing where that is temporary."""
+    if table.readers is not Readers.HEADS or (table.data_root and table.data_root.temporary):
+        return []
+    state = yield from take_snapshot(context)
+    found = not_durable(state.files)
+    now = (yield from Head(context.root.table_key)).date if found else 0.0
+    late = [it for it in found if now - it.since >= _LATE]
+    if not late:
+        return []
+    oldest = min(late, key=lambda it: it.since)
+    return [
+        Problem(
+            "not durable",
+            oldest.partition,
+            f"{counted(len(late), 'partition has', 'partitions have')} files that have lain only in "
+            f"a fast root for a day or longer, this one for {(now - oldest.since) / 3600:.0f} h.",
+            f"Copy them: zero-rename checkpoint {context.root.url} --apply",
+        )
     ]
 
 

@@ -36,6 +36,7 @@ from ..store.requests import (
     Unknown,
 )
 from .adopt import find_unadopted
+from .checkpoint import about_durability
 from .job_problems import about_heads, about_jobs
 from .lost_partitions import lost_partitions
 from .problem import Problem, about_damage
@@ -118,6 +119,7 @@ def _about_table(context: Context, table: TableRecord) -> Step[list[Problem]]:
         about_heads,
         _about_uploads,
         _about_older_files,
+        about_durability,
     )
     for section in sections:
         try:

@@ -15,7 +15,14 @@ from support.virtual_time import CONNECTIONS, TickingDriver, TickingWorld
 from zero_rename.committer.attempt import attempt_writer
 from zero_rename.committer.commit.commit import commit_job
 from zero_rename.committer.format.job_spec import FileOptions, Mode
-from zero_rename.committer.store.requests import CompleteUpload, DeleteMany, Get, ListUploads
+from zero_rename.committer.store.fast_root import FAST
+from zero_rename.committer.store.requests import (
+    CompleteUpload,
+    DeleteMany,
+    Get,
+    ListUploads,
+    PutFile,
+)
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32())])
 ID = pa.schema([SCHEMA.field("id")])
@@ -203,3 +210,14 @@ class TestByHeads:
         assert replaced.requests == 124 + 31 * 4 + 10  # One of them reads the index.
         sent = {type(request) for request in world.driver.requests}
         assert not sent & {DeleteMany, CompleteUpload, ListUploads}
+
+
+def test_a_fast_root_takes_the_data_and_nothing_else() -> None:
+    """As many requests as of any table that is read by heads; of 64 files each is one of them."""
+    given = {"readers": "heads", "data_root": "s3://fast/scratch"}
+    plain, fast = made(readers="heads"), made(**given)
+    assert cost(fast, 64, sole=True).requests == cost(plain, 64, sole=True).requests == 74
+    there = [request for request in fast.driver.requests if FAST in getattr(request, "key", "")]
+    assert [type(request) for request in there] == [PutFile] * 64
+    # Who looks for what attempts have left looks in both places.
+    assert cost(fast, 64).requests == cost(plain, 64).requests + 1

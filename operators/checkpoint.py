@@ -1,0 +1,73 @@
+"""Checkpoint of tables whose files lie in a fast root first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ..committer.errors import ZeroRenameError, counted
+from ..committer.format.job_spec import choice
+from ..committer.upkeep.checkpoint import CheckpointAction, CheckpointOrder
+from ..orchestration.runs.reports import text_table
+from .maintenance import MOST, TableMaintenance
+
+if TYPE_CHECKING:
+    from ..committer import Table
+    from ..provider.hooks import ZeroRenameHook
+
+
+class CheckpointOperator(TableMaintenance):
+    """Copy what lies only in the tables' fast roots into the tables: a job for each partition, with
+    the same rows. Who writes meanwhile goes first.
+
+    Reports by default: ``apply=True`` acts. Returns (XCom) ``tables``, each with ``partitions``
+    (``partition``, ``action``, ``files``, ``bytes``, ``since``, ``job``; 100 at most),
+    ``partitions_left_off``, ``copied``, ``would_copy``, ``changed_meanwhile`` and ``lost``. Fails
+    where files are lost, once all that is there is copied. A table whose data root is temporary is
+    refused.
+
+    :param tables: one table or several, whole or below the connection's table root. (templated)
+    :param order: which partitions are copied first: ``creation``, the oldest, or ``latest``.
+    :param apply: act; ``False`` only reports what would be done.
+    :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
+    """
+
+    template_fields: Sequence[str] = ("tables", "zero_rename_conn_id")
+
+    def __init__(
+        self,
+        *,
+        tables: str | Sequence[str],
+        order: CheckpointOrder | str = CheckpointOrder.CREATION,
+        **kwargs: Any,
+    ) -> None:
+        # A checkpoint brings no rows and changes no path that a catalog knows.
+        super().__init__(tables=tables, catalog="", **kwargs)
+        self.order = choice("order", CheckpointOrder, order)
+
+    def _treat(self, table: Table, hook: ZeroRenameHook) -> dict[str, Any]:
+        found = table.checkpoint(order=self.order, apply=self.apply)
+        rows = [(it.partition, str(it.action), it.files, it.bytes) for it in found]
+        listed = text_table(("partition", "action", "files", "bytes"), rows)
+        self.log.info("%s\n%s", table.root.url, listed if rows else "all of it is durable")
+        actions = Counter(it.action for it in found)
+        return {
+            "partitions": [asdict(it) | {"action": str(it.action)} for it in found[:MOST]],
+            "partitions_left_off": max(0, len(found) - MOST),
+            **{str(it).replace(" ", "_"): actions[it] for it in CheckpointAction},
+        }
+
+    def _failures(self, table: Table, report: dict[str, Any]) -> list[ZeroRenameError]:
+        if not report["lost"]:
+            return []
+        lost = [it["partition"] for it in report["partitions"] if it["action"] == "lost"]
+        return [
+            ZeroRenameError(
+                f"Files of {counted(report['lost'], 'partition')} are gone from the fast root, "
+                f"{', '.join(lost[:5])} among them; the others are copied.",
+                table=table.root.url,
+                remedy=f"See what is to be made again: zero-rename lineage plan {table.root.url}",
+            )
+        ]

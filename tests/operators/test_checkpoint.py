@@ -1,0 +1,59 @@
+"""The operator that copies what lies only in a table's fast root, beside a real store."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from support.airflow import Tables, run_task, task_context
+from zero_rename.committer import InvalidInputError, Table, ZeroRenameError
+from zero_rename.committer.store.fast_root import FastPlace
+from zero_rename.operators.checkpoint import CheckpointOperator
+
+SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
+
+
+@pytest.fixture
+def table(tables: Tables) -> Table:
+    """Two days, in a fast root of the same store."""
+    table = Table(f"{tables.url()}_fast", client=tables.bucket.client)
+    root = f"s3://{tables.bucket.name}/scratch"
+    for day in (1, 2):
+        rows = pa.table({"value": [day], "day": [day]}, schema=SCHEMA)
+        with table.job(SCHEMA, partition_by=["day"], readers="heads", data_root=root) as job:
+            job.write(rows)
+    return table
+
+
+def run(tables: Tables, **arguments: Any) -> dict[str, Any]:
+    task = CheckpointOperator(task_id="copy", tables=f"{tables.url()}_fast", **arguments)
+    (report,) = run_task(task, task_context(task))["tables"]
+    assert json.loads(json.dumps(report)) == report
+    return report
+
+
+def test_it_reports_then_copies(tables: Tables, table: Table) -> None:
+    planned = run(tables, order="latest")
+    assert [it["partition"] for it in planned["partitions"]] == ["day=2", "day=1"]
+    assert (planned["would_copy"], len(table.not_durable())) == (2, 2)
+    done = run(tables, apply=True)
+    assert (done["copied"], done["lost"], table.not_durable()) == (2, 0, [])
+    assert run(tables, apply=True)["partitions"] == []
+
+
+def test_it_fails_for_what_is_lost_and_copies_the_rest(tables: Tables, table: Table) -> None:
+    (file,) = table.files("day=1")
+    place = FastPlace.of(tables.bucket.name, file.key)
+    assert place is not None
+    tables.bucket.client.delete_object(Bucket=place.root.bucket, Key=place.real(file.key))
+    with pytest.raises(ZeroRenameError, match="day=1.*lineage plan"):
+        run(tables, apply=True)
+    assert [it.partition for it in table.not_durable()] == ["day=1"]
+
+
+def test_no_such_order() -> None:
+    with pytest.raises(InvalidInputError, match="order"):
+        CheckpointOperator(task_id="copy", tables="flights", order="oldest")
