@@ -130,12 +130,13 @@ def about_durability(context: Context, table: TableRecord) -> Step[list[Problem]
     if not late:
         return []
     oldest = min(late, key=lambda it: it.since)
+    hours = (now - oldest.since) / 3600
     return [
         Problem(
             "not durable",
             oldest.partition,
-            f"{counted(len(late), 'partition has', 'partitions have')} files that have lain only in "
-            f"a fast root for a day or longer, this one for {(now - oldest.since) / 3600:.0f} h.",
+            f"{counted(len(late), 'partition has', 'partitions have')} files that have lain only "
+            f"in a fast root for a day or longer, this one for {hours:.0f} h.",
             f"Copy them: zero-rename checkpoint {context.root.url} --apply",
         )
     ]

@@ -20,6 +20,7 @@ from zero_rename.committer.format.job_spec import (
     SchemaMode,
     SuccessMarkers,
 )
+from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.spark import option_values as values
 from zero_rename.spark.option_table import camel, markdown
 from zero_rename.spark.options import (
@@ -85,6 +86,7 @@ def test_every_option_is_read():
         "freezeWorkers": "false",
         "coordination": "none",
         "readers": "heads",
+        "dataRoot": "s3://fast/scratch",
         "expectedMode": "fail_if_exists",
         "dag": "d",
         "run": "r",
@@ -125,6 +127,7 @@ def test_every_option_is_read():
         freeze_workers=False,
         coordination=Coordination.NONE,
         readers=Readers.HEADS,
+        data_root=FastRoot.parse("s3://fast/scratch"),
         expected_mode=Mode.FAIL_IF_EXISTS,
         dag="d",
         run="r",

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from support.command_line import as_json, invoke
 from support.faults import Crash
 from support.memory_store import MemoryDriver, MemoryStore
 from support.moto_server import S3Server, running
@@ -32,6 +33,7 @@ from zero_rename.committer.store.copies import CopyFile
 from zero_rename.committer.store.driver import BotoDriver
 from zero_rename.committer.store.fast_root import FastPlace, FastRoot, is_fast
 from zero_rename.committer.table_copy import FileCopier
+from zero_rename.committer.upkeep import checkpoint
 from zero_rename.committer.upkeep.checkpoint import CheckpointAction
 from zero_rename.committer.upkeep.verify import FindingKind
 
@@ -418,3 +420,23 @@ class TestCheckpoint:
             after.purge(keep=0, patience=0, apply=True)
             assert not [key for key in there.keys("") if is_fast(key)], at
             assert after.verify() == [], at
+
+
+class TestTold:
+    def test_by_show_and_by_doctor_after_a_day(self, stores: Stores, monkeypatch: Any) -> None:
+        for name, value in stores.durable.environment.items():
+            monkeypatch.setenv(name, value)
+        table = stores.table()
+        load(table, 1, data_root=stores.data_root)
+        load(table, 2, day=2)
+        table.checkpoint(["day=1"], apply=True)
+        shown = invoke("show", URL)
+        assert "lie only in a fast root, since" in shown.output
+        assert [it["not durable"] > 0 for it in as_json("show", URL)] == [False, True]
+        assert "not durable" not in [it.what for it in table.doctor()]
+        monkeypatch.setattr(checkpoint, "_LATE", 0.0)
+        (told,) = [it for it in table.doctor() if it.what == "not durable"]
+        assert "1 partition has files" in told.detail
+        assert told.subject == "day=2"
+        asked = as_json("data-root", URL)
+        assert [it["partition"] for it in asked["not_durable"]] == ["day=2"]
