@@ -222,7 +222,7 @@ class WriterOptions:
     data_root: FastRoot | None = option(
         FastRoot.parse,
         "Of a new table with `readers=heads`: where its jobs' files lie first, "
-        "`s3://bucket/prefix?endpoint=…&profile=…`.",
+        "`s3://bucket/prefix?endpoint=https://host:port` and perhaps a profile.",
         None,
     )
     dag: str | None = option(values.text, "Who runs the job: the DAG's id.", None, "dag")
