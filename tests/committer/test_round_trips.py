@@ -214,8 +214,7 @@ class TestByHeads:
 
 def test_a_fast_root_takes_the_data_and_nothing_else() -> None:
     """As many requests as of any table that is read by heads; of 64 files each is one of them."""
-    given = {"readers": "heads", "data_root": "s3://fast/scratch"}
-    plain, fast = made(readers="heads"), made(**given)
+    plain, fast = made(readers="heads"), made(readers="heads", data_root="s3://fast/scratch")
     assert cost(fast, 64, sole=True).requests == cost(plain, 64, sole=True).requests == 74
     there = [request for request in fast.driver.requests if FAST in getattr(request, "key", "")]
     assert [type(request) for request in there] == [PutFile] * 64
