@@ -53,7 +53,7 @@ mon data avail crit = 1
 osd data = {folder}/osd
 osd objectstore = memstore
 memstore device bytes = {capacity}
-rgw frontends = beast endpoint=127.0.0.1:{port}
+rgw frontends = beast endpoint=127.0.0.1:{port} tcp_nodelay=1
 rgw enable usage log = false
 rgw gc obj min wait = 1
 rgw gc processor period = 10

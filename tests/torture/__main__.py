@@ -112,7 +112,7 @@ def killed_at_each(options: argparse.Namespace) -> bool:
         print(f"{store.ran_on}", flush=True)
         for name in names:
             for layout in ("heads",) if VERBS[name].by_heads else ("heads", "listing"):
-                kills = kill_at_each(store, proxy, bucket, name, layout, options.seed)
+                kills = kill_at_each(store, proxy, bucket, name, layout)
                 print(kills, flush=True)
                 good &= not kills.problems
     return good

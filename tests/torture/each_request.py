@@ -1,21 +1,26 @@
-"""A process killed at each request of what it does, on both kinds of table: nothing lost, nothing
-doubled, nothing left, and the past as it was."""
+"""A process killed at each request of what it does, before it and after it, on both kinds of
+table: nothing lost, nothing doubled, nothing left, the past as it was, and the commands tell it."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import signal
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
 import pyarrow as pa
 from torture.inspection import left_behind, listed_rows, rows_of, uploads
-from torture.proxy import Proxy, Trap, When
+from torture.proxy import Proxy, Seen, Trap, When
 from torture.servers import Store
 from torture.writers import FORKS, enter, receive, start
+from typer.testing import CliRunner
 
 from zero_rename import Table
+from zero_rename.cli.main import app
 from zero_rename.committer.errors import ZeroRenameError
 
 _COLUMNS = ["id", "value", "day"]
@@ -31,34 +36,76 @@ class Verb:
     :param act: is given the table, the job that changed it last, and the version of the first day.
     :param after: what it comes to, by day; ids whose value is another one, too, are in ``changed``.
     :param by_heads: whether only a table that is read by heads has it.
+    :param appends: jobs that append to the first day before.
+    :param died: another verb, whose process was killed as it sent its decision, before the store
+        had it or after that: what is to be settled.
+    :param upkeep: whether it commits no job, and so changes no row.
+    :param again: whether it is done once more when the table is recovered.
     """
 
     act: Callable[[Table, str, int], Any]
     after: Mapping[int, Sequence[int]] = field(default_factory=lambda: _NOW)
     changed: tuple[int, ...] = ()
     by_heads: bool = False
+    appends: int = 0
+    died: tuple[str, When] | None = None
+    again: bool = False
+    upkeep: bool = False
+
+    @property
+    def before(self) -> Mapping[int, Sequence[int]]:
+        """What the table holds when it begins, whoever finishes what another left."""
+        if self.died is not None and self.died[1] is When.AFTER:
+            return VERBS[self.died[0]].after
+        return {**_NOW, 1: [*_NOW[1], *_appended(self.appends)]}
 
 
-def _write(mode: str, days: Mapping[int, Sequence[int]]) -> Callable[[Table, str, int], Any]:
+def _appended(appends: int) -> range:
+    return range(100, 100 + appends)
+
+
+def _write(
+    mode: str, days: Mapping[int, Sequence[int]], **words: Any
+) -> Callable[[Table, str, int], Any]:
     def act(table: Table, *_: object) -> None:
-        with table.job(mode=mode) as job:
+        with table.job(mode=mode, **words) as job:
             job.write(_table(days))
 
     return act
+
+
+def _purge(keep: int | None = None) -> Callable[[Table, str, int], Any]:
+    return lambda table, *_: table.purge(apply=True, patience=0.0, keep=keep)
 
 
 def _merge(table: Table, *_: object) -> None:
     table.merge(_table({1: [3], 2: [8]}, (3,)), ["id"])
 
 
+_APPEND = {1: [5], 2: [6]}
+_REPLACE = {1: [7], 3: [9]}
+#: Jobs of a partition after which one more folds what its head names.
+_FOLDED = 7
+
 VERBS: dict[str, Verb] = {
-    "append": Verb(_write("append", {1: [5], 2: [6]}), {1: [3, 4, 5], 2: [2, 6]}),
-    "replace": Verb(_write("replace", {1: [7], 3: [9]}), {1: [7], 2: [2], 3: [9]}),
+    "append": Verb(_write("append", _APPEND), {1: [3, 4, 5], 2: [2, 6]}),
+    "append that folds": Verb(
+        _write("append", _APPEND),
+        {1: [3, 4, *_appended(_FOLDED), 5], 2: [2, 6]},
+        appends=_FOLDED,
+    ),
+    "append, tried again": Verb(
+        _write("append", _APPEND, once="a run"), {1: [3, 4, 5], 2: [2, 6]}, again=True
+    ),
+    "replace": Verb(_write("replace", _REPLACE), {1: [7], 2: [2], 3: [9]}),
     "merge": Verb(_merge, {1: [3, 4], 2: [2, 8]}, (3,)),
     "delete": Verb(lambda table, *_: table.delete([("id", "in", [2, 3])]), {1: [4]}),
     "compact": Verb(lambda table, *_: table.compact(apply=True)),
-    "gc": Verb(lambda table, *_: table.gc(0.0, apply=True)),
-    "purge": Verb(lambda table, *_: table.purge(apply=True, patience=0.0)),
+    "gc": Verb(lambda table, *_: table.gc(0.0, apply=True), upkeep=True),
+    "recover": Verb(
+        lambda table, *_: table.recover(0.0), died=("replace", When.AFTER), upkeep=True
+    ),
+    "purge": Verb(_purge(), died=("append", When.BEFORE), upkeep=True),
     "undo": Verb(
         lambda table, job, _: table.undo(job, apply=True), {1: [3], 2: [2]}, by_heads=True
     ),
@@ -67,13 +114,8 @@ VERBS: dict[str, Verb] = {
         {1: [3], 2: [2]},
         by_heads=True,
     ),
-    "purge, keep 0": Verb(
-        lambda table, *_: table.purge(apply=True, patience=0.0, keep=0), by_heads=True
-    ),
+    "purge, keep 0": Verb(_purge(keep=0), by_heads=True, upkeep=True),
 }
-
-#: Those that commit no job.
-_UPKEEP = ("gc", "purge", "purge, keep 0")
 
 
 def _table(days: Mapping[int, Sequence[int]], changed: Sequence[int] = ()) -> pa.Table:
@@ -95,35 +137,32 @@ class Kills:
         return "\n".join([f"{told}; problems {len(self.problems)}", *self.problems])
 
 
-def kill_at_each(
-    store: Store, proxy: Proxy, bucket: str, name: str, layout: str, seed: int
-) -> Kills:
-    """Kill a process at each request of a verb: before it, or after it with its answer lost.
-
-    :param seed: an even one begins with the former, an odd one with the latter; they take turns.
-    """
-    url = f"s3://{bucket}/{name.replace(', ', '-').replace(' ', '-')}-{layout}"
-    attack = _Attack(store, proxy, url, name, layout)
+def kill_at_each(store: Store, proxy: Proxy, bucket: str, name: str, layout: str) -> Kills:
+    """Kill a process at each request of a verb: before it, and in another round after the store
+    did it, its answer lost. Each has a table of its own, so that all meet the same."""
     kills = Kills(f"{name}, {layout}")
-    number, struck = 0, True
-    while struck:
-        when = (When.BEFORE, When.AFTER)[(number + seed) % 2]
-        attack.prepare()
-        struck = attack.kill(number, when)
-        kills.struck += struck
-        try:
-            changed = attack.check()
-            kills.changed += changed and struck
-            assert struck or changed or name in _UPKEEP, "nobody killed it, and it changed nothing"
-        except (AssertionError, ZeroRenameError) as error:
-            where = f"{when.name.lower()} request {number}"
-            kills.problems.append(f"  {where}: {type(error).__name__}: {error}"[:500])
-        number += 1
+    for when in (When.BEFORE, When.AFTER):
+        for number in itertools.count():
+            words = (*name.replace(",", "").split(), layout, when.name.lower(), str(number))
+            url = f"s3://{bucket}/{'-'.join(words)}"
+            attack = _Attack(store, proxy, url, name, layout)
+            attack.prepare()
+            struck = attack.kill(Trap(lambda at, _, n=number: at == n, when, lambda: None), name)
+            kills.struck += struck
+            try:
+                changed = attack.check(reads_first=when is When.AFTER)
+                kills.changed += changed and struck
+                assert struck or changed or VERBS[name].upkeep, "not killed, it changed nothing"
+            except (AssertionError, ZeroRenameError) as error:
+                where = f"{when.name.lower()} request {number}"
+                kills.problems.append(f"  {where}: {type(error).__name__}: {error}"[:500])
+            if not struck:
+                break
     return kills
 
 
 class _Attack:
-    """Kills of one verb, on one table."""
+    """The kill of one who does a verb, on a table of its own."""
 
     def __init__(self, store: Store, proxy: Proxy, url: str, name: str, layout: str) -> None:
         self._store, self._proxy, self._url, self._name = store, proxy, url, name
@@ -137,30 +176,36 @@ class _Attack:
         return Table(self._url, client=self._client)
 
     def prepare(self) -> None:
-        """Let the table hold what it does before a kill: a replace, and an append to the first
-        day."""
+        """Let the table hold what it does before a kill."""
         table = self._table
         words: dict[str, Any] = {"partition_by": ["day"], "readers": self._layout}
-        with table.job(_SCHEMA, mode="replace", replace_table=True, **words) as job:
-            job.write(_table({1: [3], 2: [2]}))
-        with table.job(_SCHEMA, **words) as job:
-            job.write(_table({1: [4]}))
-        self._job, self._jobs = str(job.job), self._decided()
+        for days in (
+            {1: [3], 2: [2]},
+            {1: [4]},
+            *({1: [it]} for it in _appended(self._verb.appends)),
+        ):
+            with table.job(_SCHEMA, **words) as job:
+                job.write(_table(days))
+        self._job = str(job.job)
         self._versions = dict(table.snapshot().epochs)
+        if self._verb.died is not None:
+            name, when = self._verb.died
+            assert self.kill(Trap(_decides, when, lambda: None), name)
+        self._jobs = self._decided()
 
-    def kill(self, number: int, when: When) -> bool:
-        """Kill who changes the table at a request of that number; ``False``: there was none."""
+    def kill(self, trap: Trap, name: str) -> bool:
+        """Kill who does a verb in the trap; ``False``: it was not met."""
         mine, theirs = FORKS.Pipe(duplex=False)
         variables = self._store.environment(self._proxy.endpoint)
-        arguments = (self._url, self._name, self._job, self._versions["day=1"], variables, theirs)
+        arguments = (self._url, name, self._job, self._versions["day=1"], variables, theirs)
         process = FORKS.Process(target=_act, args=arguments)
-        struck: list[int] = []
+        struck: list[bool] = []
 
         def strike() -> None:
-            struck.append(number)
+            struck.append(True)
             process.kill()
 
-        self._proxy.watch(Trap(lambda at, _: at == number, when, strike))
+        self._proxy.watch(replace(trap, act=strike))
         start(process)
         theirs.close()
         answer = receive(mine, process)
@@ -172,35 +217,62 @@ class _Attack:
         assert answer == (None if struck else "done"), f"it was not killed, and said {answer}"
         return bool(struck)
 
-    def check(self) -> bool:
+    def check(self, reads_first: bool) -> bool:
         """See that another process settles the table; whether the verb had changed it.
 
+        :param reads_first: somebody reads the table before it is recovered.
         :raises AssertionError: it holds neither what it held nor what it was to hold, or something
-            is left.
+            is left, or the commands say something else.
         """
-        table = self._table
-        failed = [it for it in table.recover(0.0) if str(it.outcome) in ("failed", "left")]
-        assert not failed, failed
-        changed = any(table.result(job) is not None for job in self._decided() - self._jobs)
+        table, verb = self._table, self._verb
+        seen = rows_of(table.to_arrow(columns=_COLUMNS), _COLUMNS) if reads_first else None
+        self._tells("recover", "--patience", "0", "--apply")
+        assert self._tells("jobs") == [], "a job is open after recovery"
+        if verb.again:
+            seen = None
+            verb.act(table, self._job, self._versions["day=1"])
+        new = self._decided() - self._jobs
+        changed = any(table.result(job) is not None for job in new)
+        told = {it["job"]: it["verdict"] for it in self._tells("history", "--most", "100")}
+        assert {told[job] == "commit" for job in new} <= {changed}, f"history says {told}"
+        days, ids = (verb.after, verb.changed) if changed else (verb.before, ())
+        expected = rows_of(_table(days, ids), _COLUMNS)
+        assert seen in (None, expected), f"before recovery it was {seen}, not {expected}"
         by_heads = self._layout == "heads"
+        self._tells("purge", "--patience", "0", "--apply")
         if by_heads and self._name != "purge, keep 0":
-            found = table.scan(["day=1"], as_of=self._versions["day=1"] - 1).to_arrow()
-            assert found["id"].to_pylist() == [3], f"the version before has {found['id']}"
-        table.purge(apply=True, patience=0.0, keep=0 if by_heads else None)
-        self._require(self._verb.after if changed else _NOW, self._verb.changed if changed else ())
+            found = table.scan(["day=1"], as_of=self._versions["day=1"]).to_arrow()
+            was = [*_NOW[1], *_appended(verb.appends)]
+            assert sorted(found["id"].to_pylist()) == was, f"the version before has {found['id']}"
+        self._tells("purge", "--patience", "0", "--apply", *(["--keep", "0"] if by_heads else []))
+        self._require(expected)
+        assert self._tells("verify") == [], "verify has findings"
+        shown = {it["partition"]: it["rows"] for it in self._tells("show")}
+        assert {name: rows for name, rows in shown.items() if rows} == {
+            f"day={day}": len(held) for day, held in days.items()
+        }, f"show says {shown}"
         left = [*left_behind(table, self._client), *uploads(table, self._client)]
         assert not left, left
         there = self._keys(table.root.data_prefix)
         assert not by_heads or there == {file.key for file in table.files()}, "files of nobody"
         return changed
 
-    def _require(self, days: Mapping[int, Sequence[int]], changed: Sequence[int]) -> None:
+    def _tells(self, command: str, *options: str) -> Any:
+        """What a command tells.
+
+        :raises AssertionError: it does not end well.
+        """
+        arguments = [command, self._url, *options, "--json"]
+        done = CliRunner().invoke(app, arguments, env=self._store.environment())
+        assert done.exit_code == 0, f"zero-rename {command} ends with {done.output}"
+        return json.loads(done.stdout)
+
+    def _require(self, expected: Counter[Any]) -> None:
         table = self._table
-        expected = rows_of(_table(days, changed), _COLUMNS)
         seen = rows_of(table.to_arrow(columns=_COLUMNS), _COLUMNS)
         assert seen == expected, f"by heads: {seen}, not {expected}"
         listed = listed_rows(table, self._client, _COLUMNS)
-        wanted = expected if self._layout == "listing" else rows_of(_table({}), _COLUMNS)
+        wanted = expected if self._layout == "listing" else Counter()
         assert listed == wanted, f"by listing: {listed}, not {wanted}"
 
     def _keys(self, prefix: str) -> set[str]:
@@ -226,3 +298,8 @@ def _act(
     except ZeroRenameError as error:
         told.send(f"{type(error).__name__}: {error}")
     signal.pause()
+
+
+def _decides(_: int, seen: Seen) -> bool:
+    """Whether a request is the one by which a job is decided."""
+    return seen.operation == "PutObject" and "/_zero_rename/jobs/" in seen.key
