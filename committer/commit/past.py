@@ -12,10 +12,11 @@ from ..format.layout import UNPARTITIONED, TableRoot
 from ..format.records.data_file import DataFile
 from ..format.records.head import HeadState, PartitionHead
 from ..format.records.table_record import TableRecord
-from ..store.requests import Step, Wait
+from ..store.requests import All, Step, Wait
 from .state.context import Context
-from .state.heads import HeadListing, ListedHead, list_heads_and_index
+from .state.heads import HeadListing, ListedHead, list_heads_and_index, read_head
 from .state.partition_files import files_of_heads
+from .state.tolerance import or_damage
 
 #: Looks at the store's clock until a second is over, and seconds between them.
 _ROUNDS = 8
@@ -84,12 +85,11 @@ def may_still_count(
 
 
 def states_as_of(
-    root: TableRoot, table: TableRecord, states: Sequence[HeadState], past: AsOf, whole: bool
+    root: TableRoot, table: TableRecord, states: Sequence[HeadState], past: AsOf
 ) -> list[HeadState]:
     """Heads as they were, without those of partitions that were not there.
 
-    :param whole: these are all of the table's.
-    :raises InvalidInputError: one does not tell it, or not any more; or the table was not there.
+    :raises InvalidInputError: one does not tell it, or not any more.
     """
     if past.version and not states:
         raise InvalidInputError(
@@ -98,15 +98,50 @@ def states_as_of(
             remedy=f"zero-rename show {root.url} lists the partitions.",
         )
     before = [_as_of(root, table, state, past) for state in states]
-    found = [state for state in before if state.head.epoch]
-    if whole and states and not found:
-        first = min((move.since for it in states for move in it.head.lines[0].moves), default=0.0)
+    return [state for state in before if state.head.epoch]
+
+
+def refuse_before_table(
+    context: Context, listed: Mapping[str, ListedHead], states: Sequence[HeadState], past: AsOf
+) -> Step[None]:
+    """Refuse a time before the table, where nothing counted then of what was asked for.
+
+    The other heads tell. Most have not changed for long, so the oldest is read first, and all
+    only where that one does not tell.
+
+    :param listed: all heads; ``states``: those that were read.
+    :raises InvalidInputError: a time before the first job that changed a partition; or nothing
+        tells any more whether there was one.
+    :raises DamagedError: the one head that might tell cannot be read.
+    """
+    if past.time is None:
+        return
+    known = {state.slot.name for state in states}
+    others = [it for it in listed.values() if it.slot.name not in known]
+    others.sort(key=lambda it: it.last_modified)
+    found: list[HeadState | DamagedError] = list(states)
+    for some in (others[:1], others[1:]):
+        found += yield from All(tuple(or_damage(read_head(context, it.slot)) for it in some))
+        heads = [it.head for it in found if isinstance(it, HeadState)]
+        if any(head.epoch_at_time(past.time) for head in heads):
+            return
+    for it in found:
+        if isinstance(it, DamagedError):
+            raise it
+    if any(head.epoch_at_time(past.time) is None for head in heads):
         raise InvalidInputError(
-            f"The table was not there yet at {past}: what counted first did from {told(first)} "
-            "on. Nothing was done.",
+            f"Nothing was there of these partitions at {past}, and whether the table was there is "
+            "not kept any more. Nothing was done.",
+            remedy="Give a later time. How long it is kept is the table's retention: zero-rename "
+            f"retention {context.root.url}",
+        )
+    first = [move.since for head in heads for move in head.lines[0].moves]
+    if first:
+        raise InvalidInputError(
+            f"The table was not there yet at {past}: what counted first did from "
+            f"{told(min(first))} on. Nothing was done.",
             remedy="Give a later time.",
         )
-    return found
 
 
 def _as_of(root: TableRoot, table: TableRecord, state: HeadState, past: AsOf) -> HeadState:

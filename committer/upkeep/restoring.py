@@ -95,7 +95,7 @@ def plan_undo(context: Context, job: str) -> Step[RestorePlan]:
             raise head_lost(context.root, state.slot.name, named_by(context.root, job))
         before = epochs[state.slot.name]
         _refuse_built_on(context, decided, state, before)
-        states_as_of(context.root, table, [state], AsOf(version=before), whole=False)
+        states_as_of(context.root, table, [state], AsOf(version=before))
     found = {name: epoch + 1 for name, epoch in epochs.items()}
     restored = Restored(epochs, found)
     return RestorePlan(context.root.url, table.schema, table.partition_by, restored)

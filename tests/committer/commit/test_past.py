@@ -116,6 +116,8 @@ class TestVersions:
             ({"version": 1, "time": 5.0}, "either a time or a version"),
             ({}, "either a time or a version"),
             ({"time": START + 1}, "was not there yet"),
+            ({"time": START + 1, "partition": DAY1}, "was not there yet"),
+            ({"time": START + 1, "partition": DAY2}, "was not there yet"),
             ({"time": START * 2}, "still to come"),
             ({"time": "yesterday"}, "neither a version nor a time"),
             ({"time": datetime(2023, 11, 15)}, "no time zone"),
@@ -161,6 +163,39 @@ class TestTimes:
         text = datetime.fromtimestamp(hour[1], UTC).isoformat()
         assert past.values(as_of=text) == [(1, 1), (2, 1)]
         assert past.values(as_of=text, filter=[("day", "=", 2)]) == [(2, 1)]
+
+    def test_a_partition_that_came_later_is_empty_where_another_tells_of_the_table(
+        self, past: Past
+    ) -> None:
+        """One head more is read for that, of the partition that has not changed for longest."""
+        for day in (1, 2, 3):
+            past.load(day, day)
+        then = START + HOUR
+        table, heads = past.table, list[str]()
+
+        def counting(request: s.Request, apply: Callable[[s.Request], Any]) -> Any:
+            if isinstance(request, s.Get) and request.key.startswith(ROOT.heads_prefix):
+                heads.append(request.key)
+            return apply(request)
+
+        table.driver.fault = counting  # type: ignore[attr-defined]
+        for partition, more in ((DAY1, []), ("day=3", [DAY1]), ("day=9", [DAY1])):
+            heads.clear()
+            found = table.at(then, partition=partition)
+            assert len(found.files) == (partition == DAY1)
+            assert heads[-1:] == [ROOT.head_key(it) for it in more or [DAY1]]
+            assert len(heads) == (2 if partition == "day=3" else 1)
+
+    def test_where_nothing_tells_any_more_whether_there_was_a_table_it_is_refused(
+        self, past: Past
+    ) -> None:
+        past.load(1, 1)
+        past.replace(2, 1)
+        past.load(3, 2)
+        assert past.at(time=START + HOUR, partition=DAY2) == []
+        past.table.purge(apply=True, keep=0)
+        with pytest.raises(InvalidInputError, match="whether the table was there"):
+            past.at(time=START + HOUR, partition=DAY2)
 
     def test_never_half_of_a_job_whoever_applies_which_half(self, past: Past) -> None:
         """Its owner moves one head and dies, and what comes later moves the other one."""
