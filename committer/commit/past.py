@@ -101,21 +101,35 @@ def states_as_of(
     return [state for state in before if state.head.epoch]
 
 
-def refuse_before_table(
-    context: Context, listed: Mapping[str, ListedHead], states: Sequence[HeadState], past: AsOf
-) -> Step[None]:
-    """Refuse a time before the table, where nothing counted then of what was asked for.
-
-    The other heads tell. Most have not changed for long, so the oldest is read first, and all
-    only where that one does not tell.
+def heads_as_of(
+    context: Context,
+    table: TableRecord,
+    listed: Mapping[str, ListedHead],
+    states: Sequence[HeadState],
+    past: AsOf,
+) -> Step[list[HeadState]]:
+    """As :func:`states_as_of`, of a table as a whole: a time before it is refused, whichever
+    partitions are asked for.
 
     :param listed: all heads; ``states``: those that were read.
-    :raises InvalidInputError: a time before the first job that changed a partition; or nothing
-        tells any more whether there was one.
-    :raises DamagedError: the one head that might tell cannot be read.
+    :raises DamagedError: the one head that might tell of the table cannot be read.
     """
-    if past.time is None:
-        return
+    moved = [state for state in states if state.head.epoch]
+    found = states_as_of(context.root, table, moved, past)
+    if not found and past.time is not None:
+        yield from _refuse_before_table(context, listed, states, past, past.time)
+    return found
+
+
+def _refuse_before_table(
+    context: Context,
+    listed: Mapping[str, ListedHead],
+    states: Sequence[HeadState],
+    past: AsOf,
+    time: float,
+) -> Step[None]:
+    """Nothing counted then of what was asked for, so the other heads tell. Most have not changed
+    for long: the oldest is read first, and all only where that one does not tell."""
     known = {state.slot.name for state in states}
     others = [it for it in listed.values() if it.slot.name not in known]
     others.sort(key=lambda it: it.last_modified)
@@ -123,12 +137,12 @@ def refuse_before_table(
     for some in (others[:1], others[1:]):
         found += yield from All(tuple(or_damage(read_head(context, it.slot)) for it in some))
         heads = [it.head for it in found if isinstance(it, HeadState)]
-        if any(head.epoch_at_time(past.time) for head in heads):
+        if any(head.epoch_at_time(time) for head in heads):
             return
     for it in found:
         if isinstance(it, DamagedError):
             raise it
-    if any(head.epoch_at_time(past.time) is None for head in heads):
+    if any(head.epoch_at_time(time) is None for head in heads):
         raise InvalidInputError(
             f"Nothing was there of these partitions at {past}, and whether the table was there is "
             "not kept any more. Nothing was done.",

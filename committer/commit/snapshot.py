@@ -21,13 +21,7 @@ from .apply import finish
 from .index.indexed_partition import IndexedPartition
 from .index.lost_heads import KnownEpoch, files_without_heads, find_lost_heads, known_by_index
 from .index.read_index import read_index, still_true
-from .past import (
-    check_past,
-    list_after,
-    may_still_count,
-    refuse_before_table,
-    states_as_of,
-)
+from .past import check_past, heads_as_of, list_after, may_still_count
 from .state.context import Context
 from .state.data_listing import list_directories, list_older, list_partitions
 from .state.decide import Decided, read_decision
@@ -320,10 +314,7 @@ def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
         for name, error in sorted(_lost(view, ()).items()):
             if asked is None or name in asked:
                 raise error
-        root = view.context.root
-        moved = states_as_of(root, view.table, moved, view.past)
-        if not moved:
-            yield from refuse_before_table(view.context, view.heads, view.states, view.past)
+        moved = yield from heads_as_of(view.context, view.table, view.heads, view.states, view.past)
     unmoved = {name: items for name, items in view.older.items() if name not in told}
     before = {} if view.past else {name: it.files for name, it in view.index.items()}
     named, (listed, gone) = yield from All(
