@@ -10,7 +10,7 @@ under a record that nobody takes away: its own, or one that counts and that it a
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import (
@@ -81,7 +81,7 @@ def design_table(
     check_layout(context.root, directory, partition_by, spec)
     if spec.readers is Readers.HEADS:
         refuse_older(context.root, directory)
-        yield from _refuse_expiry(context.root)
+        yield from _refuse_expiry(context.root, spec.files.tags)
     if directory.partitions and not replaces_all(spec):
         files = tuple(item for items in directory.partitions.values() for item in items)
         yield from context.check_files(context.root, spec.schema, partition_by, files)
@@ -125,16 +125,17 @@ def check_data_root(root: TableRoot, fast: FastRoot, readers: Readers) -> None:
         )
 
 
-def _refuse_expiry(root: TableRoot) -> Step[None]:
+def _refuse_expiry(root: TableRoot, tags: Mapping[str, str]) -> Step[None]:
     """Refuse to keep data and history where a lifecycle rule deletes them by age; whether one does
     is not asked of a store that does not tell this writer.
 
+    :param tags: of the files that the job writes.
     :raises StoreUnfitError: a rule of the bucket does.
     """
     found = yield from ListLifecycleRules()
     rules = found.rules if isinstance(found, LifecycleRules) else ()
     for rule in rules:
-        if rule.expires and not rule.narrowed and rule.concerns(root.control_prefix):
+        if rule.expires and rule.concerns(root.control_prefix, tags):
             raise StoreUnfitError(
                 f"The bucket's lifecycle rule {rule.name!r} deletes by age what lies below "
                 f"{root.control_prefix}: all files of a table that is read by heads, what it "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 #: A bucket without lifecycle rules, or a store that has no such thing.
@@ -25,14 +25,17 @@ class LifecycleRule:
     :param prefix: the keys that it concerns begin with it.
     :param abort_days: whole days after which it aborts an upload that is not completed.
     :param expires: it deletes objects by age or date.
-    :param narrowed: of these keys it concerns those of some tags or sizes only.
+    :param tags: it concerns objects that have all of these only.
+    :param larger: it concerns objects of more bytes only; ``smaller``: of fewer, if that is said.
     """
 
     name: str
     prefix: str
     abort_days: int | None = None
     expires: bool = False
-    narrowed: bool = False
+    tags: Mapping[str, str] = field(default_factory=dict)
+    larger: int = 0
+    smaller: int | None = None
 
     @staticmethod
     def of(rule: Mapping[str, Any]) -> LifecycleRule:
@@ -44,7 +47,7 @@ class LifecycleRule:
             prefix,
             None if days is None else int(days),
             bool({"Days", "Date"} & set(rule.get("Expiration", {}))),
-            _is_narrowed(rule),
+            **_narrowed(rule),
         )
 
     def document(self) -> dict[str, Any]:
@@ -56,9 +59,15 @@ class LifecycleRule:
             "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": self.abort_days},
         }
 
-    def concerns(self, folder: str) -> bool:
-        """Whether keys below ``folder``, which ends with a slash, are among the rule's."""
-        return folder.startswith(self.prefix) or self.prefix.startswith(folder)
+    def concerns(self, folder: str, tags: Mapping[str, str] | None = None) -> bool:
+        """Whether objects below ``folder``, which ends with a slash, may be among the rule's: of
+        any size but none.
+
+        :param tags: theirs; ``None``: they have none, as records and most files.
+        """
+        sizes = self.smaller is None or self.larger + 1 < self.smaller
+        below = folder.startswith(self.prefix) or self.prefix.startswith(folder)
+        return below and sizes and self.tags.items() <= (tags or {}).items()
 
 
 def rules_of(client: Any, bucket: str) -> list[dict[str, Any]]:
@@ -86,6 +95,14 @@ def _prefix_of(rule: Mapping[str, Any]) -> str:
     return str(rule.get("Prefix") or narrowed.get("Prefix") or both.get("Prefix") or "")
 
 
-def _is_narrowed(rule: Mapping[str, Any]) -> bool:
+def _narrowed(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """What a rule is narrowed to by tags and sizes, as fields of :class:`LifecycleRule`."""
     where = rule.get("Filter") or {}
-    return bool({*where, *(where.get("And") or {})} - {"Prefix", "And"})
+    where = {**where, **(where.get("And") or {})}
+    tags = [*where.get("Tags", ()), *([where["Tag"]] if where.get("Tag") else [])]
+    smaller = where.get("ObjectSizeLessThan")
+    return {
+        "tags": {str(tag["Key"]): str(tag["Value"]) for tag in tags},
+        "larger": int(where.get("ObjectSizeGreaterThan") or 0),
+        "smaller": None if smaller is None else int(smaller),
+    }

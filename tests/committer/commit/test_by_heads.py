@@ -187,7 +187,8 @@ class TestRefused:
         [
             LifecycleRule("elsewhere", "flights_old/", expires=True),
             LifecycleRule("of a folder that no file is in", "flights/day=1/", expires=True),
-            LifecycleRule("of some tags", "", expires=True, narrowed=True),
+            LifecycleRule("of some tags", "", expires=True, tags={"kind": "scratch"}),
+            LifecycleRule("of empty objects", "", expires=True, smaller=1),
             LifecycleRule("of uploads", "", abort_days=7),
         ],
         ids=lambda rule: rule.name,
@@ -198,6 +199,21 @@ class TestRefused:
         store.rules = (LifecycleRule("later", "", expires=True),)
         load(store, 2)  # The table is there: it is the doctor's to say.
         assert values(store) == [1, 2]
+
+    @pytest.mark.parametrize(
+        "rule",
+        [
+            LifecycleRule("narrow", "", expires=True, tags={"kind": "scratch"}),
+            LifecycleRule("narrow", "", expires=True, larger=1_000_000),
+        ],
+    )
+    def test_where_a_rule_is_narrowed_to_what_it_writes(
+        self, store: MemoryStore, rule: LifecycleRule
+    ) -> None:
+        store.rules = (rule,)
+        with pytest.raises(StoreUnfitError, match="rule 'narrow' deletes by age"):
+            load(store, 1, files=FileOptions(tags={"kind": "scratch"}))
+        assert store.keys("") == []
 
     def test_not_where_the_store_does_not_tell_the_rules(self, store: MemoryStore) -> None:
         table = memory_table(store)

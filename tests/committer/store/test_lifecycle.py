@@ -40,17 +40,30 @@ def test_a_rule_without_a_name_is_named_by_its_prefix() -> None:
     assert rule(1, Prefix="tmp/", ID="cleanup").name == "cleanup"
 
 
+TAGGED = {"Tag": {"Key": "kind", "Value": "scratch"}}
+
+
 @pytest.mark.parametrize(
-    ("where", "narrowed"),
+    ("where", "tags", "concerned"),
     [
-        ({"Prefix": "a/"}, False),
-        ({"Filter": {"Prefix": "a/"}}, False),
-        ({"Filter": {"Tag": {"Key": "k", "Value": "v"}}}, True),
-        ({"Filter": {"And": {"Prefix": "a/", "ObjectSizeGreaterThan": 9}}}, True),
+        (TAGGED, {}, False),
+        (TAGGED, {"kind": "kept"}, False),
+        (TAGGED, {"kind": "scratch", "of": "me"}, True),
+        ({"And": {"Prefix": "tables/", "Tags": [TAGGED["Tag"]]}}, {}, False),
+        ({"And": {"Prefix": "tables/", "Tags": [TAGGED["Tag"]]}}, {"kind": "scratch"}, True),
+        ({"And": {"Prefix": "tables/", "Tags": []}}, {}, True),
+        ({"ObjectSizeGreaterThan": 10**9}, {}, True),
+        ({"ObjectSizeLessThan": 500}, {}, True),
+        ({"ObjectSizeLessThan": 1}, {}, False),
+        ({"And": {"ObjectSizeGreaterThan": 9, "ObjectSizeLessThan": 10}}, {}, False),
+        ({"And": {"ObjectSizeGreaterThan": 9, "ObjectSizeLessThan": 11}}, {}, True),
     ],
 )
-def test_a_rule_of_some_tags_or_sizes_is_narrowed(where: Any, narrowed: bool) -> None:
-    assert rule(1, **where).narrowed is narrowed
+def test_a_rule_of_some_tags_or_sizes_concerns_what_has_these(
+    where: Any, tags: dict[str, str], concerned: bool
+) -> None:
+    """Records and files may have any size but none; tags are those that a job gives its files."""
+    assert rule(1, Filter=where).concerns(FOLDER, tags) is concerned
 
 
 def test_a_buckets_enabled_rules(driver: BotoDriver, s3_client: Any) -> None:

@@ -576,6 +576,9 @@ class TestDoctor:
             ({"Filter": {"Prefix": "fli"}}, True),
             ({"Filter": {"And": {"Prefix": "flights/day=1/", "Tags": []}}}, True),
             ({"Filter": {"Prefix": "flights-of-another-table/"}}, False),
+            ({"Filter": {"Tag": {"Key": "kind", "Value": "scratch"}}}, False),
+            ({"Filter": {"ObjectSizeGreaterThan": 1_000_000}}, True),
+            ({"Filter": {"ObjectSizeLessThan": 1}}, False),
         ],
     )
     def test_lifecycle_rules(
