@@ -118,7 +118,7 @@ def resolve(
 ) -> None:
     """Make a partition hold the rows of some of the runs that conflict over it, by a new job."""
     with refusals():
-        if bool(keep) == bool(undo):
+        if (keep is None) == (undo is None):
             raise InvalidInputError(
                 "Say whose rows are to stay; nothing was changed.",
                 remedy="Give one of --keep and --undo.",

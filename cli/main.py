@@ -257,7 +257,7 @@ def repair(
     """Name committed files whose uploads are gone; with --accept-loss, go on without them. Name
     partitions whose heads are gone; with --apply, build these again from the decisions."""
     with refusals():
-        heads = [] if job or accept_loss else Table(table).rebuild_heads(apply)
+        heads = [] if job is not None or accept_loss else Table(table).rebuild_heads(apply)
         if heads:
             _show_rebuilt(as_json, heads, apply)
             return

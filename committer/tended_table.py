@@ -60,6 +60,7 @@ class TendedTable(ReadableTable):
         :param records_older_than: seconds for which failures and manifests of no head stay.
         :param keep: in a table read by heads, former states of a partition that stay at the most.
         :raises ValueError: ``foreign`` without ``older_than``.
+        :raises InvalidInputError: ``keep`` for a table whose readers list: it keeps no history.
         """
         if foreign and older_than is None:
             raise ValueError("purge(foreign=True) needs older_than, in seconds")

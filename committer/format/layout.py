@@ -75,6 +75,13 @@ def is_job_id(text: str) -> bool:
     return JOB_ID.fullmatch(text) is not None
 
 
+def require_job_id(text: str) -> None:
+    """:raises InvalidInputError: it is no job's id."""
+    if not is_job_id(text):
+        remedy = "Give it as `zero-rename history` and `jobs` do: zr1- and 26 letters and digits."
+        raise InvalidInputError(f"{text!r} is no job's id. Nothing was done.", remedy=remedy)
+
+
 def job_of_part(prefix: str, key: str) -> str | None:
     """The job of whose decision a key below ``prefix`` is a part; ``None`` for any other."""
     job, _, rest = key.removeprefix(prefix).partition(".")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.tolerance import or_damage
-from ..errors import DamagedError, InvalidInputError
+from ..errors import DamagedError
 from ..format.job_spec import Owner
-from ..format.layout import is_job_id, job_ids_begin, job_in_key, jobs_on_record
+from ..format.layout import job_ids_begin, job_in_key, jobs_on_record, require_job_id
 from ..format.records.decision import Verdict
 from ..format.records.partition_decision import PartitionDecision
 from ..format.records.pending_file import PendingFile
@@ -105,11 +105,7 @@ def read_job_manifest(context: Context, job: str) -> Step[JobManifest | None]:
 
     :raises InvalidInputError: it is no id of a job.
     """
-    if not is_job_id(job):
-        raise InvalidInputError(
-            f"{job!r} is no job id; nothing was read.",
-            remedy="Name it as zr1- and 26 letters and digits.",
-        )
+    require_job_id(job)
     decided = yield from read_decision(context, job)
     if decided is None:
         return None

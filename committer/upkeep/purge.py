@@ -12,6 +12,7 @@ from ..commit.apply import finish
 from ..commit.close import list_uploads
 from ..commit.index.read_index import find_old_parts, read_index, still_true
 from ..commit.index.write_index import look_after_index
+from ..commit.past import check_past
 from ..commit.state.context import Context
 from ..commit.state.decide import decide_abort, read_decision
 from ..commit.state.found_table import find_table
@@ -20,6 +21,7 @@ from ..commit.state.old_records import KEPT_FOR, find_old_records
 from ..commit.state.open_jobs import read_open
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, InvalidInputError, StoreFullError
+from ..format.as_of import AsOf
 from ..format.job_spec import Coordination, Readers
 from ..format.layout import is_job_id, job_in_key
 from ..format.records.head import HeadState
@@ -97,8 +99,8 @@ def purge(
     :param records_older_than: seconds for which failures, and manifests that no head names, stay.
     :param keep: former states of a partition that stay at the most; ``None``: as many as it keeps.
     :param apply: do it; ``False`` says what would be done, and changes nothing.
-    :raises InvalidInputError: nothing of one of ``jobs`` is here, or ``keep`` is below 0; nothing
-        was changed.
+    :raises InvalidInputError: nothing of one of ``jobs`` is here, ``keep`` is below 0, or given for
+        a table whose readers list; nothing was changed.
     """
     if keep is not None and keep < 0:
         raise InvalidInputError(
@@ -106,6 +108,8 @@ def purge(
             remedy="Give 0 to keep none, or leave keep out.",
         )
     found = yield from find_table(context)
+    if keep is not None and found is not None:
+        check_past(found.record, AsOf(time=0.0), None)
     context, coordination = yield from known(context, found)
     yield from _check_named(context, jobs)
     settle = _recovered if apply else _planned

@@ -24,6 +24,7 @@ from ..commit.state.open_jobs import list_open, read_open
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, DataLostError, InvalidInputError
 from ..format.job_spec import Coordination
+from ..format.layout import require_job_id
 from ..format.records.decision import Decision
 from ..format.records.head import Slot
 from ..format.records.pending_file import PendingFile
@@ -81,6 +82,8 @@ def repair(
     :raises DamagedError: the decision of ``job`` cannot be read.
     :raises UnfinishedCommitError: a decision changed meanwhile; run it again.
     """
+    if job is not None:
+        require_job_id(job)
     table = yield from read_table(context)
     context = context.of(table)
     if table.coordination is Coordination.NONE:

@@ -22,7 +22,7 @@ from ..commit.state.partition_files import files_of_decision
 from ..commit.state.tolerance import or_damage
 from ..errors import InvalidInputError, counted, first_few
 from ..format.job_spec import FileOptions, JobSpec, Mode, Owner, SuccessMarkers
-from ..format.layout import jobs_on_record
+from ..format.layout import jobs_on_record, require_job_id
 from ..format.records.data_file import DataFile, rows_of
 from ..store.listing import list_objects
 from ..store.requests import All, Step
@@ -152,6 +152,7 @@ def plan_undoing(context: Context, partition: str, job: str) -> Step[ResolutionP
     :raises InvalidInputError: the job has not changed the partition, others have since, or that
         state is not on record, whole, or files of it are gone or of former columns.
     """
+    require_job_id(job)
     # Before the history: what comes after this look refuses the job.
     snapshot = yield from take_snapshot(context, [partition])
     changes = yield from _history(context, partition)

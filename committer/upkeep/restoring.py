@@ -23,7 +23,7 @@ from ..commit.state.open_jobs import read_open
 from ..errors import InvalidInputError
 from ..format.as_of import AsOf
 from ..format.job_spec import JobSpec, Mode, Owner
-from ..format.layout import UNPARTITIONED
+from ..format.layout import UNPARTITIONED, require_job_id
 from ..format.read_base import ReadBase
 from ..format.records.head import HeadState, Slot
 from ..format.schema.lost_records import head_lost, named_by
@@ -71,10 +71,11 @@ def plan_undo(context: Context, job: str) -> Step[RestorePlan]:
     """Work out what partitions held before a job changed them, all of them at once. Changes
     nothing, but that a commit which is not applied yet is.
 
-    :raises InvalidInputError: no committed job, another has changed one of its partitions since, or
-        what it held is not kept any more.
+    :raises InvalidInputError: no id of a committed job, another has changed one of its partitions
+        since, or what it held is not kept any more.
     :raises DamagedError: a partition has lost its head.
     """
+    require_job_id(job)
     table = yield from read_table(context)
     check_past(table, AsOf(time=0.0), None)
     decided = yield from read_decision(context, job)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from ..errors import InvalidInputError
-from ..format.layout import is_job_id
+from ..format.layout import require_job_id
 from ..store.requests import ListedUpload, Step
 from .purge_plan import Whose
 
@@ -63,8 +63,4 @@ class Selection:
     def __post_init__(self) -> None:
         """:raises InvalidInputError: one of ``jobs`` is no job's id."""
         for job in self.jobs:
-            if not is_job_id(job):
-                raise InvalidInputError(
-                    f"{job!r} is no job's id; nothing was looked at.",
-                    remedy="Give it as `zero-rename jobs` and the keys of uploads have it, zr1-….",
-                )
+            require_job_id(job)

@@ -435,6 +435,21 @@ class TestUndo:
         with pytest.raises(InvalidInputError, match="committed nothing"):
             past.table.undo("zr1-01ARZ3NDEKTSV4RRFFQ69G5FAV")
 
+    @pytest.mark.parametrize("job", ["", "zr1-", "heads", "../zr1-01ARZ3NDEKTSV4RRFFQ69G5FAV"])
+    def test_what_is_no_jobs_id_is_refused_by_name(self, past: Past, job: str) -> None:
+        """Also by who else takes one, before anything is read or done."""
+        past.load(1)
+        table, before = past.table, dict(past.store.objects)
+        for act in (
+            lambda: table.undo(job, apply=True),
+            lambda: table.resolve(DAY1, undo=job, apply=True),
+            lambda: table.repair(job=job),
+            lambda: table.manifest(job),
+        ):
+            with pytest.raises(InvalidInputError, match=f"'{job}' is no job's id"):
+                act()
+        assert past.store.objects == before
+
     def test_who_writes_rows_again_by_decisions_alone_refuses_what_they_do_not_tell(
         self, past: Past
     ) -> None:
@@ -563,6 +578,13 @@ class TestPurge:
         with pytest.raises(InvalidInputError, match="keep is -1"):
             past.table.purge(apply=True, keep=-1)
         assert past.at(partition=DAY1, version=1) == [(1, 1)]
+
+    @pytest.mark.parametrize("apply", [True, False])
+    def test_where_readers_list_there_is_none_to_keep(self, past: Past, apply: bool) -> None:
+        past.load(1, readers=None)
+        with pytest.raises(InvalidInputError, match="keeps no history"):
+            past.table.purge(apply=apply, keep=1)
+        past.table.purge(apply=apply)
 
     def test_a_full_history_goes_but_for_one_state(self, past: Past) -> None:
         for value in range(70):

@@ -289,7 +289,7 @@ class TestJob:
         assert "Nothing of it is visible" in self.page(world, opened.job).text
 
     def test_what_is_no_job(self, world: World) -> None:
-        with pytest.raises(InvalidInputError, match="no job id"):
+        with pytest.raises(InvalidInputError, match="no job's id"):
             self.page(world, "../../secrets")
 
 
