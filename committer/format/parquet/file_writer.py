@@ -159,13 +159,20 @@ class FileWriter:
         self._sink.drop()
         self._stream.seal()
 
+    def settle(self) -> None:
+        """Wait until the store has all parts of a sealed file. May be repeated.
+
+        :raises StreamError: the upload failed; it is aborted by :meth:`abort`.
+        """
+        self._stream.close()
+
     def finish(self) -> PendingFile:
-        """Wait until the store has all parts of a sealed file.
+        """Wait as :meth:`settle`, and add up what the file is.
 
         :raises StreamError: the upload failed; it is aborted by :meth:`abort`.
         """
         written = self.size
-        self._stream.close()
+        self.settle()
         upload = self._stream.upload
         if upload.size != written:
             raise StreamError(

@@ -91,15 +91,15 @@ class PartitionWriter:
         self.flush()
         self._end_file()
 
-    def finish(self) -> None:
+    def settle(self) -> None:
         """Wait for the last file's answers, too."""
         if self._sealed is not None:
-            self._sealed.finish()
+            self._sealed.settle()
 
     def _end_file(self) -> None:
         if self._file is not None:
             self._file.seal()
-            self.finish()  # Of the one before: what failed ends the task, and not after all files.
+            self.settle()  # Of the one before: what failed ends the task, and not after all files.
             self._sealed, self._file = self._file, None
 
     def _room(self, per_row: float) -> int:

@@ -369,7 +369,7 @@ class TaskWriter:
         for rows in self._spill.read(partition):
             writer.add(rows)
         writer.close()
-        writer.finish()
+        writer.settle()
 
 
 def file_settings(job: str, options: FileOptions) -> ObjectSettings:

@@ -28,10 +28,11 @@ from support.waiting import STUCK
 from zero_rename.committer.errors import InvalidInputError, StreamClosedError, StreamError
 from zero_rename.committer.format.job_spec import FileOptions
 from zero_rename.committer.format.layout import UNPARTITIONED, TableRoot, new_job_id
+from zero_rename.committer.format.parquet.file_writer import FileWriter
 from zero_rename.committer.format.parquet.reader import read_batches
 from zero_rename.committer.format.parquet.task_writer import TaskWriter
 from zero_rename.committer.format.records.data_file import DataFile
-from zero_rename.committer.format.records.pending_file import TaskResult
+from zero_rename.committer.format.records.pending_file import PendingFile, TaskResult
 from zero_rename.committer.format.schema.compatibility import normalise
 from zero_rename.committer.format.schema.hive_paths import partition_values
 from zero_rename.committer.store.driver import BotoDriver, connect
@@ -73,6 +74,22 @@ def write_all(task: TaskWriter, table: pa.Table, batch_rows: int = 1000) -> Task
     for batch in table.to_batches(max_chunksize=batch_rows):
         task.write(batch)
     return task.close()
+
+
+def test_each_file_is_added_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where its partition has several, each of which is waited for when the next one ends."""
+    finished: list[FileWriter] = []
+    finish = FileWriter.finish
+
+    def counting(file: FileWriter) -> PendingFile:
+        finished.append(file)
+        return finish(file)
+
+    monkeypatch.setattr(FileWriter, "finish", counting)
+    table = numbers(60, partitions=2)
+    task = writer(MemoryStreams(), table.schema, ("p",), FileOptions(rows_per_file=10))
+    assert len(write_all(task, table).files) == 6
+    assert len(finished) == len(set(finished)) == 6
 
 
 def numbers(count: int, partitions: int = 1) -> pa.Table:
