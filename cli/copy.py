@@ -13,6 +13,12 @@ from ..committer.errors import counted, first_few
 from ..committer.store.clients import profile_client
 from .output import AsJson, Exit, print_rows, refusals, say
 
+#: What users take for copied who have not read the guide.
+_LEFT = (
+    "The history of OLD and its symlink manifests did not come along, nor its runs' keys: a run "
+    "that is done there would be loaded into NEW again."
+)
+
 
 def copy(
     old: Annotated[
@@ -36,7 +42,8 @@ def copy(
 ) -> None:
     """Copy what a table holds to another root, by one job: all of it or nothing.
 
-    Made once more of the same state it does nothing. OLD stays as it is."""
+    Made once more of the same state it does nothing. OLD stays as it is. Its history, symlink
+    manifests and runs' keys do not come along."""
 
     def tell(progress: Progress) -> None:
         say(f"{progress.done:,} of {counted(progress.total, 'file')} copied")
@@ -49,6 +56,8 @@ def copy(
     print_rows(as_json, columns, [cells], dataclasses.asdict(done), "")
     if done.repeated:
         say("It was copied before: nothing was done.")
+    else:
+        say(_LEFT)
     if done.changed:
         names = first_few([name or "the table" for name in done.changed])
         say(f"OLD holds something else by now in {names}; NEW holds what was there before.")

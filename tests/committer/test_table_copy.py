@@ -398,6 +398,7 @@ class TestCommand:
         done = invoke("copy", *urls, "--readers", kind)
         assert done.exit_code == 0, done.output
         assert "1 of 1 file copied" in done.output
+        assert "nor its runs' keys" in done.output
         new = Table(urls[1])
         assert (values(new), new.readers) == ([1, 2], kind)
         (file,) = new.state().files
