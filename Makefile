@@ -67,7 +67,7 @@ airflow-life: setup ## The examples in a whole Airflow: kills, restarts, clears,
 dagster-life: setup ## The examples in a whole Dagster: dg, a backfill with a hole, kills. SCENES="components backfill"
 	@PYTHONPATH=tests $(PY) -m dagster_life $(SCENES)
 
-proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation walk torture weather s3a airflow"
+proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation walk torture each weather s3a airflow"
 	@PYTHONPATH=tests $(PY) -m proof $(PARTS)
 
 growth: setup    ## How a table's records grow, in bytes, requests and memory; writes docs/performance.md

@@ -20,6 +20,7 @@ PARTS: dict[str, Callable[[int], Outcome]] = {
     "simulation": simulated.prove,
     "walk": walked.prove,
     "torture": programs.torture,
+    "each": programs.each_request,
     "weather": programs.weather,
     "s3a": programs.s3a,
     "airflow": programs.airflow,

@@ -19,6 +19,20 @@ _KILLS = "200"
 _SHOWN = 60
 
 
+#: What the kills at each request are.
+_EACH = (
+    "A process is killed (-9) at each of its requests: in one round before the store has it, in",
+    "another one after the store did it, its answer lost; on a table of its own each time. In the",
+    "second round somebody reads before it is recovered. Then come `zero-rename recover`, `jobs`,",
+    "`history`, `purge` (twice), `show`; looked at are rows by heads and by listing, the version",
+    "before, what `verify` finds, uploads, claims, open records and the files of nobody. *Changed",
+    "it*: who was killed had decided.",
+    "",
+    "Not killed so: updates, adoption, resolutions, copies, repair, what writes the index and",
+    "symlink manifests by itself, files of several parts where readers go by heads, Spark drivers.",
+)
+
+
 def torture(processes: int) -> Outcome:
     """Writers killed at random moments; ``KILLS`` and ``SERVER`` as for ``make torture``."""
     kills = os.environ.get("KILLS") or _KILLS
@@ -32,6 +46,21 @@ def torture(processes: int) -> Outcome:
     if not any("races with a kill" in line for line in lines):
         why = "no races: this server does not carry out conditional writes in one step"
         return Outcome(Verdict.PARTLY, command, shown, why)
+    return Outcome(Verdict.PASSED, command, shown)
+
+
+def each_request(processes: int) -> Outcome:
+    """Kills at each request; ``EACH`` and ``SERVER`` as for ``make torture``."""
+    named = os.environ.get("EACH") or "all"
+    server = os.environ.get("SERVER")
+    command = f'make torture EACH="{named}"' + (f" SERVER={server}" if server else "")
+    arguments = ["-m", "torture", "--each", named]
+    status, lines = _run(arguments, {"PYTHONPATH": str(REPOSITORY / "tests")})
+    shown = (*_EACH, "", *_block(lines))
+    if status:
+        return Outcome(Verdict.FAILED, command, shown, f"exit status {status}")
+    if named != "all":
+        return Outcome(Verdict.PARTLY, command, shown, f"{named} only")
     return Outcome(Verdict.PASSED, command, shown)
 
 

@@ -89,6 +89,7 @@ def _table(explored: dict[_Task, Explored]) -> list[str]:
             report = found.report
             cells = f"{report.states:,} | {report.ends:,} | {found.seconds:.0f}"
             lines.append(f"| {name} | {found.bound} | {cells} |")
+    fewer = False
     lines += ["", "| random walks through | walks | requests | seconds |", "|---|---:|---:|---:|"]
     for name in RANDOM:
         found = [e for task, e in explored.items() if task.scenario == name]
@@ -96,6 +97,12 @@ def _table(explored: dict[_Task, Explored]) -> list[str]:
         steps = sum(e.report.steps for e in found)
         seconds = sum(e.seconds for e in found)
         lines.append(f"| {name} | {ends:,} | {steps:,} | {seconds:.0f} |")
+        fewer = fewer or ends < _PIECE
+    if fewer:
+        lines += [
+            "",
+            f"Of fewer than {_PIECE:,} walks it is not asked that they reach each outcome.",
+        ]
     return lines
 
 

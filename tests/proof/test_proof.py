@@ -91,6 +91,21 @@ def test_skipped_tests_are_no_proof(status: int, results: list[str], verdict: Ve
     assert ("no server" in "\n".join(outcome.details)) == ("skipped" in results)
 
 
+@pytest.mark.parametrize(
+    ("status", "named", "verdict"),
+    [(0, "", Verdict.PASSED), (0, "append", Verdict.PARTLY), (1, "", Verdict.FAILED)],
+)
+def test_kills_at_some_requests_are_not_all(
+    status: int, named: str, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EACH", named)
+    monkeypatch.setattr(programs, "_run", lambda *_: (status, ["append, heads  46 kills"]))
+    outcome = programs.each_request(1)
+    assert outcome.verdict is verdict
+    assert "append, heads  46 kills" in outcome.details
+    assert "Not killed so" in "\n".join(outcome.details)
+
+
 class TestSimulation:
     def test_too_few_states_are_no_proof(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SIMULATION_SEEDS", "2")

@@ -151,7 +151,7 @@ def kill_at_each(store: Store, proxy: Proxy, bucket: str, name: str, layout: str
         for number in itertools.count():
             words = (*name.replace(",", "").split(), layout, when.name.lower(), str(number))
             url = f"s3://{bucket}/{'-'.join(words)}"
-            attack = _Attack(store, client, proxy, url, name, layout)
+            attack = Attack(store, client, proxy, url, name, layout)
             attack.prepare()
             struck = attack.kill(Trap(lambda at, _, n=number: at == n, when, lambda: None), name)
             kills.struck += struck
@@ -167,7 +167,7 @@ def kill_at_each(store: Store, proxy: Proxy, bucket: str, name: str, layout: str
     return kills
 
 
-class _Attack:
+class Attack:
     """The kill of one who does a verb, on a table of its own."""
 
     def __init__(
@@ -198,7 +198,7 @@ class _Attack:
         self._versions = dict(table.snapshot().epochs)
         if self._verb.died is not None:
             name, when = self._verb.died
-            assert self.kill(Trap(_decides, when, lambda: None), name)
+            assert self.kill(Trap(decides, when, lambda: None), name)
         self._jobs = self._decided()
 
     def kill(self, trap: Trap, name: str) -> bool:
@@ -311,6 +311,6 @@ def _act(
     signal.pause()
 
 
-def _decides(_: int, seen: Seen) -> bool:
+def decides(_: int, seen: Seen) -> bool:
     """Whether a request is the one by which a job is decided."""
     return seen.operation == "PutObject" and "/_zero_rename/jobs/" in seen.key

@@ -1,0 +1,33 @@
+"""A process killed at a request of what it does: the short form of ``make torture EACH=all``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from torture.each_request import Attack, decides
+from torture.proxy import Proxy, Trap, When
+from torture.servers import Store
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "when", "changed"),
+    [
+        ("append", "listing", When.BEFORE, False),
+        ("append, tried again", "heads", When.AFTER, True),
+        ("undo", "heads", When.AFTER, True),
+    ],
+)
+def test_at_its_decision(
+    store: Store,
+    proxy: Proxy,
+    s3_bucket: Any,
+    name: str,
+    layout: str,
+    when: When,
+    changed: bool,
+) -> None:
+    attack = Attack(store, store.client(), proxy, f"s3://{s3_bucket.name}/t", name, layout)
+    attack.prepare()
+    assert attack.kill(Trap(decides, when, lambda: None), name)
+    assert attack.check(reads_first=True) is changed
