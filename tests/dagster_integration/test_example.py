@@ -151,7 +151,7 @@ def test_its_sensor_tells_what_others_load(project: Project) -> None:
         stored.schema, mode="replace", partition_by=["year", "month", "day"]
     ) as job:
         job.write(stored)
-    [sensor] = project.module.defs.sensors
+    sensor = project.module.defs.resolve_sensor_def("flights_heads")
     context = dg.build_sensor_context(
         instance=project.instance,
         repository_def=project.module.defs.get_repository_def(),

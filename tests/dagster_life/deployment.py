@@ -44,10 +44,24 @@ query($id: String!) {
 _RUNS = """
 query($filter: RunsFilter!) {
   runsOrError(filter: $filter) {
-    ... on Runs { results { runId status tags { key value } startTime endTime } }
+    ... on Runs {
+      results { runId status tags { key value } assetSelection { path } startTime endTime }
+    }
+  }
+}"""
+_SENSOR = """
+mutation($given: SensorSelector!) {
+  startSensor(sensorSelector: $given) {
+    __typename
+    ... on PythonError { message }
   }
 }"""
 _VERSION = "query { version }"
+#: The place of the example's definitions.
+_REPOSITORY = {
+    "repositoryName": "__repository__",
+    "repositoryLocationName": "definitions.py",
+}
 
 
 @dataclass(frozen=True)
@@ -57,6 +71,7 @@ class Run:
     id: str
     status: str
     tags: dict[str, str]
+    assets: list[str]
 
     @property
     def days(self) -> tuple[str, str]:
@@ -118,9 +133,9 @@ class Deployment:
         except httpx.TransportError:
             return False
 
-    def backfill(self, keys: Sequence[str]) -> list[Run]:
-        """Launch a backfill of the flights of some days, and wait for its end. Its runs."""
-        given = {"assetSelection": [{"path": ["flights"]}], "partitionNames": list(keys)}
+    def backfill(self, keys: Sequence[str], asset: str = "flights") -> list[Run]:
+        """Launch a backfill of some partitions of an asset, and wait for its end. Its runs."""
+        given = {"assetSelection": [{"path": [asset]}], "partitionNames": list(keys)}
         answer = self.ask(_BACKFILL, given=given)["launchPartitionBackfill"]
         backfill = answer.get("backfillId")
         assert backfill, answer
@@ -133,24 +148,29 @@ class Deployment:
         until(f"the backfill {backfill}", ended)
         return self.runs({"dagster/backfill": backfill})
 
-    def launch(self, **tags: str) -> str:
-        """Launch a run of the job ``january``, and return its id at once.
+    def launch(self, job: str = "january", config: Any = None, **tags: str) -> str:
+        """Launch a run of a job, and return its id at once.
 
+        :param config: of the assets' functions, by their names.
         :param tags: of the run, without ``dagster/``.
         """
-        selector = {
-            "repositoryName": "__repository__",
-            "repositoryLocationName": "definitions.py",
-            "jobName": "january",
-        }
+        selector = {**_REPOSITORY, "jobName": job}
         told = [{"key": f"dagster/{name}", "value": value} for name, value in tags.items()]
-        given = {"selector": selector, "executionMetadata": {"tags": told}}
+        given: dict[str, Any] = {"selector": selector, "executionMetadata": {"tags": told}}
+        if config is not None:
+            ops = {name: {"config": said} for name, said in config.items()}
+            given["runConfigData"] = {"ops": ops}
         answer = self.ask(_RUN, given=given)["launchRun"]
         assert "run" in answer, answer
         return answer["run"]["runId"]
 
+    def start_sensor(self, name: str) -> None:
+        """Let the daemon tick a sensor."""
+        answer = self.ask(_SENSOR, given={**_REPOSITORY, "sensorName": name})["startSensor"]
+        assert answer["__typename"] == "Sensor", answer
+
     def runs(self, tags: dict[str, str]) -> list[Run]:
-        """All runs that have these tags, the first one first."""
+        """All runs that have these tags, the first one first; all that there are without any."""
         wanted = [{"key": key, "value": value} for key, value in tags.items()]
         return self._runs({"tags": wanted})
 
@@ -161,7 +181,12 @@ class Deployment:
     def _runs(self, wanted: dict[str, Any]) -> list[Run]:
         found = self.ask(_RUNS, filter=wanted)["runsOrError"]["results"]
         return [
-            Run(it["runId"], it["status"], {tag["key"]: tag["value"] for tag in it["tags"]})
+            Run(
+                it["runId"],
+                it["status"],
+                {tag["key"]: tag["value"] for tag in it["tags"]},
+                [name["path"][-1] for name in it["assetSelection"] or ()],
+            )
             for it in reversed(found)
         ]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import datetime as dt
 import json
 import os
 import shutil
@@ -18,6 +20,10 @@ from zero_rename.committer import Table
 from .deployment import Deployment, Run
 from .place import EXAMPLES, Place
 
+#: Tag of a run that the sensor has asked for.
+_RECOMPUTE = "zero_rename/recompute"
+#: Flights and their delay, by what they are of.
+Rows = dict[Any, tuple[int, float]]
 _COMPONENT = "dagster_zero_rename.SparkTableComponent"
 
 
@@ -37,6 +43,42 @@ class World:
         epochs = self.table.snapshot().epochs if self.table.exists() else {}
         return [epochs.get(path_of(day), 0) for day in days]
 
+    def derived(self) -> tuple[Rows, Rows]:
+        """The weeks and the carriers, as they are."""
+        weekly, carriers = (
+            Table(f"{self.place.root}/{name}").to_arrow().to_pylist()
+            for name in ("weekly_delays", "carriers")
+        )
+        weeks = {(str(it["week"]), it["carrier"]): (it["flights"], it["delay"]) for it in weekly}
+        return _rounded(weeks), _rounded(
+            {it["carrier"]: (it["flights"], it["worst_delay"]) for it in carriers}
+        )
+
+    def rebuilt(self) -> tuple[Rows, Rows]:
+        """The weeks and the carriers, as the days that are there say."""
+        late: dict[tuple[str, str], list[int | None]] = {}
+        for row in self.table.to_arrow().to_pylist():
+            day = dt.date(row["year"], row["month"], row["day"])
+            week = day - dt.timedelta(days=day.isoweekday() % 7)
+            late.setdefault((str(week), row["carrier"]), []).append(row["dep_delay"])
+        weeks = {key: (len(found), _mean(found)) for key, found in late.items()}
+        carriers: dict[str, tuple[int, float]] = {}
+        for (_, carrier), (count, delay) in weeks.items():
+            flights, worst = carriers.get(carrier, (0, delay))
+            carriers[carrier] = flights + count, max(worst, delay)
+        return _rounded(weeks), _rounded(carriers)
+
+    def again(self, count: int) -> list[list[str]]:
+        """Wait until the sensor has had so many runs; of which asset each was."""
+
+        def all_ended() -> list[Run]:
+            found = [it for it in self.dagster.runs({}) if _RECOMPUTE in it.tags]
+            return found if len(found) >= count and all(map(ended, found)) else []
+
+        runs = until(f"{count} runs of the sensor", all_ended)
+        assert {run.status for run in runs} == {"SUCCESS"}, runs
+        return [run.assets for run in runs]
+
     def check(self, *days: int) -> str:
         """See that the table holds the rows of the CSV file, each once: of these days, and of those
         before.
@@ -52,6 +94,16 @@ class World:
             found[path] = found.get(path, Content()) + content([row])
         assert found == self.expected, f"{sorted(found)}, not {sorted(self.expected)}"
         return f"{len(rows):,} rows as in the CSV file"
+
+
+def _mean(delays: Sequence[int | None]) -> float:
+    known = [it for it in delays if it is not None]
+    return sum(known) / len(known)
+
+
+def _rounded(rows: Rows) -> Rows:
+    """Sums of floating points differ by the order of their rows."""
+    return {key: (flights, round(delay, 6)) for key, (flights, delay) in rows.items()}
 
 
 def path_of(day: int) -> str:
@@ -168,4 +220,53 @@ def final(world: World) -> str:
     return world.check()
 
 
-SCENES = (components, backfill, january, killed, final)
+def lineage(world: World) -> str:
+    """a corrected day is carried on by the sensor, a layer at a time; the same rows again are not,
+    and a deleted file is made again"""
+    dagster, days = world.dagster, range(6, 20)
+    dagster.backfill([key_of(day) for day in days])
+    dagster.backfill([key_of(6), key_of(13)], "weekly_delays")
+    succeeded(dagster, dagster.launch("summary"))
+    before = world.derived()
+    dagster.start_sensor("zero_rename_recompute")
+    corrections = {"flights": {"corrections": str(_corrections(world.place))}}
+    succeeded(dagster, dagster.launch(config=corrections, partition=key_of(9)))
+    layers = [["weekly_delays"], ["carriers"]]
+    assert world.again(2) == layers
+    corrected = world.derived()
+    assert corrected[0] != before[0]
+    assert corrected[1] != before[1]
+    assert corrected == world.rebuilt()
+    succeeded(dagster, dagster.launch(config=corrections, partition=key_of(9)))
+    table = Table(f"{world.place.root}/carriers")
+    [file] = table.files()
+    world.place.store.client().delete_object(Bucket=table.root.bucket, Key=file.key)
+    assert world.again(3) == [*layers, ["carriers"]]
+    assert world.derived() == corrected
+    succeeded(dagster, dagster.launch(partition=key_of(9)))
+    assert world.again(5) == [*layers, ["carriers"], *layers]
+    assert world.derived() == before
+    return f"5 runs for a correction, a lost file and taking it back; {world.check(*days)}"
+
+
+def succeeded(dagster: Deployment, run: str) -> None:
+    until("the run's end", lambda: ended(dagster.run(run)))
+    assert dagster.run(run).status == "SUCCESS", run
+
+
+def _corrections(place: Place) -> Path:
+    """A file of one day's flights, all an hour later."""
+    with place.flights.path.open(newline="") as source:
+        lines = csv.DictReader(source)
+        day = [it for it in lines if (it["month"], it["day"]) == ("1", "9")]
+    path = place.folder / "corrections.csv"
+    with path.open("w", newline="") as target:
+        writer = csv.DictWriter(target, list(day[0]))
+        writer.writeheader()
+        for it in day:
+            late = it["dep_delay"]
+            writer.writerow({**it, "dep_delay": late if late == "NA" else str(int(late) + 60)})
+    return path
+
+
+SCENES = (components, backfill, january, killed, final, lineage)
