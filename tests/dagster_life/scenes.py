@@ -221,8 +221,7 @@ def final(world: World) -> str:
 
 
 def lineage(world: World) -> str:
-    """a corrected day is carried on by the sensor, a layer at a time; the same rows again are not,
-    and a deleted file is made again"""
+    """a corrected day is carried on by the sensor, layer by layer; a lost file is made again"""
     dagster, days = world.dagster, range(6, 20)
     dagster.backfill([key_of(day) for day in days])
     dagster.backfill([key_of(6), key_of(13)], "weekly_delays")
