@@ -161,7 +161,7 @@ def begin_reads(step: StepExecutionContext, *, unread: bool = False) -> None:
     """
     global _at_work
     now = step.run_id, step.step.key, step.previous_attempt_count
-    if now != _at_work:
+    if now != _at_work and (unread or _at_work is not None):
         forget_reads(before_last_job=not unread)
     _at_work = now
 

@@ -13,11 +13,13 @@ import pytest
 from dagster_zero_rename import (
     ZeroRenameIOManager,
     ZeroRenameResource,
+    asset_step,
     recompute_sensor,
     zero_rename_asset,
 )
 from dagster_zero_rename.watch.recompute_sensor import TAG
 from support.dagster_loads import DAYS, rows
+from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.lineage import LineageState as State
 from zero_rename.lineage import look_up
 
@@ -328,6 +330,25 @@ class TestRefused:
             pytest.raises(dg.Failure, match="no asset 'yearly'"),
         ):
             sensor.evaluate_tick(context)
+
+
+def test_a_step_of_a_process_of_its_own_is_made_of_all_that_this_has_read(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of what it read before it wrote another table."""
+
+    @zero_rename_asset()
+    def added(context: dg.AssetExecutionContext, zero_rename: ZeroRenameResource):
+        total = zero_rename.table("monthly").scan().to_arrow()
+        with zero_rename.table("aside").job(total.schema, partition_by=[]) as job:
+            job.write(total)
+        return zero_rename.write(context, total)
+
+    monkeypatch.setattr(asset_step, "_at_work", None)
+    forget_reads()
+    assert dg.materialize([added], resources={"zero_rename": lake.zero}).success
+    (found,) = look_up([lake.zero.table("added").root.url]).partitions()
+    assert {table.rpartition("/")[2] for table, _ in found.sources} == {"monthly"}
 
 
 def test_a_step_is_made_of_what_it_has_read_and_no_other_in_its_process(lake: Lake) -> None:
