@@ -156,8 +156,8 @@ def begin_reads(step: StepExecutionContext, *, unread: bool = False) -> None:
     """Let what other steps of this process have read be no input of this step's jobs: executors
     that have one process for a whole run would take all for made of all.
 
-    :param unread: the step has read nothing yet. Else what was read since the last job of this
-        process has ended may be its own.
+    :param unread: the step has read nothing yet. Else, where another step was at work before, what
+        was read since the last job of this process has ended may be its own.
     """
     global _at_work
     now = step.run_id, step.step.key, step.previous_attempt_count
