@@ -11,14 +11,14 @@ from ..committer.errors import ZeroRenameError, counted
 from ..committer.format.job_spec import choice
 from ..committer.upkeep.checkpoint import CheckpointAction, CheckpointOrder
 from ..orchestration.runs.reports import text_table
-from .maintenance import MOST, TableMaintenance
+from .maintenance import _MOST, _TableMaintenance
 
 if TYPE_CHECKING:
     from ..committer import Table
     from ..provider.hooks import ZeroRenameHook
 
 
-class CheckpointOperator(TableMaintenance):
+class CheckpointOperator(_TableMaintenance):
     """Copy what lies only in the tables' fast roots into the tables: a job for each partition, with
     the same rows. Who writes meanwhile goes first.
 
@@ -54,8 +54,8 @@ class CheckpointOperator(TableMaintenance):
         self.log.info("%s\n%s", table.root.url, listed if rows else "all of it is durable")
         actions = Counter(it.action for it in found)
         return {
-            "partitions": [asdict(it) | {"action": str(it.action)} for it in found[:MOST]],
-            "partitions_left_off": max(0, len(found) - MOST),
+            "partitions": [asdict(it) | {"action": str(it.action)} for it in found[:_MOST]],
+            "partitions_left_off": max(0, len(found) - _MOST),
             **{str(it).replace(" ", "_"): actions[it] for it in CheckpointAction},
         }
 

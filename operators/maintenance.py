@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..orchestration.upkeep import Upkeep
 
 #: Uploads in a report by XCom, which lies in Airflow's database.
-MOST = 100
+_MOST = 100
 #: Uploads in one message of the log.
 _LINES = 1000
 #: What needs a look comes first.
@@ -82,7 +82,7 @@ class _Maintenance(BaseOperator):
         return catalog if self.apply else ""
 
 
-class TableMaintenance(_Maintenance):
+class _TableMaintenance(_Maintenance):
     """Does something to several tables; one that fails does not keep the others from it."""
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -155,7 +155,7 @@ class TableMaintenance(_Maintenance):
         }
 
 
-class RecoverJobsOperator(TableMaintenance):
+class RecoverJobsOperator(_TableMaintenance):
     """Settle interrupted jobs: apply committed ones, finish aborted ones, fence dead ones.
 
     Reports by default: ``apply=True`` acts. Safe beside running jobs: those that send heartbeats
@@ -178,7 +178,7 @@ class RecoverJobsOperator(TableMaintenance):
         return self._log_recovered(table, settle(_seconds(self.patience)))
 
 
-class PurgeStaleUploadsOperator(TableMaintenance):
+class PurgeStaleUploadsOperator(_TableMaintenance):
     """Settle interrupted jobs, then abort the multipart uploads that nobody will complete, and
     remove runs' failures and lists of files that nobody needs any more (``removed``).
 
@@ -228,8 +228,8 @@ class PurgeStaleUploadsOperator(TableMaintenance):
         self._log_uploads(table, entries)
         counts = Counter(str(entry.action) for entry in entries)
         return report | {
-            "uploads": [asdict(entry) | {"action": str(entry.action)} for entry in entries[:MOST]],
-            "uploads_left_off": max(0, len(entries) - MOST),
+            "uploads": [asdict(entry) | {"action": str(entry.action)} for entry in entries[:_MOST]],
+            "uploads_left_off": max(0, len(entries) - _MOST),
             "aborted": counts["aborted"],
             "would_abort": counts["would-abort"],
             "removed": counts["removed"],
@@ -311,8 +311,8 @@ class MaintainTablesOperator(_Maintenance):
         page = as_markdown(done, self.apply)
         self.log.info("%s", page)
         report = {
-            "tables": [it.capped() for it in done[:MOST]],
-            "tables_left_off": max(0, len(done) - MOST),
+            "tables": [it.capped() for it in done[:_MOST]],
+            "tables_left_off": max(0, len(done) - _MOST),
             "person": sum(len(it.person) for it in done),
             "again": sum(len(it.again) for it in done),
         }

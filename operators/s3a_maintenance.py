@@ -17,7 +17,7 @@ from ..s3a.recovery.liveness import State
 from ..s3a.recovery.plan import Action, RecoveryOptions
 from ..s3a.recovery.recover import UNSETTLED, RecoveredJob, recover_jobs
 from ..s3a.runs.try_record import TryRecord
-from .maintenance import TableMaintenance, _seconds
+from .maintenance import _seconds, _TableMaintenance
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -33,7 +33,7 @@ _OVER = {"failed", "upstream_failed", "skipped", "removed"}
 _DIRECTIONS = {"forward": Action.FORWARD, "back": Action.BACK}
 
 
-class RecoverS3AJobsOperator(TableMaintenance):
+class RecoverS3AJobsOperator(_TableMaintenance):
     """Settle the jobs that dead drivers left on tables written by Hadoop's S3A committers.
 
     Reports by default. With ``apply``, dead jobs are rolled forward where all their pending sets
