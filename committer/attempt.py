@@ -135,6 +135,7 @@ def task_writer(
         by_heads=by_heads,
         fast=opened.data_root,
         sorted_by=spec.sorted_by,
+        narrowed=opened.narrowed,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ..errors import (
     CommitConflictError,
     CommitStateUnknownError,
+    DamagedError,
     JobFencedError,
     ZeroRenameError,
 )
@@ -16,6 +17,7 @@ from ..format.job_spec import Coordination, Readers, SchemaMode
 from ..format.layout import UNPARTITIONED
 from ..format.records.decision import Decision
 from ..format.records.head import HeadState, Slot
+from ..format.records.partition_decision import PartitionDecision
 from ..format.records.pending_file import TaskResult
 from ..store.requests import All, Step
 from .abort import abort_after, abort_own
@@ -40,6 +42,7 @@ from .state.found_table import FoundTable
 from .state.heads import list_heads
 from .state.job_state import Aborted, Committed, OpenedJob
 from .state.task_results import check_results
+from .state.tolerance import or_damage
 from .uncoordinated import abort_uncoordinated, commit_uncoordinated
 
 logger = logging.getLogger("zero_rename.committer.commit.commit")
@@ -70,6 +73,9 @@ def commit_job(
         check_results(opened, results, expected_tasks)
         targets += yield from _targets(context, opened, results)
         held, decision, made = yield from _ready(context, opened, targets)
+        if opened.narrowed is not None:
+            left_out = sum(result.left_out for result in results)
+            decision = replace(decision, narrows=opened.repeat_of, left_out=left_out)
         decided = yield from decide(context, decision)
     except CommitStateUnknownError:
         raise
@@ -139,8 +145,9 @@ def abort_job(
     context = context.of(opened)
     if opened.spec.coordination is Coordination.NONE:
         return (yield from abort_uncoordinated(context, opened))
-    targets = yield from _targets(context, opened, results)
-    slots = _slots(context, opened, targets)
+    found = yield from or_damage(_targets(context, opened, results))
+    # Where they cannot be told there is no claim either: a commit asks first.
+    slots = _slots(context, opened, () if isinstance(found, DamagedError) else found)
 
     def may_sweep(holders: Collection[str]) -> bool:
         # Another process of this job, if there is one, has its decision under way.
@@ -153,22 +160,46 @@ def _targets(
     context: Context, opened: OpenedJob, results: Sequence[TaskResult]
 ) -> Step[tuple[Target, ...]]:
     """The partitions the job changes, with those of the earlier try whose files it replaces."""
-    every = set(opened.spec.adopt_partitions)
+    only, every = opened.narrowed, set(opened.spec.adopt_partitions)
     if opened.spec.empties_unnamed:
-        every |= opened.spec.emptied((yield from _all_partitions(context, opened)))
+        there = only if only is not None else (yield from _all_partitions(context, opened))
+        every |= opened.spec.emptied(there)
     targets = targets_of(opened, results, every)
-    if opened.repeat_of is not None:
-        earlier = yield from read_decision(context, opened.repeat_of)
-        for change in earlier.decision.partitions if earlier else ():
-            target = targets.get(change.partition, Target(change.partition))
-            targets[change.partition] = replace(
-                target,
-                drops=opened.repeat_of,
-                before=change.dropped_job,
-                keeps=change.adopted,
-                shared=bool(change.merged),
+    for job, change in (yield from _own_before(context, opened)):
+        target = targets.get(change.partition, Target(change.partition))
+        targets[change.partition] = replace(
+            target,
+            drops=job,
+            before=change.dropped_job,
+            keeps=change.adopted,
+            shared=bool(change.merged),
+        )
+    return tuple(targets[name] for name in sorted(targets) if only is None or name in only)
+
+
+def _own_before(context: Context, opened: OpenedJob) -> Step[list[tuple[str, PartitionDecision]]]:
+    """What the run has done before, by partition the last of its jobs and what that did there: one
+    that did only some of the partitions again left the others to the one before.
+
+    :raises DamagedError: the decision of one is gone.
+    """
+    found: dict[str, tuple[str, PartitionDecision]] = {}
+    job = opened.repeat_of
+    while job is not None:
+        earlier = yield from read_decision(context, job)
+        if earlier is None:
+            raise DamagedError(
+                "The decision of an earlier try of this run is gone: rows of it would be there "
+                "twice. Nothing was changed.",
+                table=context.root.url,
+                job=job,
+                key=context.root.decision_key(job),
+                remedy="Restore the object from a version or backup.",
             )
-    return tuple(targets[name] for name in sorted(targets))
+        for change in earlier.decision.partitions:
+            found.setdefault(change.partition, (job, change))
+        job = earlier.decision.narrows
+    return list(found.values())
 
 
 def _all_partitions(context: Context, opened: OpenedJob) -> Step[set[str]]:
@@ -191,7 +222,7 @@ def _come_meanwhile(
     A job that changes one of those and a new one is before this job in both, or after it in both:
     if before, its claim on the new head was there before this job got the other one.
     """
-    if not opened.spec.empties_unnamed or not opened.partition_by:
+    if not opened.spec.empties_unnamed or not opened.partition_by or opened.narrowed is not None:
         return []
     heads = yield from list_heads(context)
     return sorted(opened.spec.emptied(heads) - {slot.name for slot in held})
@@ -205,13 +236,12 @@ def _slots(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> li
 
 
 def _claims(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> list[ClaimRequest]:
-    read = opened.spec.base
     claims = [
         ClaimRequest(
             Slot.partition(context.root, target.partition),
             opened.base.get(target.partition),
             target.replaces,
-            None if read is None else read.epoch(target.partition),
+            _read_epoch(opened, target.partition),
             opened.read.get(target.partition),
         )
         for target in targets
@@ -220,6 +250,14 @@ def _claims(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> l
         slot = Slot.once(context.root, opened.spec.once)
         claims.append(ClaimRequest(slot, opened.once_base, replaces=False))
     return claims
+
+
+def _read_epoch(opened: OpenedJob, partition: str) -> int | None:
+    """The epoch of a partition that the job's rows, or its plan, were made from; ``None``: none."""
+    read = None if opened.spec.base is None else opened.spec.base.epoch(partition)
+    planned = (opened.narrowed or {}).get(partition)
+    # Epochs only grow: a head that is at the lower of two is at both, or neither.
+    return min((it for it in (read, planned) if it is not None), default=None)
 
 
 def _decision(

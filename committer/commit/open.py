@@ -31,12 +31,13 @@ from .abort import abort_job_id
 from .apply import committed, finish
 from .first_job import check_table, confirm, design_table, in_its_case
 from .index.write_index import is_behind
+from .narrowed_run import narrowed
 from .others import about_other
 from .state.context import Context
 from .state.decide import Decided, read_decision
 from .state.found_table import FoundTable, find_table, is_unused
 from .state.heads import HeadListing, ListedHead, list_heads_and_index, read_head
-from .state.job_state import Committed, OpenedJob
+from .state.job_state import OpenedJob
 from .state.open_jobs import OpenEntry, list_open, read_open
 from .state.tolerance import or_damage, or_error
 from .uncoordinated import check_uncoordinated
@@ -148,11 +149,13 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
         readers=table.readers,
         data_root=None if spec.durable else table.data_root,
     )
-    if earlier is None or spec.on_repeat is OnRepeat.APPEND:
+    if earlier is None:
         return opened
     if spec.on_repeat is OnRepeat.SKIP:
-        return replace(opened, repeated=earlier)
-    return replace(opened, repeat_of=earlier.job)
+        return replace(opened, repeated=committed(context, earlier, repeated=True))
+    if spec.on_repeat is OnRepeat.REPLACE_OWN:
+        opened = replace(opened, repeat_of=earlier.decision.job)
+    return replace(opened, narrowed=(yield from narrowed(context, opened, earlier.decision)))
 
 
 def _sure_heads(
@@ -341,7 +344,7 @@ def _refuse_second_writer(
 
 def _earlier_commit(
     context: Context, once: HeadState | None, others: set[str]
-) -> Step[Committed | None]:
+) -> Step[Decided | None]:
     """The job that has done this run's work, applied to its end."""
     if once is None:
         return None
@@ -365,4 +368,4 @@ def _earlier_commit(
     still_open = yield from read_open(context, decided.decision.job)
     if still_open is not None or once.head.claim == decided.decision.job:
         yield from finish(context, decided)
-    return committed(context, decided, repeated=True)
+    return decided

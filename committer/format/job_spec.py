@@ -156,7 +156,9 @@ class Owner:
     :param application: outside Airflow, what the program calls itself.
     :param host: name of the machine that opened the job.
     :param pid: id of the process there.
-    :param series: tells the tries of a run since it was made or cleared from those before.
+    :param series: tells the tries of a run since it was made or cleared from those before: words,
+        of which the last one changes with the task alone, and not where others of its run are
+        cleared.
     """
 
     dag_id: str | None = None
@@ -168,6 +170,12 @@ class Owner:
     host: str | None = None
     pid: int | None = None
     series: str | None = None
+
+    @property
+    def cleared(self) -> str | None:
+        """What is the same in all tries of a task from one clear of it to the next; ``None``: it is
+        not known."""
+        return self.series and self.series.rpartition(" ")[2]
 
 
 NOBODY = Owner()

@@ -72,6 +72,8 @@ class Committed:
     :param retries: requests that got no usable answer and were sent again, as far as the processes
         tell that took part: the tasks, and the one that commits. Where a process has several jobs
         at once, those of the others too. 0 in a report of another process.
+    :param narrows: the run's job before, of which it did only these partitions again, as a plan
+        has asked for (:mod:`..narrowed_run`); ``left_out``: rows of others, which it did not write.
     """
 
     job: str
@@ -82,6 +84,8 @@ class Committed:
     retries: int = 0
     rewritten: bool = False
     change_reads: ChangeReads | None = None
+    narrows: str | None = None
+    left_out: int = 0
 
     @property
     def version(self) -> str:
@@ -139,6 +143,8 @@ class OpenedJob:
     :param once_base: the same of the run's ``once`` head; ``None`` where there is none.
     :param others: jobs that were open then.
     :param repeat_of: the earlier job of this run, when its files are to be replaced.
+    :param narrowed: the only partitions of that job that this one does again, each with the epoch
+        that it may replace; ``None``: all.
     :param repeated: the earlier job of this run, when nothing is to be written.
     :param opened_at: when it opened, by the store's clock, not after it listed the heads; 0 if
         that is not known.
@@ -166,6 +172,7 @@ class OpenedJob:
     once_base: str | None = None
     others: frozenset[str] = frozenset()
     repeat_of: str | None = None
+    narrowed: Mapping[str, int] | None = None
     repeated: Committed | None = None
     opened_at: float = 0.0
     new_table: TableRecord | None = None

@@ -71,16 +71,21 @@ def find_old_records(context: Context, kept_for: float) -> Step[list[OldRecord]]
 
 
 def find_aged(context: Context, kept_for: float) -> Step[list[OldRecord]]:
-    """Runs' failures and inputs, and objects of probes, of a certain age."""
+    """Runs' failures and inputs, what plans left for runs, and objects of probes, of a certain
+    age."""
     root = context.root
-    prefixes = (root.failures_prefix, root.inputs_prefix, root.probe_key(""))
-    failures, inputs, probes = yield from All(tuple(map(list_objects, prefixes)))
-    groups = (
-        ("a run's failure", failures.objects),
-        ("a run's inputs", inputs.objects),
-        ("left by a probe", probes.objects),
-    )
-    return [it for what, items in groups for it in aged(what, items, failures.date, kept_for)]
+    kinds = {
+        "a run's failure": root.failures_prefix,
+        "a run's inputs": root.inputs_prefix,
+        "a plan's word to a run": root.recompute_prefix,
+        "left by a probe": root.probe_key(""),
+    }
+    listed = yield from All(tuple(map(list_objects, kinds.values())))
+    return [
+        it
+        for what, listing in zip(kinds, listed, strict=True)
+        for it in aged(what, listing.objects, listing.date, kept_for)
+    ]
 
 
 def aged(what: str, items: Iterable[ListedObject], now: float, kept_for: float) -> list[OldRecord]:

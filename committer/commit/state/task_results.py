@@ -41,7 +41,7 @@ def _bad_file(opened: OpenedJob, files: list[PendingFile]) -> str | None:
     keys = [file.key for file in files]
     if len(set(keys)) != len(keys):
         return f"two files have the key {_doubled(keys)}"
-    allowed = opened.spec.allowed_partitions
+    allowed, narrowed = opened.spec.allowed_partitions, opened.narrowed
     for file in files:
         if opened.root.partition_of_data_key(file.key) != file.partition:
             return f"the key {file.key} lies outside its partition {file.partition}"
@@ -56,7 +56,7 @@ def _bad_file(opened: OpenedJob, files: list[PendingFile]) -> str | None:
             return (
                 f"{file.key} is not written as files of a table with readers={opened.readers} are"
             )
-        if allowed is not None and file.partition not in allowed:
+        if any(some is not None and file.partition not in some for some in (allowed, narrowed)):
             return f"{file.key} lies in none of the partitions that this job may write"
     return None
 

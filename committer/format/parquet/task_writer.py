@@ -68,6 +68,7 @@ class TaskWriter:
     :param options: how files are written.
     :param open_stream: opens an output stream of delayed visibility for a key.
     :param allowed_partitions: the only partitions rows may be for; ``None`` for any.
+    :param narrowed: rows for any other of these are left out, and counted; ``None``: none are.
     :param absent: columns that the rows may lack; they are null then.
     :param sorted_by: columns that the rows come sorted by: files say so.
     :param by_heads: the table's readers go by heads: each attempt has keys of its own, whatever
@@ -96,6 +97,7 @@ class TaskWriter:
         by_heads: bool = False,
         sorted_by: Sequence[str] = (),
         fast: FastRoot | None = None,
+        narrowed: Collection[str] | None = None,
     ) -> None:
         check_options(options)
         self._root = root
@@ -110,6 +112,8 @@ class TaskWriter:
         self._options = options
         self._open_stream = open_stream
         self._allowed = allowed_partitions
+        self._narrowed = narrowed
+        self._left_out = 0
         self._sorted_by = sorted_by
         self._settings = file_settings(job, options)
         self._splitter = Splitter(self._schema, partition_by)
@@ -171,7 +175,9 @@ class TaskWriter:
         except BaseException as error:
             self._fail(error)
         files = tuple(sorted(finished, key=lambda file: file.key))
-        self._result = TaskResult(self._job, self._task, self._attempt, files)
+        self._result = TaskResult(
+            self._job, self._task, self._attempt, files, left_out=self._left_out
+        )
         self._state = "closed"
         return self._result
 
@@ -253,7 +259,10 @@ class TaskWriter:
                     job=self._job,
                     remedy="Filter the rows, or name that partition too.",
                 )
-            yield partition, rows
+            if self._narrowed is None or partition in self._narrowed:
+                yield partition, rows
+            else:
+                self._left_out += rows.num_rows
 
     def _route(self, partition: str, rows: pa.RecordBatch) -> None:
         """Give rows to the partition's open writer, to a new one, or to the spill."""

@@ -14,7 +14,7 @@ from ..layout import TableRoot, job_in_key
 from ..row_changes import ChangeReads, RowChanges
 from .codec import BY_HEADS_FORMAT, USUAL_FORMAT, Document, decode, encode
 from .inputs import UNKNOWN_INPUTS, Inputs
-from .marks import LEFT_OUT, Count, Moment
+from .marks import LEFT_OUT, Count, JobId, Moment
 from .partition_decision import PartitionDecision, Sums
 from .pending_file import PendingFile
 
@@ -39,6 +39,7 @@ class SettledDecision:
     :param row_changes: by partition: rows inserted, updated, deleted and left.
     :param change_reads: the decision's.
     :param inputs: the decision's, as long as rows of the job may be there.
+    :param narrows: the decision's; so is ``left_out``.
     """
 
     write_id: str
@@ -53,6 +54,8 @@ class SettledDecision:
     change_reads: Annotated[ChangeReads | None, LEFT_OUT] = None
     owner: Annotated[Owner, LEFT_OUT] = NOBODY
     inputs: Annotated[Inputs, LEFT_OUT] = UNKNOWN_INPUTS
+    narrows: Annotated[JobId | None, LEFT_OUT] = None
+    left_out: Annotated[Count, LEFT_OUT] = 0
 
     @staticmethod
     def of(decision: Decision, at: float) -> SettledDecision:
@@ -71,6 +74,8 @@ class SettledDecision:
             decision.change_reads,
             decision.owner if decision.inputs else NOBODY,
             decision.inputs,
+            decision.narrows,
+            decision.left_out,
         )
 
     @property
@@ -146,6 +151,9 @@ class Decision:
         by anybody else.
     :param inputs: what its rows were computed from.
     :param change_reads: of a merge, an update or a deletion: what of the table was read.
+    :param narrows: the run's job before, of which this one does only its own partitions again:
+        what that one wrote to others is the run's still. ``None``: it does all of them.
+    :param left_out: rows of these others, which were computed and not written.
     """
 
     job: str
@@ -166,6 +174,8 @@ class Decision:
     readers: Annotated[Readers, LEFT_OUT] = Readers.LISTING
     inputs: Annotated[Inputs, LEFT_OUT] = UNKNOWN_INPUTS
     change_reads: Annotated[ChangeReads | None, LEFT_OUT] = None
+    narrows: Annotated[JobId | None, LEFT_OUT] = None
+    left_out: Annotated[Count, LEFT_OUT] = 0
 
     @staticmethod
     def commit(
@@ -284,6 +294,8 @@ def _of_settled(said: SettledDecision, key: str, job: str) -> Decision:
         owner=said.owner,
         inputs=said.inputs,
         change_reads=said.change_reads,
+        narrows=said.narrows,
+        left_out=said.left_out,
     )
 
 

@@ -50,6 +50,7 @@ class TaskResult:
     :param attempt: the attempt, unique among the task's attempts.
     :param files: the pending files this attempt left; empty for a task without rows.
     :param retries: requests that its process had to send again meanwhile.
+    :param left_out: rows of partitions that a plan has left out.
     """
 
     job: str
@@ -57,6 +58,7 @@ class TaskResult:
     attempt: int
     files: tuple[PendingFile, ...]
     retries: int = 0
+    left_out: int = 0
 
     @property
     def rows(self) -> int:

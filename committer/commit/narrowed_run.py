@@ -1,0 +1,172 @@
+"""Narrowing: a plan lets a run make only some of its partitions again.
+
+Who plans leaves a :class:`.Narrowing` below the run's key, and clears the run's task. The job that
+then opens under the key finds it, takes it for its clear of the task, and leaves out, and leaves
+alone, what it does not name. Nobody reads it but who repeats a run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from ..errors import InvalidInputError, OutcomeUnknownError, first_few
+from ..format.job_spec import Mode, OnRepeat, SchemaMode
+from ..format.layout import TableRoot
+from ..format.records.decision import Decision
+from ..format.records.narrowing import Narrowing
+from ..store.conditional_put import NotWritten, Uncertain, put_record
+from ..store.listing import list_objects
+from ..store.requests import All, Found, Get, Put, Step
+from .state.context import Context
+from .state.job_state import OpenedJob
+
+logger = logging.getLogger("zero_rename.committer.commit.narrowed_run")
+
+
+@dataclass(frozen=True)
+class Left:
+    """A record as it lies there.
+
+    :param age: seconds since it was written, by the store's clock.
+    """
+
+    said: Narrowing
+    etag: str
+    age: float
+
+    @property
+    def is_late(self) -> bool:
+        """Whether no clear of the task has begun by it in time."""
+        return self.said.taken is None and self.age > self.said.seconds
+
+
+def read_narrowing(root: TableRoot, once: str) -> Step[Left | None]:
+    """What a plan has left for a run; ``None``: nothing.
+
+    :raises RecordDamagedError: it cannot be read.
+    """
+    return (yield from _read(root.recompute_key(once)))
+
+
+def pending_narrowings(root: TableRoot) -> Step[list[Left]]:
+    """What plans have left for all runs of a table: a listing, and a request for each."""
+    listing = yield from list_objects(root.recompute_prefix)
+    found = yield from All(tuple(_read(key) for key in listing.keys))
+    return [left for left in found if left is not None]
+
+
+def leave_narrowing(root: TableRoot, said: Narrowing, instead_of: Left | None) -> Step[bool]:
+    """Leave a record where there is none, or in the place of one that was read.
+
+    :returns: ``False``: another plan was faster.
+    :raises OutcomeUnknownError: the store does not say whether it is there.
+    """
+    key, etag = root.recompute_key(said.once), instead_of.etag if instead_of else None
+    put = Put(key, said.encode(), if_none_match=etag is None, if_match=etag)
+    outcome = yield from put_record(put, said.write_id)
+    if isinstance(outcome, Uncertain):
+        raise OutcomeUnknownError(
+            f"The store did not confirm what a plan leaves for a run ({outcome.cause}).",
+            table=root.url,
+            job=said.job,
+            key=key,
+            remedy="Try again when the store answers.",
+        )
+    return not isinstance(outcome, NotWritten)
+
+
+def end_narrowing(root: TableRoot, left: Left, write_id: str) -> Step[None]:
+    """Let a record say that it is over, unless another one is in its place by now. It is not
+    deleted: not every store deletes on a condition."""
+    over = replace(left.said, write_id=write_id, over=True)
+    yield from leave_narrowing(root, over, left)
+
+
+def narrowed(
+    context: Context, opened: OpenedJob, earlier: Decision
+) -> Step[Mapping[str, int] | None]:
+    """The only partitions that a job may make again which repeats its run, with their epochs;
+    ``None``: all. Requests: none but for a task of Airflow's, then one; one more where it is so.
+
+    :param earlier: of the run's last job.
+    :raises InvalidInputError: a plan has narrowed the run, and the job is none that can be; or it
+        comes too late, and nobody knows whether it was cleared by that plan.
+    """
+    root, spec = context.root, opened.spec
+    mine = spec.owner.cleared
+    if spec.once is None or mine is None:
+        return None  # No task does this, which somebody could have cleared.
+    while True:
+        left = yield from read_narrowing(root, spec.once)
+        if left is None or left.said.over:
+            return None
+        said = left.said
+        # A retry after its own commit, which the run's last job is then.
+        own = earlier.narrows is not None and said.taken == earlier.owner.cleared
+        if (said.job != earlier.job and not own) or said.taken not in (None, mine):
+            yield from end_narrowing(root, left, context.write_id())
+            logger.info("%s: a plan to narrow the run %s is over", root.url, said.once)
+            return None
+        _refuse_other_kinds(opened, said)
+        if left.is_late:
+            yield from end_narrowing(root, left, context.write_id())
+            _refuse_late(opened, said)
+        if said.taken == mine:
+            break
+        taken = replace(said, write_id=context.write_id(), taken=mine)
+        if (yield from leave_narrowing(root, taken, left)):
+            break
+    names = sorted(said.partitions)
+    logger.warning(
+        "%s: job %s makes only %s again: %s has narrowed this run. Rows of other partitions are "
+        "left out; what the run wrote there before stays",
+        root.url,
+        opened.job,
+        first_few(names),
+        said.planner.task_id or "a plan",
+    )
+    again = {it.partition: it.base_epoch + 1 for it in earlier.partitions if own}
+    return {name: again.get(name, epoch) for name, epoch in said.partitions.items()}
+
+
+def _read(key: str) -> Step[Left | None]:
+    found = yield from Get(key)
+    if not isinstance(found, Found):
+        return None
+    age = found.date - found.last_modified
+    return Left(Narrowing.decode(found.body, key), found.etag, age)
+
+
+def _refuse_other_kinds(opened: OpenedJob, said: Narrowing) -> None:
+    spec = opened.spec
+    what = None
+    if spec.mode is not Mode.REPLACE or spec.on_repeat is not OnRepeat.REPLACE_OWN:
+        what = f"mode {spec.mode} and on_repeat={spec.on_repeat}, or a merge"
+    elif spec.schema_mode is SchemaMode.OVERWRITE:
+        what = "schema_mode=overwrite, which is about all partitions"
+    elif not opened.partition_by:
+        what = "no partitions"
+    if what is not None:
+        raise InvalidInputError(
+            f"A plan lets this run make only {first_few(sorted(said.partitions))} again, and its "
+            f"job has {what}: it would change the others too. Nothing was written.",
+            table=opened.root.url,
+            job=opened.job,
+            key=opened.root.recompute_key(said.once),
+            remedy="To load all partitions of the run, remove that object and clear the task.",
+        )
+
+
+def _refuse_late(opened: OpenedJob, said: Narrowing) -> NoReturn:
+    raise InvalidInputError(
+        f"A plan was to let this run make only {first_few(sorted(said.partitions))} again, and its "
+        f"time, {said.seconds:,} s, is over. Whether its clear or another one has started this try "
+        "nobody knows. Nothing was written, and the plan is void.",
+        table=opened.root.url,
+        job=opened.job,
+        remedy="Clear the task again: it then loads all partitions of its run. To make only those "
+        "again that are stale, let RecomputeOperator clear it.",
+    )

@@ -1,0 +1,42 @@
+"""Plan's word to a run that is made again: only these of its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..job_spec import Owner
+from .codec import decode, encode
+from .marks import Count, JobId
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """Below the run's key. It is about one clear of the run's task, and no other.
+
+    :param once: the run's key.
+    :param job: the run's job as it was planned against. Where another one has done its work since,
+        the record is void.
+    :param partitions: those to make again, with the epochs that they were at.
+    :param seconds: from its writing, by the store's clock, in which the task is to begin.
+    :param planner: who left it.
+    :param taken: which clear of the task has begun by it (:attr:`.Owner.cleared`); ``None``: none.
+    :param over: nobody goes by it any more.
+    """
+
+    write_id: str
+    once: str
+    job: JobId
+    partitions: Mapping[str, Count]
+    seconds: Count
+    planner: Owner
+    taken: str | None = None
+    over: bool = False
+
+    def encode(self) -> bytes:
+        return encode("narrowing", self.write_id, self)
+
+    @staticmethod
+    def decode(body: bytes, key: str) -> Narrowing:
+        """:raises RecordDamagedError: it cannot be read."""
+        return decode(body, "narrowing", key).read(Narrowing)

@@ -1,0 +1,269 @@
+"""A run that a plan lets make only some of its partitions again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from support.faults import Crash
+from support.memory_store import ManualClock, MemoryStore
+from support.protocol import memory_table
+from zero_rename import Table
+from zero_rename.committer import CommitConflictError, Committed, InvalidInputError, Owner
+from zero_rename.committer.commit.narrowed_run import leave_narrowing, read_narrowing
+from zero_rename.committer.format.layout import new_write_id
+from zero_rename.committer.format.records.narrowing import Narrowing
+
+RUN = "backfill/january/load"
+PLANNER = Owner(dag_id="recompute", run_id="r", task_id="again")
+
+
+class Backfill:
+    """A run that loads three days, in a table that others write too."""
+
+    def __init__(self, readers: str) -> None:
+        self.clock = ManualClock()
+        self.store = MemoryStore(self.clock)
+        self.readers = readers
+
+    @property
+    def table(self) -> Table:
+        return memory_table(self.store)
+
+    def load(
+        self, days: Mapping[int, int], clear: int = 0, number: int = 1, **policy: Any
+    ) -> Committed:
+        """A try of the run.
+
+        :param days: each with the value of its one row.
+        :param clear: how often the task was cleared before.
+        """
+        rows = pa.table({"value": list(days.values()), "day": list(days)})
+        owner = Owner(
+            dag_id="backfill",
+            run_id="january",
+            task_id="load",
+            try_number=number,
+            series=f"2026-01-01 {number} {10 * clear}",
+        )
+        told = {"once": RUN, "on_repeat": "replace_own", "mode": "overwrite", "owner": owner}
+        with self.table.job(
+            rows.schema, partition_by=["day"], readers=self.readers, **{**told, **policy}
+        ) as job:
+            job.write(rows)
+        assert job.committed is not None
+        return job.committed
+
+    def mend(self, day: int, value: int, mode: str = "overwrite") -> Committed:
+        """What somebody else loads."""
+        return self.load({day: value}, once=None, owner=Owner(), on_repeat="skip", mode=mode)
+
+    def narrow(self, *days: int, seconds: int = 3600, job: str | None = None) -> bool:
+        """What a plan leaves."""
+        names = [f"day={day}" for day in days]
+        epochs = self.table.snapshot().epochs
+        last = job or self.table.once_job(RUN)
+        assert last is not None
+        partitions = {name: epochs[name] for name in names}
+        said = Narrowing(new_write_id(), RUN, last, partitions, seconds, PLANNER)
+        left = self.table.run(read_narrowing(self.table.root, RUN))
+        return self.table.run(leave_narrowing(self.table.root, said, left))
+
+    @property
+    def days(self) -> list[tuple[int, int]]:
+        rows = self.table.to_arrow().to_pylist()
+        return sorted((row["day"], row["value"]) for row in rows)
+
+
+@pytest.fixture(params=["listing", "heads"])
+def run(request: pytest.FixtureRequest) -> Iterator[Backfill]:
+    found = Backfill(request.param)
+    found.load({1: 10, 2: 20, 3: 30})
+    yield found
+    assert found.table.verify() == []
+
+
+def test_only_what_is_named_is_made_again(run: Backfill) -> None:
+    mended = run.mend(3, 33)
+    first = run.table.once_job(RUN)
+    run.narrow(1)
+    again = run.load({1: 11, 2: 21, 3: 31}, clear=1)
+    assert run.days == [(1, 11), (2, 20), (3, 33)]
+    assert (again.narrows, again.left_out, again.rows) == (first, 2, 1)
+    assert [it.partition for it in again.partitions] == ["day=1"]
+    assert run.table.partition_job("day=3") == mended.job
+    assert run.table.result(again.job) == again
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_full_clear_after_it_takes_back_all_that_the_run_holds(
+    run: Backfill, named: bool
+) -> None:
+    days = ("day=1", "day=2", "day=3")
+    policy: dict[str, Any] = {"replace_partitions": days} if named else {}
+    for clear, day in ((1, 1), (2, 3), (3, 1)):
+        run.narrow(day)
+        values = {1: 10 + clear, 2: 20 + clear, 3: 30 + clear}
+        assert run.load(values, clear=clear, **policy).left_out == 2
+    assert run.days == [(1, 13), (2, 20), (3, 32)]
+    # Two of the days have no rows any more: neither those of the first job nor any others stay.
+    whole = run.load({1: 100}, clear=4, **policy)
+    assert run.days == [(1, 100)]
+    assert (whole.narrows, whole.left_out) == (None, 0)
+    run.load({2: 5}, clear=5, **policy)
+    assert run.days == [(2, 5)]
+
+
+def test_the_decisions_of_a_narrowed_run_outlive_gc(run: Backfill) -> None:
+    run.narrow(1)
+    again = run.load({1: 11, 2: 21}, clear=1)
+    run.mend(1, 12)
+    run.mend(1, 13)
+    report = run.table.gc(older_than=-1, apply=True)
+    assert report.settled
+    left = run.table.result(again.job)
+    assert left is not None
+    assert (left.narrows, left.left_out) == (again.narrows, 1)
+    run.load({1: 14}, clear=2)
+    assert run.days == [(1, 14)]
+
+
+def test_a_named_day_without_rows_is_emptied(run: Backfill) -> None:
+    run.narrow(1, 2)
+    run.load({2: 22, 3: 33}, clear=1)
+    assert run.days == [(2, 22), (3, 30)]
+
+
+def test_a_replace_of_the_whole_table_leaves_what_is_not_named(run: Backfill) -> None:
+    run.mend(7, 70)
+    run.narrow(2)
+    again = run.load({1: 11, 2: 21}, clear=1, replace_table=True)
+    assert run.days == [(1, 10), (2, 21), (3, 30), (7, 70)]
+    assert again.left_out == 1
+
+
+class TestWhose:
+    """The plan's clear of the task goes by it, in all tries, and nobody else does."""
+
+    def test_tries_after_it_too(self, run: Backfill) -> None:
+        run.narrow(1)
+        run.load({1: 11, 2: 21}, clear=1, number=2)
+        # Its try committed and failed after that; others of its run were cleared meanwhile.
+        run.load({1: 12, 2: 22}, clear=1, number=3)
+        run.load({1: 13, 2: 23}, clear=1, number=4)
+        assert run.days == [(1, 13), (2, 20), (3, 30)]
+
+    def test_a_try_after_one_that_did_not_commit(self, run: Backfill) -> None:
+        run.narrow(1)
+        with pytest.raises(InvalidInputError):
+            run.load({1: 11, 2: 21}, clear=1, number=2, only_partitions=("day=1",))
+        run.load({1: 12, 2: 22}, clear=1, number=3)
+        assert run.days == [(1, 12), (2, 20), (3, 30)]
+
+    def test_not_somebody_s_own_clear_later(self, run: Backfill) -> None:
+        run.narrow(1)
+        run.load({1: 11, 2: 21}, clear=1)
+        run.load({1: 12, 2: 22, 3: 32}, clear=2)
+        assert run.days == [(1, 12), (2, 22), (3, 32)]
+
+    def test_nor_one_where_the_plan_s_own_never_committed(self, run: Backfill) -> None:
+        run.narrow(1)
+        with pytest.raises(InvalidInputError):
+            run.load({1: 11, 2: 21}, clear=1, only_partitions=("day=1",))
+        run.load({1: 12, 2: 22, 3: 32}, clear=2)
+        assert run.days == [(1, 12), (2, 22), (3, 32)]
+
+    def test_nor_a_program_that_is_no_task(self, run: Backfill) -> None:
+        run.narrow(1)
+        run.load({1: 11, 2: 21, 3: 31}, owner=Owner(application="by hand"))
+        assert run.days == [(1, 11), (2, 21), (3, 31)]
+
+    def test_nor_where_the_run_was_loaded_since(self, run: Backfill) -> None:
+        planned = run.table.once_job(RUN)
+        run.load({1: 11, 2: 21, 3: 31}, clear=1)
+        run.narrow(1, job=planned)
+        run.load({1: 12, 2: 22, 3: 32}, clear=2)
+        assert run.days == [(1, 12), (2, 22), (3, 32)]
+
+    def test_a_plan_whose_time_is_over_is_no_word_on_either(self, run: Backfill) -> None:
+        run.narrow(1, seconds=100)
+        run.clock.advance(101)
+        with pytest.raises(InvalidInputError, match="its time, 100 s, is over"):
+            run.load({1: 11, 2: 21, 3: 31}, clear=1)
+        assert run.days == [(1, 10), (2, 20), (3, 30)]
+        run.load({1: 11, 2: 21, 3: 31}, clear=2)
+        assert run.days == [(1, 11), (2, 21), (3, 31)]
+
+
+def test_what_others_load_after_the_plan_is_a_conflict(run: Backfill) -> None:
+    run.narrow(1)
+    run.mend(1, 99)
+    with pytest.raises(CommitConflictError):
+        run.load({1: 11, 2: 21}, clear=1)
+    assert run.days == [(1, 99), (2, 20), (3, 30)]
+
+
+def test_of_two_plans_at_once_one_is_left(run: Backfill) -> None:
+    root, partitions = run.table.root, {"day=1": 1}
+    last = run.table.once_job(RUN)
+    assert last is not None
+    said = [Narrowing(new_write_id(), RUN, last, partitions, 60, PLANNER) for _ in range(3)]
+    assert run.table.run(leave_narrowing(root, said[0], None))
+    assert not run.table.run(leave_narrowing(root, said[1], None))
+    left = run.table.run(read_narrowing(root, RUN))
+    assert run.table.run(leave_narrowing(root, said[1], left))
+    assert not run.table.run(leave_narrowing(root, said[2], left))
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"mode": "append"},
+        {"on_repeat": "append"},
+        {"replace_table": True, "schema_mode": "overwrite"},
+    ],
+)
+def test_a_job_that_would_change_the_others_too_is_refused(
+    run: Backfill, policy: dict[str, Any]
+) -> None:
+    run.narrow(1)
+    with pytest.raises(InvalidInputError, match="it would change the others too"):
+        run.load({1: 11, 2: 21}, clear=1, **policy)
+    assert run.days == [(1, 10), (2, 20), (3, 30)]
+
+
+@pytest.mark.parametrize("readers", ["listing", "heads"])
+def test_a_crash_at_any_request_leaves_it_narrowed(readers: str) -> None:
+    for survived in range(100):
+        run = Backfill(readers)
+        run.load({1: 10, 2: 20})
+        run.mend(2, 22)
+        run.narrow(1)
+        left = iter(range(survived))
+
+        def die(request: Any, carry_out: Any, left: Iterator[int] = left) -> Any:
+            if next(left, None) is None:
+                raise Crash
+            return carry_out(request)
+
+        table = run.table
+        table.driver.fault = die  # pyright: ignore[reportAttributeAccessIssue]
+        rows = pa.table({"value": [11, 21], "day": [1, 2]})
+        owner = Owner(task_id="load", try_number=2, series="2026-01-01 1 10")
+        try:
+            with table.job(
+                rows.schema, mode="overwrite", once=RUN, on_repeat="replace_own", owner=owner
+            ) as job:
+                job.write(rows)
+            crashed = False
+        except Crash:
+            crashed = True
+        assert run.days in ([(1, 10), (2, 22)], [(1, 11), (2, 22)])
+        run.load({1: 12, 2: 23}, clear=1, number=3)
+        assert run.days == [(1, 12), (2, 22)]
+        if not crashed:
+            return
+    raise AssertionError("it never ended")
