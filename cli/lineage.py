@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ..committer import Table
+from ..committer.commit.narrowed_run import Left, pending_narrowings
 from ..committer.errors import counted
 from ..committer.format.layout import TableRoot
 from ..lineage import WRONG, JobRun, LineageGraph, LineageState, Plan, Step, look_up, plan
@@ -28,6 +30,7 @@ Targets = Annotated[
         help="Tables, s3://bucket/prefix, or partitions, s3://bucket/prefix/day=2013-01-01.",
     ),
 ]
+Whole = Annotated[bool, typer.Option("--whole", help="Let each job make all that it made.")]
 AsMermaid = Annotated[bool, typer.Option("--mermaid", help="Print a chart in Mermaid's words.")]
 
 
@@ -43,6 +46,24 @@ def show(targets: Targets, mermaid: AsMermaid = False, as_json: AsJson = False) 
         )
         return
     _print(graph, list(LineageState), as_json)
+    for url in sorted({table for table, _ in graph.targets}):
+        table = Table(url)
+        with refusals():
+            found = table.run(pending_narrowings(table.root))
+        for left in found:
+            _say_narrowing(url, left)
+
+
+def _say_narrowing(url: str, left: Left) -> None:
+    said = left.said
+    if said.over:
+        return
+    word = "has begun by it" if said.taken else f"is to begin within {said.seconds:,} s"
+    say(
+        f"A plan of {said.planner.dag_id} {said.planner.run_id} {said.planner.task_id} lets the run "
+        f"{said.once} of {url} make only {', '.join(sorted(said.partitions))} again; its task "
+        f"{word}, {left.age:,.0f} s ago."
+    )
 
 
 @app.command()
@@ -83,11 +104,14 @@ def lost(targets: Targets, as_json: AsJson = False) -> None:
 
 
 @app.command(name="plan")
-def plan_command(targets: Targets, mermaid: AsMermaid = False, as_json: AsJson = False) -> None:
+def plan_command(
+    targets: Targets, whole: Whole = False, mermaid: AsMermaid = False, as_json: AsJson = False
+) -> None:
     """Say which jobs to run again so that these partitions are as their inputs are: a layer at a
-    time, and after each layer ask again, since what comes out equal ends there."""
+    time, and after each layer ask again, since what comes out equal ends there. Of a task that made
+    more than is asked for "only" that is made again, where RecomputeOperator runs it."""
     graph = _look(targets, lost=True)
-    found = plan(graph)
+    found = plan(graph, narrow=not whole)
     if mermaid:
         steps = [step for layer in found.layers for step in layer]
         names = {(it.table, it.job): _name(it) for it in (*steps, *found.waiting)}
@@ -100,7 +124,7 @@ def plan_command(targets: Targets, mermaid: AsMermaid = False, as_json: AsJson =
         (
             number,
             step.table,
-            ", ".join(step.partitions),
+            ("" if step.narrowed is None else "only ") + ", ".join(step.partitions),
             ", ".join(step.besides),
             _run(step.run),
             step.job,

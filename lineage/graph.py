@@ -208,9 +208,17 @@ def _nodes(tables: KnownTables, url: str, names: Iterable[str]) -> list[JobNode]
         if decided is not None:
             wrote = {it.partition for it in decided.decision.partitions if it.sums.files}
             others = wrote - one.partitions.keys()
-            gone = _replaced(tables, table, job, others)
+            gone = _replaced(tables, table, decided, others)
             held_still = node.partitions | (others - gone.keys())
-            node = replace(node, run=run_of(decided), replaced=gone, partitions=held_still)
+            theirs = {name: it for name, it in gone.items() if it is not None}
+            node = replace(
+                node,
+                run=run_of(decided),
+                replaced=theirs,
+                in_part=decided.decision.narrows is not None or len(theirs) < len(gone),
+                partitions=held_still,
+                epochs={name: table.state.epochs.get(name, 0) for name in held_still},
+            )
             if node.run.mode is Mode.REPLACE:
                 node = replace(node, added=_added(table, one))
         writers = (decisions.get(it) for it in sorted(set().union(*one.partitions.values())))
@@ -247,14 +255,19 @@ def _origins(decided: Decided | None, partition: str) -> tuple[str, ...]:
 
 
 def _replaced(
-    tables: KnownTables, table: TableNow, job: str, partitions: Iterable[str]
-) -> dict[str, str]:
-    """Partitions that a job wrote and whose rows are others' now, with one of these."""
-    gone = {}
+    tables: KnownTables, table: TableNow, decided: Decided, partitions: Iterable[str]
+) -> dict[str, str | None]:
+    """Partitions that a job wrote and whose rows are others' now, with one of these; ``None`` where
+    that is another job of its run."""
+    gone: dict[str, str | None] = {}
     for name in sorted(partitions):
         holders = table.held.get(name, frozenset())
         writers = tables.decisions(table.url, holders)
-        if any(job == it or _origins(writers.get(it), name) == (job,) for it in holders):
+        made = {it: _origins(writers.get(it), name) or (it,) for it in holders}
+        if (decided.decision.job,) in made.values():
             continue
-        gone[name] = next(iter(sorted(holders)), "")
+        runs = tables.decisions(table.url, {job for jobs in made.values() for job in jobs})
+        once = {None if it is None else it.decision.once for it in runs.values()}
+        own = once == {decided.decision.once} != {None}
+        gone[name] = None if own else min(holders, default="")
     return gone

@@ -21,12 +21,21 @@ class JobRun:
 
     :param seconds: from the job's opening to its decision; ``None``: not on record.
     :param mode: what became of the rows that were there.
+    :param by_key: whether it matched rows by key, as a merge does.
     """
 
     owner: Owner = NOBODY
     once: str | None = None
     seconds: float | None = None
     mode: Mode | None = None
+    by_key: bool = False
+
+    @property
+    def may_be_narrowed(self) -> bool:
+        """Whether a plan may let it make only some of its partitions again: it replaces, and is a
+        task of Airflow's, by this package's operators, which goes by what a plan leaves for it."""
+        is_task = self.once is not None and self.owner.cleared is not None
+        return is_task and self.mode is Mode.REPLACE and not self.by_key
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,9 @@ class JobNode:
     :param replaced: partitions that it wrote and others hold now, with one of these.
     :param added: partitions that it replaced and to which others have added rows since, with one of
         these.
+    :param in_part: whether other jobs of its run hold partitions, since a plan has let it make
+        some again.
+    :param epochs: that its partitions are at.
     """
 
     table: str
@@ -62,6 +74,8 @@ class JobNode:
     fast: frozenset[str] = frozenset()
     replaced: Mapping[str, str] = field(default_factory=dict)
     added: Mapping[str, str] = field(default_factory=dict)
+    in_part: bool = False
+    epochs: Mapping[str, int] = field(default_factory=dict)
     run: JobRun = JobRun()
 
     @property
@@ -76,6 +90,7 @@ class JobNode:
             lost=tuple(dict.fromkeys(self.lost + other.lost)),
             fast=self.fast | other.fast,
             stale=tuple(dict.fromkeys(self.stale + other.stale)),
+            epochs={**self.epochs, **other.epochs},
         )
 
     def lost_in(self, partition: str) -> list[str]:
@@ -94,7 +109,8 @@ def run_of(decided: Decided) -> JobRun:
     decision = decided.decision
     began = decision.inputs.began
     seconds = None if began is None else max(0.0, decided.date - began)
-    return JobRun(decision.owner, decision.once, seconds, decision.mode)
+    by_key = decision.change_reads is not None
+    return JobRun(decision.owner, decision.once, seconds, decision.mode, by_key)
 
 
 @dataclass

@@ -16,6 +16,8 @@ class Step:
     """A job to run again.
 
     :param partitions: those that are asked for; ``besides``: others that it writes with them.
+    :param narrowed: where it is to make the former alone, the epochs that they are at; ``None``: it
+        makes all that its run does.
     :param after: jobs that are to be run before.
     """
 
@@ -26,6 +28,7 @@ class Step:
     besides: tuple[str, ...]
     why: tuple[str, ...]
     after: tuple[Place, ...]
+    narrowed: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -57,21 +60,27 @@ class Plan:
     critical: tuple[Place, ...]
 
 
-def plan(graph: LineageGraph) -> Plan:
+def plan(graph: LineageGraph, narrow: bool = True) -> Plan:
     """What is to be run again for the graph's targets.
 
     From the targets back to what is there and fresh: a lost partition needs all that it is computed
     from, and another one only what is stale or behind.
+
+    :param narrow: let a job make only what is asked for, where that is less than its run has made
+        and it may be (:attr:`.JobRun.may_be_narrowed`); ``False``: each is run whole.
     """
     needed = _needed(graph)
     order = {key: graph.parents[key] & needed for key in needed}
     cycle = _cycle(order)
+    asked = graph.targets.union(*(graph.nodes[key].sources for key in needed))
+    steps = {key: _step(graph.nodes[key], asked, order[key], narrow) for key in needed}
     refused = {
-        key: why for key in sorted(needed) if (why := _refusal(graph.nodes[key], key in cycle))
+        key: why
+        for key in sorted(needed)
+        if (why := _refusal(graph.nodes[key], steps[key], key in cycle))
     }
     blocked = _downstream(refused, order)
-    asked = graph.targets.union(*(graph.nodes[other].sources for other in needed))
-    steps = {key: _step(graph, key, asked, order[key]) for key in needed - refused.keys()}
+    steps = {key: step for key, step in steps.items() if key not in refused}
     free = {key: order[key] for key in steps.keys() - blocked}
     layers = _layers(free)
     seconds, critical = _longest(layers, free, graph.nodes)
@@ -98,7 +107,7 @@ def _needed(graph: LineageGraph) -> set[Place]:
     return found
 
 
-def _refusal(node: JobNode, in_cycle: bool) -> str:
+def _refusal(node: JobNode, step: Step, in_cycle: bool) -> str:
     """Why a job must not be run again; empty: it may."""
     if not node.job:
         return "no job wrote its rows; load them again from where they came"
@@ -115,14 +124,15 @@ def _refusal(node: JobNode, in_cycle: bool) -> str:
         return f"{', '.join(node.gone)}, which it was computed from, is gone"
     if node.unknown and node.lost:
         return node.unknown
-    if node.replaced:
+    if node.replaced and step.narrowed is None:
         name, other = min(node.replaced.items())
         return (
             f"it also wrote {name}, which {other or 'nobody'} holds since; a run of it would take "
             "that away"
         )
-    if node.added:
-        name, other = min(node.added.items())
+    writes = {*step.partitions, *step.besides}
+    if added := {name: other for name, other in node.added.items() if name in writes}:
+        name, other = min(added.items())
         return (
             f"it replaces {name}, to which {other or 'somebody'} has added rows since; a run of it "
             "would take these away"
@@ -211,12 +221,12 @@ def _longest(
     return longest, tuple(reversed(way))
 
 
-def _step(
-    graph: LineageGraph, key: Place, asked: Collection[Place], after: Collection[Place]
-) -> Step:
-    node = graph.nodes[key]
+def _step(node: JobNode, asked: Collection[Place], after: Collection[Place], narrow: bool) -> Step:
     wanted = tuple(sorted(name for table, name in node.places if (table, name) in asked))
     besides = tuple(sorted(node.partitions.difference(wanted)))
+    narrowed = None
+    if narrow and node.run.may_be_narrowed and (besides or node.replaced or node.in_part):
+        narrowed, besides = {name: node.epochs.get(name, 0) for name in wanted}, ()
     why = (*(f"{it} is gone" for it in node.lost), *node.stale)
     behind = why or tuple(f"{table} is made again" for table in sorted({it[0] for it in after}))
-    return Step(*key, node.run, wanted, besides, behind, tuple(sorted(after)))
+    return Step(*node.key, node.run, wanted, besides, behind, tuple(sorted(after)), narrowed)

@@ -43,6 +43,8 @@ class PlanRecomputeOperator(BaseOperator):
     :param targets: tables, or partitions of them: ``flights``, ``flights/day=2013-01-01``,
         ``s3://bucket/prefix``. (templated)
     :param lost: look, too, whether the files are there: a listing of each table.
+    :param narrow: let a task that made more than is asked for make only that again; ``False``: all
+        that its run makes.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -54,12 +56,14 @@ class PlanRecomputeOperator(BaseOperator):
         *,
         targets: Sequence[str] | str,
         lost: bool = True,
+        narrow: bool = True,
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.targets = targets
         self.lost = lost
+        self.narrow = narrow
         self.zero_rename_conn_id = zero_rename_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
