@@ -59,10 +59,10 @@ def _say_narrowing(url: str, left: Left) -> None:
     if said.over:
         return
     word = "has begun by it" if said.taken else f"is to begin within {said.seconds:,} s"
+    planner = _run(JobRun(said.planner))
     say(
-        f"A plan of {said.planner.dag_id} {said.planner.run_id} {said.planner.task_id} lets the run "
-        f"{said.once} of {url} make only {', '.join(sorted(said.partitions))} again; its task "
-        f"{word}, {left.age:,.0f} s ago."
+        f"A plan of {planner} lets the run {said.once} of {url} make only "
+        f"{', '.join(sorted(said.partitions))} again; its task {word}, {left.age:,.0f} s ago."
     )
 
 
@@ -124,7 +124,7 @@ def plan_command(
         (
             number,
             step.table,
-            ("" if step.narrowed is None else "only ") + ", ".join(step.partitions),
+            step.said,
             ", ".join(step.besides),
             _run(step.run),
             step.job,

@@ -30,6 +30,11 @@ class Step:
     after: tuple[Place, ...]
     narrowed: Mapping[str, int] | None = None
 
+    @property
+    def said(self) -> str:
+        """What it is run for."""
+        return ("" if self.narrowed is None else "only ") + ", ".join(self.partitions)
+
 
 @dataclass(frozen=True)
 class Refusal:

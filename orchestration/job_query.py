@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..committer.commit.state.job_state import JobState
 from ..committer.errors import InvalidInputError, RecordDamagedError
 from ..committer.format.layout import TableRoot, is_job_id
+from .runs.outcomes import jobs_of_run
 from .runs.partitions import check_partition
 from .runs.reports import commit_report, one_line
 
@@ -240,10 +241,12 @@ class JobQuery:
         )
 
     def _ready(self, table: Table, job: str) -> QueryResult:
-        committed = table.result(job)
+        wanted = () if self.partition is None else (self.partition,)
+        done = list(jobs_of_run(table, job)) if self.once is not None and wanted else []
+        named = (it for it in done if {p.partition for p in it.partitions} & {*wanted})
+        committed = next(named, None) or table.result(job)
         if committed is None:
             return QueryResult(WAITING, f"The decision of {job} could not be read just now.")
-        wanted = () if self.partition is None else (self.partition,)
         report = commit_report(committed, wanted)
         return self._judged(report, [p.partition for p in committed.partitions])
 

@@ -38,3 +38,15 @@ def check_texts(task: object, names: Iterable[str]) -> None:
                 "read or written.",
                 remedy="See what its template renders to, or what the other task returned.",
             )
+
+
+def check_named(name: str, value: str | None) -> None:
+    """See that no template that has no value says whose job is meant: it is never committed.
+
+    :raises InvalidInputError: one does.
+    """
+    if value is not None and value.strip() in ("", "None"):
+        raise InvalidInputError(
+            f"{name}={value!r} names no task's run; nothing was waited for.",
+            remedy="Where it is a template, see what that renders to.",
+        )

@@ -1,42 +1,82 @@
-"""Failure of a sensor whose partitions are ready, and not as what they were computed from."""
+"""Staleness of what a sensor has waited for: failure, or a run again of what is stale."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from ..committer.errors import InvalidInputError, counted
 from .failures import final_where_refused
+from .hooks import ZeroRenameHook
+from .recomputing import Recomputed, Recomputing, wait
+from .task_context import task_run
 
-ON_STALE = ("ignore", "fail")
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+ON_STALE = ("ignore", "fail", "recompute")
 #: Partitions that an error names.
 _NAMED = 5
 
 
-def check_on_stale(given: str) -> None:
-    """:raises InvalidInputError: it is none of :data:`ON_STALE`."""
+def check_on_stale(given: str, forgets: bool) -> None:
+    """See that a sensor can do what it is asked for.
+
+    :param forgets: whether it ends between two looks, to begin anew.
+    :raises InvalidInputError: it is none of :data:`ON_STALE`, or it cannot.
+    """
     if given not in ON_STALE:
         raise InvalidInputError(
             f"on_stale={given!r} is unknown.", remedy=f"Choose one of {', '.join(ON_STALE)}."
         )
+    if given == "recompute" and forgets:
+        raise InvalidInputError(
+            "on_stale='recompute' waits for what it runs again, and mode='reschedule' forgets what "
+            "that is.",
+            remedy="Give deferrable=True: it holds no slot either.",
+        )
 
 
-def refuse_stale(report: Mapping[str, Any], client: Any) -> None:
-    """Look whether what was waited for is as its inputs are.
+def see_to_stale(sensor: Any, context: Context, report: Mapping[str, Any]) -> bool:
+    """Do what ``on_stale`` says about what was waited for.
 
     :param report: the sensor's; its partitions without files are left out.
-    :param client: a boto3 S3 client.
-    :raises AirflowFailException: it is not; nor would it be by waiting.
+    :returns: whether there is something else by now.
+    :raises AirflowFailException: it is stale, and stays so.
     """
     # On use: DAG files are parsed by processes that look at nothing.
     from ..committer.format.layout import UNPARTITIONED
-    from ..lineage import WRONG, look_up
 
+    if sensor.on_stale == "ignore":
+        return False
     table = report["table"]
     named = [it["partition"] for it in report["partitions"] if it.get("files") != 0]
     targets = [table if name == UNPARTITIONED else f"{table}/{name}" for name in named]
+    if sensor.on_stale == "recompute":
+        return bool(make_again(sensor, context, targets).layers)
+    _refuse_stale(table, targets, ZeroRenameHook(sensor.zero_rename_conn_id).get_conn())
+    return False
+
+
+def make_again(sensor: Any, context: Context, of: list[str] | Recomputed) -> Recomputed:
+    """Run again what partitions need to be as their inputs are.
+
+    :param of: their names, or what was done before a wait.
+    :raises AirflowFailException: as :class:`.Recomputing`.
+    """
+    hook = ZeroRenameHook(sensor.zero_rename_conn_id)
+    planner = task_run(dict(context)).named
+    engine = Recomputing(hook, sensor.airflow_conn_id, planner, sensor.timeout)
+    pause = partial(wait, sensor, sensor.poke_interval, sensor.deferrable)
+    return engine.to_end(of if isinstance(of, Recomputed) else engine.begin(of), pause)
+
+
+def _refuse_stale(table: str, targets: list[str], client: Any) -> None:
+    from ..lineage import WRONG, look_up
+
     with final_where_refused():
         found = look_up(targets, client)
     wrong = [it for it in found.partitions() if it.state in WRONG]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -30,10 +30,11 @@ from ..orchestration.runs.partitions import (
 )
 from ..orchestration.runs.task_run import once_key
 from ..orchestration.table_names import check_table_name
-from ..orchestration.templates import check_texts, is_known
+from ..orchestration.templates import check_named, check_texts, is_known
 from ..provider.compat import asks_states, states_of_tasks
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.staleness import check_on_stale, refuse_stale
+from ..provider.recomputing import Recomputed
+from ..provider.staleness import check_on_stale, make_again, see_to_stale
 from ..provider.task_context import map_index_of, resolve_partitions, task_run
 from ..provider.triggers import SuccessManifestTrigger
 from ..s3a.hadoop.settings import NATIVE
@@ -95,9 +96,12 @@ class SuccessManifestSensor(BaseSensorOperator):
         needs the right to write.
     :param on_foreign_marker: where nothing is committed and a ``_SUCCESS`` of another committer
         lies there, ``wait`` (and say so) or ``fail``; for one job.
-    :param on_stale: ``fail`` where the partitions are ready, and what one of them was computed
-        from, or what that was, has other rows by now. ``ignore`` does not ask. One of which it was
-        not told from what it was computed is not stale.
+    :param on_stale: what to do where the partitions are ready, and what one of them was computed
+        from, or what that was, has other rows by now: ``fail``, or ``recompute``, as
+        :class:`.RecomputeOperator` does, and go on once they are as their inputs are. ``ignore``
+        does not ask. One of which it was not told from what it was computed is not stale.
+    :param airflow_conn_id: with ``on_stale="recompute"``, the connection of type ``http`` to
+        Airflow's API server. (templated)
     :param deferrable: wait in the triggerer, without a worker slot.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
@@ -116,6 +120,7 @@ class SuccessManifestSensor(BaseSensorOperator):
         "newer_than_epoch",
         "newer_than",
         "committer",
+        "airflow_conn_id",
         "zero_rename_conn_id",
     )
     ui_color = "#e6f2ec"
@@ -143,6 +148,7 @@ class SuccessManifestSensor(BaseSensorOperator):
         apply: bool = False,
         on_foreign_marker: str = "wait",
         on_stale: str = "ignore",
+        airflow_conn_id: str = "airflow_api",
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
@@ -168,6 +174,7 @@ class SuccessManifestSensor(BaseSensorOperator):
         self.apply = apply
         self.on_foreign_marker = on_foreign_marker
         self.on_stale = on_stale
+        self.airflow_conn_id = airflow_conn_id
         self.deferrable = deferrable
         self.zero_rename_conn_id = zero_rename_conn_id
         self._explained = ""
@@ -217,14 +224,21 @@ class SuccessManifestSensor(BaseSensorOperator):
             raise AirflowFailException(str(error)) from error
         except StoreUnreachableError as error:
             result = QueryResult(WAITING, str(error))
-        return self._judge(result)
+        return self._judge(context, result)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any] | None:
         """What the trigger answered.
 
         :raises AirflowFailException: waiting is in vain.
         """
-        return self._judge(QueryResult(**event)).xcom_value
+        return self._judge(context, QueryResult(**event)).xcom_value
+
+    def proceed(
+        self, context: Context, event: object = None, *, progress: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """Go on to make again what is stale, after a wait in the triggerer; then look once more."""
+        make_again(self, context, Recomputed.of(progress))
+        return self.poke(context).xcom_value
 
     def resume_execution(
         self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
@@ -261,14 +275,14 @@ class SuccessManifestSensor(BaseSensorOperator):
                 return str(error)
         return self._explained
 
-    def _judge(self, result: QueryResult) -> PokeReturnValue:
+    def _judge(self, context: Context, result: QueryResult) -> PokeReturnValue:
         if result.state == FAILED:
             raise AirflowFailException(result.explanation)
         if result.explanation != self._explained:
             self._explained = result.explanation
             self.log.info("%s: %s", result.state.capitalize(), result.explanation)
-        if result.state == READY and result.report and self.on_stale == "fail":
-            refuse_stale(result.report, ZeroRenameHook(self.zero_rename_conn_id).get_conn())
+        if result.state == READY and result.report and see_to_stale(self, context, result.report):
+            return self.poke(context)
         return PokeReturnValue(result.state == READY, result.report)
 
     def _check_arguments(self) -> None:
@@ -276,7 +290,7 @@ class SuccessManifestSensor(BaseSensorOperator):
 
         :raises InvalidInputError: an argument that cannot be right.
         """
-        check_on_stale(self.on_stale)
+        check_on_stale(self.on_stale, self.reschedule)
         if not self.table or is_known(self.table):
             check_table_name(self.table)
         once = self.once if self.upstream_task_id is None else self.upstream_task_id
@@ -291,8 +305,8 @@ class SuccessManifestSensor(BaseSensorOperator):
         known: dict[str, Any] = dict(context)
         check_texts(self, _TEXTS)
         once, upstream = self.once, self.upstream_task_id
-        _check_named("once", once)
-        _check_named("upstream_task_id", upstream)
+        check_named("once", once)
+        check_named("upstream_task_id", upstream)
         if upstream is not None and once is None:
             run = task_run(known)
             index = map_index_of(upstream, self.upstream_map_index, known)
@@ -383,13 +397,4 @@ class SuccessManifestSensor(BaseSensorOperator):
             (self.from_date, self.to_date),
             self.partition_format,
             self.partition_timezone,
-        )
-
-
-def _check_named(name: str, value: str | None) -> None:
-    """See that no template that has no value says whose job is meant: it is never committed."""
-    if value is not None and value.strip() in ("", "None"):
-        raise InvalidInputError(
-            f"{name}={value!r} names no task's run; nothing was waited for.",
-            remedy="Where it is a template, see what that renders to.",
         )

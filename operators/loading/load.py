@@ -19,6 +19,7 @@ from ...orchestration.runs.outcomes import (
     nothing_committed,
     settle_killed,
     settled,
+    tell_narrowing,
 )
 from ...orchestration.runs.partitions import (
     check_partition,
@@ -300,8 +301,7 @@ class LoadOperator(BaseOperator):
         table, run = load.table, load.run
         wait_for_living(table, run)
         earlier = table.once_job(run.once)
-        committed_by = table.owner_of(earlier) if earlier is not None else None
-        on_repeat = run.on_repeat(self.on_repeat, committed_by)
+        on_repeat = run.on_repeat(self.on_repeat, table.owner_of(earlier) if earlier else None)
         if earlier is not None and on_repeat == "skip":
             report = commit_report(settled(table, earlier))
             self.log.info("Not submitted: this run has committed %s", one_line(report))
@@ -311,6 +311,7 @@ class LoadOperator(BaseOperator):
             stored = stored_partitions(table, load.handoff.partitions)
             handoff = replace(load.handoff, partitions=stored, on_repeat=OnRepeat(on_repeat))
             load = replace(load, handoff=handoff, earlier=earlier)
+        tell_narrowing(table, run.once, earlier)
         self._log_opening(load, f"{run.once}, try {run.try_number}")
         self._submitted = table, run
         self._submit(context, load)
@@ -343,8 +344,7 @@ class LoadOperator(BaseOperator):
     ) -> dict[str, Any]:
         """Tell the catalog and the outlets; the report, with what the catalog was told."""
         link_to_report(self, report, load.hook.settings.conn_id)
-        registered = load.hook.register(load.table, self.catalog)
-        if registered is not None:
+        if (registered := load.hook.register(load.table, self.catalog)) is not None:
             report["catalog"] = registered
         tell_outlets(self, context, report)
         self._published_load = load, report

@@ -4,7 +4,7 @@ application may have told."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -64,8 +64,7 @@ def check_partitions(
     """
     others = sorted(p.partition for p in committed.partitions if p.partition not in allowed)
     if allowed and others and earlier is not None:
-        before = table.result(earlier)
-        mine = {p.partition for p in before.partitions} if before is not None else set()
+        mine = {p.partition for it in jobs_of_run(table, earlier) for p in it.partitions}
         mine -= {p.partition for p in committed.partitions if p.files}
         others = [name for name in others if name not in mine]
     if allowed and others:
@@ -77,6 +76,32 @@ def check_partitions(
             job=committed.job,
             remedy="Mend the application's filter or the task's partition, then load those "
             "partitions again.",
+        )
+
+
+def jobs_of_run(table: Table, last: str) -> Iterator[Committed]:
+    """The jobs that hold a run's rows, the last one first: one that a plan has narrowed left other
+    partitions to the one before."""
+    job: str | None = last
+    while job is not None and (done := table.result(job)) is not None:
+        yield done
+        job = done.narrows
+
+
+def tell_narrowing(table: Table, once: str, earlier: str | None) -> None:
+    """Say whether a plan lets a run make only some of its partitions again: its application goes by
+    that, and not every service shows what that says. Asks only where the run has a job already."""
+    # On use: DAG files are parsed by processes that run nothing.
+    from ...committer.commit.narrowed_run import read_narrowing
+
+    left = None if earlier is None else table.run(read_narrowing(table.root, once))
+    if left is not None and not left.said.over:
+        _log.warning(
+            "%s of DAG %s, run %s, has planned that this run makes only these partitions again: %s",
+            left.said.planner.task_id,
+            left.said.planner.dag_id,
+            left.said.planner.run_id,
+            ", ".join(sorted(left.said.partitions)),
         )
 
 

@@ -25,7 +25,8 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
         ``files``, ``rows``, ``bytes``, ``removed``), and where it is just one partition its
         ``partition`` and ``epoch``. Of a merge ``row_changes``: ``inserted``, ``updated``,
         ``deleted``, ``unchanged``, of all partitions that it read; ``partitions_left``, which it
-        left as they were; ``bytes_read``.
+        left as they were; ``bytes_read``. Of a job that a plan has narrowed ``narrows``, the run's
+        job before, and ``rows_left_out``.
     """
     kept = [p for p in committed.partitions if not partitions or p.partition in partitions]
     report: dict[str, Any] = {
@@ -51,6 +52,9 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
     only = kept[0] if len(kept) == 1 else None
     if committed.row_changes is not None:
         report["row_changes"] = asdict(committed.row_changes)
+    if committed.narrows is not None:
+        report["narrows"] = committed.narrows
+        report["rows_left_out"] = committed.left_out
     if committed.change_reads is not None:
         report["partitions_left"] = committed.change_reads.partitions_left
         report["bytes_read"] = committed.change_reads.bytes_read
@@ -72,6 +76,8 @@ def one_line(report: dict[str, Any]) -> str:
 def _changed(report: dict[str, Any]) -> str:
     counts = report.get("row_changes") or {}
     told = [f"{count:,} {kind}" for kind, count in counts.items()]
+    if "rows_left_out" in report:
+        told.append(f"{report['rows_left_out']:,} of other partitions left out, as a plan asked")
     return f"; rows {', '.join(told)}" if told else ""
 
 

@@ -137,10 +137,13 @@ class TaskRun:
             series=self.series,
         )
 
+    @property
+    def named(self) -> NamedTask:
+        return NamedTask(self.dag_id, self.run_id, self.task_id, self.map_index)
+
     def owns(self, owner: Any) -> bool:
         """Whether a job's owner is this run's task, in whatever try."""
-        mine = NamedTask(self.dag_id, self.run_id, self.task_id, self.map_index)
-        return NamedTask.of(owner) == mine
+        return NamedTask.of(owner) == self.named
 
     def made(self, owner: Owner | None) -> bool:
         """Whether it was this very try that made a job of this run, as far as is known."""

@@ -57,6 +57,15 @@ def log_commit(done: Committed) -> None:
         len(done.partitions),
         sum(partition.removed for partition in done.partitions),
     )
+    if done.narrows is not None:
+        logger.warning(
+            "%s: job %s was to make only its partitions again: %d rows of others were left out, "
+            "and what job %s wrote there stays",
+            done.table,
+            done.job,
+            done.left_out,
+            done.narrows,
+        )
     if small := done.many_small:
         logger.warning(
             "%s: job %s left up to %d files below 1 MiB in a partition, and more than ten in %d "

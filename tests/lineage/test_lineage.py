@@ -14,11 +14,13 @@ from typer.testing import CliRunner
 from zero_rename import Table
 from zero_rename.cli import app
 from zero_rename.committer import Content, FileOptions, InvalidInputError, Owner, TableNotFoundError
+from zero_rename.committer.commit.narrowed_run import leave_narrowing, read_narrowing
 from zero_rename.committer.commit.snapshot import Snapshot
-from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.format.layout import TableRoot, new_write_id
 from zero_rename.committer.format.parquet.row_filter import RowFilter
 from zero_rename.committer.format.records.data_file import DataFile
 from zero_rename.committer.format.records.inputs import TableRead
+from zero_rename.committer.format.records.narrowing import Narrowing
 from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.lineage import LineageState as State
 from zero_rename.lineage import Plan, look_up, plan
@@ -199,6 +201,112 @@ class TestStale:
                 table.gc(older_than=FOREVER, apply=True)
             table.write_index()
         assert (lake.states(lake.weekly), lake.states(lake.monthly)) == before
+
+
+class TestNarrowed:
+    """A run of several days, of which only some are asked for."""
+
+    @pytest.fixture
+    def backfill(self, s3_bucket: Bucket) -> Lake:
+        lake = Lake(s3_bucket)
+        s3_bucket.put("raw/x.csv", b"1")
+        self.load(lake, clear=0)
+        s3_bucket.put("raw/x.csv", b"2")
+        return lake
+
+    def load(self, lake: Lake, clear: int, *days: int, **more: Any) -> str:
+        owner = Owner("backfill", "january", "load", try_number=clear + 1, series=f"x {clear}")
+        raw = [f"s3://{lake.bucket.name}/raw/x.csv"]
+        policy = {"inputs": raw, "owner": owner, "once": "run", "on_repeat": "replace_own", **more}
+        return lake.load(*(days or range(31)), x=clear, **policy)
+
+    def again(self, lake: Lake, clear: int, *days: int) -> None:
+        """As RecomputeOperator does."""
+        targets = (f"{lake.daily.root.url}/day={day}" for day in days)
+        (layer,) = lake.plan(*targets).layers
+        epochs = {name: epoch for step in layer for name, epoch in (step.narrowed or {}).items()}
+        assert (sorted(epochs), [it.besides for it in layer if it.besides]) == (
+            [f"day={day}" for day in days],
+            [],
+        )
+        last = lake.daily.once_job("run")
+        assert last is not None
+        left = lake.daily.run(read_narrowing(lake.daily.root, "run"))
+        planner = Owner("recompute", "r", "again")
+        said = Narrowing(new_write_id(), "run", last, epochs, 60, planner)
+        lake.daily.run(leave_narrowing(lake.daily.root, said, left))
+        self.load(lake, clear)
+
+    def values(self, lake: Lake) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for row in lake.daily.to_arrow().to_pylist():
+            found.setdefault(row["x"], []).append(row["day"])
+        return {x: sorted(days) for x, days in found.items()}
+
+    def test_one_day_of_a_backfill(self, backfill: Lake) -> None:
+        url = backfill.daily.root.url
+        self.again(backfill, 1, 5)
+        assert self.values(backfill) == {0: [*range(5), *range(6, 31)], 1: [5]}
+        assert backfill.plan(f"{url}/day=5").layers == ()
+        states = backfill.states(backfill.daily)
+        assert [day for day, state in states.items() if state is State.FRESH] == ["day=5"]
+        # Of the run's days all others are of its first job, and are made again without that one.
+        ((step,),) = backfill.plan(url).layers
+        assert (len(step.partitions), "day=5" in step.partitions) == (30, False)
+        assert step.narrowed is not None
+        self.again(backfill, 2, 7)
+        backfill.bucket.put("raw/x.csv", b"3")
+        self.again(backfill, 3, 5, 7, 9)
+        assert self.values(backfill)[3] == [5, 7, 9]
+        self.load(backfill, 4)
+        assert self.values(backfill) == {4: [*range(31)]}
+        assert backfill.plan(url).layers == ()
+
+    def test_the_same_after_gc_and_compaction(self, backfill: Lake) -> None:
+        self.again(backfill, 1, 5)
+        backfill.daily.compact(apply=True)
+        backfill.daily.gc(older_than=FOREVER, apply=True)
+        backfill.bucket.put("raw/x.csv", b"3")
+        self.again(backfill, 2, 5, 6)
+        assert self.values(backfill)[2] == [5, 6]
+
+    def test_all_are_run_whole_where_all_are_asked_for(self, backfill: Lake) -> None:
+        ((step,),) = backfill.plan(backfill.daily.root.url).layers
+        assert (len(step.partitions), step.narrowed) == (31, None)
+
+    def test_what_others_have_mended_is_theirs(self, backfill: Lake) -> None:
+        """It was refused: a clear of the whole run would have taken it away."""
+        url = backfill.daily.root.url
+        backfill.load(6, x=66)
+        found = look_up([f"{url}/day=5"])
+        assert "day=6" in plan(found, narrow=False).refused[0].why
+        self.again(backfill, 1, 5)
+        assert self.values(backfill)[66] == [6]
+
+    def test_rows_that_others_have_added(self, backfill: Lake) -> None:
+        url = backfill.daily.root.url
+        backfill.load(6, x=66, mode="append")
+        assert "added rows since" in backfill.plan(f"{url}/day=6").refused[0].why
+        self.again(backfill, 1, 5)
+        assert self.values(backfill)[66] == [6]
+
+    @pytest.mark.parametrize(
+        "policy",
+        [
+            {"mode": "append"},
+            {"owner": Owner(application="by hand")},
+            {"once": None, "on_repeat": "skip"},
+        ],
+    )
+    def test_a_job_that_goes_by_no_plan_is_run_whole(
+        self, s3_bucket: Bucket, policy: dict[str, Any]
+    ) -> None:
+        lake = Lake(s3_bucket)
+        s3_bucket.put("raw/x.csv", b"1")
+        self.load(lake, 0, **policy)
+        s3_bucket.put("raw/x.csv", b"2")
+        ((step,),) = lake.plan(f"{lake.daily.root.url}/day=5").layers
+        assert (len(step.besides), step.narrowed) == (30, None)
 
 
 class TestBadInput:
@@ -417,6 +525,15 @@ class TestCommands:
         _, chart = self.run("plan", lake.monthly.root.url, "--mermaid")
         assert chart.startswith("flowchart LR\n")
         assert "n0 --> n1" in chart
+
+    def test_a_plan_that_is_pending(self, lake: Lake) -> None:
+        root, job = lake.weekly.root, "zr1-01ARZ3NDEKTSV4RRFFQ69G5FAV"
+        planner = Owner("recompute", "r", "again")
+        said = Narrowing(new_write_id(), "run", job, {"week=1": 1}, 60, planner)
+        lake.weekly.run(leave_narrowing(root, said, None))
+        _, output = self.run("show", root.url)
+        assert "A plan of recompute r again lets the run run of" in output
+        assert "make only week=1 again" in output
 
     def test_lost(self, lake: Lake) -> None:
         url = lake.weekly.root.url

@@ -22,7 +22,7 @@ from zero_rename.committer.commit.state.job_state import OpenedJob
 from zero_rename.committer.format.records import decision, inputs
 from zero_rename.committer.scan import reads
 from zero_rename.committer.upkeep import compaction
-from zero_rename.lineage import JobNode, Plan, look_up, plan, tables
+from zero_rename.lineage import JobNode, Plan, Step, look_up, plan, tables
 from zero_rename.lineage import LineageState as State
 
 FOREVER = -1.0
@@ -261,8 +261,8 @@ def clears_a_job_that_lost_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     planning: Any = importlib.import_module("zero_rename.lineage.plan")
     refusal = planning._refusal
 
-    def refused(node: JobNode, in_cycle: bool) -> str:
-        return refusal(replace(node, replaced={}), in_cycle)
+    def refused(node: JobNode, step: Step, in_cycle: bool) -> str:
+        return refusal(replace(node, replaced={}), step, in_cycle)
 
     monkeypatch.setattr(planning, "_refusal", refused)
 

@@ -19,22 +19,26 @@ from zero_rename import FileOptions, Table
 from zero_rename.committer.format.job_spec import Content
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(900)]
-#: What a table is made from: a week of two days, a month and a year of all there is.
+#: What a table is made from: a week of two days, a month and a year of all there is; a copy of days
+#: by one run, each as ten times what the day is.
 _JOB = """
 import os
 import pyarrow as pa
+import pyarrow.compute
 from zero_rename import FileOptions, Table
 from zero_rename.spark.options import read_writer_options
 
 url = os.environ["ZERO_RENAME_TABLE"]
 lake, _, name = url.rpartition("/")
 part = int(os.environ["PART"])
-source = {"weekly": "daily", "monthly": "weekly", "yearly": "monthly"}[name]
+source = {"monthly": "weekly", "yearly": "monthly"}.get(name, "daily")
 some = [("part", ">=", 2 * part), ("part", "<", 2 * part + 2)] if name == "weekly" else None
 scan = Table(f"{lake}/{source}").scan(filter=some)
-value = sum(scan.to_arrow()["value"].to_pylist())
+rows = scan.to_arrow()
 options = read_writer_options({"path": url, "partitionBy": "part"}, os.environ)
-data = pa.table({"value": [value], "part": [part]})
+data = pa.table({"value": [sum(rows["value"].to_pylist())], "part": [part]})
+if name == "copied":
+    data = rows.set_column(0, "value", pa.compute.multiply(rows["value"], 10))
 with Table(url).job(
     data.schema,
     mode=options.mode(True),
@@ -51,6 +55,7 @@ _DAGS = """
 from airflow.sdk import DAG, Asset
 from zero_rename.operators.recompute import RecomputeOperator
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
+from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
 ON = {{"monthly": [Asset("{root}/weekly")]}}
 for name in ("weekly", "monthly", "yearly"):
@@ -60,6 +65,16 @@ for name in ("weekly", "monthly", "yearly"):
             partition="part={{{{ params.part }}}}", env_vars={{"PART": "{{{{ params.part }}}}"}},
             on_repeat="{{{{ params.on_repeat }}}}",
         )
+with DAG("copied", schedule=None):
+    ZeroRenameSparkSubmitOperator(
+        task_id="load", application="{job}", table="copied", mode="overwrite", partition="*",
+        env_vars={{"PART": "0"}},
+    )
+with DAG("copied_day", schedule=None, params={{"part": 1}}):
+    SuccessManifestSensor(
+        task_id="again", table="copied", partition="part={{{{ params.part }}}}", min_rows=1,
+        on_stale="recompute", deferrable=True, poke_interval=1,
+    )
 for name, deferrable in (("recompute", True), ("recompute_held", False)):
     with DAG(name, schedule=None):
         RecomputeOperator(
@@ -88,7 +103,7 @@ class Lake:
     def day(self, part: int, value: int) -> None:
         """Load a day: what a program outside Airflow does."""
         rows = pa.table({"value": [value], "part": [part]})
-        table = Table(f"{self._root}/daily")
+        table = self.table("daily")
         by_rows = FileOptions(content=Content.ROWS)
         with table.job(
             rows.schema, partition_by=["part"], mode="overwrite", files=by_rows, inputs=()
@@ -96,8 +111,23 @@ class Lake:
             job.write(rows)
 
     def value(self, name: str) -> dict[int, int]:
-        rows = Table(f"{self._root}/{name}").to_arrow().to_pylist()
+        rows = self.table(name).to_arrow().to_pylist()
         return {row["part"]: row["value"] for row in rows}
+
+    def table(self, name: str) -> Table:
+        return Table(f"{self._root}/{name}")
+
+    def waited(self, part: int) -> dict[str, Any]:
+        """What a sensor reports of a day of the copies."""
+        run = self.airflow.trigger("copied_day", conf={"part": part})
+        assert self.airflow.ended("copied_day", run) == "success", self.said("copied_day", run)
+        return self.airflow.report("copied_day", run, "again")
+
+    def clear(self, name: str, run: str) -> None:
+        """Clear a load by hand, and wait for its end."""
+        again = {"dry_run": False, "only_failed": False, "dag_run_id": run}
+        self.airflow.call("POST", f"dags/{name}/clearTaskInstances", json=again)
+        assert self.airflow.ended(name, run) == "success"
 
     def recompute(self, dag: str = "recompute") -> list[list[tuple[str, str]]]:
         """The layers that were run again: tables and partitions."""
@@ -184,3 +214,28 @@ def test_what_is_stale_is_run_again(lake: Lake) -> None:
     lake.airflow.call("DELETE", f"{weekly}/dagRuns/{second}")
     assert "no more there" in lake.refused()
     assert lake.value("yearly") == {0: 21 + 100 + 1000}
+    only_what_is_asked_for_of_a_run(lake)
+
+
+def only_what_is_asked_for_of_a_run(lake: Lake) -> None:
+    """By a sensor that lets what is stale be made again."""
+    for part in range(4):
+        lake.day(part, part)
+    first = lake.load("copied")
+    mended = pa.table({"value": [-3], "part": [3]})
+    with lake.table("copied").job(mended.schema, mode="overwrite") as job:
+        job.write(mended)
+    lake.day(0, 100)
+    lake.day(1, 101)
+    lake.day(3, 103)
+    report = lake.waited(1)
+    assert (report["partitions"][0]["partition"], report["partitions"][0]["epoch"]) == ("part=1", 2)
+    assert lake.value("copied") == {0: 0, 1: 1010, 2: 20, 3: -3}
+    # Fresh now, so nothing is run again.
+    assert lake.waited(1) == report
+    assert lake.waited(0)["job"] != report["job"]
+    assert lake.value("copied") == {0: 1000, 1: 1010, 2: 20, 3: -3}
+    # Who clears the run himself has all of it again.
+    lake.day(1, 201)
+    lake.clear("copied", first)
+    assert lake.value("copied") == {0: 1000, 1: 2010, 2: 20, 3: 1030}

@@ -1,0 +1,381 @@
+"""Recomputing: the jobs of a plan run again by Airflow, a layer at a time, until none is left."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
+
+from ..committer.errors import counted
+from ..committer.format.job_spec import Owner
+from ..committer.format.layout import new_write_id
+from ..committer.format.records.narrowing import Narrowing
+from ..orchestration.runs.reports import text_table
+from ..orchestration.runs.task_run import NamedTask
+from .airflow_api import (
+    ENDED,
+    AirflowApi,
+    ApiRefusedError,
+    AssetEvent,
+    Run,
+    TaskRunsError,
+    airflow_api,
+)
+from .failures import final_where_refused
+from .hooks import ZeroRenameHook
+
+if TYPE_CHECKING:
+    from ..committer.commit.narrowed_run import Left
+    from ..lineage import Plan
+    from ..lineage.plan import Step
+
+_log = logging.getLogger(__name__)
+#: Seconds in the triggerer. Airflow 3.3 sees up to five seconds late that the process of a task
+#: which has deferred is gone; where the task is at work again by then, it is taken for a dead one.
+_SHORTEST_WAIT = 10.0
+#: Seconds in which a DAG that is scheduled on an asset is to have a run.
+PATIENCE = 120.0
+
+
+@dataclass(frozen=True)
+class Again:
+    """A job that is run again.
+
+    :param cleared: by this task; else it was at work already, and is waited for.
+    :param events: number of the last event that its instance had told of an asset before.
+    :param narrowed: the key of its run, where it is to make these partitions alone.
+    """
+
+    table: str
+    job: str
+    partitions: tuple[str, ...]
+    instance: NamedTask
+    cleared: bool
+    events: int
+    narrowed: str | None = None
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Again:
+        partitions, instance = tuple(said["partitions"]), NamedTask(**said["instance"])
+        return cls(**{**said, "partitions": partitions, "instance": instance})
+
+    @property
+    def places(self) -> str:
+        return f"{', '.join(self.partitions)} of {self.table}"
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """What was run again so far.
+
+    :param targets: tables, or partitions of them, by their whole roots.
+    :param until: Unix time at which it is given up.
+    :param running: what has not ended yet.
+    :param layers: what was run together, in order.
+    """
+
+    targets: tuple[str, ...]
+    until: float
+    running: tuple[Again, ...] = ()
+    layers: tuple[tuple[Again, ...], ...] = ()
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Recomputed:
+        layers = tuple(tuple(map(Again.of, layer)) for layer in said["layers"])
+        running = tuple(map(Again.of, said["running"]))
+        return cls(tuple(said["targets"]), said["until"], running, layers)
+
+    def said(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        return json.loads(json.dumps(asdict(self)))
+
+    @property
+    def all(self) -> list[Again]:
+        return [it for layer in self.layers for it in layer]
+
+
+def wait(task: BaseOperator, seconds: float, deferrable: bool, progress: Recomputed) -> None:
+    """Wait before the next look: in the triggerer, from where the task's method ``proceed`` goes
+    on with the progress, or here."""
+    if not deferrable:
+        time.sleep(seconds)
+        return
+    from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
+
+    trigger = TimeDeltaTrigger(timedelta(seconds=max(seconds, _SHORTEST_WAIT)))
+    task.defer(trigger=trigger, method_name="proceed", kwargs={"progress": progress.said()})
+
+
+@dataclass(frozen=True)
+class Recomputing:
+    """Runs again what partitions need to be as their inputs are.
+
+    A job is run again by its own task of its own run, which is cleared. After each layer the plan
+    is made anew. Where only some of what a run has made is asked for, it is told so before
+    (:class:`.Narrowing`), and the word taken back when its task has ended.
+
+    :param planner: the task that does this.
+    :param seconds: as long as it may take.
+    :param patience: seconds in which a DAG that is scheduled on an asset is to have a run.
+    :param lost: look, too, whether the files are there.
+    :param narrow: where only some of what a run has made is asked for, let it make only that.
+    """
+
+    hook: ZeroRenameHook
+    airflow_conn_id: str
+    planner: NamedTask
+    seconds: float
+    patience: float = PATIENCE
+    lost: bool = False
+    narrow: bool = True
+
+    def begin(self, targets: Iterable[str]) -> Recomputed:
+        return Recomputed(tuple(targets), time.time() + self.seconds)
+
+    def to_end(self, progress: Recomputed, wait: Callable[[Recomputed], None]) -> Recomputed:
+        """Plan, clear and wait, until nothing is to be run again.
+
+        :param wait: called between two looks; may leave this, to go on later.
+        :raises AirflowFailException: a job must not be run again, was none of Airflow's, or its
+            DAG is paused; a task failed, or ended without another job in its partitions; the API
+            refused. What was cleared before goes on.
+        """
+        with final_where_refused():
+            while True:
+                with airflow_api(self.airflow_conn_id) as api:
+                    progress, done = self._look(api, progress)
+                if done:
+                    _log.info("%s run again.", counted(len(progress.all), "job"))
+                    return progress
+                if time.time() > progress.until:
+                    names = "; ".join(str(it.instance) for it in progress.running) or "its runs"
+                    _fail(f"Not over after {self.seconds:,.0f} s: {names}. They go on")
+                wait(progress)
+
+    def _look(self, api: AirflowApi, progress: Recomputed) -> tuple[Recomputed, bool]:
+        """What there is to do now is done. Returns also whether all is."""
+        if progress.running:
+            left = tuple(it for it in progress.running if not self._ended(api, it))
+            progress = replace(progress, running=left)
+            if left:
+                return progress, False
+        found = plan_for(self.hook, progress.targets, self.lost, self.narrow)
+        if not progress.layers or found.refused:
+            log_plan(found)
+        if not found.layers:
+            if found.refused:
+                whys = "; ".join(
+                    f"{it.job or 'no job'} of {it.table}: {it.why}" for it in found.refused
+                )
+                _fail(f"Not all can be run again: {whys}")
+            return progress, True
+        _check_moved(found, progress)
+        again = tuple(
+            it
+            for instance, steps in self._due(api, found.layers[0], progress).items()
+            for it in self._run_again(api, steps, instance)
+        )
+        if not again:
+            return progress, False
+        return replace(progress, running=again, layers=(*progress.layers, again)), False
+
+    def _ended(self, api: AirflowApi, again: Again) -> bool:
+        state = api.state(again.instance)
+        if state not in ENDED:
+            return False
+        if again.narrowed is not None:
+            self._take_back(again.table, again.narrowed)
+        if state != "success":
+            _fail(f"{again.instance} is {state}, which was to make {again.places} again")
+        return True
+
+    def _due(
+        self, api: AirflowApi, layer: Sequence[Step], progress: Recomputed
+    ) -> dict[NamedTask, list[Step]]:
+        """What of a layer is to be cleared now: not what other runs make by themselves."""
+        due: dict[NamedTask, list[Step]] = {}
+        started = self._started(api, progress)
+        for step in layer:
+            instance = NamedTask.of(step.run.owner)
+            if instance is None:
+                _fail(
+                    f"Job {step.job} of {step.table} was run outside Airflow "
+                    f"({step.run.owner.application or 'by an unnamed program'}): run it again "
+                    f"there, for {', '.join(step.partitions)}"
+                )
+            ran = [
+                any(it.instance == instance and it.cleared for it in of) for of in progress.layers
+            ]
+            if sum(ran) > 1:
+                _fail(f"{instance} was run twice, and is stale again: its inputs move on")
+            if self._is_under_way(started.get(instance.dag_id, ())):
+                _log.info("DAG %s runs by itself; it is waited for.", instance.dag_id)
+                continue
+            if api.paused(instance.dag_id):
+                _fail(f"DAG {instance.dag_id} is paused, so that {instance} would not run")
+            due.setdefault(instance, []).append(step)
+        return due
+
+    def _started(self, api: AirflowApi, progress: Recomputed) -> dict[str, list[AssetEvent]]:
+        """By DAG the events of assets that it is scheduled on, of the last layer's tasks and of
+        the runs that these have started."""
+        found: dict[str, list[AssetEvent]] = {}
+        last = progress.layers[-1] if progress.layers else ()
+        front = [event for it in last for event in api.events(it.instance, after=it.events)]
+        seen: set[Run] = set()
+        while front:
+            event = front.pop()
+            for dag_id in api.followers(event.asset):
+                of_dag = tuple(run for run in event.runs if run.dag_id == dag_id)
+                found.setdefault(dag_id, []).append(replace(event, runs=of_dag))
+            front += [more for run in event.runs if run not in seen for more in api.events(run)]
+            seen |= set(event.runs)
+        return found
+
+    def _is_under_way(self, events: Iterable[AssetEvent]) -> bool:
+        """Whether a DAG is at work because of events of assets, or soon will be."""
+        return any(
+            any(run.state not in ENDED for run in event.runs)
+            or (not event.runs and time.time() < event.time + self.patience)
+            for event in events
+        )
+
+    def _run_again(
+        self, api: AirflowApi, steps: Sequence[Step], instance: NamedTask
+    ) -> list[Again]:
+        """Clear a task, for all jobs of a layer that it made."""
+        last = max((event.number for event in api.events(instance)), default=0)
+        cleared = self._leave_word(api, steps, instance)
+        if cleared:
+            try:
+                api.clear(instance)
+            except (TaskRunsError, ApiRefusedError) as error:
+                for step in steps:
+                    self._take_back(step.table, step.run.once)
+                if isinstance(error, ApiRefusedError):
+                    raise
+                cleared = False
+        for step in steps:
+            _log.info(
+                "%s, for %s of %s; besides: %s.",
+                f"Cleared {instance}" if cleared else f"Waiting for {instance}, which is at work",
+                step.said,
+                step.table,
+                ", ".join(step.besides) or "nothing",
+            )
+        return [
+            Again(
+                step.table,
+                step.job,
+                step.partitions,
+                instance,
+                cleared,
+                last,
+                step.run.once if step.narrowed is not None else None,
+            )
+            for step in steps
+        ]
+
+    def _leave_word(self, api: AirflowApi, steps: Sequence[Step], instance: NamedTask) -> bool:
+        """Tell each run that is to be narrowed which partitions it is to make, and no other run
+        what somebody else has told it; ``False``: the task is at work, or another plan has it."""
+        # On use: DAG files are parsed by processes that look at nothing.
+        from ..committer.commit.narrowed_run import end_narrowing, leave_narrowing, read_narrowing
+
+        runs: dict[tuple[str, str], dict[str, int]] = {}
+        for step in steps:
+            if step.run.once is not None:
+                runs.setdefault((step.table, step.run.once), {}).update(step.narrowed or {})
+        if any(runs.values()) and api.state(instance) not in ENDED:
+            return False
+        for (url, once), epochs in runs.items():
+            table = self.hook.get_table(url)
+            left = table.run(read_narrowing(table.root, once))
+            if left is not None and not left.said.over and self._is_at_work(api, left):
+                return False
+            job = table.once_job(once)
+            if epochs and job is not None:
+                seconds, planner = int(self.seconds), Owner(**asdict(self.planner))
+                said = Narrowing(new_write_id(), once, job, epochs, seconds, planner)
+                if not table.run(leave_narrowing(table.root, said, left)):
+                    return False
+            elif left is not None and not left.said.over:
+                table.run(end_narrowing(table.root, left, new_write_id()))
+        return True
+
+    def _is_at_work(self, api: AirflowApi, left: Left) -> bool:
+        """Whether another task that has left word for a run still waits for it."""
+        planner = NamedTask.of(left.said.planner)
+        if planner is None or planner == self.planner:
+            return False
+        try:
+            return api.state(planner) not in ENDED
+        except ApiRefusedError:
+            return False  # Its run was deleted.
+
+    def _take_back(self, url: str, once: str | None) -> None:
+        """Let the word that this task has left for a run count no longer."""
+        from ..committer.commit.narrowed_run import end_narrowing, read_narrowing
+
+        if once is None:
+            return
+        table = self.hook.get_table(url)
+        left = table.run(read_narrowing(table.root, once))
+        if left is None or left.said.over or NamedTask.of(left.said.planner) != self.planner:
+            return
+        table.run(end_narrowing(table.root, left, new_write_id()))
+
+
+def plan_for(hook: ZeroRenameHook, targets: Iterable[str], lost: bool, narrow: bool) -> Plan:
+    """What there is to run again now, as :class:`Recomputing` is told; nothing is done."""
+    # On use: DAG files are parsed by processes that look at nothing.
+    from ..lineage import look_up, plan
+
+    return plan(look_up(targets, hook.get_conn(), lost=lost), narrow)
+
+
+def log_plan(found: Plan) -> None:
+    """Say what is to be run again, and what must not be."""
+    rows = [
+        (str(number), step.table, step.said, step.job, "; ".join(step.why))
+        for number, layer in enumerate(found.layers, 1)
+        for step in layer
+    ]
+    columns = ("layer", "table", "partitions", "job", "why")
+    _log.info(
+        "%s in %s:\n%s",
+        counted(len(rows), "job"),
+        counted(len(found.layers), "layer"),
+        text_table(columns, rows) if rows else "nothing is to be run again",
+    )
+    for it in found.refused:
+        _log.warning("Refused: %s of %s: %s.", it.job or "files of no job", it.table, it.why)
+
+
+def _check_moved(found: Plan, progress: Recomputed) -> None:
+    """Refuse to go on where a task ended and its partitions are as they were."""
+    still = {
+        (step.table, step.job, name)
+        for layer in found.layers
+        for step in layer
+        for name in step.partitions
+    }
+    for it in progress.all:
+        if it.cleared and any((it.table, it.job, name) in still for name in it.partitions):
+            _fail(
+                f"{it.instance} ended, and {it.places} still hold rows of job {it.job}: it "
+                "has on_repeat='skip', or its application did not load them"
+            )
+
+
+def _fail(what: str) -> NoReturn:
+    raise AirflowFailException(
+        f"{what}. Each table is whole; what is stale stays so. `zero-rename lineage plan` "
+        f"says what is left."
+    )
