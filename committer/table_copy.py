@@ -20,8 +20,8 @@ from .commit.state.job_state import Committed, OpenedJob
 from .errors import DamagedError, SnapshotGoneError, StreamError
 from .format.job_spec import FileOptions, JobSpec, Mode, Owner, Readers
 from .format.layout import TableRoot, is_written_once
+from .format.parquet.file_writer import file_settings
 from .format.parquet.reader import read_batches
-from .format.parquet.task_writer import file_settings
 from .format.records.data_file import DataFile
 from .format.records.pending_file import PendingFile, TaskResult
 from .format.schema.evolution import lacked_of

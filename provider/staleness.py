@@ -34,8 +34,8 @@ def check_on_stale(given: str, forgets: bool) -> None:
         )
     if given == "recompute" and forgets:
         raise InvalidInputError(
-            "on_stale='recompute' waits for what it runs again, and mode='reschedule' forgets what "
-            "that is.",
+            "on_stale='recompute' waits for what it runs again, and a sensor that is rescheduled "
+            "forgets what that is.",
             remedy="Give deferrable=True: it holds no slot either.",
         )
 

@@ -248,7 +248,7 @@ EXAMPLE_COLUMNS = {"name", "column", "year", "day", "hour"}
 #: What of spark-submit's own command line is spoken of.
 SPARK_SUBMIT = {"--conf", "--jars", "--packages", "--py-files", "--properties-file"}
 #: After ``make``, these are English.
-ENGLISH = {"sure", "it", "that", "the", "a", "one"}
+ENGLISH = {"sure", "it", "that", "the", "a", "one", "only", "all", "some", "its"}
 #: Words with a capital inside, or an underscore, that are names of things rather than of options.
 NAMES = {"macOS", "zero_rename", "arrow_ipc", "sync_catalog"}
 #: Words of other engines' SQL, which the package prints.

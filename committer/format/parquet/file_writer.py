@@ -13,6 +13,8 @@ import pyarrow.types as pt
 
 from ...errors import StreamError
 from ...store.requests import ObjectSettings
+from ..job_spec import FileOptions
+from ..layout import JOB_METADATA
 from ..records.pending_file import PendingFile
 from .column_bounds import summarise
 from .row_content import RowContent
@@ -52,6 +54,17 @@ class PendingStream(Protocol):
 
 #: Opens the stream of a key; sends nothing yet.
 OpenStream = Callable[[str, ObjectSettings], PendingStream]
+
+
+def file_settings(job: str, options: FileOptions) -> ObjectSettings:
+    """What a job's data objects are created with."""
+    return ObjectSettings(
+        {**options.metadata, JOB_METADATA: job},
+        options.storage_class,
+        options.tags,
+        options.encryption,
+        options.encryption_key,
+    )
 
 
 class _Sink:

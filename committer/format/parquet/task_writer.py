@@ -18,13 +18,12 @@ from ...errors import (
     ZeroRenameError,
 )
 from ...store.fast_root import FastRoot
-from ...store.requests import ObjectSettings
 from ..file_checks import check_options
 from ..job_spec import Content, FileOptions
-from ..layout import JOB_METADATA, UNPARTITIONED, TableRoot
+from ..layout import UNPARTITIONED, TableRoot
 from ..records.pending_file import PendingFile, TaskResult
 from ..schema.compatibility import cast, normalise
-from .file_writer import FileWriter, OpenStream
+from .file_writer import FileWriter, OpenStream, file_settings
 from .partition_writer import PartitionWriter
 from .row_content import RowContent
 from .spill import BATCH_OVERHEAD, Spill
@@ -379,17 +378,6 @@ class TaskWriter:
             writer.add(rows)
         writer.close()
         writer.settle()
-
-
-def file_settings(job: str, options: FileOptions) -> ObjectSettings:
-    """What a job's data objects are created with."""
-    return ObjectSettings(
-        {**options.metadata, JOB_METADATA: job},
-        options.storage_class,
-        options.tags,
-        options.encryption,
-        options.encryption_key,
-    )
 
 
 def _raise_first(failures: Iterable[BaseException | None]) -> None:
