@@ -16,7 +16,7 @@ from ..errors import InvalidInputError, OutcomeUnknownError, first_few
 from ..format.job_spec import Mode, OnRepeat, SchemaMode
 from ..format.layout import TableRoot
 from ..format.records.decision import Decision
-from ..format.records.narrowing import Narrowing
+from ..format.records.narrowing import Narrowing, recompute_key, recompute_prefix
 from ..store.conditional_put import NotWritten, Uncertain, put_record
 from ..store.listing import list_objects
 from ..store.requests import All, Found, Get, Put, Step
@@ -48,12 +48,12 @@ def read_narrowing(root: TableRoot, once: str) -> Step[Left | None]:
 
     :raises RecordDamagedError: it cannot be read.
     """
-    return (yield from _read(root.recompute_key(once)))
+    return (yield from _read(recompute_key(root, once)))
 
 
 def pending_narrowings(root: TableRoot) -> Step[list[Left]]:
     """What plans have left for all runs of a table: a listing, and a request for each."""
-    listing = yield from list_objects(root.recompute_prefix)
+    listing = yield from list_objects(recompute_prefix(root))
     found = yield from All(tuple(_read(key) for key in listing.keys))
     return [left for left in found if left is not None]
 
@@ -64,7 +64,7 @@ def leave_narrowing(root: TableRoot, said: Narrowing, instead_of: Left | None) -
     :returns: ``False``: another plan was faster.
     :raises OutcomeUnknownError: the store does not say whether it is there.
     """
-    key, etag = root.recompute_key(said.once), instead_of.etag if instead_of else None
+    key, etag = recompute_key(root, said.once), instead_of.etag if instead_of else None
     put = Put(key, said.encode(), if_none_match=etag is None, if_match=etag)
     outcome = yield from put_record(put, said.write_id)
     if isinstance(outcome, Uncertain):
@@ -155,7 +155,7 @@ def _refuse_other_kinds(opened: OpenedJob, said: Narrowing) -> None:
             f"job has {what}: it would change the others too. Nothing was written.",
             table=opened.root.url,
             job=opened.job,
-            key=opened.root.recompute_key(said.once),
+            key=recompute_key(opened.root, said.once),
             remedy="To load all partitions of the run, remove that object and clear the task.",
         )
 

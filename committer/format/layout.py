@@ -263,14 +263,6 @@ class TableRoot:
         return self._control("failures", _file_of(once))
 
     @property
-    def recompute_prefix(self) -> str:
-        return self._control("recompute", "")
-
-    def recompute_key(self, once: str) -> str:
-        """The key of what a plan leaves for a run that it makes again."""
-        return self._control("recompute", _file_of(once))
-
-    @property
     def inputs_prefix(self) -> str:
         """Where former versions told what a run's last job was computed from."""
         return self._control("inputs", "")

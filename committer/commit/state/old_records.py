@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ...errors import DamagedError
 from ...format.records.head import HeadState
 from ...format.records.manifest import ManifestOrigin
+from ...format.records.narrowing import recompute_prefix
 from ...store.listing import Listing, list_objects
 from ...store.requests import LIST_BYTES, All, Found, Get, ListedObject, Step
 from .context import Context
@@ -77,7 +78,7 @@ def find_aged(context: Context, kept_for: float) -> Step[list[OldRecord]]:
     kinds = {
         "a run's failure": root.failures_prefix,
         "a run's inputs": root.inputs_prefix,
-        "a plan's word to a run": root.recompute_prefix,
+        "a plan's word to a run": recompute_prefix(root),
         "left by a probe": root.probe_key(""),
     }
     listed = yield from All(tuple(map(list_objects, kinds.values())))

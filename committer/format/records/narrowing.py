@@ -6,8 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..job_spec import Owner
+from ..layout import TableRoot
 from .codec import decode, encode
 from .marks import Count, JobId
+
+
+def recompute_prefix(root: TableRoot) -> str:
+    """Where plans leave their word to runs."""
+    return f"{root.control_prefix}recompute/"
+
+
+def recompute_key(root: TableRoot, once: str) -> str:
+    """The key of what a plan leaves for a run: named as the run's head is."""
+    return recompute_prefix(root) + root.once_key(once).rpartition("/")[2]
 
 
 @dataclass(frozen=True)
