@@ -94,8 +94,8 @@ MUTANTS = (
     Mutant(
         "a run that replaces its own leaves the partitions that it writes no more",
         "commit.commit",
-        "for change in earlier.decision.partitions if earlier else ():",
-        "for change in () if earlier else ():",
+        "for job, change in (yield from _own_before(context, opened)):",
+        "for job, change in ():",
         ("append",),
         3,
     ),
