@@ -69,6 +69,7 @@ class ChangeableTable(ReadableTable):
         on_repeat: OnRepeat | str = OnRepeat.SKIP,
         only_partitions: Sequence[str] = (),
         readers: Readers | str | None = None,
+        data_root: str | None = None,
         owner: Owner | None = None,
         files: FileOptions | None = None,
     ) -> TableChange:
@@ -94,8 +95,8 @@ class ChangeableTable(ReadableTable):
             types, become the table's; those that they lack stay, and are null in new rows.
         :param partition_by: partition columns of a table that is not there yet.
         :param attempts: how often it is computed, where another job changes the table meanwhile.
-        :param once: with ``on_repeat``, ``only_partitions``, ``readers``, ``owner`` and
-            ``files``, as for :meth:`.table.Table.job`.
+        :param once: with ``on_repeat``, ``only_partitions``, ``readers``, ``data_root``, ``owner``
+            and ``files``, as for :meth:`.table.Table.job`.
         :raises InvalidInputError: a call that cannot be right; nothing was changed.
         :raises TableMismatchError: columns that are not the table's.
         :raises CommitConflictError: another job changed a partition, at each attempt; nothing of
@@ -117,7 +118,11 @@ class ChangeableTable(ReadableTable):
         )
         given = as_arrow(data)
         policies: dict[str, Any] = {"only_partitions": tuple(only_partitions), "readers": readers}
-        policies |= {"owner": owner or this_process(), "files": files or FileOptions()}
+        policies |= {
+            "data_root": data_root,
+            "owner": owner or this_process(),
+            "files": files or FileOptions(),
+        }
         run = _Run(attempts, once, OnRepeat(on_repeat), policies)
         return self._change(lambda: self._plan_merge(merge, given, tuple(partition_by)), run)
 

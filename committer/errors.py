@@ -39,6 +39,7 @@ distinction of PyIceberg's ``CommitFailedException`` and ``CommitStateUnknownExc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -117,6 +118,12 @@ def counted(number: int, one: str, many: str = "") -> str:
         are``.
     """
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def without_secrets(url: str) -> str:
+    """A URL that was not taken, as messages may show it: no user, no password, no query."""
+    place, query, _ = url.partition("?")
+    return re.sub("//[^/]*@", "//…@", place)[:200] + query + ("…" if query else "")
 
 
 def first_few(names: Sequence[str]) -> str:

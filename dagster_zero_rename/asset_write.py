@@ -70,6 +70,7 @@ class WritePolicy:
     partition_expr: PartitionExpr | None = None
     on_conflict: str = OnConflict.FAIL
     readers: str | None = None
+    data_root: str | None = None
     base: Snapshot | ReadBase | None = None
     files: FileOptions | None = None
     schema_mode: SchemaMode = SchemaMode.KEEP
@@ -238,6 +239,7 @@ def _write(job: _Job, rows: Rows) -> Committed:
         only_partitions=paths,
         on_conflict=policy.on_conflict,
         readers=policy.readers,
+        data_root=policy.data_root,
         base=policy.base,
         once=job.step.once,
         on_repeat=OnRepeat.REPLACE_OWN,
@@ -273,6 +275,7 @@ def _merge(job: _Job, rows: Rows) -> Committed:
         on_repeat=OnRepeat.REPLACE_OWN,
         only_partitions=tuple(job.paths.values()),
         readers=policy.readers,
+        data_root=policy.data_root,
         owner=step.owner,
         files=policy.file_options,
     )
@@ -291,7 +294,6 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
     from zero_rename.spark import save
 
     owner, policy = job.step.owner, job.policy
-    replacing = policy.parsed_mode is Mode.REPLACE
     options = {
         "once": job.step.once,
         "onRepeat": OnRepeat.REPLACE_OWN,
@@ -303,12 +305,12 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
         "series": owner.series,
         **_file_options(policy),
     }
-    if policy.readers is not None:
-        options["readers"] = policy.readers
+    of_new = {"readers": policy.readers, "dataRoot": policy.data_root}
+    options |= {name: it for name, it in of_new.items() if it is not None}
     if policy.parsed_mode is Mode.MERGE:
         return _merge_spark(job, frame, options)
     options["schemaMode"] = policy.schema_mode
-    if replacing and not job.paths:
+    if policy.parsed_mode is Mode.REPLACE and not job.paths:
         options["replaceTable"] = "true"
     committed = save(
         frame,

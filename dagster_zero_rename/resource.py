@@ -18,6 +18,7 @@ from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.format.read_base import ReadBase
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.store.clients import Keys, client_at
+from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.committer.table import Table
 from zero_rename.committer.upkeep.upload_selection import UploadsPath
 from zero_rename.orchestration.merge_arguments import OF_MERGES, listed_columns
@@ -56,6 +57,7 @@ _CHECKS: dict[str, Callable[[str], object]] = {
     "committer": check_committer,
     "on_conflict": partial(choice, "on_conflict", OnConflict),
     "readers": partial(choice, "readers", Readers),
+    "data_root": FastRoot.parse,
     "catalog": check_catalog,
 }
 
@@ -93,6 +95,11 @@ class ZeroRenameResource(dg.ConfigurableResource):
     readers: str | None = Field(
         default=None,
         description="How readers find the files of tables that writes make: listing, or heads.",
+    )
+    data_root: str | None = Field(
+        default=None,
+        description="s3://bucket/prefix?endpoint=https://host:port: where the files of new tables "
+        "with readers=heads lie first.",
     )
     catalog: str | None = Field(
         default=None,
@@ -307,6 +314,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
             partition_expr=partition_expr or meta.get(PARTITION_EXPR),
             on_conflict=self.on_conflict,
             readers=self.readers,
+            data_root=self.data_root,
             schema_mode=choice(SCHEMA_MODE, SchemaMode, meta.get(SCHEMA_MODE) or SchemaMode.KEEP),
             registration=self.registration(meta.get(CATALOG) if catalog is None else catalog),
             content=meta.get(CONTENT),

@@ -128,6 +128,11 @@ def _connection_type() -> dict[str, Any]:
                 "(heads). Fixed by a table's first job",
                 enum=["listing", "heads"],
             ),
+            "data_root": _field(
+                "Data root",
+                "Where the files of new tables with readers=heads lie first, such as "
+                "s3://fast/lake?endpoint=https://host:port; never with a password",
+            ),
             "s3a_options": _field(
                 "S3A options",
                 "For Hadoop's committers, as a JSON object: threads, encryption, encryption_key, "

@@ -9,8 +9,9 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from ..committer.errors import InvalidInputError
+from ..committer.errors import InvalidInputError, without_secrets
 from ..committer.format.job_spec import OnConflict, Readers, SuccessMarkers
+from ..committer.store.fast_root import FastRoot
 from ..orchestration.submit.credentials import looks_like_credential
 from ..orchestration.submit.submission import SHORTEST_KEY_ID
 from ..orchestration.table_names import check_catalog, table_url
@@ -37,6 +38,7 @@ class ConnectionSettings:
     :param on_conflict: the default conflict policy, ``None`` when the connection says nothing.
     :param success_markers: where ``_SUCCESS`` goes, ``None`` when the connection says nothing.
     :param readers: how readers find the tables' files, ``None`` when the connection says nothing.
+    :param data_root: where the files of new tables that are read by heads lie first.
     :param s3a_options: for Hadoop's committers, unless the operator says otherwise: members of
         :class:`~..s3a.settings.S3ASettings`, such as ``encryption`` and ``storage_class``.
     :param catalog: where loaded tables are registered, ``glue://database``.
@@ -53,6 +55,7 @@ class ConnectionSettings:
     on_conflict: OnConflict | None = None
     success_markers: SuccessMarkers | None = None
     readers: Readers | None = None
+    data_root: FastRoot | None = None
     s3a_options: Mapping[str, Any] | None = None
     purge_older_than_hours: float | None = None
     catalog: str | None = None
@@ -120,6 +123,8 @@ class ConnectionSettings:
         for key in ("purge_older_than_hours", "max_recompute"):
             if key in given:
                 given[key] = _time(key, given[key], conn_id)
+        if "data_root" in given:
+            given["data_root"] = _data_root(given["data_root"], conn_id)
         if "s3a_options" in given:
             given["s3a_options"] = _options(given["s3a_options"], conn_id)
         if "catalog" in given:
@@ -131,7 +136,7 @@ class ConnectionSettings:
     @property
     def policies(self) -> dict[str, Any]:
         """The policies of a job that the connection says, unless its operator says otherwise."""
-        said = {name: getattr(self, name) for name in _POLICIES}
+        said = {name: getattr(self, name) for name in (*_POLICIES, "data_root")}
         return {name: value for name, value in said.items() if value is not None}
 
     def table_url(self, table: str) -> str:
@@ -164,7 +169,7 @@ def config_number(option: str) -> float:
 
 
 def _check_places(given: Mapping[str, Any], conn_id: str) -> None:
-    for key in ("table_root", "aws_conn_id"):
+    for key in ("table_root", "aws_conn_id", "data_root"):
         if not isinstance(given.get(key, ""), str):
             raise InvalidInputError(
                 f"The connection {conn_id!r} has {key}={given[key]!r}, which is no text.",
@@ -176,6 +181,17 @@ def _check_places(given: Mapping[str, Any], conn_id: str) -> None:
             "place on S3.",
             remedy="Give it as s3://bucket or s3://bucket/prefix.",
         )
+
+
+def _data_root(value: str, conn_id: str) -> FastRoot:
+    try:
+        return FastRoot.parse(value)
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"The connection {conn_id!r} has data_root={without_secrets(value)!r}, which is no "
+            "data root.",
+            remedy=error.remedy,
+        ) from error
 
 
 def _options(value: Any, conn_id: str) -> dict[str, Any]:

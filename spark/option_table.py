@@ -17,7 +17,7 @@ from dataclasses import Field, field, fields
 from types import MappingProxyType
 from typing import Any
 
-from ..committer.errors import InvalidInputError
+from ..committer.errors import InvalidInputError, without_secrets
 from ..committer.format.handoff import Handoff
 
 _SECRET = re.compile(r"key|secret|token|passw|credential|signature", re.IGNORECASE)
@@ -89,7 +89,7 @@ def _parse(option: Field[Any], given: str, value: str) -> Any:
         parsed = parse(value)
     except ValueError as error:
         raise InvalidInputError(
-            f"{what} {error}, not {value[:200]!r}; nothing was read or written.",
+            f"{what} {error}, not {without_secrets(value)!r}; nothing was read or written.",
             remedy=option.metadata["doc"].replace("`", ""),
         ) from error
     if isinstance(parsed, dict) and any(_SECRET.search(name) for name in parsed):

@@ -220,10 +220,11 @@ class WriterOptions:
         "readers",
     )
     data_root: FastRoot | None = option(
-        FastRoot.parse,
+        texts.fast_root,
         "Of a new table with `readers=heads`: where its jobs' files lie first, "
         "`s3://bucket/prefix?endpoint=https://host:port` and perhaps a profile.",
         None,
+        "data_root",
     )
     dag: str | None = option(values.text, "Who runs the job: the DAG's id.", None, "dag")
     run: str | None = option(values.text, "… the DAG run's id.", None, "run")

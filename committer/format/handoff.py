@@ -20,14 +20,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from functools import partial
 from typing import Any
 
-from ..errors import InvalidInputError
+from ..errors import InvalidInputError, without_secrets
+from ..store.fast_root import FastRoot
 from . import text_values as values
 from .job_spec import Distribute, Mode, OnConflict, OnRepeat, Owner, Readers, SuccessMarkers
 from .layout import TableRoot
@@ -42,7 +42,6 @@ HANDOFF = "ZERO_RENAME_HANDOFF"
 HANDOFF_SETTING = "spark.zero_rename.handoff"
 #: Linux's limit for one variable, with pages of 4 KiB: name, equals sign, value and a zero byte.
 LONGEST = 128 * 1024
-_PASSWORD = re.compile(r"//[^/]*@")
 
 
 def _text(text: str) -> str:
@@ -139,6 +138,11 @@ class Handoff:
         "ZERO_RENAME_READERS",
         partial(values.choice, Readers),
         "How readers find a new table's files: listing or heads.",
+    )
+    data_root: FastRoot | None = _variable(
+        "ZERO_RENAME_DATA_ROOT",
+        values.fast_root,
+        "Where the files of a new table that is read by heads lie first.",
     )
     dag: str | None = _variable("ZERO_RENAME_DAG", _text, "The DAG that runs the application.")
     run: str | None = _variable("ZERO_RENAME_RUN", _text, "The DAG run.")
@@ -243,10 +247,9 @@ def _decoded(option: Field[Any], text: str) -> Any:
     try:
         return option.metadata["parse"](text)
     except ValueError as error:
-        shown = _PASSWORD.sub("//…@", text)[:200]
         raise InvalidInputError(
-            f"The environment variable {option.metadata['variable']} {error}, not {shown!r}; "
-            "nothing was read or written.",
+            f"The environment variable {option.metadata['variable']} {error}, not "
+            f"{without_secrets(text)!r}; nothing was read or written.",
             remedy=f"{option.metadata['doc']} Set it to that, or leave it out.",
         ) from error
 

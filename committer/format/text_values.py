@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from ..errors import InvalidInputError
+from ..store.fast_root import FastRoot
 from .job_spec import MODES, Mode
 
 E = TypeVar("E", bound=StrEnum)
@@ -41,6 +42,16 @@ def seconds(text: str) -> float:
     if found is None:
         raise ValueError("is a number of seconds, or such as 90min, 12h or 2d")
     return float(found[1]) * _SECONDS[found[2]]
+
+
+def fast_root(text: str) -> FastRoot:
+    """Where files lie first, as of :class:`~..store.fast_root.FastRoot`."""
+    try:
+        return FastRoot.parse(text)
+    except InvalidInputError as error:
+        raise ValueError(
+            "is a data root, s3://bucket/prefix?endpoint=https://host:port without a password"
+        ) from error
 
 
 def choice(kind: type[E], text: str) -> E:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-from ..errors import FastRootGoneError, InvalidInputError, ZeroRenameError
+from ..errors import FastRootGoneError, InvalidInputError, ZeroRenameError, without_secrets
 from .requests import Deleted, DeleteMany, Found, ListUploads, ObjectPage, UploadPage
 
 #: In the keys of files that lie in a fast root, before its name.
@@ -57,9 +57,9 @@ class FastRoot:
         profile = given.pop("profile", None)
         temporary = given.pop("temporary", "false")
         if match is None or given or not _is_path(match[2]) or temporary not in ("true", "false"):
-            shown = re.sub("//[^/]*@", "//…@", text)
             raise InvalidInputError(
-                f"{shown!r} is no data root; nothing was read or written.", remedy=_REMEDY
+                f"{without_secrets(text)!r} is no data root; nothing was read or written.",
+                remedy=_REMEDY,
             )
         if profile == "" or (endpoint is not None and not _is_endpoint(endpoint)):
             raise InvalidInputError(

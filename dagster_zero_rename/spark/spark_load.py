@@ -15,6 +15,7 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 from zero_rename.committer.errors import TableNotFoundError
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.job_spec import Mode, OnConflict, OnRepeat, Readers
+from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.orchestration.merge_arguments import check_merge
 from zero_rename.orchestration.runs.heartbeat import heartbeats, wait_for_living
 from zero_rename.orchestration.runs.outcomes import (
@@ -111,6 +112,9 @@ class SparkLoad:
             replace_table=True if replacing and not self.paths else None,
             on_conflict=OnConflict(self.policy.on_conflict),
             readers=None if self.policy.readers is None else Readers(self.policy.readers),
+            data_root=None
+            if self.policy.data_root is None
+            else FastRoot.parse(self.policy.data_root),
             merge_on=self.policy.merge_on,
             delete_when=self._delete_when,
             latest_by=self.policy.latest_by,

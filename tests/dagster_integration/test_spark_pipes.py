@@ -313,10 +313,15 @@ def test_the_variables_reach_the_store_too(asset: Asset, zero: ZeroRenameResourc
     @dg.asset(partitions_def=DAYS, metadata=KEYS)
     def flights(context: dg.AssetExecutionContext) -> None:
         keyed = ZeroRenameResource(
-            table_root=zero.table_root, access_key_id="id", secret_access_key="secret"
+            table_root=zero.table_root,
+            access_key_id="id",
+            secret_access_key="secret",
+            readers="heads",
+            data_root="s3://fast/lake?profile=nvme",
         )
         found.update(keyed.spark_env(context, table="other"))
 
     dg.materialize([flights], partition_key="1")
     assert found["AWS_SECRET_ACCESS_KEY"] == "secret"
     assert found["ZERO_RENAME_TABLE"] == f"{zero.table_root}/other"
+    assert found["ZERO_RENAME_DATA_ROOT"] == "s3://fast/lake?profile=nvme"

@@ -71,6 +71,23 @@ def test_a_day_without_rows_is_emptied_and_its_neighbours_are_left(
     assert table.partitions() == ["day=2013-01-01", "day=2013-01-03"]
 
 
+@pytest.mark.parametrize("merge_on", [None, "number"])
+def test_files_of_a_new_table_lie_in_the_resources_fast_root(
+    zero: ZeroRenameResource, bucket: str, merge_on: str | None
+) -> None:
+    root, mode = f"s3://{bucket}/scratch", "merge" if merge_on else None
+    fast = ZeroRenameResource(table_root=zero.table_root, readers="heads", data_root=root)
+
+    @dg.asset(partitions_def=DAYS, metadata={"partition_expr": "day"})
+    def flights(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+        return zero.write(context, pd.DataFrame(TWO), mode=mode, merge_on=merge_on)
+
+    materialise(flights, fast, partition_key=DAY)
+    table = zero.table("flights")
+    assert [(it.partition, it.rows) for it in table.not_durable()] == [(f"day={DAY}", 2)]
+    assert str(table.data_root) == root
+
+
 def test_the_version_of_rows_is_their_content(load: Load, zero: ZeroRenameResource) -> None:
     def version(**given: Any) -> str:
         (told,) = {it.tags["dagster/data_version"] for it in materialise(flights, zero, **given)}

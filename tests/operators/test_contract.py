@@ -11,15 +11,18 @@ from airflow.sdk import DAG, task
 from support.airflow import Tables, connection_variable, task_context
 from zero_rename.committer import OnRepeat
 from zero_rename.committer.format.handoff import Handoff
+from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.orchestration.runs.task_run import TaskRun
 from zero_rename.spark.options import WriterOptions, read_writer_options
+
+DATA_ROOT = "s3://fast/lake?endpoint=http://nvme.example:9000&profile=nvme"
 
 
 @pytest.fixture
 def given(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """All variables there can be."""
-    extra = {"table_root": tables.url(""), "success_markers": "table"}
+    extra = {"table_root": tables.url(""), "success_markers": "table", "data_root": DATA_ROOT}
     monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
     task = ZeroRenameSparkSubmitOperator(
         task_id="load",
@@ -53,6 +56,7 @@ def test_they_mean_the_same(given: dict[str, str], tables: Tables) -> None:
     assert options.on_conflict == "last_wins"
     assert options.distribute == "partition"
     assert options.readers == "heads"
+    assert options.data_root == FastRoot.parse(DATA_ROOT)
     assert options.replace_partitions == ("day=1", "day=a;b,c")
     owner = options.owner("app")
     assert TaskRun("flights", "scheduled__2013-02-02", "load", 3, 2, 1).owns(owner)

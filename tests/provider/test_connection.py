@@ -8,6 +8,7 @@ import pytest
 from airflow.sdk import Connection
 
 from zero_rename.committer import InvalidInputError
+from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.provider import get_provider_info
 from zero_rename.provider.connection import ConnectionSettings, config_number
 from zero_rename.s3a.hadoop.settings import COMMITTERS, check_committer
@@ -34,6 +35,7 @@ def test_all_fields_of_the_form_are_read() -> None:
         "on_conflict": "last_wins",
         "success_markers": "table",
         "readers": "heads",
+        "data_root": "s3://fast/lake?endpoint=http://nvme.example:9000&profile=nvme",
         "s3a_options": '{"storage_class": "glacier_ir"}',
         "catalog": "glue://lake",
         "purge_older_than_hours": "48",
@@ -46,7 +48,9 @@ def test_all_fields_of_the_form_are_read() -> None:
         "purge_older_than_hours": 48.0,
         "max_recompute": 1800.0,
         "s3a_options": {"storage_class": "glacier_ir"},
+        "data_root": FastRoot.parse(extra["data_root"]),
     }
+    assert read.policies["data_root"] == FastRoot.parse(extra["data_root"])
 
 
 @pytest.mark.parametrize(
@@ -56,6 +60,7 @@ def test_all_fields_of_the_form_are_read() -> None:
         {"secret_key": "x"},
         {"fs.s3a.session.token": "x"},
         {"table_root": "s3://AKIAABCDEFGHIJKLMNOP:secret@bucket/t"},
+        {"data_root": "s3://AKIAABCDEFGHIJKLMNOP:secret@fast/t"},
     ],
 )
 def test_keys_are_refused(extra: dict[str, str]) -> None:
@@ -90,12 +95,23 @@ def test_login_and_password_are_refused(field: str) -> None:
         ({"table_root": "lake/warehouse"}, "'lake/warehouse', which is no place on S3"),
         ({"table_root": "s3://"}, "'s3://', which is no place on S3"),
         ({"table_root": 5}, "table_root=5, which is no text"),
+        ({"data_root": 5}, "data_root=5, which is no text"),
+        ({"data_root": "fast"}, "'zr' has data_root='fast', which is no data root"),
         ({"aws_conn_id": ["lake"]}, r"aws_conn_id=\['lake'\], which is no text"),
     ],
 )
 def test_other_values_are_refused(extra: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         ConnectionSettings.from_connection(connection(extra))
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://fast/t?endpoint=http://me:hidden@x", "s3://fast/t?password=hidden"]
+)
+def test_a_data_root_with_a_password_is_refused_without_it(url: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        ConnectionSettings.from_connection(connection({"data_root": url}))
+    assert "hidden" not in f"{caught.value}{caught.value.__cause__}"
 
 
 @pytest.mark.parametrize("extra", ["{not json", '["s3://lake"]'])

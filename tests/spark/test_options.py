@@ -182,6 +182,13 @@ def test_secrets_are_refused_and_not_repeated(given):
     assert "hush" not in repr(caught.value.__cause__)
 
 
+@pytest.mark.parametrize("query", ["endpoint=http://me:hush@x", "password=hush"])
+def test_a_data_root_with_a_password_is_refused_without_it(query):
+    with pytest.raises(InvalidInputError, match="option dataRoot is a data root") as caught:
+        read_writer_options({"dataRoot": f"s3://fast/t?{query}"}, {})
+    assert "hush" not in f"{caught.value}{caught.value.__cause__!r}"
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

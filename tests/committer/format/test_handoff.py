@@ -26,8 +26,10 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.format.handoff import HANDOFF, LONGEST, Handoff
 from zero_rename.committer.format.job_spec import Distribute
+from zero_rename.committer.store.fast_root import FastRoot
 
 ROOT = TableRoot("bucket", "wh/flights")
+DATA_ROOT = FastRoot("fast", "a b/lake", "http://nvme.example:9000", "my nvme", temporary=True)
 #: Whatever an environment can hold, and what is read with care more often than the rest.
 TEXT = st.text(
     st.sampled_from(',;[]{}"=%$ \\\n\té') | st.characters(codec="utf-8", exclude_characters="\0"),
@@ -42,6 +44,7 @@ HANDOFFS = st.builds(
     partitions=st.lists(st.text(min_size=1)).map(tuple),
     on_conflict=st.none() | st.sampled_from(OnConflict),
     readers=st.none() | st.sampled_from(Readers),
+    data_root=st.none() | st.just(DATA_ROOT),
     success_markers=st.none() | st.sampled_from(SuccessMarkers),
     distribute=st.none() | st.sampled_from(Distribute),
     merge_on=st.lists(st.text(min_size=1)).map(tuple),
@@ -65,6 +68,7 @@ FULL = Handoff(
     partitions=("day=1", "day=a;b,c", 'p="$x'),
     on_conflict=OnConflict.LAST_WINS,
     readers=Readers.HEADS,
+    data_root=DATA_ROOT,
     success_markers=SuccessMarkers.TABLE,
     distribute=Distribute.PARTITION,
     merge_on=("id", "a,b"),
@@ -136,6 +140,8 @@ def test_variables_a_person_reads() -> None:
         "ZERO_RENAME_ON_CONFLICT": "last_wins",
         "ZERO_RENAME_SUCCESS_MARKERS": "table",
         "ZERO_RENAME_READERS": "heads",
+        "ZERO_RENAME_DATA_ROOT": "s3://fast/a b/lake?endpoint=http://nvme.example:9000"
+        "&profile=my+nvme&temporary=true",
         "ZERO_RENAME_MERGE_ON": '["id", "a,b"]',
         "ZERO_RENAME_DELETE_WHEN": "op = 'D'",
         "ZERO_RENAME_LATEST_BY": "at",
@@ -180,6 +186,7 @@ def test_variables_a_person_sets() -> None:
         ("ON_REPEAT", "auto", "is one of skip, replace_own, append"),
         ("MAP_INDEX", "x", "is a whole number, not 'x'"),
         ("TRY_NUMBER", "1.5", "is a whole number"),
+        ("DATA_ROOT", "fast", "is a data root, s3://bucket/prefix?endpoint="),
     ],
 )
 def test_a_variable_that_cannot_be_right_is_named(name: str, text: str, expected: str) -> None:
@@ -190,9 +197,17 @@ def test_a_variable_that_cannot_be_right_is_named(name: str, text: str, expected
     assert caught.value.remedy
 
 
-def test_a_password_in_the_table_is_not_repeated() -> None:
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("TABLE", "s3://AKIA:hush@bucket/t"),
+        ("DATA_ROOT", "s3://fast/t?endpoint=http://me:hush@x"),
+        ("DATA_ROOT", "s3://fast/t?password=hush"),
+    ],
+)
+def test_a_password_in_a_url_is_not_repeated(name: str, text: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        Handoff.decode({"ZERO_RENAME_TABLE": "s3://AKIA:hush@bucket/t"})
+        Handoff.decode({f"ZERO_RENAME_{name}": text})
     assert "hush" not in str(caught.value)
 
 

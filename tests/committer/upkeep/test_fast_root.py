@@ -147,13 +147,17 @@ class TestRoot:
             *("fast", "s3://fast", "s3://fast/", "s3://fast/a//b", "s3://fast/../b", "file://a/b"),
             *("s3://fast/a?endpoint=ftp://x", "s3://fast/a?endpoint=http://user:secret@x"),
             *("s3://fast/a?profile=", "s3://fast/a?key=secret", "s3://fast/a?temporary=1"),
-            *("s3://user:secret@fast/a", "s3://fast/a?endpoint=http://x:port"),
+            *(
+                "s3://fast/a?user=a:secret@b",
+                "s3://user:secret@fast/a",
+                "s3://fast/a?endpoint=http://x:port",
+            ),
         ],
     )
     def test_others_are_refused_without_their_secrets(self, text: str) -> None:
         with pytest.raises(InvalidInputError) as refused:
             FastRoot.parse(text)
-        assert "secret" not in str(refused.value).replace("key=secret", "")
+        assert "secret" not in str(refused.value)
 
     def test_a_key_says_where_it_lies(self, table: Table) -> None:
         key = next(file.key for file in table.snapshot().files if is_fast(file.key))
