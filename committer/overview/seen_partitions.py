@@ -21,6 +21,7 @@ from ..format.records.data_file import DataFile, rows_of
 from ..format.records.head import HeadState
 from ..format.records.table_record import TableRecord
 from ..store.requests import All, ListedObject, Step
+from ..upkeep.checkpoint import NotDurable, not_durable
 
 
 class SeenState(StrEnum):
@@ -61,6 +62,7 @@ class SeenPartition:
     :param job: the last that wrote files it holds.
     :param changed_at: when its head was written last; ``None`` without one. A claim counts.
     :param why: a sentence, for the states that want one.
+    :param lacking: what of it lies only in a fast root; ``None``: nothing.
     """
 
     name: str
@@ -72,6 +74,7 @@ class SeenPartition:
     job: str | None
     changed_at: float | None
     why: str = ""
+    lacking: NotDurable | None = None
 
 
 @dataclass(frozen=True)
@@ -179,5 +182,8 @@ def _counted(
     job: str | None,
     changed_at: float | None,
 ) -> SeenPartition:
-    size = sum(file.size for file in files)
-    return SeenPartition(name, state, epoch, len(files), rows_of(files), size, job, changed_at)
+    rows, size = rows_of(files), sum(file.size for file in files)
+    lacking = next(iter(not_durable(files)), None)
+    return SeenPartition(
+        name, state, epoch, len(files), rows, size, job, changed_at, lacking=lacking
+    )

@@ -295,6 +295,10 @@ def _sums(overview: TableOverview) -> dict[str, Any]:
         "rows": sum(counted) if len(counted) == len(overview.partitions) else None,
         "bytes": sum(it.bytes for it in overview.partitions),
         "files": sum(it.files for it in overview.partitions),
+        "lacking": sorted(
+            (it.lacking for it in overview.partitions if it.lacking is not None),
+            key=lambda it: it.since,
+        ),
         "last": next((job for job in overview.jobs if job.verdict is Verdict.COMMIT), None),
     }
 

@@ -54,7 +54,8 @@ def write_file(
     settings = ObjectSettings({"zero-rename-job": opened.job})
     upload_id = ""
     if opened.readers is Readers.HEADS:
-        key = opened.root.attempt_key(partition, f"{task:05d}-{attempt}", opened.job, number)
+        attempted, fast = f"{task:05d}-{attempt}", opened.data_root
+        key = opened.root.attempt_key(partition, attempted, opened.job, number, fast)
         part = yield from PutFile(key, body, settings)
     else:
         key = opened.root.data_key(partition, task, opened.job, number)

@@ -150,6 +150,33 @@ def test_a_look_only_reads_even_where_a_commit_is_not_applied(world: World) -> N
     assert [it for it in world.driver.requests if not isinstance(it, READS)] == []
 
 
+@pytest.mark.parametrize("indexed", [False, True])
+def test_what_is_not_durable_is_told_by_the_same_reads(indexed: bool) -> None:
+    requests = []
+    before = time.time()
+    for root in (None, "s3://fast/scratch"):
+        world = World()
+        world.load(DAY1, DAY2, readers="heads", data_root=root)
+        if indexed:
+            world.write_index()
+        world.driver.requests.clear()
+        lacking = {name: it.lacking for name, it in seen(world).items()}
+        requests.append(len(world.driver.requests))
+    one, two = lacking[DAY1], lacking[DAY2]
+    assert one is not None
+    assert two is not None
+    assert (one.partition, one.files, one.rows) == (DAY1, 1, 1)
+    assert two.bytes == seen(world)[DAY2].bytes
+    assert before - 1 <= one.since <= time.time() + 1
+    # The uploads in the fast root are listed by themselves; nothing is read for this.
+    assert requests[1] == requests[0] + 1
+
+
+def test_what_is_durable_lacks_nothing(world: World) -> None:
+    world.load(DAY1, readers="heads")
+    assert seen(world)[DAY1].lacking is None
+
+
 class TestUnderWay:
     def test_an_append_tells_where_it_is_by_its_uploads(self, world: World) -> None:
         world.load(DAY1)

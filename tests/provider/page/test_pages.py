@@ -216,6 +216,23 @@ class TestTable:
         assert "its first job is not committed" in page.text
         assert "No job has committed lately" in page.text
 
+    def test_what_is_not_durable_and_since_when(self) -> None:
+        world = World()
+        world.load(DAY1, DAY2, readers="heads", data_root="s3://fast/scratch")
+        page = table_page(world)
+        sizes = [it.bytes for it in look(world).partitions]
+        assert f"Not durable {sum(sizes)} bytes of 2 partitions, the oldest" in page.text
+        text = page.text.partition("Not durable yet")[2]
+        assert f"{DAY1} {sizes[0]} bytes 1" in text
+        assert f"{DAY2} {sizes[1]} bytes 1" in text
+        assert "ago" in text.partition(DAY2)[0]
+        assert f"zero-rename checkpoint {ROOT.url} --apply" in text
+        assert f"Not durable {sizes[0]} bytes" in Read(partition_page(world, DAY1)).text
+
+    def test_what_is_durable_is_not_spoken_of(self, world: World) -> None:
+        world.load(DAY1, readers="heads")
+        assert "durable" not in table_page(world).text + partition_page(world, DAY1)
+
 
 def _dated() -> Any:
     import pyarrow as pa
