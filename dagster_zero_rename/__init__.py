@@ -9,7 +9,7 @@ from .resource import ZeroRenameResource
 from .spark.component import SparkTableComponent
 from .spark.pipes import SparkPipesClient
 from .table_asset import zero_rename_asset
-from .upkeep_job import maintenance_job
+from .upkeep_job import checkpoint_job, maintenance_job
 from .watch.freshness import freshness_check
 from .watch.heads_sensor import heads_sensor
 from .watch.manifest_check import manifest_check
@@ -21,6 +21,7 @@ __all__ = [
     "SparkTableComponent",
     "ZeroRenameIOManager",
     "ZeroRenameResource",
+    "checkpoint_job",
     "freshness_check",
     "heads_sensor",
     "maintenance_job",

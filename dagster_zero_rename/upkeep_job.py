@@ -1,17 +1,29 @@
-"""Maintenance of tables as a job that reports on its run."""
+"""Maintenance and checkpoints of tables as jobs that report on their runs."""
 
+from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from zero_rename.committer.errors import counted
+from zero_rename.committer.errors import counted, escaped
+from zero_rename.committer.format.job_spec import choice
+from zero_rename.committer.table import Table
+from zero_rename.committer.upkeep.checkpoint import (
+    CheckpointAction,
+    Checkpointed,
+    CheckpointOrder,
+)
 from zero_rename.lineage import risks_of
 from zero_rename.orchestration.table_names import check_catalog_of
 from zero_rename.orchestration.upkeep import Upkeep, as_markdown, look_after
 
 from .failures import final_failures
+from .resource import ZeroRenameResource
 from .watch.asset_reference import RESOURCE
+
+#: Partitions that a report lists.
+_LINES = 100
 
 
 def maintenance_job(
@@ -49,7 +61,7 @@ def maintenance_job(
     def maintain(context) -> None:
         resource = getattr(context.resources, resource_key)
         with final_failures(context):
-            found = resource.tables() if tables is None else [resource.table(it) for it in tables]
+            found = _opened(resource, tables)
             registration = resource.registration(catalog)
             if registration is not None:
                 check_catalog_of(registration.catalog, len(found))
@@ -94,6 +106,88 @@ def maintenance_job(
         maintain()
 
     return maintenance
+
+
+def checkpoint_job(
+    *,
+    tables: Sequence[str] | None = None,
+    order: CheckpointOrder | str = CheckpointOrder.CREATION,
+    apply: bool = False,
+    name: str = "zero_rename_checkpoint",
+    resource_key: str = RESOURCE,
+) -> dg.JobDefinition:
+    """A job that copies what lies only in the tables' fast roots into the tables: for each
+    partition a job of the table's, with the same rows. Who writes meanwhile goes first.
+
+    Its report is Markdown on the run. It fails where files are lost, or a table cannot be
+    checkpointed, once all that can be copied is.
+
+    :param tables: names; ``None``: all tables below the resource's ``table_root`` but those whose
+        data root is temporary.
+    :param order: which partitions of a table are copied first: ``creation``, the oldest, or
+        ``latest``.
+    :param apply: act; ``False`` only reports what would be done.
+    :param name: the job's.
+    :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
+    :raises InvalidInputError: no such order.
+    """
+    first = choice("order", CheckpointOrder, order)
+
+    @dg.op(name=f"{name}_of_tables", required_resource_keys={resource_key})
+    def copy(context) -> None:
+        resource = getattr(context.resources, resource_key)
+        with final_failures(context):
+            found = _opened(resource, tables)
+        done: list[tuple[str, Checkpointed]] = []
+        failed: list[str] = []
+        for table in found:
+            try:
+                if tables is None and (root := table.data_root) is not None and root.temporary:
+                    continue
+                done += [(table.root.url, it) for it in table.checkpoint(order=first, apply=apply)]
+            except Exception as error:
+                # The other tables are copied all the same.
+                context.log.exception(table.root.url)
+                failed.append(f"`{table.root.url}`: {type(error).__name__}: {error}")
+        lost = [(url, it) for url, it in done if it.action is CheckpointAction.LOST]
+        failed += [
+            f"`{url}`: files of {it.partition} are gone from the fast root: "
+            f"zero-rename lineage plan {url}"
+            for url, it in lost
+        ]
+        actions = Counter(str(it.action).replace(" ", "_") for _, it in done)
+        report = {"report": dg.MetadataValue.md(_of_checkpoint(done, failed)), **actions}
+        if failed:
+            raise dg.Failure(failed[0], metadata=report, allow_retries=not lost)
+        context.add_output_metadata(report)
+
+    @dg.job(name=name, description="Copies what lies only in fast roots into the tables.")
+    def checkpoint() -> None:
+        copy()
+
+    return checkpoint
+
+
+def _of_checkpoint(done: Sequence[tuple[str, Checkpointed]], failed: Sequence[str]) -> str:
+    """A page about partitions, what needs a person first."""
+    lines = ["# Checkpoint", "", *(f"* {line}" for line in failed[:_LINES])]
+    if not done:
+        return "\n".join([*lines, "", "Nothing lies only in a fast root."])
+    lines += [
+        "",
+        "| table | partition | | files | bytes | since, UTC |",
+        "|---|---|---|---|---|---|",
+    ]
+    for url, it in done[:_LINES]:
+        since = datetime.fromtimestamp(it.since, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        said = f"{it.action} | {it.files:,} | {it.bytes:,} | {since}"
+        lines.append(f"| `{url}` | `{escaped(it.partition)}` | {said} |")
+    more = len(done) - _LINES
+    return "\n".join([*lines, *(["", f"and {more:,} more"] if more > 0 else [])])
+
+
+def _opened(resource: ZeroRenameResource, tables: Sequence[str] | None) -> list[Table]:
+    return resource.tables() if tables is None else [resource.table(it) for it in tables]
 
 
 def _seconds(time: timedelta | None) -> float | None:

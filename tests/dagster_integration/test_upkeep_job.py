@@ -8,7 +8,9 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from dagster_zero_rename import ZeroRenameResource, maintenance_job
+from dagster_zero_rename import ZeroRenameResource, checkpoint_job, maintenance_job
+from zero_rename.committer.errors import InvalidInputError
+from zero_rename.committer.store.fast_root import FastPlace
 
 SCHEMA = pa.schema([("number", pa.int64())])
 
@@ -51,6 +53,63 @@ def test_what_would_take_long_to_be_made_again_is_told(bucket: str) -> None:
         job.write(pa.table({"number": [1]}, SCHEMA))
     result = maintenance_job().execute_in_process(resources={"zero_rename": zero})
     assert "at risk: 1 partition not durable yet cannot be made again" in report(result)
+
+
+def loaded(zero: ZeroRenameResource, name: str, bucket: str, query: str = "") -> None:
+    """Two days of a table, in a fast root of the same store."""
+    schema = SCHEMA.append(pa.field("day", pa.int32()))
+    more: Any = {"readers": "heads", "data_root": f"s3://{bucket}/scratch{query}"}
+    with zero.table(name).job(schema, partition_by=["day"], **more) as job:
+        job.write(pa.table({"number": [1, 2], "day": [1, 2]}, schema))
+
+
+def test_a_checkpoint_copies_the_tables_below_the_root(
+    zero: ZeroRenameResource, bucket: str
+) -> None:
+    loaded(zero, "a", bucket)
+    loaded(zero, "b/c", bucket)
+    loaded(zero, "scratch", bucket, "?temporary=true")
+    abandoned(zero, "listed")
+    names, resources = ("a", "b/c"), {"zero_rename": zero}
+    page = report(checkpoint_job().execute_in_process(resources=resources))
+    assert page.count("| would copy | 1 |") == 4
+    assert [len(zero.table(name).not_durable()) for name in names] == [2, 2]
+    page = report(checkpoint_job(apply=True).execute_in_process(resources=resources))
+    assert page.count("| copied | 1 |") == 4
+    assert f"| `{zero.table_root}/b/c` | `day=2` | copied" in page
+    assert [zero.table(name).not_durable() for name in names] == [[], []]
+    assert len(zero.table("scratch").not_durable()) == 2
+    assert "Nothing lies only" in report(
+        checkpoint_job(tables=["a"], apply=True).execute_in_process(resources=resources)
+    )
+
+
+def test_a_checkpoint_fails_for_what_is_lost_and_copies_the_rest(
+    zero: ZeroRenameResource, bucket: str, s3_bucket: Any
+) -> None:
+    for name in ("a", "b"):
+        loaded(zero, name, bucket)
+    loaded(zero, "t", bucket, "?temporary=true")
+    [file] = zero.table("a").files("day=1")
+    place = FastPlace.of(bucket, file.key)
+    assert place is not None
+    s3_bucket.client.delete_object(Bucket=bucket, Key=place.real(file.key))
+    job = checkpoint_job(tables=["t", "a", "b"], apply=True)
+    result = job.execute_in_process(resources={"zero_rename": zero}, raise_on_error=False)
+    [failed] = [event for event in result.all_node_events if event.is_step_failure]
+    failure: Any = failed.step_failure_data.user_failure_data
+    page = failure.metadata["report"].value
+    assert "the table's data root is temporary" in page.lower()
+    assert (
+        f"day=1 are gone from the fast root: zero-rename lineage plan {zero.table_root}/a" in page
+    )
+    left = {name: [it.partition for it in zero.table(name).not_durable()] for name in ("a", "b")}
+    assert left == {"a": ["day=1"], "b": []}
+
+
+def test_a_checkpoint_in_no_known_order() -> None:
+    with pytest.raises(InvalidInputError, match="order"):
+        checkpoint_job(order="oldest")
 
 
 def test_a_run_fails_where_a_person_is_needed(zero: ZeroRenameResource, s3_bucket: Any) -> None:
