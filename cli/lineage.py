@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from ..committer import Table
 from ..committer.commit.narrowed_run import Left, pending_narrowings
-from ..committer.errors import counted
+from ..committer.errors import InvalidInputError, counted
 from ..committer.format.layout import TableRoot
 from ..lineage import WRONG, JobRun, LineageGraph, LineageState, Plan, Step, look_up, plan
 from ..lineage import at_risk as risks
+from ..lineage.graph import place_named
 from .amounts import age_option
 from .output import AsJson, Exit, plain, print_rows, refusals, say
 
@@ -31,6 +32,15 @@ Targets = Annotated[
     ),
 ]
 Whole = Annotated[bool, typer.Option("--whole", help="Let each job make all that it made.")]
+CodeVersions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--code-version",
+        metavar="[TABLE=]VERSION",
+        help="The present version of the program of a table, of the one that is asked about where "
+        "none is named: what another version made, or none that is known, is stale.",
+    ),
+]
 AsMermaid = Annotated[bool, typer.Option("--mermaid", help="Print a chart in Mermaid's words.")]
 
 
@@ -83,10 +93,11 @@ def stale(
             "root.",
         ),
     ] = None,
+    code_version: CodeVersions = None,
     as_json: AsJson = False,
 ) -> None:
     """Name the partitions whose inputs have other rows by now, or that are made from such ones."""
-    graph = _look(targets)
+    graph = _look(targets, code_versions=code_version)
     if at_risk is not None:
         _risks(graph, at_risk, durable, as_json)
         return
@@ -105,12 +116,16 @@ def lost(targets: Targets, as_json: AsJson = False) -> None:
 
 @app.command(name="plan")
 def plan_command(
-    targets: Targets, whole: Whole = False, mermaid: AsMermaid = False, as_json: AsJson = False
+    targets: Targets,
+    whole: Whole = False,
+    code_version: CodeVersions = None,
+    mermaid: AsMermaid = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say which jobs to run again so that these partitions are as their inputs are: a layer at a
     time, and after each layer ask again, since what comes out equal ends there. Of a task that made
     more than is asked for "only" that is made again, where RecomputeOperator runs it."""
-    graph = _look(targets, lost=True)
+    graph = _look(targets, lost=True, code_versions=code_version)
     found = plan(graph, narrow=not whole)
     if mermaid:
         steps = [step for layer in found.layers for step in layer]
@@ -158,9 +173,26 @@ def _risks(graph: LineageGraph, most: float, durable: list[str] | None, as_json:
         raise typer.Exit(Exit.LOOK)
 
 
-def _look(targets: Iterable[str], lost: bool = False) -> LineageGraph:
+def _look(
+    targets: Sequence[str], lost: bool = False, code_versions: Iterable[str] | None = None
+) -> LineageGraph:
     with refusals():
-        return look_up(targets, lost=lost)
+        versions = dict(_version(it, targets) for it in code_versions or ())
+        return look_up(targets, lost=lost, code_versions=versions)
+
+
+def _version(said: str, targets: Sequence[str]) -> tuple[str, str]:
+    """The table and the version that an option names."""
+    if said.startswith("s3://"):
+        table, _, version = said.partition("=")
+        return table, version
+    tables = {place_named(target)[0] for target in targets}
+    if len(tables) > 1:
+        raise InvalidInputError(
+            f"--code-version {said} names no table, and {len(tables)} are asked about.",
+            remedy="Name it: --code-version s3://bucket/prefix=VERSION.",
+        )
+    return tables.pop(), said
 
 
 def _print(graph: LineageGraph, states: Iterable[LineageState], as_json: bool) -> int:
@@ -172,11 +204,12 @@ def _print(graph: LineageGraph, states: Iterable[LineageState], as_json: bool) -
             it.state,
             "; ".join(it.why),
             ", ".join(it.jobs),
+            ", ".join(version or "none" for version in it.code_versions),
             _sources(it.sources),
         )
         for it in found
     ]
-    columns = ("table", "partition", "state", "why", "jobs", "made from")
+    columns = ("table", "partition", "state", "why", "jobs", "code version", "made from")
     print_rows(as_json, columns, rows, plain(found), "No partition is.")
     return len(found)
 

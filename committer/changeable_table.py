@@ -72,6 +72,7 @@ class ChangeableTable(ReadableTable):
         data_root: str | None = None,
         owner: Owner | None = None,
         files: FileOptions | None = None,
+        code_version: str | None = None,
     ) -> TableChange:
         """Merge rows by key, by one job that writes the partitions anew in which a row changes.
 
@@ -95,8 +96,8 @@ class ChangeableTable(ReadableTable):
             types, become the table's; those that they lack stay, and are null in new rows.
         :param partition_by: partition columns of a table that is not there yet.
         :param attempts: how often it is computed, where another job changes the table meanwhile.
-        :param once: with ``on_repeat``, ``only_partitions``, ``readers``, ``data_root``, ``owner``
-            and ``files``, as for :meth:`.table.Table.job`.
+        :param once: with ``on_repeat``, ``only_partitions``, ``readers``, ``data_root``, ``owner``,
+            ``files`` and ``code_version``, as for :meth:`.table.Table.job`.
         :raises InvalidInputError: a call that cannot be right; nothing was changed.
         :raises TableMismatchError: columns that are not the table's.
         :raises CommitConflictError: another job changed a partition, at each attempt; nothing of
@@ -122,6 +123,7 @@ class ChangeableTable(ReadableTable):
             "data_root": data_root,
             "owner": owner or this_process(),
             "files": files or FileOptions(),
+            "code_version": code_version,
         }
         run = _Run(attempts, once, OnRepeat(on_repeat), policies)
         return self._change(lambda: self._plan_merge(merge, given, tuple(partition_by)), run)
@@ -206,7 +208,7 @@ class ChangeableTable(ReadableTable):
         changes = {name: plan.counts[name] for name in plan.changed}
         policies, inputs = self.rewrite_policies(plan.state, changes, spec.files)
         # What this process has read is what the rows come of that a merge is given.
-        inputs += [noted().inputs] if plan.brings_rows else []
+        inputs += [noted().inputs.made_by(spec.code_version)] if plan.brings_rows else []
         return self._write(replace(spec, **policies), run, plan, inputs)
 
     def _write(

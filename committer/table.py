@@ -98,6 +98,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         max_duration: float = MAX_DURATION,
         owner: Owner | None = None,
         files: FileOptions | None = None,
+        code_version: str | None = None,
         inputs: Sequence[Snapshot | TableScan | str] | None = None,
     ) -> WriteJob:
         """A job from plain Python: ``with table.job(mode="append") as job: job.write(data)``.
@@ -109,6 +110,8 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         :param data_root: of a new table that is read by heads: where its jobs' files lie first, as
             ``s3://bucket/prefix?endpoint=…&profile=…``; ``None``: in the table.
         :param owner: who runs the job; ``None`` names this process.
+        :param code_version: of the program that computes the rows, as it calls it: lineage can tell
+            the rows that another one made.
         :param inputs: what the rows are computed from: states or scans of tables, and the URLs of
             foreign files, a request each; ``()``: not told. ``None``: all that this process has
             read of tables by then.
@@ -134,6 +137,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
             max_duration=max_duration,
             owner=owner or this_process(),
             files=files or FileOptions(),
+            code_version=code_version,
             **words,
         )
         stated = None if inputs is None else partial(stated_inputs, self.driver, inputs)

@@ -38,7 +38,7 @@ class AssetStep:
 
     :param asset: its key.
     :param keys: the partition keys that the run asks for, in order; ``None``: it has no partitions.
-    :param metadata: of the asset's definition.
+    :param metadata: of the asset's definition, and its ``code_version``.
     :param chain: the first run of a chain of retries, by its id: a run that was re-executed from
         its failure, or retried by Dagster itself, goes on with the chain of the run before.
     :param try_number: of the step within its run, from 1.
@@ -50,6 +50,7 @@ class AssetStep:
     keys: tuple[str, ...] | None
     partitions_def: dg.PartitionsDefinition | None
     metadata: Mapping[str, Any]
+    code_version: str | None
     job: str
     run: str
     root_run: str
@@ -78,6 +79,7 @@ class AssetStep:
             keys=None if partitions_def is None else _keys(step, asset_key, partitions_def),
             partitions_def=partitions_def,
             metadata=node.metadata,
+            code_version=node.code_version,
             job=run.job_name,
             run=run.run_id,
             root_run=run.root_run_id or run.run_id,

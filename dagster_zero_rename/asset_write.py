@@ -140,6 +140,22 @@ class _Job:
         known = self.layout.partition_by
         return path_columns(self.paths) if known is None else known
 
+    @property
+    def policies(self) -> dict[str, Any]:
+        """What a job and a merge are both told."""
+        return {
+            "partition_by": self.partition_by,
+            "only_partitions": tuple(self.paths.values()),
+            "schema_mode": self.policy.schema_mode,
+            "readers": self.policy.readers,
+            "data_root": self.policy.data_root,
+            "files": self.policy.file_options,
+            "once": self.step.once,
+            "on_repeat": OnRepeat.REPLACE_OWN,
+            "owner": self.step.owner,
+            "code_version": self.step.code_version,
+        }
+
 
 def write_asset(step: AssetStep, table: Table, data: Any, policy: WritePolicy) -> Committed:
     """Write an asset's rows by one job, and put what it did into the asset's events.
@@ -233,20 +249,12 @@ def _write(job: _Job, rows: Rows) -> Committed:
     write = job.table.job(
         job.layout.schema if rows.empty or rows.schema is None else rows.schema,
         mode=mode,
-        partition_by=job.partition_by,
         replace_partitions=paths if replacing else (),
         replace_table=replacing and not paths,
-        only_partitions=paths,
         on_conflict=policy.on_conflict,
-        readers=policy.readers,
-        data_root=policy.data_root,
         base=policy.base,
-        once=job.step.once,
-        on_repeat=OnRepeat.REPLACE_OWN,
-        owner=job.step.owner,
-        files=policy.file_options,
         inputs=policy.inputs,
-        schema_mode=policy.schema_mode,
+        **job.policies,
     )
     with write:
         for batch in rows.batches:
@@ -256,7 +264,7 @@ def _write(job: _Job, rows: Rows) -> Committed:
 
 
 def _merge(job: _Job, rows: Rows) -> Committed:
-    policy, step = job.policy, job.step
+    policy = job.policy
     words: dict[str, Any] = {"delete_when": policy.delete_when, "latest_by": policy.latest_by}
     if rows.empty:  # Which may not even have these columns.
         given, words = job.layout.schema.empty_table(), {}
@@ -265,20 +273,7 @@ def _merge(job: _Job, rows: Rows) -> Committed:
         given = pa.concat_tables(batches, promote_options="permissive")
     if isinstance(words.get("delete_when"), str):
         words["delete_when"] = comparison(words["delete_when"], given.schema, "delete_when")
-    done = job.table.merge(
-        given,
-        policy.merge_on,
-        **words,
-        schema_mode=policy.schema_mode,
-        partition_by=job.partition_by,
-        once=step.once,
-        on_repeat=OnRepeat.REPLACE_OWN,
-        only_partitions=tuple(job.paths.values()),
-        readers=policy.readers,
-        data_root=policy.data_root,
-        owner=step.owner,
-        files=policy.file_options,
-    )
+    done = job.table.merge(given, policy.merge_on, **words, **job.policies)
     assert done.committed is not None  # Of a run with a key there is always a job.
     return done.committed
 
@@ -303,13 +298,15 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
         "task": owner.task_id,
         "tryNumber": str(owner.try_number),
         "series": owner.series,
+        "readers": policy.readers,
+        "dataRoot": policy.data_root,
+        "codeVersion": job.step.code_version,
         **_file_options(policy),
     }
-    of_new = {"readers": policy.readers, "dataRoot": policy.data_root}
-    options |= {name: it for name, it in of_new.items() if it is not None}
+    options = {name: str(value) for name, value in options.items() if value is not None}
     if policy.parsed_mode is Mode.MERGE:
         return _merge_spark(job, frame, options)
-    options["schemaMode"] = policy.schema_mode
+    options["schemaMode"] = str(policy.schema_mode)
     if policy.parsed_mode is Mode.REPLACE and not job.paths:
         options["replaceTable"] = "true"
     committed = save(
@@ -320,7 +317,7 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
         partitions=list(job.paths.values()) or None,
         committer=NATIVE,
         base=policy.base,
-        options={name: str(value) for name, value in options.items()},
+        options=options,
     )
     assert committed is not None  # Of Hadoop's committers alone save() tells nothing.
     return committed
@@ -346,7 +343,7 @@ def _merge_spark(job: _Job, frame: Any, options: dict[str, str]) -> Committed:
         latest_by=policy.latest_by,
         schema_mode="merge" if policy.schema_mode is SchemaMode.MERGE else None,
         partition_by=job.partition_by,
-        options={name: str(value) for name, value in options.items()},
+        options=options,
     )
     assert done.committed is not None  # Of a run with a key there is always a job.
     return done.committed

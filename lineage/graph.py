@@ -11,6 +11,7 @@ from typing import Any
 
 from ..committer.commit.state.decide import Decided
 from ..committer.errors import InvalidInputError, TableNotFoundError
+from ..committer.format.code_version import checked_code_version
 from ..committer.format.job_spec import Mode
 from ..committer.format.layout import TableRoot
 from ..committer.format.records.inputs import UNKNOWN_INPUTS, Inputs
@@ -40,7 +41,10 @@ WRONG = (LineageState.STALE, LineageState.BEHIND)
 
 @dataclass(frozen=True)
 class PartitionLineage:
-    """:param why: what its state is told by, a sentence each."""
+    """:param why: what its state is told by, a sentence each.
+    :param code_versions: of the programs that made its rows; ``""`` for rows of which it is not
+        known.
+    """
 
     table: str
     partition: str
@@ -48,6 +52,7 @@ class PartitionLineage:
     jobs: tuple[str, ...]
     sources: tuple[Place, ...]
     why: tuple[str, ...]
+    code_versions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,27 +120,46 @@ class LineageGraph:
         sources = sorted({source for node in nodes for source in node.sources})
         said = tuple(dict.fromkeys(text for state in told for text in why[state]))
         state = told[0] if told else states.FRESH
-        return PartitionLineage(*place, state, tuple(k[1] for k in keys), tuple(sources), said)
+        versions = tuple(sorted({it for node in nodes for it in node.run.code_versions}))
+        jobs = tuple(job for _, job in keys)
+        return PartitionLineage(*place, state, jobs, tuple(sources), said, versions)
 
 
-def look_up(targets: Iterable[str], client: Any = None, *, lost: bool = False) -> LineageGraph:
+def look_up(
+    targets: Iterable[str],
+    client: Any = None,
+    *,
+    lost: bool = False,
+    code_versions: Mapping[str, str] | None = None,
+) -> LineageGraph:
     """The graph behind tables: of each table a snapshot, and a request for each job whose files the
     partitions hold that are looked at.
 
     :param targets: tables, ``s3://bucket/prefix``, or partitions, ``s3://bucket/prefix/day=1``.
     :param client: as of :class:`.table.Table`.
     :param lost: look, too, whether the files are there: a listing of each table.
-    :raises TableNotFoundError: a target's table is not there.
-    :raises InvalidInputError: a target is no table or holds no such partition.
+    :param code_versions: by table, the present version of its program's code: rows that another one
+        made, or of which it is not known, are stale. Of tables that are not named any is right.
+    :raises TableNotFoundError: a target's table is not there, or one with a code version.
+    :raises InvalidInputError: a target is no table or holds no such partition, or a code version is
+        none.
     """
     tables = KnownTables(client, lost)
+    present = {
+        _present(tables, url).url: checked_code_version(version)
+        for url, version in (code_versions or {}).items()
+    }
     wanted: set[Place] = set()
     for target in targets:
         wanted |= _places(tables, target)
     nodes: dict[Place, JobNode] = {}
     front, seen = set(wanted), set(wanted)
     while front:
-        new = [node for url, names in _by_table(front) for node in _nodes(tables, url, names)]
+        new = [
+            node
+            for url, names in _by_table(front)
+            for node in _nodes(tables, url, names, present.get(url))
+        ]
         front = set()
         for node in new:
             known = nodes.get(node.key)
@@ -145,17 +169,20 @@ def look_up(targets: Iterable[str], client: Any = None, *, lost: bool = False) -
     return LineageGraph(frozenset(wanted), nodes)
 
 
-def _places(tables: KnownTables, target: str) -> set[Place]:
-    url, slash, partition = target.rstrip("/"), "", ""
-    for at, part in enumerate(parts := url.split("/")):
+def place_named(target: str) -> tuple[str, str | None]:
+    """The table that a target names, and the partition, if it names one."""
+    parts = target.rstrip("/").split("/")
+    for at, part in enumerate(parts):
         if at > 3 and "=" in part:
-            url, slash, partition = "/".join(parts[:at]), "/", "/".join(parts[at:])
-            break
-    url = TableRoot.parse(url).url
-    table = tables.table(url)
-    if table is None:
-        raise TableNotFoundError("There is no table here.", table=url, remedy="Check the root.")
-    if not slash:
+            return "/".join(parts[:at]), "/".join(parts[at:])
+    return "/".join(parts), None
+
+
+def _places(tables: KnownTables, target: str) -> set[Place]:
+    url, partition = place_named(target)
+    table = _present(tables, url)
+    url = table.url
+    if partition is None:
         return {(url, name) for name in table.contents}
     if partition not in table.contents:
         raise InvalidInputError(
@@ -166,6 +193,14 @@ def _places(tables: KnownTables, target: str) -> set[Place]:
     return {(url, partition)}
 
 
+def _present(tables: KnownTables, url: str) -> TableNow:
+    url = TableRoot.parse(url).url
+    table = tables.table(url)
+    if table is None:
+        raise TableNotFoundError("There is no table here.", table=url, remedy="Check the root.")
+    return table
+
+
 def _by_table(places: Iterable[Place]) -> list[tuple[str, set[str]]]:
     found: dict[str, set[str]] = defaultdict(set)
     for url, name in places:
@@ -173,8 +208,13 @@ def _by_table(places: Iterable[Place]) -> list[tuple[str, set[str]]]:
     return sorted(found.items())
 
 
-def _nodes(tables: KnownTables, url: str, names: Iterable[str]) -> list[JobNode]:
-    """The jobs whose rows partitions hold, held against what is there."""
+def _nodes(
+    tables: KnownTables, url: str, names: Iterable[str], version: str | None
+) -> list[JobNode]:
+    """The jobs whose rows partitions hold, held against what is there.
+
+    :param version: the present one of the code of the table's program.
+    """
     table = tables.table(url)
     if table is None:
         return []
@@ -223,7 +263,7 @@ def _nodes(tables: KnownTables, url: str, names: Iterable[str]) -> list[JobNode]
                 node = replace(node, added=_added(table, one))
         writers = (decisions.get(it) for it in sorted(set().union(*one.partitions.values())))
         told = Inputs.all_of(it.decision.inputs if it else UNKNOWN_INPUTS for it in writers)
-        found.append(judged(node, told, wrote, tables))
+        found.append(judged(node, told, wrote, tables, version))
     return found
 
 

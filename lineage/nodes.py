@@ -22,6 +22,8 @@ class JobRun:
     :param seconds: from the job's opening to its decision; ``None``: not on record.
     :param mode: what became of the rows that were there.
     :param by_key: whether it matched rows by key, as a merge does.
+    :param code_versions: of the programs that made the rows, as they called them; ``""`` for rows
+        of which it is not known.
     """
 
     owner: Owner = NOBODY
@@ -29,6 +31,14 @@ class JobRun:
     seconds: float | None = None
     mode: Mode | None = None
     by_key: bool = False
+    code_versions: tuple[str, ...] = ()
+
+    def outdated(self, now: str) -> str:
+        """Why rows of the run are another code version's than the present one; empty: they are
+        not."""
+        made = self.code_versions or ("",)
+        others = [f"code version {it}" if it else "no code version" for it in made if it != now]
+        return f"made by {' and '.join(others)}, now {now}" if others else ""
 
     @property
     def may_be_narrowed(self) -> bool:
@@ -110,7 +120,8 @@ def run_of(decided: Decided) -> JobRun:
     began = decision.inputs.began
     seconds = None if began is None else max(0.0, decided.date - began)
     by_key = decision.change_reads is not None
-    return JobRun(decision.owner, decision.once, seconds, decision.mode, by_key)
+    versions = decision.inputs.code_versions
+    return JobRun(decision.owner, decision.once, seconds, decision.mode, by_key, versions)
 
 
 @dataclass
@@ -122,14 +133,20 @@ class _Findings:
     gone: list[str]
 
 
-def judged(node: JobNode, inputs: Inputs, wrote: Iterable[str], tables: KnownTables) -> JobNode:
+def judged(
+    node: JobNode, inputs: Inputs, wrote: Iterable[str], tables: KnownTables, version: str | None
+) -> JobNode:
     """A node, with its inputs held against what is there.
 
+    :param inputs: of all jobs that wrote its rows, its own and those that wrote them again.
     :param wrote: the partitions that the job wrote, whether they hold rows of it or not.
+    :param version: the present one of its program's code; ``None``: any is right.
     """
+    # A settled decision tells it no more where others have written all its rows again.
+    run = replace(node.run, code_versions=node.run.code_versions or inputs.code_versions)
     own = {(node.table, name) for name in wrote}
     found = _Findings(set(), [], [], [], [])
-    if not inputs:
+    if not inputs.tell_reads:
         found.unknown.append("what it was computed from was not told")
     elif inputs.partly:
         found.unknown.append("of some of its rows it was not told what they were computed from")
@@ -145,8 +162,11 @@ def judged(node: JobNode, inputs: Inputs, wrote: Iterable[str], tables: KnownTab
         if etag != file.etag:
             now = "gone" if etag is None else f"another object, {etag}"
             found.stale.append(f"{file.url} is {now}")
+    outdated = "" if version is None else run.outdated(version)
+    found.stale += [outdated] if outdated else []
     return replace(
         node,
+        run=run,
         sources=frozenset(found.sources),
         stale=tuple(dict.fromkeys(found.stale)),
         unknown="; ".join(dict.fromkeys(found.unknown)),

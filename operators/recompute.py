@@ -29,10 +29,12 @@ class PlanRecomputeOperator(BaseOperator):
     :param lost: look, too, whether the files are there: a listing of each table.
     :param narrow: let a task that made more than is asked for make only that again; ``False``: all
         that its run makes.
+    :param code_versions: by table, the present version of its program's code: rows that another one
+        made, or of which it is not known, are stale. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
-    template_fields: Sequence[str] = ("targets", "zero_rename_conn_id")
+    template_fields: Sequence[str] = ("targets", "code_versions", "zero_rename_conn_id")
     ui_color = "#e6ecf2"
 
     def __init__(
@@ -41,6 +43,7 @@ class PlanRecomputeOperator(BaseOperator):
         targets: Sequence[str] | str,
         lost: bool = True,
         narrow: bool = True,
+        code_versions: Mapping[str, str] | None = None,
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
@@ -48,6 +51,7 @@ class PlanRecomputeOperator(BaseOperator):
         self.targets = targets
         self.lost = lost
         self.narrow = narrow
+        self.code_versions = code_versions
         self.zero_rename_conn_id = zero_rename_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -62,12 +66,22 @@ class PlanRecomputeOperator(BaseOperator):
         """
         hook = ZeroRenameHook(self.zero_rename_conn_id)
         with final_where_refused():
-            found = plan_for(hook, self._targets(hook), self.lost, self.narrow)
+            versions = self._code_versions(hook)
+            found = plan_for(hook, self._targets(hook), self.lost, self.narrow, versions)
         log_plan(found)
         return json.loads(json.dumps(asdict(found)))
 
     def _targets(self, hook: ZeroRenameHook) -> list[str]:
         return [hook.table_url(name) for name in self._named()]
+
+    def _code_versions(self, hook: ZeroRenameHook) -> dict[str, str]:
+        given = self.code_versions or {}
+        if not isinstance(given, Mapping):
+            raise InvalidInputError(
+                f"code_versions={given!r} names no versions by table.",
+                remedy="Give such as {'weekly': '4'}.",
+            )
+        return {hook.table_url(name): version for name, version in given.items()}
 
     def _named(self) -> list[str]:
         given = [self.targets] if isinstance(self.targets, str) else self.targets
@@ -127,8 +141,8 @@ class RecomputeOperator(PlanRecomputeOperator):
         :return: ``layers``, each a list of jobs that were run together: ``table``, ``job`` (the
             one that was replaced), ``partitions``, ``instance`` and whether it was ``cleared``.
         :raises AirflowFailException: a job must not be run again, was none of Airflow's, or its
-            DAG is paused; a task failed, or ended without another job in its partitions; the API
-            refused. What was cleared before goes on.
+            DAG is paused; a task failed, or ended without another job in its partitions, or with
+            one of another code version; the API refused. What was cleared before goes on.
         """
         engine = self._engine(context)
         with final_where_refused():
@@ -142,14 +156,18 @@ class RecomputeOperator(PlanRecomputeOperator):
         return self._go(self._engine(context), Recomputed.of(progress))
 
     def _engine(self, context: Context) -> Recomputing:
+        hook = ZeroRenameHook(self.zero_rename_conn_id)
+        with final_where_refused():
+            versions = self._code_versions(hook)
         return Recomputing(
-            ZeroRenameHook(self.zero_rename_conn_id),
+            hook,
             self.airflow_conn_id,
             task_run(dict(context)).named,
             self.timeout,
             self.patience,
             self.lost,
             self.narrow,
+            versions,
         )
 
     def _go(self, engine: Recomputing, progress: Recomputed) -> dict[str, Any]:

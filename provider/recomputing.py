@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -64,6 +64,11 @@ class Again:
     def of(cls, said: Mapping[str, Any]) -> Again:
         partitions, instance = tuple(said["partitions"]), NamedTask(**said["instance"])
         return cls(**{**said, "partitions": partitions, "instance": instance})
+
+    def made_any_of(self, step: Step) -> bool:
+        """Whether it was cleared to make partitions that a step is to make."""
+        same = self.table == step.table and not set(self.partitions).isdisjoint(step.partitions)
+        return self.cleared and same
 
     @property
     def places(self) -> str:
@@ -125,6 +130,7 @@ class Recomputing:
     :param patience: seconds in which a DAG that is scheduled on an asset is to have a run.
     :param lost: look, too, whether the files are there.
     :param narrow: where only some of what a run has made is asked for, let it make only that.
+    :param code_versions: by table's root, the present version of its program's code.
     """
 
     hook: ZeroRenameHook
@@ -134,6 +140,7 @@ class Recomputing:
     patience: float = PATIENCE
     lost: bool = False
     narrow: bool = True
+    code_versions: Mapping[str, str] = field(default_factory=dict)
 
     def begin(self, targets: Iterable[str]) -> Recomputed:
         return Recomputed(tuple(targets), time.time() + self.seconds)
@@ -165,7 +172,8 @@ class Recomputing:
             progress = replace(progress, running=left)
             if left:
                 return progress, False
-        found = plan_for(self.hook, progress.targets, self.lost, self.narrow)
+        versions = self.code_versions
+        found = plan_for(self.hook, progress.targets, self.lost, self.narrow, versions)
         if not progress.layers or found.refused:
             log_plan(found)
         if not found.layers:
@@ -175,7 +183,7 @@ class Recomputing:
                 )
                 _fail(f"Not all can be run again: {whys}")
             return progress, True
-        _check_moved(found, progress)
+        _check_moved(found, progress, versions)
         again = tuple(
             it
             for instance, steps in self._due(api, found.layers[0], progress).items()
@@ -332,12 +340,19 @@ class Recomputing:
         table.run(end_narrowing(table.root, left, new_write_id()))
 
 
-def plan_for(hook: ZeroRenameHook, targets: Iterable[str], lost: bool, narrow: bool) -> Plan:
+def plan_for(
+    hook: ZeroRenameHook,
+    targets: Iterable[str],
+    lost: bool,
+    narrow: bool,
+    code_versions: Mapping[str, str],
+) -> Plan:
     """What there is to run again now, as :class:`Recomputing` is told; nothing is done."""
     # On use: DAG files are parsed by processes that look at nothing.
     from ..lineage import look_up, plan
 
-    return plan(look_up(targets, hook.get_conn(), lost=lost), narrow)
+    graph = look_up(targets, hook.get_conn(), lost=lost, code_versions=code_versions)
+    return plan(graph, narrow)
 
 
 def log_plan(found: Plan) -> None:
@@ -358,19 +373,21 @@ def log_plan(found: Plan) -> None:
         _log.warning("Refused: %s of %s: %s.", it.job or "files of no job", it.table, it.why)
 
 
-def _check_moved(found: Plan, progress: Recomputed) -> None:
-    """Refuse to go on where a task ended and its partitions are as they were."""
-    still = {
-        (step.table, step.job, name)
-        for layer in found.layers
-        for step in layer
-        for name in step.partitions
-    }
-    for it in progress.all:
-        if it.cleared and any((it.table, it.job, name) in still for name in it.partitions):
+def _check_moved(found: Plan, progress: Recomputed, code_versions: Mapping[str, str]) -> None:
+    """Refuse to go on where a task ended and its partitions are as they were, or are made by a
+    version of its code that is not the present one."""
+    steps = [step for layer in found.layers for step in layer]
+    for it, step in ((it, step) for it in progress.all for step in steps if it.made_any_of(step)):
+        if it.job == step.job:
             _fail(
                 f"{it.instance} ended, and {it.places} still hold rows of job {it.job}: it "
                 "has on_repeat='skip', or its application did not load them"
+            )
+        version = code_versions.get(step.table)
+        if version is not None and (outdated := step.run.outdated(version)):
+            _fail(
+                f"{it.instance} was run again, and {it.places} is {outdated}: deploy that "
+                "version, or say in code_versions the one that it has"
             )
 
 

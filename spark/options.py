@@ -226,6 +226,13 @@ class WriterOptions:
         None,
         "data_root",
     )
+    code_version: str | None = option(
+        texts.code_version,
+        "The version of the program's code that computes the rows: a number, a tag, a commit's "
+        "hash. `zero-rename lineage stale --code-version` names what another one has made.",
+        None,
+        "code_version",
+    )
     dag: str | None = option(values.text, "Who runs the job: the DAG's id.", None, "dag")
     run: str | None = option(values.text, "… the DAG run's id.", None, "run")
     task: str | None = option(values.text, "… the task's id.", None, "task")

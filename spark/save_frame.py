@@ -45,6 +45,7 @@ def save(
     committer: str | None = None,
     base: Snapshot | ReadBase | str | None = None,
     distribute: str | None = None,
+    code_version: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Committed | None:
     """Write a frame into a table, as one job (magic and directory: one for each
@@ -69,6 +70,8 @@ def save(
     :param distribute: ``partition`` brings the rows of a partition together first, by a shuffle, so
         that it gets few files; ``none`` leaves them in the tasks that they are in. A frame that is
         sorted keeps its order. ``None`` for what the operator says, else ``none``.
+    :param code_version: natively, of the program that computes the frame, as it calls it: lineage
+        can tell the rows that another one made. ``None`` for what the operator says.
     :param options: further options of the writer: ``format("zero_rename")``'s natively, else
         Parquet's, such as ``compression``.
     :returns: natively, what the job did: its id, and of each partition its epoch, the files, rows
@@ -93,6 +96,7 @@ def save(
             committer,
             base,
             distribute,
+            code_version,
             options or {},
             handoff,
         )

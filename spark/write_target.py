@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError
+from ..committer.format.code_version import checked_code_version
 from ..committer.format.handoff import HANDOFF, HANDOFF_SETTING, Handoff
 from ..committer.format.job_spec import Distribute, Mode, choice
 from ..committer.format.layout import TableRoot
 from ..committer.format.read_base import ReadBase
-from ..s3a.hadoop.settings import NATIVE, check_committer
+from ..s3a.hadoop.settings import NATIVE, check_committer, check_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +30,7 @@ class WriteTarget:
     :param partitions: the only ones that may be written, as Hive-escaped paths; none for any.
     :param base: what the rows were computed from, where that is no text among the options.
     :param distribute: as the call says; ``None`` for what the options and the submitter do.
+    :param code_version: of the program; ``None`` for the options' and the submitter's.
     :param options: of Spark's writer, as texts.
     """
 
@@ -39,6 +41,7 @@ class WriteTarget:
     partitions: tuple[str, ...]
     base: ReadBase | None = None
     distribute: Distribute | None = None
+    code_version: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -56,6 +59,7 @@ class WriteTarget:
             "replace_partitions" if self.replaces else "only_partitions": self.partitions,
             "base": self.base,
             "distribute": self.distribute,
+            "code_version": self.code_version,
         }
         return {name: value for name, value in named.items() if value}
 
@@ -68,6 +72,7 @@ def resolve(
     committer: str | None,
     base: Snapshot | ReadBase | str | None,
     distribute: str | None,
+    code_version: str | None,
     options: Mapping[str, str],
     handoff: Handoff,
 ) -> WriteTarget:
@@ -83,6 +88,7 @@ def resolve(
         )
     said = handoff.about(root)
     word = check_committer(committer or said.committer or NATIVE)
+    check_records(word, code_version or said.code_version)
     if isinstance(base, str):
         options, base = {**options, "base": base}, None
     state = base if base is None or isinstance(base, ReadBase) else base.base
@@ -102,6 +108,7 @@ def resolve(
         partitions=_partitions(partitions, said.partitions),
         base=state,
         distribute=None if distribute is None else choice("distribute", Distribute, distribute),
+        code_version=None if code_version is None else checked_code_version(code_version),
         options=dict(options),
     )
 

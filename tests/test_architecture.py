@@ -54,7 +54,8 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
     "committer/format": {
         "layout": set(),
         "row_changes": set(),
-        "job_spec": {"layout", "read_base", "row_changes"},
+        "code_version": set(),
+        "job_spec": {"code_version", "layout", "read_base", "row_changes"},
         "file_checks": {"job_spec"},
         "schema": {"layout"},
         "records": {"job_spec", "layout", "row_changes", "schema"},

@@ -79,14 +79,16 @@ def compose_decision(
     decision = Decision.commit(
         opened.job, context.write_id(), opened.spec, tuple(changes), once_epoch, opened.symlinks
     )
-    inputs = opened.inputs
+    inputs = opened.inputs or UNKNOWN_INPUTS
+    if opened.spec.code_version is not None and not inputs.code_versions:
+        inputs = inputs.made_by(opened.spec.code_version)
     if inputs:
         inputs = replace(inputs, began=opened.opened_at or None)
     return replace(
         decision,
         schema_version=opened.schema_version,
         readers=opened.readers,
-        inputs=inputs or UNKNOWN_INPUTS,
+        inputs=inputs,
     )
 
 

@@ -144,6 +144,11 @@ class Handoff:
         values.fast_root,
         "Where the files of a new table that is read by heads lie first.",
     )
+    code_version: str | None = _variable(
+        "ZERO_RENAME_CODE_VERSION",
+        values.code_version,
+        "Which version of the program's code computes the rows.",
+    )
     dag: str | None = _variable("ZERO_RENAME_DAG", _text, "The DAG that runs the application.")
     run: str | None = _variable("ZERO_RENAME_RUN", _text, "The DAG run.")
     task: str | None = _variable("ZERO_RENAME_TASK", _text, "The task.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import InvalidInputError
 from ..store.fast_root import FastRoot
+from .code_version import checked_code_version
 from .layout import UNPARTITIONED
 from .read_base import ReadBase
 from .row_changes import ChangeReads, RowChanges
@@ -282,6 +283,7 @@ class JobSpec:
         ``s3://bucket/prefix``; ``None``: in the table. A job that names another one than the
         table's is refused.
     :param durable: the job's files lie in the table, whatever its data root.
+    :param code_version: of the program that computed the rows, as it calls it; ``None``: not said.
     :param max_duration: seconds after which a job without a heartbeat may be fenced.
     :param owner: who runs the job.
     :param files: how its files are written.
@@ -314,6 +316,7 @@ class JobSpec:
     readers: Readers | None = None
     data_root: FastRoot | str | None = None
     durable: bool = False
+    code_version: str | None = None
     max_duration: float = MAX_DURATION
     owner: Owner = NOBODY
     files: FileOptions = FileOptions()
@@ -335,6 +338,8 @@ class JobSpec:
             object.__setattr__(self, name, choice(name, kind, getattr(self, name)))
         if self.readers is not None:
             object.__setattr__(self, "readers", choice("readers", Readers, self.readers))
+        if self.code_version is not None:
+            checked_code_version(self.code_version)
         if self.data_root is not None:
             object.__setattr__(self, "data_root", FastRoot.parse(self.data_root))
         others = set(self.replace_partitions) - set(self.only_partitions)

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from ..errors import InvalidInputError
 from ..store.fast_root import FastRoot
+from .code_version import checked_code_version
 from .job_spec import MODES, Mode
 
 E = TypeVar("E", bound=StrEnum)
@@ -69,6 +70,14 @@ def mode(text: str) -> Mode:
         return Mode.parse(text)
     except InvalidInputError as error:
         raise ValueError(f"is one of {', '.join(MODES)}") from error
+
+
+def code_version(text: str) -> str:
+    """See :func:`.code_version.checked_code_version`."""
+    try:
+        return checked_code_version(text)
+    except InvalidInputError as error:
+        raise ValueError("is a text of 1 to 200 printable characters") from error
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 from zero_rename.committer.errors import TableNotFoundError
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.job_spec import Mode, OnConflict, OnRepeat, Readers
+from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.orchestration.merge_arguments import check_merge
 from zero_rename.orchestration.runs.heartbeat import heartbeats, wait_for_living
@@ -115,6 +116,8 @@ class SparkLoad:
             data_root=None
             if self.policy.data_root is None
             else FastRoot.parse(self.policy.data_root),
+            # Hadoop's committers would leave no record of it.
+            code_version=self.step.code_version if self.committer == NATIVE else None,
             merge_on=self.policy.merge_on,
             delete_when=self._delete_when,
             latest_by=self.policy.latest_by,

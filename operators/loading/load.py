@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from ...committer.errors import ZeroRenameError
+from ...committer.format.code_version import checked_code_version
 from ...committer.format.job_spec import Distribute, Mode, OnConflict, OnRepeat, Readers, choice
 from ...orchestration.merge_arguments import OF_MERGES, check_merge, listed_columns
 from ...orchestration.runs.heartbeat import wait_for_living
@@ -42,7 +43,7 @@ from ...provider.links import (
     link_to_table,
 )
 from ...provider.task_context import ANY, no_partition, resolve_partitions, task_run
-from ...s3a.hadoop.settings import NATIVE, check_committer
+from ...s3a.hadoop.settings import NATIVE, check_committer, check_records
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage  # pyright: ignore
@@ -60,6 +61,7 @@ POLICIES: Mapping[str, Callable[[str], Any]] = {
     "on_conflict": partial(choice, "on_conflict", OnConflict),
     "distribute": partial(choice, "distribute", Distribute),
     "readers": partial(choice, "readers", Readers),
+    "code_version": checked_code_version,
     "merge_on": listed_columns,
     "delete_when": str,
     "latest_by": str,
@@ -115,6 +117,7 @@ class LoadOperator(BaseOperator):
         for few files; or ``none``; ``None`` leaves it to the application. (templated)
     :param readers: how readers find the files of a table that this load makes: ``listing`` or
         ``heads``; ``None`` takes the connection's. (templated)
+    :param code_version: of the application's code: lineage tells rows of another one. (templated)
     :param on_repeat: when this run has committed before. ``auto``: report that commit after a
         retry; replace it after the task was cleared or its run made anew. Or always ``skip``,
         ``replace_own`` or ``append``. (templated)
@@ -134,13 +137,7 @@ class LoadOperator(BaseOperator):
         "table",
         "partition",
         "partition_format",
-        "mode",
-        "on_conflict",
-        "distribute",
-        "readers",
-        "merge_on",
-        "delete_when",
-        "latest_by",
+        *POLICIES,
         "on_repeat",
         "committer",
         "catalog",
@@ -169,6 +166,7 @@ class LoadOperator(BaseOperator):
         on_conflict: str | None = None,
         distribute: str | None = None,
         readers: str | None = None,
+        code_version: str | None = None,
         merge_on: str | Sequence[str] | None = None,
         delete_when: str | None = None,
         latest_by: str | None = None,
@@ -191,6 +189,7 @@ class LoadOperator(BaseOperator):
         self.on_conflict = on_conflict
         self.distribute = distribute
         self.readers = readers
+        self.code_version = code_version
         self.merge_on = merge_on
         self.delete_when = delete_when
         self.latest_by = latest_by
@@ -253,7 +252,7 @@ class LoadOperator(BaseOperator):
         if known(self.on_repeat) or self.on_repeat is None:
             check_on_repeat(self.on_repeat)
         if known(self.committer):
-            check_committer(self.committer or "")
+            check_records(check_committer(self.committer or ""), self.code_version)
         if self.catalog and known(self.catalog):
             check_catalog(self.catalog)
         self._check_partitions(parsing, known)
@@ -288,6 +287,7 @@ class LoadOperator(BaseOperator):
             hook = ZeroRenameHook(self.zero_rename_conn_id)
             committer = check_committer(self.committer or hook.settings.committer)
             check_merge(self._policies, committer)
+            check_records(committer, self.code_version)
             table = hook.get_table(self.table)
             ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
             link_to_table(self, ti, hook, table.root.url, partitions, committer == NATIVE)

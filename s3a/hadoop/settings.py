@@ -249,5 +249,18 @@ def check_committer(word: str) -> str:
     raise _refused(f"There is no committer {word!r}; nothing was written", known)
 
 
+def check_records(committer: str, code_version: str | None) -> None:
+    """Refuse a code version where no decision of a job would have it on record.
+
+    :raises InvalidInputError: the committer is one of Hadoop's.
+    """
+    if code_version is not None and committer != NATIVE:
+        raise _refused(
+            f"code_version={code_version!r} is given with the committer {committer}, whose jobs "
+            "leave no record of it; nothing was written",
+            f"Leave it out, or write natively, by committer={NATIVE!r}.",
+        )
+
+
 def _refused(what: str, remedy: str) -> InvalidInputError:
     return InvalidInputError(f"{what}.", remedy=remedy)

@@ -129,8 +129,11 @@ class RowWriter:
         planned, options = self._planned(frame.schema, True, options, rows.schema_mode)
         spec = planned.spec
         policies, inputs = self.table.rewrite_policies(rows.state, changed, spec.files)
+        if not rows.brings_rows:  # They stay theirs who computed them.
+            policies["code_version"] = None
         planned = replace(planned, spec=replace(spec, change_reads=reads, **policies))
-        inputs += [all_read(self._reads())] if rows.brings_rows else []
+        brought = all_read(self._reads()).made_by(spec.code_version)
+        inputs += [brought] if rows.brings_rows else []
         expected = sum(it.after for it in changed.values())
         made_of = Inputs.all_of(inputs)
         return carry_out(frame, planned, options, self._reads(), expected, made_of)
@@ -233,7 +236,7 @@ def _target(
     :raises InvalidInputError: none is named, or one of Hadoop's committers writes it.
     """
     target = resolve(
-        table, partition_by, Mode.MERGE, None, None, None, None, options or {}, handoff
+        table, partition_by, Mode.MERGE, None, None, None, None, None, options or {}, handoff
     )
     if target.committer != NATIVE:
         raise InvalidInputError(

@@ -9,6 +9,7 @@ from dagster._core.storage.tags import BACKFILL_ID_TAG
 from dagster_zero_rename import ZeroRenameResource, zero_rename_asset
 from support.dagster_loads import DAYS, rows
 from zero_rename.committer import InvalidInputError
+from zero_rename.lineage import look_up
 
 DAY = "2013-01-01"
 
@@ -37,6 +38,15 @@ def test_its_metadata_say_how_it_is_written(zero: ZeroRenameResource) -> None:
         dg.materialize([made], resources={"zero": zero}, partition_key=DAY)
     assert zero.table("days").to_arrow()["number"].to_pylist() == [1, 1]
     assert made.metadata_by_key[made.key]["owner"] == "us"
+
+
+def test_its_code_version_is_on_record(zero: ZeroRenameResource) -> None:
+    made = dg.asset(partitions_def=DAYS, metadata={"partition_expr": "day"}, code_version="v4")(
+        load
+    )
+    dg.materialize([made], resources={"zero": zero}, partition_key=DAY)
+    (found,) = look_up([zero.table("load").root.url], zero.client()).partitions()
+    assert found.code_versions == ("v4",)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_its_programs_and_commands(s3_bucket: Bucket) -> None:
             names["make_week"](0)
             names["make_week"](1)
             names["make_month"]()
-    stale, behind, plan, chart, again, done = ran
+    stale, behind, plan, chart, again, done, other_version, all_of_it = ran
     assert "week=0" in stale
     assert "week=1" not in stale
     assert "behind" in behind
@@ -47,3 +47,5 @@ def test_its_programs_and_commands(s3_bucket: Bucket) -> None:
     assert chart.startswith("flowchart LR")
     assert "1 job in 1 layer" in again
     assert "Nothing is to be run again" in done
+    assert other_version.count("made by no code version, now 4") == 2
+    assert "3 jobs in 2 layers" in all_of_it

@@ -33,9 +33,11 @@ def given(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         on_conflict="last_wins",
         distribute="partition",
         readers="heads",
+        code_version="{{ '4' }}",
         zero_rename_conn_id="zr",
     )
     context: Any = task_context(task, try_number=2, map_index=3)
+    task.render_template_fields(context)
     said = task._table_load(context).handoff
     return replace(said, on_repeat=OnRepeat.REPLACE_OWN).encode()
 
@@ -57,6 +59,7 @@ def test_they_mean_the_same(given: dict[str, str], tables: Tables) -> None:
     assert options.distribute == "partition"
     assert options.readers == "heads"
     assert options.data_root == FastRoot.parse(DATA_ROOT)
+    assert options.code_version == "4"
     assert options.replace_partitions == ("day=1", "day=a;b,c")
     owner = options.owner("app")
     assert TaskRun("flights", "scheduled__2013-02-02", "load", 3, 2, 1).owns(owner)

@@ -47,6 +47,7 @@ with Table(url).job(
     once=options.once,
     on_repeat=options.on_repeat,
     owner=options.owner("test"),
+    code_version=options.code_version,
     files=FileOptions(content="rows"),
 ) as job:
     job.write(data)
@@ -64,12 +65,19 @@ for name in ("weekly", "monthly", "yearly"):
             task_id="load", application="{job}", table=name, mode="overwrite",
             partition="part={{{{ params.part }}}}", env_vars={{"PART": "{{{{ params.part }}}}"}},
             on_repeat="{{{{ params.on_repeat }}}}",
+            code_version="1" if name == "weekly" else None,
         )
 with DAG("copied", schedule=None):
     ZeroRenameSparkSubmitOperator(
         task_id="load", application="{job}", table="copied", mode="overwrite", partition="*",
         env_vars={{"PART": "0"}},
     )
+for version in ("1", "2"):
+    with DAG(f"recompute_by_{{version}}", schedule=None):
+        RecomputeOperator(
+            task_id="again", targets=["weekly/part=0"], poll_interval=1,
+            code_versions={{"weekly": version}},
+        )
 with DAG("copied_day", schedule=None, params={{"part": 1}}):
     SuccessManifestSensor(
         task_id="again", table="copied", partition="part={{{{ params.part }}}}", min_rows=1,
@@ -204,6 +212,12 @@ def test_what_is_stale_is_run_again(lake: Lake) -> None:
     lake.day(1, 21)
     assert lake.recompute() == [[("weekly", "part=0")]]
     assert lake.value("yearly") == {0: 21 + 100 + 1000}
+
+    # A program that was run again and is of the version before is not run a second time.
+    before = lake.table("weekly").snapshot().epochs["part=0"]
+    assert lake.recompute("recompute_by_1") == []
+    assert "is made by code version 1, now 2: deploy that" in lake.refused("recompute_by_2")
+    assert lake.table("weekly").snapshot().epochs["part=0"] == before + 1
 
     lake.day(2, 5)
     weekly = "dags/weekly"

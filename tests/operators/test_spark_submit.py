@@ -608,6 +608,8 @@ class TestTheCall:
             ({"distribute": "hash"}, "distribute is 'hash'"),
             ({"mode": "merge"}, "merge_on names no column"),
             ({"mode": "merge", "merge_on": "id", "committer": "magic"}, "the committer is magic"),
+            ({"code_version": " 4"}, "no version of a program's code"),
+            ({"code_version": "4", "committer": "magic"}, "leave no record of it"),
             ({"merge_on": ["id"], "mode": "append"}, "mode is not merge"),
             ({"delete_when": "op = 'D'"}, "delete_when is given, and mode is not merge"),
             ({"on_repeat": "never"}, "on_repeat='never'"),

@@ -35,6 +35,7 @@ def asked(environ: dict[str, str] | None = None, **given: Any) -> Any:
         "committer": None,
         "base": None,
         "distribute": None,
+        "code_version": None,
         "options": {},
     }
     return resolve(**call | given, handoff=Handoff.decode(environ or {}))
@@ -75,6 +76,8 @@ class TestWhatIsAsked:
             ({"partition_by": ["day", ""]}, "partition_by has an empty item"),
             ({"partitions": [""]}, "partitions has an empty item"),
             ({"committer": "magic", "options": {"base": "now"}}, "base='now'"),
+            ({"committer": "magic", "code_version": "4"}, "code_version='4'"),
+            ({"code_version": ""}, "no version of a program's code"),
         ],
     )
     def test_what_cannot_be_right(self, given: dict[str, Any], message: str) -> None:
@@ -86,9 +89,10 @@ class TestWhatIsAsked:
         base = ReadBase(TABLE, {"day=1": 4})
         environ = {"ZERO_RENAME_PARTITIONS": json.dumps(DAYS), "ZERO_RENAME_ONCE": "a run"}
         given = {"partitionBy": "other", "rowsPerFile": "9"}
-        call = asked(environ, mode="overwrite", partitions=["day=2"], base=base, options=given)
+        named = {"partitions": ["day=2"], "base": base, "code_version": "4"}
+        call = asked(environ, mode="overwrite", options=given, **named)
         options = writer_options(call.options, Handoff.decode(environ), call.named_options)
-        assert options.base is base
+        assert (options.base, options.code_version) == (base, "4")
         assert (options.partition_by, options.rows_per_file) == (("day",), 9)
         assert (options.replace_partitions, options.only_partitions) == (("day=2",), DAYS)
         assert (options.path, options.once, options.mode(call.replaces)) == (

@@ -149,7 +149,7 @@ class Decision:
     :param settled: it was applied long ago and no head names it: its lists were left out since.
         It still says *commit*, what its run did and from which epochs, and can never be written
         by anybody else.
-    :param inputs: what its rows were computed from.
+    :param inputs: what its rows were computed from, and by which version of their program.
     :param change_reads: of a merge, an update or a deletion: what of the table was read.
     :param narrows: the run's job before, of which this one does only its own partitions again:
         what that one wrote to others is the run's still. ``None``: it does all of them.

@@ -14,6 +14,9 @@ from .marks import LEFT_OUT, Count, Moment
 MOST_NAMED = 1_000
 #: What stands for a filter that cannot be asked about other partitions than those it found.
 UNREADABLE = ""
+#: Code versions of rows that were written again together. Two are enough to tell that one is not
+#: the present one; the others are named.
+_MOST_VERSIONS = 20
 #: Row hashes are of so many bits, and so are their sums.
 _MODULUS = 2**64
 
@@ -112,14 +115,22 @@ class Inputs:
     :param files: foreign ones.
     :param partly: rows are among the job's of which it is not known.
     :param began: when the job opened, by the store's clock.
+    :param code_versions: of the programs that made the rows, as far as they said any; several
+        where rows of several jobs were written again, ``""`` for rows of which it is not known.
     """
 
     tables: Annotated[tuple[TableRead, ...], LEFT_OUT] = ()
     files: Annotated[tuple[FileRead, ...], LEFT_OUT] = ()
     partly: Annotated[bool, LEFT_OUT] = False
     began: Annotated[Moment | None, LEFT_OUT] = None
+    code_versions: Annotated[tuple[str, ...], LEFT_OUT] = ()
 
     def __bool__(self) -> bool:
+        return bool(self.tell_reads or self.code_versions)
+
+    @property
+    def tell_reads(self) -> bool:
+        """Whether it is known what the rows were computed from."""
         return bool(self.tables or self.files)
 
     @staticmethod
@@ -129,8 +140,14 @@ class Inputs:
         found = tuple(inputs)
         tables = dict.fromkeys(read for it in found for read in it.tables)
         files = dict.fromkeys(read for it in found for read in it.files)
-        partly = any(it.partly or not it for it in found)
-        return Inputs(tuple(tables), tuple(files), partly)
+        partly = any(it.partly or not it.tell_reads for it in found)
+        versions = sorted({version for it in found for version in it.code_versions or ("",)})
+        told = tuple(versions[:_MOST_VERSIONS]) if any(versions) else ()
+        return Inputs(tuple(tables), tuple(files), partly, code_versions=told)
+
+    def made_by(self, code_version: str | None) -> Inputs:
+        """The same, of rows that a program of this version computed."""
+        return replace(self, code_versions=(code_version or "",))
 
     def reads_of(self, table: str) -> Iterator[TableRead]:
         """The reads of one table."""
