@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help environment setup demo docs servers s3a-jars s3a-archive older-spark older-airflow optional-providers test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life dagster-life growth bench bench-quick bench-papers lint lock clean
+.PHONY: help environment setup demo docs servers s3a-jars s3a-archive older-spark older-airflow optional-providers test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life dagster-life growth fast-tier bench bench-quick bench-papers lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## */make \1\t/p' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS=
 
 growth: setup    ## How a table's records grow, in bytes, requests and memory; writes docs/performance.md
 	@PYTHONPATH=tests:. $(PY) benchmarks/growth.py --write
+
+fast-tier: setup ## Three stages by a fast store, durable only, and with the fast one lost; three minutes
+	@PYTHONPATH=tests:. $(PY) benchmarks/fast_tier.py
 
 BENCH = PYTHONPATH=benchmarks:tests:. $(PY) -m bench
 bench: setup     ## Loads and reads beside their peers', 30 minutes; writes docs/performance.md. ONLY="one-file replace"
