@@ -191,7 +191,6 @@ def _own_before(context: Context, opened: OpenedJob) -> Step[list[tuple[str, Par
             raise DamagedError(
                 "The decision of an earlier try of this run is gone: rows of it would be there "
                 "twice. Nothing was changed.",
-                table=context.root.url,
                 job=job,
                 key=context.root.decision_key(job),
                 remedy="Restore the object from a version or backup.",

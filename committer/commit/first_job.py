@@ -113,13 +113,11 @@ def check_data_root(root: TableRoot, fast: FastRoot, readers: Readers) -> None:
         raise InvalidInputError(
             f"A table's files can lie in a data root ({fast}) only where its readers go by heads: "
             "who lists the table would not see them. Nothing was written.",
-            table=root.url,
             remedy="Make the table with readers=heads, or leave the data root out.",
         )
     if not root.is_apart(fast):
         raise InvalidInputError(
             f"The data root {fast} lies in the table itself. Nothing was written.",
-            table=root.url,
             remedy="Name another bucket, or a prefix outside the table; or leave the data root "
             "out: files then lie in the table.",
         )
@@ -332,7 +330,6 @@ def check_same_data_root(root: TableRoot, table: TableRecord, spec: JobSpec) -> 
         raise TableMismatchError(
             f"The table's data root is {table.data_root or 'none'}, the job asks for {spec.fast}. "
             "Nothing was written.",
-            table=root.url,
             remedy="Leave data_root out; or change the table's: zero-rename data-root "
             f"{root.url} '{spec.fast}' --apply",
         )

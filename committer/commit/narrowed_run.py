@@ -70,7 +70,6 @@ def leave_narrowing(root: TableRoot, said: Narrowing, instead_of: Left | None) -
     if isinstance(outcome, Uncertain):
         raise OutcomeUnknownError(
             f"The store did not confirm what a plan leaves for a run ({outcome.cause}).",
-            table=root.url,
             job=said.job,
             key=key,
             remedy="Try again when the store answers.",

@@ -195,7 +195,6 @@ def find_not_durable(
     if table.data_root is not None and table.data_root.temporary:
         raise InvalidInputError(
             "The table's data root is temporary: it need never become durable. Nothing was done.",
-            table=context.root.url,
             remedy="Give it another: zero-rename data-root "
             f"{context.root.url} '{table.data_root.place}' --apply",
         )

@@ -141,7 +141,6 @@ def _not_durable(root: TableRoot) -> InvalidInputError:
     return InvalidInputError(
         "Symlink manifests name files in the table's own bucket, and files of a table with a data "
         "root lie elsewhere first. Nothing was changed.",
-        table=root.url,
         remedy="Have either: take the data root away and copy what lies there (zero-rename "
         f"data-root {root.url} none --apply, zero-rename checkpoint {root.url} --apply), or keep "
         f"no manifests (zero-rename catalog manifests {root.url} --off --apply).",
