@@ -12,7 +12,7 @@ from ..commit.state.context import Context
 from ..commit.state.found_table import (
     FoundTable,
     change_table,
-    find_table,
+    existing_table,
     read_table,
     table_not_confirmed,
 )
@@ -165,14 +165,14 @@ def change_data_root(
     :raises InvalidInputError: such a table cannot have one, or not this one.
     """
     while True:
-        table = yield from read_table(context)
+        found = yield from existing_table(context)
+        table = found.record
         if data_root is not None:
             check_data_root(context.root, data_root, table.readers)
             refuse_symlinks(context.root, table)
         state = yield from take_snapshot(context)
         change = DataRootChange(table.data_root, data_root, tuple(not_durable(state.files)))
-        found = yield from find_table(context)
-        if not apply or found is None or found.record.data_root == data_root:
+        if not apply or table.data_root == data_root:
             return change
         outcome = yield from change_table(context, found, data_root=data_root)
         if isinstance(outcome, FoundTable):

@@ -96,6 +96,14 @@ def read_table(context: Context) -> Step[TableRecord]:
 
     :raises TableNotFoundError: there is none, or none that counts.
     """
+    return (yield from existing_table(context)).record
+
+
+def existing_table(context: Context) -> Step[FoundTable]:
+    """What lies at ``table.json``, as :func:`find_table`.
+
+    :raises TableNotFoundError: there is none, or none that counts.
+    """
     found = yield from find_table(context)
     if found is None or not found.counts:
         raise TableNotFoundError(
@@ -103,7 +111,7 @@ def read_table(context: Context) -> Step[TableRecord]:
             key=context.root.table_key,
             remedy="Check the root; a first write makes the table.",
         )
-    return found.record
+    return found
 
 
 def with_columns(
