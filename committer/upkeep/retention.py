@@ -14,6 +14,7 @@ from ..commit.state.context import Context
 from ..commit.state.found_table import (
     FoundTable,
     change_table,
+    existing_table,
     find_table,
     read_table,
     table_not_confirmed,
@@ -83,10 +84,7 @@ def set_retention(context: Context, seconds: float) -> Step[None]:
             f"{context.root.url} --keep 1 --apply",
         )
     while True:
-        found = yield from find_table(context)
-        if found is None or not found.counts:
-            yield from read_table(context)
-            continue
+        found = yield from existing_table(context)
         check_past(found.record, AsOf(time=0.0), None)
         outcome = yield from change_table(context, found, retention=int(seconds))
         if isinstance(outcome, FoundTable):
