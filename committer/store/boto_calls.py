@@ -280,7 +280,7 @@ class S3Requests:
                     raise
         keys, following = decoded_keys(answer, request.prefix)
         uploads = tuple(
-            store.ListedUpload(key, entry["UploadId"], entry["Initiated"].timestamp())
+            store.ListedUpload(key, entry["UploadId"], entry["Initiated"].timestamp() // 1)
             for key, entry in zip(keys, answer.get("Uploads", ()), strict=True)
         )
         marker = _next_uploads(answer, following, request.marker)

@@ -125,6 +125,9 @@ class ObjectPage:
 
 @dataclass(frozen=True)
 class ListedUpload:
+    """:param initiated: whole epoch seconds, as the store's Date header tells the time: an upload
+    of this second would else be younger than none."""
+
     key: str
     upload_id: str
     initiated: float

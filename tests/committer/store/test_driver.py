@@ -695,7 +695,7 @@ UPLOADS = """<ListMultipartUploadsResult><IsTruncated>{more}</IsTruncated>
 def uploads_page(entries: list[tuple[str, str]], more: bool) -> Reply:
     listed = "".join(
         f"<Upload><Key>{key}</Key><UploadId>{upload}</UploadId>"
-        "<Initiated>2020-01-01T00:00:00.000Z</Initiated></Upload>"
+        "<Initiated>2020-01-01T00:00:00.750Z</Initiated></Upload>"
         for key, upload in entries
     )
     key, upload = entries[-1] if entries else ("", "")
