@@ -73,19 +73,20 @@ def find_old_records(context: Context, kept_for: float) -> Step[list[OldRecord]]
 
 def find_aged(context: Context, kept_for: float) -> Step[list[OldRecord]]:
     """Runs' failures and inputs, what plans left for runs, and objects of probes, of a certain
-    age."""
+    age. A plan's word may wait for its clear, and for further tries of it: without it that loads
+    all of its run. So it stays for longer than what nobody goes by."""
     root = context.root
     kinds = {
-        "a run's failure": root.failures_prefix,
-        "a run's inputs": root.inputs_prefix,
-        "a plan's word to a run": recompute_prefix(root),
-        "left by a probe": root.probe_key(""),
+        "a run's failure": (root.failures_prefix, kept_for),
+        "a run's inputs": (root.inputs_prefix, kept_for),
+        "a plan's word to a run": (recompute_prefix(root), max(kept_for, KEPT_FOR)),
+        "left by a probe": (root.probe_key(""), kept_for),
     }
-    listed = yield from All(tuple(map(list_objects, kinds.values())))
+    listed = yield from All(tuple(list_objects(prefix) for prefix, _ in kinds.values()))
     return [
         it
-        for what, listing in zip(kinds, listed, strict=True)
-        for it in aged(what, listing.objects, listing.date, kept_for)
+        for (what, (_, seconds)), listing in zip(kinds.items(), listed, strict=True)
+        for it in aged(what, listing.objects, listing.date, seconds)
     ]
 
 

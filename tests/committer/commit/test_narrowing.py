@@ -131,6 +131,21 @@ def test_the_decisions_of_a_narrowed_run_outlive_gc(run: Backfill) -> None:
     assert run.days == [(1, 14)]
 
 
+@pytest.mark.parametrize("tidies", ["gc", "purge"])
+def test_maintenance_of_any_age_leaves_the_word_to_a_clear_that_is_to_come(
+    run: Backfill, tidies: str
+) -> None:
+    run.mend(3, 33)
+    run.narrow(1)
+    run.clock.advance(10)
+    if tidies == "gc":
+        run.table.gc(older_than=0, apply=True)
+    else:
+        run.table.purge(records_older_than=0, apply=True)
+    run.load({1: 11, 2: 21, 3: 31}, clear=1)
+    assert run.days == [(1, 11), (2, 20), (3, 33)]
+
+
 def test_a_named_day_without_rows_is_emptied(run: Backfill) -> None:
     run.narrow(1, 2)
     run.load({2: 22, 3: 33}, clear=1)
