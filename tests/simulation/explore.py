@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from simulation.decoded import decoded_once
 from simulation.faults import LOST_ANSWERS, Answer, Faults, denied, is_reading
 from simulation.frontier import Move, Scattered, Thorough, Trace
 from simulation.invariants import Violation
@@ -104,6 +105,7 @@ class Explorer:
         self._merging = Merging(participants, behaviour)
         self.seen = Seen()
 
+    @decoded_once()
     def exhaust(self, most: int | None = None) -> Report:
         """Visit every state, or ``most`` of them.
 
@@ -135,6 +137,7 @@ class Explorer:
         """What participants were told, each set together: ``a committed``, ``b refused``."""
         return self._judge.reached
 
+    @decoded_once()
     def wander(self, seed: int) -> int:
         """One random walk to the end.
 

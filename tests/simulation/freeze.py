@@ -8,6 +8,7 @@ collector's view of a generator shows both.
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import lru_cache, partial
@@ -32,11 +33,14 @@ from zero_rename.committer.store.requests import Request
 _CONSTANT = {"Context", "Ids", "Count", "TableRoot", "StoreFacts", "_Questions"}
 #: Types whose instances change while a step runs.
 _CHANGING = {"UploadJudge", "UploadSweep", "_Table"}
-_PLAIN = (str, bytes, int, float, bool, type(None), range, Enum)
+_PLAIN = (str, bytes, int, float, range, Enum)
 _ATOMS = {str, bytes, int, float, bool, type(None)}
 _RECORDS_KEPT = 100_000
+_ASKS = Request.__iter__.__code__
 #: Records by identity; each is held on to, so that its identity stays its own.
 _records: dict[int, tuple[Any, Any, bool]] = {}
+#: How values of each type met are frozen.
+_ways: dict[type, Callable[[Any], Any]] = {}
 
 
 class Moment(float):
@@ -64,38 +68,54 @@ def frozen(value: Any) -> tuple[Any, bool]:
 
 
 def freeze(value: Any) -> Any:
-    if type(value) in _ATOMS:
+    kind = type(value)
+    if kind in _ATOMS:
         return value
-    known = _records.get(id(value))
-    if known is not None:
-        _met.time |= known[2]
-        return known[1]
-    if isinstance(value, _PLAIN):
-        if type(value) is Moment:
-            _met.time = True
-        return value
-    name = type(value).__name__
+    found = _ways.get(kind)
+    if found is None:
+        found = _ways[kind] = _way(kind)
+    return found(value)
+
+
+def _way(kind: type) -> Callable[[Any], Any]:
+    """How values of a type are frozen."""
+    name = kind.__name__
+    if kind is Moment:
+        return _freeze_moment
+    if issubclass(kind, _PLAIN):
+        return lambda value: value
     if name in _CONSTANT:
-        return name
-    if isinstance(value, list | tuple):
-        return (name, *map(freeze, value))
-    if isinstance(value, dict):
-        return (name, *((freeze(key), freeze(item)) for key, item in value.items()))
-    if isinstance(value, set | frozenset):
-        return (name, *sorted(map(freeze, value), key=repr))
-    if isinstance(value, GeneratorType):
-        return _freeze_generator(value)
+        return lambda value: name
+    if issubclass(kind, list | tuple):
+        return lambda value: (name, *map(freeze, value))
+    if issubclass(kind, dict):
+        return lambda value: (name, *((freeze(k), freeze(it)) for k, it in value.items()))
+    if issubclass(kind, set | frozenset):
+        return lambda value: (name, *sorted(map(freeze, value), key=repr))
+    if kind is GeneratorType:
+        return _freeze_generator
     if name in _CHANGING:
-        return (name, freeze(vars(value)))
-    if is_dataclass(value) and not isinstance(value, type):
-        return _freeze_record(name, value)
-    if isinstance(value, BaseException):
-        return (name, freeze(value.args))
-    return _freeze_machinery(name, value)
+        return lambda value: (name, freeze(vars(value)))
+    if is_dataclass(kind):
+        return partial(_freeze_record, name)
+    if kind is CellType:
+        return _freeze_cell
+    if issubclass(kind, BaseException):
+        return lambda value: (name, freeze(value.args))
+    return partial(_freeze_machinery, name)
+
+
+def _freeze_moment(value: Moment) -> Moment:
+    _met.time = True
+    return value
 
 
 def _freeze_record(name: str, value: Any) -> Any:
     """A dataclass by its fields. Those of the committer are frozen, so each is looked at once."""
+    known = _records.get(id(value))
+    if known is not None:
+        _met.time |= known[2]
+        return known[1]
     before, _met.time = _met.time, False
     held = (name, *(freeze(getattr(value, field)) for field in _field_names(type(value))))
     if len(_records) > _RECORDS_KEPT:
@@ -117,24 +137,24 @@ def _freeze_generator(generator: GeneratorType) -> Any:
     # What a step asks for follows from the step itself. The frame object appears among the
     # referents once somebody has asked for it.
     held = [
-        it for it in gc.get_referents(generator) if not (_asks(it) or isinstance(it, FrameType))
+        freeze(it)
+        for it in gc.get_referents(generator)
+        if type(it) is not FrameType and not (type(it) is GeneratorType and it.gi_code is _ASKS)
     ]
-    return (generator.gi_code.co_qualname, frame.f_lasti, *map(freeze, held))
+    return (generator.gi_code.co_qualname, frame.f_lasti, *held)
 
 
-def _asks(value: Any) -> bool:
-    return isinstance(value, GeneratorType) and value.gi_code is Request.__iter__.__code__
+def _freeze_cell(value: CellType) -> Any:
+    try:
+        return ("cell", freeze(value.cell_contents))
+    except ValueError:
+        return ("empty cell",)
 
 
 def _freeze_machinery(name: str, value: Any) -> Any:
     if isinstance(value, FunctionType):
         cells = value.__closure__ or ()
         return (value.__qualname__, *map(freeze, cells))
-    if isinstance(value, CellType):
-        try:
-            return ("cell", freeze(value.cell_contents))
-        except ValueError:
-            return ("empty cell",)
     if isinstance(value, partial):
         return (name, freeze(value.func), freeze(value.args), freeze(value.keywords))
     if isinstance(value, MethodType | BuiltinFunctionType):
