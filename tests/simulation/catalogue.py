@@ -15,12 +15,14 @@ from simulation.scenarios import (
     SCHEMA,
     TWO,
     adopter,
+    again,
     checkpointer,
     cleaner,
     collector,
     compactor,
     decided,
     early_reader,
+    ender,
     evolver,
     explorer,
     firsts,
@@ -33,9 +35,11 @@ from simulation.scenarios import (
     job_id,
     merged_before,
     merger,
+    narrowed,
     outlived,
     overwriter,
     past_reader,
+    planner,
     purger,
     reader,
     recoverer,
@@ -97,6 +101,13 @@ CHECKPOINT_AND_REPLACE = "a checkpoint beside a replace"
 CHECKPOINT_AND_PURGE = "a checkpoint and a purge that forgets, a crash"
 PAST_AND_GC = "a reader of the past, gc, an append and an undoing"
 LAST: dict[str, Any] = {"on_conflict": OnConflict.LAST_WINS}
+NARROWED_TWICE = "a narrowed run, its next try, and a replace of what it is to make, a crash"
+CLEARED_BY_HAND = "a narrowed run that is cleared by hand"
+NARROWED_AND_LOADED = "a narrowed run, and a program that makes all of it"
+TWO_PLANS = "two plans for one run"
+PLAN_ENDED_LATE = "a plan after one that ends its word late"
+NARROWED_AND_GC = "a narrowed run, gc and a compaction"
+GC_AND_CLEARED = "a narrowed run that is cleared by hand, and gc"
 
 
 @dataclass(frozen=True)
@@ -1125,7 +1136,114 @@ PAST = {
         most=2 * MOST,
     ),
 }
-BOUNDED |= PAST | CHECKPOINTS
+PLANNED: dict[str, Any] = {"named": (ONE,)}
+MENDED: dict[str, Any] = {"before": ((REPLACE, (TWO,), UNMARKED),)}
+NARROWED = {
+    NARROWED_TWICE: Scenario(
+        lambda **bounds: narrowed(
+            again("a", ONE, TWO, **PLANNED),
+            again("b", ONE, TWO, **PLANNED),
+            writer("c", REPLACE, ONE, **UNMARKED),
+            crashes=1,
+            **MENDED,
+            **bounds,
+        ),
+        ("a committed, b committed", "a committed, c committed", "a refused, c committed"),
+        switches=1,
+        most=2 * MOST,
+    ),
+    "by heads: a narrowed run, its next try, and a replace, a lost answer": Scenario(
+        lambda **bounds: narrowed(
+            again("a", ONE, TWO, **PLANNED),
+            again("b", ONE, TWO, **PLANNED),
+            writer("c", REPLACE, ONE, **UNMARKED),
+            faults=1,
+            **MENDED,
+            **BY_HEADS,
+            **bounds,
+        ),
+        ("a committed, b committed", "a committed, c committed", "a refused, c committed"),
+        switches=1,
+    ),
+    CLEARED_BY_HAND: Scenario(
+        lambda **bounds: narrowed(
+            again("a", ONE, TWO, **PLANNED), again("b", ONE, after="a"), **bounds
+        ),
+        ("a committed, b committed",),
+        switches=2,
+        most=2 * MOST,
+    ),
+    "a narrowed run that is cleared by hand, a crash": Scenario(
+        lambda **bounds: narrowed(
+            again("a", ONE, TWO, **PLANNED), again("b", ONE, after="a"), crashes=1, **bounds
+        ),
+        ("a committed", "b committed"),
+        switches=1,
+    ),
+    NARROWED_AND_LOADED: Scenario(
+        lambda **bounds: narrowed(
+            again("a", ONE, TWO, **PLANNED, **LAST),
+            writer("b", REPLACE, ONE, TWO, **OWN, **LAST, **UNMARKED),
+            **bounds,
+        ),
+        ("a committed, b committed",),
+        switches=1,
+    ),
+    TWO_PLANS: Scenario(
+        lambda **bounds: narrowed(
+            planner("a", ONE, makes=(ONE, TWO)),
+            planner("b", TWO, makes=(ONE, TWO)),
+            named=(),
+            **bounds,
+        ),
+        ("a committed, b committed",),
+        switches=2,
+        most=2 * MOST,
+    ),
+    "a plan after one that has ended, and a clear by hand": Scenario(
+        lambda **bounds: narrowed(
+            planner("a", TWO, makes=(ONE, TWO), ended=("plan",)),
+            again("b", ONE, TWO),
+            begun=(ONE, TWO),
+            **bounds,
+        ),
+        ("a committed, b committed",),
+        switches=2,
+    ),
+    PLAN_ENDED_LATE: Scenario(
+        lambda **bounds: narrowed(
+            planner("a", TWO, makes=(ONE, TWO), ended=("plan",)),
+            ender("plan"),
+            begun=(ONE, TWO),
+            **bounds,
+        ),
+        ("a committed", "ender done"),
+        switches=2,
+    ),
+    NARROWED_AND_GC: Scenario(
+        lambda **bounds: narrowed(
+            again("a", ONE, TWO, **PLANNED),
+            collector(),
+            compactor(TWO),
+            before=((APPEND, (TWO,), UNMARKED),),
+            **bounds,
+        ),
+        ("a committed, compactor committed", "collector done"),
+        switches=1,
+    ),
+    GC_AND_CLEARED: Scenario(
+        lambda **bounds: narrowed(
+            again("a", ONE),
+            collector(),
+            before=((REPLACE, (TWO,), UNMARKED), (REPLACE, (TWO,), UNMARKED)),
+            begun=(ONE, TWO),
+            **bounds,
+        ),
+        ("a committed", "collector done"),
+        switches=2,
+    ),
+}
+BOUNDED |= PAST | CHECKPOINTS | NARROWED
 RANDOM = {
     "three writers, a reader, recovery and purge": Scenario(crowd(**HARD), CROWD, random=True),
     "by heads: three writers, a reader, recovery and purge": Scenario(

@@ -16,7 +16,6 @@ import json
 from collections.abc import Collection
 from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 from simulation.program import Node
@@ -411,18 +410,27 @@ def _is_newly_foreign(store: Store, start: Store, key: str) -> bool:
 
 def _check_once(store: Store) -> None:
     """The tries of a run do its work once: a later one skips it, or takes away what the earlier
-    one did."""
+    ones did, in each partition the last one that did anything there."""
     tries: dict[str, list[Decision]] = {}
     for job in jobs(store):
         decision = decision_of(store, job)
         if decision is not None and decision.is_commit and decision.once is not None:
             tries.setdefault(decision.once, []).append(decision)
     for decisions in tries.values():
-        decisions.sort(key=lambda decision: decision.once_epoch)
-        for earlier, later in pairwise(decisions):
-            gone = {c.partition for c in later.partitions if c.dropped_job == earlier.job}
-            if {change.partition for change in earlier.partitions} - gone:
-                raise Violation("completeness", f"{earlier.job} and {later.job} did one run's work")
+        held: dict[str, str] = {}
+        for later in sorted(decisions, key=lambda decision: decision.once_epoch):
+            changed = {change.partition for change in later.partitions}
+            taken = {(change.partition, change.dropped_job) for change in later.partitions}
+            # One that is narrowed does some partitions again; the others stay the run's.
+            again = changed if later.narrows else held.keys()
+            left = [
+                (held[name], name)
+                for name in again & held.keys()
+                if (name, held[name]) not in taken
+            ]
+            if left:
+                raise Violation("completeness", f"{later.job} did the run's work after {left}")
+            held = {**(held if later.narrows else {}), **dict.fromkeys(changed, later.job)}
 
 
 def check_nothing_left(store: Store) -> None:

@@ -30,6 +30,7 @@ from simulation.invariants import (
 )
 from simulation.kept import check_kept, keepers_before, kept_files
 from simulation.merged import check_merged, check_one_key
+from simulation.narrowed import check_narrowed
 from simulation.program import Ids, Node
 from simulation.rewritten import check_rewritten
 from simulation.sim_store import Store, apply
@@ -150,6 +151,7 @@ class Judge:
                     check_rewritten(after, job)
                     check_merged(after, job)
                     check_one_key(after, job)
+                    check_narrowed(after, job)
 
     def done(self, participant: Participant, outcome: Node, store: Store) -> None:
         """A participant's end.

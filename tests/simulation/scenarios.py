@@ -13,6 +13,7 @@ from simulation.histories import base_note
 from simulation.invariants import ROOT
 from simulation.judge import PROMISED, run_to_end
 from simulation.merged import inserting, key_row, merged, merging, rows_of
+from simulation.narrowed import RUN, cleared
 from simulation.program import Ids, Program
 from simulation.rewritten import rewriting
 from simulation.sim_store import EMPTY, Store, apply
@@ -22,17 +23,23 @@ from support.memory_store import Behaviour
 from zero_rename.committer import Context, JobSpec, Mode, OnConflict, Owner, SuccessMarkers, Waiting
 from zero_rename.committer.commit.commit import abort_job, commit_job
 from zero_rename.committer.commit.index.write_index import write_index
+from zero_rename.committer.commit.narrowed_run import (
+    end_narrowing,
+    leave_narrowing,
+    read_narrowing,
+)
 from zero_rename.committer.commit.open import open_job
 from zero_rename.committer.commit.snapshot import Snapshot, take_snapshot
 from zero_rename.committer.commit.state.context import Limits
 from zero_rename.committer.commit.state.decide import refuse_late
-from zero_rename.committer.commit.state.heads import list_heads_and_index
+from zero_rename.committer.commit.state.heads import list_heads_and_index, read_head
 from zero_rename.committer.commit.state.heartbeat import send_heartbeat
 from zero_rename.committer.commit.state.job_state import OpenedJob
 from zero_rename.committer.errors import (
     CommitConflictError,
     InvalidInputError,
     JobFencedError,
+    RefusedError,
     SnapshotGoneError,
     StoreUnreachableError,
     StreamError,
@@ -41,8 +48,10 @@ from zero_rename.committer.errors import (
     TaskResultsError,
 )
 from zero_rename.committer.format.as_of import AsOf
-from zero_rename.committer.format.job_spec import Coordination, Readers, SchemaMode
+from zero_rename.committer.format.job_spec import Coordination, OnRepeat, Readers, SchemaMode
 from zero_rename.committer.format.records.data_file import DataFile
+from zero_rename.committer.format.records.head import Slot
+from zero_rename.committer.format.records.narrowing import Narrowing
 from zero_rename.committer.format.records.pending_file import PendingFile, TaskResult
 from zero_rename.committer.format.records.table_record import TableRecord
 from zero_rename.committer.format.row_changes import RowChanges
@@ -132,7 +141,8 @@ def _write(
     held: Mapping[str, Collection[str]] | None = None,
 ) -> Step[TaskResult]:
     files = []
-    for number, partition in enumerate(partitions):
+    wanted = [it for it in partitions if opened.narrowed is None or it in opened.narrowed]
+    for number, partition in enumerate(wanted):
         base = opened.base.get(partition)
         rows = (held or {}).get(partition, ())
         note = base_note(opened.spec, base, opened.schema.names, rows)
@@ -151,7 +161,8 @@ def _write(
         files.append(
             PendingFile(key, partition, created.upload_id, (part.etag,), len(key), 1, note)
         )
-    return TaskResult(opened.job, 0, 0, tuple(files))
+    left_out = len(partitions) - len(wanted)
+    return TaskResult(opened.job, 0, 0, tuple(files), left_out=left_out)
 
 
 def put_whole(key: str, body: bytes, settings: ObjectSettings) -> Step[Any]:
@@ -340,6 +351,83 @@ def inserter(name: str, partition: str) -> Participant:
         return (yield from _job(context, spec, [partition], held=held))
 
     return Participant(Program(name, run), job=job_id(name))
+
+
+def again(
+    name: str, *partitions: str, named: Sequence[str] = (), after: str = "", **policy: Any
+) -> Participant:
+    """A try of the run's task, after a clear of it: the plan's, or one by hand.
+
+    :param named: what the plan names; none: it is by hand.
+    :param after: it begins when this try has begun, or one has gone by the plan's word.
+    """
+
+    def run(ids: Ids) -> Step[Any]:
+        context = context_of(ids, name)
+        if after and isinstance((yield from Get(ROOT.open_key(job_id(after)))), Absent):
+            left = yield from read_narrowing(ROOT, RUN)
+            if left is not None and left.said.taken is None:
+                return None
+        spec = _cleared_spec("plan" if named else "hand", named, **policy)
+        return (yield from _job(context, spec, partitions))
+
+    return Participant(Program(name, run), job=job_id(name))
+
+
+def _cleared_spec(clear: str, named: Sequence[str], **policy: Any) -> JobSpec:
+    words: dict[str, Any] = {"once": RUN, "on_repeat": OnRepeat.REPLACE_OWN, **policy}
+    words["success_markers"] = SuccessMarkers.NONE
+    return JobSpec(SCHEMA, Mode.REPLACE, ("day",), owner=cleared(clear, named), **words)
+
+
+def planner(
+    name: str, *named: str, makes: Sequence[str], ended: Collection[str] = ()
+) -> Participant:
+    """Who lets the run make only some partitions again, and clears its task.
+
+    :param makes: what the run makes by itself; ``ended``: other planners who have ended.
+    """
+
+    def run(ids: Ids) -> Step[Any]:
+        context = context_of(ids, name)
+        if not (yield from _leave_word(context, name, named, ended)):
+            return None
+        try:
+            done = yield from _job(context, _cleared_spec(name, named), makes)
+        except RefusedError:
+            yield from _take_back(context, name)
+            raise
+        yield from _take_back(context, name)
+        return done
+
+    return Participant(Program(name, run), job=job_id(name))
+
+
+def _leave_word(
+    context: Context, planner: str, named: Sequence[str], ended: Collection[str] = ()
+) -> Step[bool]:
+    """As an operator does that plans: no word in the place of one that somebody still waits for."""
+    state = yield from take_snapshot(context)
+    left = yield from read_narrowing(ROOT, RUN)
+    theirs = left is not None and left.said.planner.task_id not in (planner, *ended)
+    if left is not None and theirs and not left.said.over:
+        return False
+    last = (yield from read_head(context, Slot.once(ROOT, RUN))).head.last_job
+    assert last is not None
+    epochs = {name: state.epochs[name] for name in named}
+    said = Narrowing(context.write_id(), RUN, last, epochs, 1000, Owner(task_id=planner))
+    return (yield from leave_narrowing(ROOT, said, left))
+
+
+def ender(planner: str, name: str = "ender") -> Participant:
+    """A planner whose process ends its word late."""
+    return Participant(Program(name, lambda ids: _take_back(context_of(ids), planner)))
+
+
+def _take_back(context: Context, planner: str) -> Step[None]:
+    left = yield from read_narrowing(ROOT, RUN)
+    if left is not None and left.said.planner.task_id == planner and not left.said.over:
+        yield from end_narrowing(ROOT, left, context.write_id())
 
 
 def outlived(name: str, partition: str, *, commits: bool) -> Participant:
@@ -672,6 +760,32 @@ def explorer(
         ids = Ids()
         ids.prefix = "indexed"
         start = run_to_end(start, _write_index(context_of(ids)), behaviour)
+    return Explorer(participants, start, behaviour, context_of, **bounds)
+
+
+def narrowed(
+    *participants: Participant,
+    named: Sequence[str] = (ONE,),
+    before: Sequence[Before] = (),
+    begun: Sequence[str] = (),
+    readers: Readers = Readers.LISTING,
+    **bounds: Any,
+) -> Explorer:
+    """On a table of which a run has made two partitions, and a plan has let it make some again.
+
+    :param named: by the plan; ``before``: what others have done between.
+    :param begun: what the plan's clear has made, in a try that has ended; none: it is to come.
+    """
+    behaviour = Behaviour()
+    own = (Mode.REPLACE, (ONE, TWO), {"once": RUN, "success_markers": SuccessMarkers.NONE})
+    start = table(behaviour, own, *before, readers=readers)
+    ids = Ids()
+    ids.prefix = "plan"
+    if named:
+        start = run_to_end(start, _leave_word(context_of(ids), "plan", named), behaviour)
+    if begun:
+        job = _job(context_of(ids, "begun"), _cleared_spec("plan", named), begun)
+        start = run_to_end(start, job, behaviour)
     return Explorer(participants, start, behaviour, context_of, **bounds)
 
 

@@ -10,15 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from simulation import broken, broken_by_heads, broken_gc, scenarios
+from simulation import broken, broken_by_heads, broken_gc, broken_narrowed, scenarios
 from simulation.catalogue import (
     CHECKPOINT_AND_PURGE,
     CHECKPOINT_AND_REPLACE,
+    CLEARED_BY_HAND,
     FIRSTS_EVOLVE,
     FOLD_AND_REPLACE,
+    GC_AND_CLEARED,
+    NARROWED_AND_GC,
+    NARROWED_AND_LOADED,
+    NARROWED_TWICE,
     OVERWRITE,
     PAST_AND_GC,
+    PLAN_ENDED_LATE,
     REPLACE_AND_PURGE,
+    TWO_PLANS,
     UNDO_AND_PURGE,
 )
 
@@ -31,6 +38,7 @@ from zero_rename.committer.commit import (
     evolve,
     first_job,
     markers,
+    narrowed_run,
     snapshot,
 )
 from zero_rename.committer.commit import commit as job
@@ -111,6 +119,65 @@ ABORT = "ability to abort"
 CONTINUITY = "continuity of correctness"
 
 TWO_EVOLVE = "two jobs that bring a column each"
+
+NARROWED = [
+    _variant([(job, "_targets", broken_narrowed.takes_back_all)], NARROWED_TWICE, COMPLETENESS),
+    _variant(
+        [(opening, "narrowed", broken_narrowed.ignores_the_run_s_last_job)],
+        NARROWED_AND_LOADED,
+        CONCURRENT,
+    ),
+    _variant(
+        [(opening, "narrowed", broken_narrowed.forgets_its_own_commit)],
+        NARROWED_TWICE,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(opening, "narrowed", broken_narrowed.goes_by_a_word_for_ever)],
+        CLEARED_BY_HAND,
+        EXCLUSIVITY,
+    ),
+    _variant(
+        [(opening, "narrowed", broken_narrowed.takes_no_word_for_itself)],
+        CLEARED_BY_HAND,
+        EXCLUSIVITY,
+    ),
+    _variant(
+        [(narrowed_run, "leave_narrowing", broken_narrowed.swaps_words_without_a_condition)],
+        CLEARED_BY_HAND,
+        EXCLUSIVITY,
+    ),
+    _variant(
+        [(scenarios, "end_narrowing", broken_narrowed.ends_whatever_word_is_there)],
+        PLAN_ENDED_LATE,
+        EXCLUSIVITY,
+    ),
+    _variant(
+        [(scenarios, "leave_narrowing", broken_narrowed.leaves_a_word_over_that_of_another)],
+        TWO_PLANS,
+        EXCLUSIVITY,
+        COMPLETENESS,
+    ),
+    _variant(
+        [(job, "_read_epoch", broken_narrowed.makes_anew_what_has_moved)],
+        NARROWED_TWICE,
+        CONCURRENT,
+    ),
+    _variant(
+        [(job, "_own_before", broken_narrowed.follows_no_chain)], CLEARED_BY_HAND, COMPLETENESS
+    ),
+    _variant(
+        [(settle, "_settle", broken_narrowed.settles_what_a_run_narrows_away)],
+        GC_AND_CLEARED,
+        COMPLETENESS,
+        CONTINUITY,
+    ),
+    _variant(
+        [(collect, "find_aged", broken_narrowed.removes_words_of_the_age_that_it_is_told)],
+        NARROWED_AND_GC,
+        EXCLUSIVITY,
+    ),
+]
 
 HEADS_ALONE = [
     _variant(
@@ -202,6 +269,7 @@ HEADS_ALONE = [
 ]
 VARIANTS = [
     *HEADS_ALONE,
+    *NARROWED,
     _variant(
         [(job, "evolve", broken.changes_the_columns_before_it_decides)],
         TWO_EVOLVE,

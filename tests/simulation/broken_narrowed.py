@@ -1,0 +1,100 @@
+"""Runs that plans narrow, the plans, and who meets them, with one rule broken in each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from simulation.invariants import ROOT
+from simulation.narrowed import RUN
+
+from zero_rename.committer.commit import commit, narrowed_run
+from zero_rename.committer.commit.narrowed_run import leave_narrowing, read_narrowing
+from zero_rename.committer.commit.state import old_records
+from zero_rename.committer.commit.state.decide import read_decision
+from zero_rename.committer.format.records.narrowing import recompute_key, recompute_prefix
+from zero_rename.committer.store.listing import list_objects
+from zero_rename.committer.store.requests import Put
+from zero_rename.committer.upkeep.gc import settle
+
+
+def takes_back_all(context, opened, results):
+    return (yield from _targets(context, replace(opened, narrowed=None), results))
+
+
+_targets = commit._targets
+
+
+def ignores_the_run_s_last_job(context, opened, earlier):
+    left = yield from read_narrowing(ROOT, RUN)
+    last = earlier.job if left is None else left.said.job
+    return (yield from _narrowed(context, opened, replace(earlier, job=last)))
+
+
+def forgets_its_own_commit(context, opened, earlier):
+    return (yield from _narrowed(context, opened, replace(earlier, narrows=None)))
+
+
+def goes_by_a_word_for_ever(context, opened, earlier):
+    found = yield from _narrowed(context, opened, earlier)
+    left = yield from read_narrowing(ROOT, RUN)
+    if found is not None or left is None or opened.spec.owner.cleared is None:
+        return found
+    again = {change.partition: change.base_epoch + 1 for change in earlier.partitions}
+    return {name: again.get(name, epoch) for name, epoch in left.said.partitions.items()}
+
+
+def takes_no_word_for_itself(context, opened, earlier):
+    found = yield from read_narrowing(ROOT, RUN)
+    if found is None or found.said.over or found.said.job != earlier.job:
+        return None
+    return found.said.partitions
+
+
+_narrowed = narrowed_run.narrowed
+
+
+def swaps_words_without_a_condition(root, said, instead_of):
+    yield from Put(recompute_key(root, said.once), said.encode())
+    return True
+
+
+def ends_whatever_word_is_there(root, left, write_id):
+    over = replace(left.said, write_id=write_id, over=True)
+    yield from swaps_words_without_a_condition(root, over, left)
+
+
+def leaves_a_word_over_that_of_another(root, said, instead_of):
+    left = yield from read_narrowing(root, said.once)
+    return (yield from leave_narrowing(root, said, left))
+
+
+def makes_anew_what_has_moved(opened, partition):
+    return _read_epoch(replace(opened, narrowed=None), partition)
+
+
+_read_epoch = commit._read_epoch
+
+
+def follows_no_chain(context, opened):
+    if opened.repeat_of is None:
+        return []
+    earlier = yield from read_decision(context, opened.repeat_of)
+    assert earlier is not None
+    return [(opened.repeat_of, change) for change in earlier.decision.partitions]
+
+
+def settles_what_a_run_narrows_away(context, decided, apply):
+    whole = replace(decided, decision=replace(decided.decision, narrows=None))
+    return (yield from _settle(context, whole, apply))
+
+
+_settle = settle._settle
+
+
+def removes_words_of_the_age_that_it_is_told(context, kept_for):
+    found = yield from _find_aged(context, kept_for)
+    words = yield from list_objects(recompute_prefix(context.root))
+    return found + old_records.aged("a word", words.objects, words.date, kept_for)
+
+
+_find_aged = old_records.find_aged
