@@ -1,9 +1,12 @@
 """Airflow's REST API, as a task that clears others reaches it.
 
 A task's own means (Airflow's task SDK) clear whole runs only. So this needs a connection of type
-``http``: the API server's address, and the login and password of a user who may read DAGs, their
-runs and assets' events, and edit task instances of the DAGs that are to be cleared. A password
-alone is taken for a token. Without either a token is asked for as of a server that admits everyone.
+``http``: the address of the API server (of Airflow 2.11: of the web server), and the login and
+password of a user who may read DAGs, their runs and assets' events, and edit task instances of the
+DAGs that are to be cleared. A password alone is taken for a token. Without either it is taken for a
+server that admits everyone.
+
+It is the API of the task's own Airflow, so the version is known: 2 in Airflow 3, 1 in 2.11.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from urllib.parse import quote
 
 import httpx
 from airflow.providers.common.compat.sdk import AirflowException, BaseHook
+from airflow.providers.common.compat.version_compat import AIRFLOW_V_3_0_PLUS
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from ..committer.errors import InvalidInputError
@@ -25,6 +29,13 @@ from ..orchestration.runs.task_run import NamedTask
 #: What a task instance does not leave by itself.
 ENDED = frozenset(("success", "failed", "skipped", "upstream_failed", "removed"))
 _TIMEOUT = 60.0
+#: What the two versions call otherwise: their root, assets, what an asset is found by, the DAGs on
+#: it, a run's id.
+_ROOT, _ASSET, _ASSET_ID, _FOLLOWERS, _RUN_ID = (
+    ("/api/v2", "asset", "asset_id", "scheduled_dags", "run_id")
+    if AIRFLOW_V_3_0_PLUS
+    else ("/api/v1", "dataset", "dataset_uri", "consuming_dags", "dag_run_id")
+)
 
 
 class ApiRefusedError(InvalidInputError):
@@ -55,17 +66,18 @@ class Run:
 class AssetEvent:
     """What a task of a run has told of an asset.
 
+    :param asset: its path below the API's root.
     :param time: Unix time, of the server.
     """
 
     number: int
-    asset: int
+    asset: str
     time: float
     runs: tuple[Run, ...]
 
 
 class AirflowApi:
-    """Version 2 of the API, which Airflow 3 has.
+    """The API, by a client that is logged in.
 
     Every call raises :class:`ApiRefusedError` where it is refused, and :class:`ApiTroubleError`
     where the server is not reached or fails. Each may be repeated: what is cleared and has not
@@ -85,30 +97,24 @@ class AirflowApi:
     def clear(self, instance: NamedTask) -> None:
         """Let one instance run again, and its run with it.
 
-        :raises TaskRunsError: it is running.
+        :raises TaskRunsError: it is at work. Airflow 2.11 does not look itself: what begins right
+            after this has looked is ended there, and begun once more.
         :raises ApiRefusedError: there is no such instance, or it is not the only one that would be
             cleared.
         """
-        task: Any = instance.task_id
-        if instance.map_index >= 0:
-            task = [instance.task_id, instance.map_index]
-        # Each default of the API is said: some differ between its versions.
-        body = {
-            "dag_run_id": instance.run_id,
-            "task_ids": [task],
-            "only_failed": False,
-            "only_running": False,
-            "reset_dag_runs": True,
-            "run_on_latest_version": False,
-            "prevent_running_task": True,
-            **dict.fromkeys(
-                ("include_upstream", "include_downstream", "include_future", "include_past"), False
-            ),
-        }
-        path = f"dags/{quote(instance.dag_id, '')}/clearTaskInstances"
+        if instance.map_index >= 0 and not AIRFLOW_V_3_0_PLUS:
+            raise ApiRefusedError(
+                f"Airflow 2.11 does not clear {instance} alone, but all that are mapped with it; "
+                "nothing was cleared.",
+                remedy="Clear it by hand, if all of them are to run again.",
+            )
+        state = self.state(instance)
+        if state is not None and state not in ENDED:
+            raise TaskRunsError(f"{instance} is {state}, so it is not cleared.")
+        path, body = f"dags/{quote(instance.dag_id, '')}/clearTaskInstances", _clearing(instance)
         named = self._call("POST", path, json=body | {"dry_run": True})["task_instances"]
         found = [
-            NamedTask(*(it[key] for key in ("dag_id", "dag_run_id", "task_id", "map_index")))
+            NamedTask(it["dag_id"], it["dag_run_id"], it["task_id"], it.get("map_index", -1))
             for it in named
         ]
         if found != [instance]:
@@ -127,58 +133,95 @@ class AirflowApi:
         if isinstance(of, NamedTask):
             asked |= {"source_task_id": of.task_id, "source_map_index": str(of.map_index)}
         asked |= {"order_by": "-timestamp", "limit": "50"}
-        told = self._call("GET", "assets/events", params=asked)["asset_events"]
+        told = self._call("GET", f"{_ASSET}s/events", params=asked)[f"{_ASSET}_events"]
         return [
             AssetEvent(
                 it["id"],
-                it["asset_id"],
+                f"{_ASSET}s/{quote(str(it[_ASSET_ID]), '')}",
                 datetime.fromisoformat(it["timestamp"]).timestamp(),
                 tuple(
-                    Run(run["dag_id"], run["run_id"], run["state"]) for run in it["created_dagruns"]
+                    Run(run["dag_id"], run[_RUN_ID], run["state"]) for run in it["created_dagruns"]
                 ),
             )
             for it in told
             if it["id"] > after
         ]
 
-    def followers(self, asset: int) -> list[str]:
+    def followers(self, asset: str) -> list[str]:
         """The DAGs that are scheduled on an asset."""
-        return [it["dag_id"] for it in self._call("GET", f"assets/{asset}")["scheduled_dags"]]
+        return [it["dag_id"] for it in self._call("GET", asset)[_FOLLOWERS]]
 
-    @retry(
-        retry=retry_if_exception_type(ApiTroubleError),
-        stop=stop_after_attempt(6),
-        wait=wait_exponential(max=10),
-        reraise=True,
-    )
     def _call(self, method: str, path: str, **content: Any) -> Any:
-        try:
-            answer = self._client.request(method, f"/api/v2/{path}", **content)
-        except httpx.HTTPError as error:
-            raise ApiTroubleError(
-                f"Airflow's API was not reached for {method} {path} ({type(error).__name__})."
-            ) from error
-        if answer.is_success:
-            return answer.json()
-        said = f"{method} {path}: {answer.status_code} {answer.text[:500]}"
-        if answer.status_code == httpx.codes.CONFLICT:
-            raise TaskRunsError(f"Airflow does not clear what runs: {said}")
-        if answer.is_client_error and answer.status_code not in _BUSY:
-            raise ApiRefusedError(
-                f"Airflow's API refused {said}",
-                remedy=_REMEDIES.get(answer.status_code, "See the API server's log."),
-            )
+        return _answer(self._client, method, f"{_ROOT}/{path}", **content)
+
+
+def _clearing(instance: NamedTask) -> dict[str, Any]:
+    """What is to be cleared. Each default of the API is said: some differ between its versions."""
+    task: Any = instance.task_id
+    if instance.map_index >= 0:
+        task = [instance.task_id, instance.map_index]
+    around = ("include_upstream", "include_downstream", "include_future", "include_past")
+    body = {
+        "dag_run_id": instance.run_id,
+        "task_ids": [task],
+        "only_failed": False,
+        "only_running": False,
+        "reset_dag_runs": True,
+        **dict.fromkeys(around, False),
+    }
+    if AIRFLOW_V_3_0_PLUS:
+        body |= {"run_on_latest_version": False, "prevent_running_task": True}
+    return body
+
+
+@retry(
+    retry=retry_if_exception_type(ApiTroubleError),
+    stop=stop_after_attempt(6),
+    wait=wait_exponential(max=10),
+    reraise=True,
+)
+def _answer(client: httpx.Client, method: str, path: str, **content: Any) -> Any:
+    asked = f"{method} {path}"
+    try:
+        answer = client.request(method, path, **content)
+    except httpx.HTTPError as error:
+        raise ApiTroubleError(
+            f"Airflow's API was not reached for {asked} ({type(error).__name__})."
+        ) from error
+    if answer.is_success:
+        return answer.json()
+    said = f"{asked}: {answer.status_code} {_reason(answer)}"
+    if answer.status_code == httpx.codes.CONFLICT:
+        raise TaskRunsError(f"Airflow does not clear what runs: {said}")
+    if answer.is_server_error or answer.status_code in _BUSY:
         raise ApiTroubleError(f"Airflow's API failed: {said}")
+    raise ApiRefusedError(
+        f"Airflow's API refused {said}",
+        remedy=_REMEDIES.get(
+            answer.status_code, "See the connection's address, and the API server's log."
+        ),
+    )
+
+
+def _reason(answer: httpx.Response) -> str:
+    """Why it is refused, in the server's words; not what it was sent, which may be a password."""
+    try:
+        told = answer.json()["detail"]
+    except (ValueError, TypeError, KeyError):
+        told = None
+    if isinstance(told, list):  # Of a request that is malformed.
+        told = "; ".join(str(it.get("msg")) for it in told if isinstance(it, dict))
+    return str(told or answer.reason_phrase)[:500]
 
 
 #: Refusals that pass.
 _BUSY = frozenset((408, 425, 429))
 _REMEDIES = {
-    401: "See the login and password of the connection.",
-    403: "The connection's user needs the right to read DAGs, runs and assets, and to edit task "
-    "instances of the DAGs that are cleared.",
-    404: "The DAG, or that run of it, is no more there, or this is an Airflow before version 3: "
-    "load by a backfill.",
+    401: "See the login and password of the connection to the API.",
+    403: "See the login and password of the connection to the API. Its user needs the right to "
+    "read DAGs, runs and assets, and to edit task instances of the DAGs that are cleared.",
+    404: "The DAG, or that run of it, is no more there: load by a backfill. Or it is of another "
+    "Airflow than the connection leads to.",
 }
 
 
@@ -199,31 +242,20 @@ def airflow_api(conn_id: str) -> Iterator[AirflowApi]:
     if conn.port:
         base = f"{base}:{conn.port}"
     with httpx.Client(base_url=base, timeout=_TIMEOUT) as client:
-        client.headers["Authorization"] = f"Bearer {_token(client, conn_id, conn)}"
+        _log_in(client, conn.login, conn.password or "")
         yield AirflowApi(client)
 
 
-def _token(client: httpx.Client, conn_id: str, conn: Any) -> str:
-    if conn.password and not conn.login:
-        return conn.password
-    try:
-        if conn.login:
-            user = {"username": conn.login, "password": conn.password or ""}
-            answer = client.post("/auth/token", json=user)
-        else:
-            answer = client.get("/auth/token")
-    except httpx.HTTPError as error:
-        raise ApiTroubleError(
-            f"Airflow's API was not reached by the connection {conn_id!r} ({type(error).__name__})."
-        ) from error
-    if answer.is_client_error:
-        raise ApiRefusedError(
-            f"Airflow's API gave the connection {conn_id!r} no token: {answer.status_code}.",
-            remedy="See its login and password; or give it a token as its password.",
-        )
-    if not answer.is_success:
-        raise ApiTroubleError(f"Airflow's API gave no token: {answer.status_code}.")
-    return answer.json()["access_token"]
+def _log_in(client: httpx.Client, login: str | None, password: str) -> None:
+    token = "" if login else password
+    if AIRFLOW_V_3_0_PLUS and not token:
+        user = {"json": {"username": login, "password": password}} if login else {}
+        method = "POST" if login else "GET"
+        token = _answer(client, method, "/auth/token", **user)["access_token"]
+    if token:
+        client.headers["Authorization"] = f"Bearer {token}"
+    elif login:
+        client.auth = (login, password)
 
 
 def _path(task: NamedTask) -> str:

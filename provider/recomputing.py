@@ -111,9 +111,10 @@ def wait(task: BaseOperator, seconds: float, deferrable: bool, progress: Recompu
     if not deferrable:
         time.sleep(seconds)
         return
-    from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
+    from airflow.providers.common.compat.standard.triggers import TimeDeltaTrigger
 
-    trigger = TimeDeltaTrigger(timedelta(seconds=max(seconds, _SHORTEST_WAIT)))
+    make: Any = TimeDeltaTrigger
+    trigger = make(timedelta(seconds=max(seconds, _SHORTEST_WAIT)))
     task.defer(trigger=trigger, method_name="proceed", kwargs={"progress": progress.said()})
 
 
