@@ -146,6 +146,12 @@ def _merged(
             "on=['id']).",
         )
     rules = MergeRules(said.merge_on, delete_when=said.delete_when, latest_by=said.latest_by)
-    by, options = target.partition_by, target.options
-    done = merge_by(rules, frame, target.root.url, partition_by=by, options=options)
+    done = merge_by(
+        rules,
+        frame,
+        target.root.url,
+        partition_by=target.partition_by,
+        code_version=target.code_version,
+        options=target.options,
+    )
     return done.committed

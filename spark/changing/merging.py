@@ -48,6 +48,7 @@ def merge(
     schema_mode: str | None = None,
     attempts: int = 3,
     partition_by: Sequence[str] = (),
+    code_version: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> TableChange:
     """Merge a frame into a table, by one job that replaces the partitions in which a row changes.
@@ -70,7 +71,8 @@ def merge(
         table's; those that it lacks stay as they are, and are null in rows that are inserted.
     :param attempts: how often the table is read and joined, where another job changes it meanwhile.
     :param partition_by: partition columns of a table that is not there yet.
-    :param options: of the write, as :func:`.save_frame.save` has them.
+    :param code_version: of the program that computes the frame, as :func:`.save_frame.save` has it.
+    :param options: of the write, as there.
     :returns: what was done: rows inserted, updated, deleted, unchanged; partitions written, left.
     :raises InvalidInputError: a call that cannot be right; nothing was changed.
     :raises TableMismatchError: columns that are not the table's.
@@ -94,7 +96,7 @@ def merge(
         across_partitions,
         evolves,
     )
-    return merge_by(rules, frame, table, attempts, partition_by, options)
+    return merge_by(rules, frame, table, attempts, partition_by, code_version, options)
 
 
 def merge_by(
@@ -103,6 +105,7 @@ def merge_by(
     table: str | None,
     attempts: int = 3,
     partition_by: Sequence[str] = (),
+    code_version: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> TableChange:
     """As :func:`merge`, by rules."""
@@ -121,7 +124,13 @@ def merge_by(
     session = frame.sparkSession
     try:
         return change_table(
-            session, table, joined, attempts=attempts, options=options, partition_by=partition_by
+            session,
+            table,
+            joined,
+            attempts=attempts,
+            options=options,
+            partition_by=partition_by,
+            code_version=code_version,
         )
     finally:
         for source in kept:

@@ -42,27 +42,20 @@ class RowWriter:
     """Carries out changes of one table: reads, computes, writes what changes, and again after a
     conflict.
 
-    :param partitions: the only ones that may be written; none for any.
-    :param options: of the write, as :func:`.save_frame.save` has them.
+    :param target: the table, the only partitions that may be written, and the write's options.
     """
 
-    def __init__(
-        self,
-        session: SparkSession,
-        table: Table,
-        handoff: Handoff,
-        partitions: Sequence[str] = (),
-        options: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, session: SparkSession, target: WriteTarget, handoff: Handoff) -> None:
         check_versions()
         self.session = session
-        self.table = table
-        self._own_once = names_once(options or {})
-        named = {"path": table.root.url, "expected_mode": None, "replace_table": False}
-        named |= {"only_partitions": tuple(partitions)} if partitions else {}
+        self.table = Table(target.root.url)
+        self._own_once = names_once(target.options)
+        named = {"path": target.root.url, "expected_mode": None, "replace_table": False}
+        named |= {"only_partitions": target.partitions} if target.partitions else {}
+        named |= {"code_version": target.code_version} if target.code_version else {}
         named |= {"replace_partitions": ()}
-        self._options = writer_options(options or {}, handoff, named)
-        _refuse_policies(self._options, table.root.url)
+        self._options = writer_options(target.options, handoff, named)
+        _refuse_policies(self._options, target.root.url)
         self._name = application_of(session)
         self.any_case = session.conf.get("spark.sql.caseSensitive", None) != "true"
 
@@ -204,6 +197,7 @@ def change_table(
     attempts: int,
     options: Mapping[str, str] | None,
     partition_by: Sequence[str] = (),
+    code_version: str | None = None,
 ) -> TableChange:
     """Change rows of the table that is named, or that the application's submitter names.
 
@@ -214,11 +208,9 @@ def change_table(
     take_handoff(session)
     handoff = Handoff.decode(os.environ)
     with failures_told(handoff.table, handoff.once, handoff.owner, handoff.partitions):
-        target = _target(table, partition_by, handoff, options)
+        target = _target(table, partition_by, code_version, handoff, options)
         pipes = pipes_session()
-        writer = RowWriter(
-            session, Table(target.root.url), handoff, target.partitions, target.options
-        )
+        writer = RowWriter(session, target, handoff)
         done = writer.change(lambda: compute(writer.table, target, writer.any_case), attempts)
         if pipes is not None and done.committed is not None:
             report_commit(pipes, done.committed, is_asset=handoff.table in (None, target.root))
@@ -228,6 +220,7 @@ def change_table(
 def _target(
     table: str | None,
     partition_by: Sequence[str],
+    code_version: str | None,
     handoff: Handoff,
     options: Mapping[str, str] | None,
 ) -> WriteTarget:
@@ -235,8 +228,9 @@ def _target(
 
     :raises InvalidInputError: none is named, or one of Hadoop's committers writes it.
     """
+    no = None
     target = resolve(
-        table, partition_by, Mode.MERGE, None, None, None, None, None, options or {}, handoff
+        table, partition_by, Mode.MERGE, no, no, no, no, code_version, options or {}, handoff
     )
     if target.committer != NATIVE:
         raise InvalidInputError(

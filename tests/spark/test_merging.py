@@ -111,9 +111,10 @@ def test_what_the_rows_come_of_is_told_and_the_table_s_own_state_is_no_input(spa
     put(f"{url}_0", (1, "a", "x"))
     put(f"{url}_1", (1, "b", "x"))
     put(url, (1, "a", "x"), inputs=[Table(f"{url}_0").snapshot()])
-    done = merge(load(spark, f"{url}_1"), url, on=["k"])
+    done = merge(load(spark, f"{url}_1"), url, on=["k"], code_version="4")
     assert done.committed is not None
     inputs = Table(url).inputs_of(done.committed.job)
+    assert "4" in inputs.code_versions
     assert {f"{url}_0", f"{url}_1"} <= {it.table for it in inputs.tables}
     assert url not in {it.table for it in inputs.tables}
     assert not inputs.partly
@@ -264,9 +265,10 @@ class TestHandoff:
             *((4, "d", "x", "I", 1), (5, None, "x", "D", 1)),
             schema="k long, v string, p string, op string, at int",
         )
-        done = save(rows, url)
+        done = save(rows, url, code_version="4")
         assert done is not None
         assert done.row_changes == RowChanges(inserted=1, updated=1, deleted=1, unchanged=1)
+        assert "4" in Table(url).inputs_of(done.job).code_versions
         assert held(url) == [(1, "B", "x"), (3, "c", "x"), (4, "d", "x")]
 
     def test_a_condition_beyond_a_row_is_refused(self, spark, url, monkeypatch):
