@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseOperator, conf
 
 from ..committer.errors import InvalidInputError
+from ..orchestration.runs.partitions import listed_texts
 from ..provider.failures import final_where_refused
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.recomputing import PATIENCE, Recomputed, Recomputing, log_plan, plan_for, wait
+from ..provider.staleness import versions_by_root
 from ..provider.task_context import task_run
 
 if TYPE_CHECKING:
@@ -66,33 +68,16 @@ class PlanRecomputeOperator(BaseOperator):
         """
         hook = ZeroRenameHook(self.zero_rename_conn_id)
         with final_where_refused():
-            versions = self._code_versions(hook)
+            versions = versions_by_root(hook, self.code_versions)
             found = plan_for(hook, self._targets(hook), self.lost, self.narrow, versions)
         log_plan(found)
         return json.loads(json.dumps(asdict(found)))
 
     def _targets(self, hook: ZeroRenameHook) -> list[str]:
-        return [hook.table_url(name) for name in self._named()]
-
-    def _code_versions(self, hook: ZeroRenameHook) -> dict[str, str]:
-        given = self.code_versions or {}
-        if not isinstance(given, Mapping):
-            raise InvalidInputError(
-                f"code_versions={given!r} names no versions by table.",
-                remedy="Give such as {'weekly': '4'}.",
-            )
-        return {hook.table_url(name): version for name, version in given.items()}
-
-    def _named(self) -> list[str]:
-        given = [self.targets] if isinstance(self.targets, str) else self.targets
-        if not isinstance(given, Sequence) or not all(isinstance(it, str) for it in given):
-            raise InvalidInputError(
-                f"targets={self.targets!r} names no table, nor a list of some.",
-                remedy="See what its template renders to.",
-            )
-        if not given:
+        names = listed_texts("targets", self.targets, None, "tables", "names such as flights")
+        if not names:
             raise InvalidInputError("targets names no table.", remedy="Give one or more.")
-        return list(given)
+        return [hook.table_url(name) for name in names]
 
 
 class RecomputeOperator(PlanRecomputeOperator):
@@ -158,7 +143,7 @@ class RecomputeOperator(PlanRecomputeOperator):
     def _engine(self, context: Context) -> Recomputing:
         hook = ZeroRenameHook(self.zero_rename_conn_id)
         with final_where_refused():
-            versions = self._code_versions(hook)
+            versions = versions_by_root(hook, self.code_versions)
         return Recomputing(
             hook,
             self.airflow_conn_id,

@@ -22,15 +22,21 @@ ON_STALE = ("ignore", "fail", "recompute")
 _NAMED = 5
 
 
-def check_on_stale(given: str, forgets: bool) -> None:
+def check_on_stale(given: str, forgets: bool, code_versions: object) -> None:
     """See that a sensor can do what it is asked for.
 
     :param forgets: whether it ends between two looks, to begin anew.
+    :param code_versions: those that it asks for.
     :raises InvalidInputError: it is none of :data:`ON_STALE`, or it cannot.
     """
     if given not in ON_STALE:
         raise InvalidInputError(
             f"on_stale={given!r} is unknown.", remedy=f"Choose one of {', '.join(ON_STALE)}."
+        )
+    if given == "ignore" and code_versions is not None:
+        raise InvalidInputError(
+            "code_versions says what is stale, and on_stale='ignore' asks for none of it.",
+            remedy="Choose on_stale='fail' or on_stale='recompute', or leave code_versions out.",
         )
     if given == "recompute" and forgets:
         raise InvalidInputError(
@@ -57,11 +63,11 @@ def see_to_stale(sensor: Any, context: Context, report: Mapping[str, Any]) -> bo
     targets = [table if name == UNPARTITIONED else f"{table}/{name}" for name in named]
     if sensor.on_stale == "recompute":
         return bool(make_again(sensor, context, targets).layers)
-    _refuse_stale(table, targets, ZeroRenameHook(sensor.zero_rename_conn_id).get_conn())
+    _refuse_stale(table, targets, sensor)
     return False
 
 
-def make_again(sensor: Any, context: Context, of: list[str] | Recomputed) -> Recomputed:
+def make_again(sensor: Any, context: Context, of: list[str] | Mapping[str, Any]) -> Recomputed:
     """Run again what partitions need to be as their inputs are.
 
     :param of: their names, or what was done before a wait.
@@ -69,16 +75,36 @@ def make_again(sensor: Any, context: Context, of: list[str] | Recomputed) -> Rec
     """
     hook = ZeroRenameHook(sensor.zero_rename_conn_id)
     planner = task_run(dict(context)).named
-    engine = Recomputing(hook, sensor.airflow_conn_id, planner, sensor.timeout)
+    with final_where_refused():
+        versions = versions_by_root(hook, sensor.code_versions)
+    engine = Recomputing(
+        hook, sensor.airflow_conn_id, planner, sensor.timeout, code_versions=versions
+    )
     pause = partial(wait, sensor, sensor.poke_interval, sensor.deferrable)
-    return engine.to_end(of if isinstance(of, Recomputed) else engine.begin(of), pause)
+    return engine.to_end(Recomputed.of(of) if isinstance(of, Mapping) else engine.begin(of), pause)
 
 
-def _refuse_stale(table: str, targets: list[str], client: Any) -> None:
+def versions_by_root(hook: ZeroRenameHook, given: object) -> dict[str, str]:
+    """The present versions of programs' code, by their tables' roots.
+
+    :param given: by table, as a task names it; ``None``: none.
+    :raises InvalidInputError: a template made something else of them.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise InvalidInputError(
+            f"code_versions={given!r} names no versions by table.",
+            remedy="Give such as {'weekly': '4'}.",
+        )
+    return {hook.table_url(name): version for name, version in (given or {}).items()}
+
+
+def _refuse_stale(table: str, targets: list[str], sensor: Any) -> None:
     from ..lineage import WRONG, look_up
 
+    hook = ZeroRenameHook(sensor.zero_rename_conn_id)
     with final_where_refused():
-        found = look_up(targets, client)
+        versions = versions_by_root(hook, sensor.code_versions)
+        found = look_up(targets, hook.get_conn(), code_versions=versions)
     wrong = [it for it in found.partitions() if it.state in WRONG]
     if wrong:
         told = "; ".join(f"{it.partition} ({it.state}): {it.why[0]}" for it in wrong[:_NAMED])

@@ -33,7 +33,6 @@ from ..orchestration.table_names import check_table_name
 from ..orchestration.templates import check_named, check_texts, is_known
 from ..provider.compat import asks_states, states_of_tasks
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.recomputing import Recomputed
 from ..provider.staleness import check_on_stale, make_again, see_to_stale
 from ..provider.task_context import map_index_of, resolve_partitions, task_run
 from ..provider.triggers import SuccessManifestTrigger
@@ -100,6 +99,8 @@ class SuccessManifestSensor(BaseSensorOperator):
         from, or what that was, has other rows by now: ``fail``, or ``recompute``, as
         :class:`.RecomputeOperator` does, and go on once they are as their inputs are. ``ignore``
         does not ask. One of which it was not told from what it was computed is not stale.
+    :param code_versions: by table, the present version of its program's code: rows that another one
+        made, or of which it is not known, are stale. (templated)
     :param airflow_conn_id: with ``on_stale="recompute"``, the connection of type ``http`` to
         Airflow's API server. (templated)
     :param deferrable: wait in the triggerer, without a worker slot.
@@ -107,21 +108,10 @@ class SuccessManifestSensor(BaseSensorOperator):
     """
 
     template_fields: Sequence[str] = (
-        "table",
-        "job",
-        "upstream_task_id",
-        "upstream_map_index",
-        "once",
-        "partition",
-        "partitions",
-        "partition_format",
-        "from_date",
-        "to_date",
-        "newer_than_epoch",
-        "newer_than",
-        "committer",
-        "airflow_conn_id",
-        "zero_rename_conn_id",
+        *("table", "job", "upstream_task_id", "upstream_map_index", "once"),
+        *("partition", "partitions", "partition_format", "from_date", "to_date"),
+        *("newer_than_epoch", "newer_than", "committer", "code_versions"),
+        *("airflow_conn_id", "zero_rename_conn_id"),
     )
     ui_color = "#e6f2ec"
 
@@ -148,6 +138,7 @@ class SuccessManifestSensor(BaseSensorOperator):
         apply: bool = False,
         on_foreign_marker: str = "wait",
         on_stale: str = "ignore",
+        code_versions: Mapping[str, str] | None = None,
         airflow_conn_id: str = "airflow_api",
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
@@ -174,6 +165,7 @@ class SuccessManifestSensor(BaseSensorOperator):
         self.apply = apply
         self.on_foreign_marker = on_foreign_marker
         self.on_stale = on_stale
+        self.code_versions = code_versions
         self.airflow_conn_id = airflow_conn_id
         self.deferrable = deferrable
         self.zero_rename_conn_id = zero_rename_conn_id
@@ -237,7 +229,7 @@ class SuccessManifestSensor(BaseSensorOperator):
         self, context: Context, event: object = None, *, progress: Mapping[str, Any]
     ) -> dict[str, Any] | None:
         """Go on to make again what is stale, after a wait in the triggerer; then look once more."""
-        make_again(self, context, Recomputed.of(progress))
+        make_again(self, context, progress)
         return self.poke(context).xcom_value
 
     def resume_execution(
@@ -290,7 +282,7 @@ class SuccessManifestSensor(BaseSensorOperator):
 
         :raises InvalidInputError: an argument that cannot be right.
         """
-        check_on_stale(self.on_stale, self.reschedule)
+        check_on_stale(self.on_stale, self.reschedule, self.code_versions)
         if not self.table or is_known(self.table):
             check_table_name(self.table)
         once = self.once if self.upstream_task_id is None else self.upstream_task_id

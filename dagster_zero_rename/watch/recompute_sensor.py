@@ -44,6 +44,7 @@ def recompute_sensor(
     *targets: AssetLike,
     name: str = "zero_rename_recompute",
     lost: bool = True,
+    code_versions: Mapping[dg.AssetKey | str, str] | None = None,
     minimum_interval_seconds: int = 300,
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
     resource_key: str = RESOURCE,
@@ -63,11 +64,15 @@ def recompute_sensor(
         what is between them and these inputs is run again, too, where it is an asset.
     :param name: the sensor's.
     :param lost: look, too, whether the files are there: a listing of each table.
+    :param code_versions: by asset, the present version of its code: rows that another one made, or
+        of which it is not known, are stale. An asset that is defined with another ``code_version``
+        is not run for it.
     :param minimum_interval_seconds: between two ticks.
     :param default_status: whether it runs before somebody turns it on.
     :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
     """
     keys = [AssetReference.of(target).key for target in targets]
+    versions = {AssetReference.of(it).key: now for it, now in (code_versions or {}).items()}
 
     @dg.sensor(
         name=name,
@@ -78,7 +83,7 @@ def recompute_sensor(
         description="Runs again what is stale or lost, a layer at a time.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        assets = _Assets(context, getattr(context.resources, resource_key))
+        assets = _Assets(context, getattr(context.resources, resource_key), versions)
         return _tick(context, assets, keys, lost)
 
     return sensor
@@ -89,9 +94,9 @@ def _tick(
 ) -> dg.SensorResult | dg.SkipReason:
     # Before the plan: what ends after this look may have loaded what the plan calls stale.
     running = _Running.of(assets)
-    tables = [assets.table(key) for key in targets]
-    urls = [table.root.url for table in tables if table.exists()]
-    graph = look_up(urls, assets.resource.client(), lost=lost)
+    urls = [table.root.url for key in targets if (table := assets.table(key)).exists()]
+    versions = {assets.table(key).root.url: now for key, now in assets.code_versions.items()}
+    graph = look_up(urls, assets.resource.client(), lost=lost, code_versions=versions)
     # A run writes the partitions that it is asked for and no others, so it takes nothing away.
     alone = {key: replace(node, replaced={}) for key, node in graph.nodes.items()}
     found = plan(replace(graph, nodes=alone))
@@ -173,10 +178,14 @@ class _Layer:
 
 @dataclass(frozen=True)
 class _Assets:
-    """The code location's assets and the instance's runs."""
+    """The code location's assets and the instance's runs.
+
+    :param code_versions: that the sensor asks for.
+    """
 
     context: dg.SensorEvaluationContext
     resource: ZeroRenameResource
+    code_versions: Mapping[dg.AssetKey, str]
 
     @cached_property
     def nodes(self) -> Mapping[dg.AssetKey, AssetNode]:
@@ -293,6 +302,13 @@ def _asset_of(assets: _Assets, step: Step) -> AssetNode:
     url = assets.table(node.key).root.url
     if url != step.table:
         raise _RefusedError(f"the asset {run.owner.task_id!r} is the table {url} by now")
+    now = assets.code_versions.get(node.key, node.code_version)
+    if node.code_version != now:
+        mine = f"code version {node.code_version}" if node.code_version else "no code version"
+        raise _RefusedError(
+            f"the asset {run.owner.task_id!r} has {mine} here, and {now} is asked for: deploy "
+            "that, or say in code_versions the one that it has"
+        )
     if run.mode is Mode.APPEND:
         raise _RefusedError(
             f"the asset {run.owner.task_id!r} appends, so a new run would load its rows beside "

@@ -35,6 +35,7 @@ class Lake:
     :param numbers: of the days that have rows.
     :param failures: called in turn, one a call of the week's function.
     :param weeks: the partition keys of each run of the week's asset.
+    :param code: the version that the week's asset says; ``asked_code``: that the sensor asks for.
     """
 
     zero: ZeroRenameResource
@@ -43,6 +44,8 @@ class Lake:
     failures: list[Callable[[], None]] = field(default_factory=list)
     weeks: list[list[str]] = field(default_factory=list)
     months: int = 0
+    code: str | None = None
+    asked_code: dict[dg.AssetKey | str, str] = field(default_factory=dict)
 
     @property
     def defs(self) -> dg.Definitions:
@@ -50,7 +53,9 @@ class Lake:
         def daily(context: dg.AssetExecutionContext, zero_rename: ZeroRenameResource):
             return zero_rename.write(context, rows(context.partition_keys, self.numbers))
 
-        @zero_rename_asset(partitions_def=WEEKS, partition_expr="week", content="rows")
+        @zero_rename_asset(
+            partitions_def=WEEKS, partition_expr="week", content="rows", code_version=self.code
+        )
         def weekly(context: dg.AssetExecutionContext, daily: pa.Table) -> pa.Table:
             keys = [str(key) for key in context.partition_keys]
             self.weeks.append(keys)
@@ -68,7 +73,7 @@ class Lake:
 
         return dg.Definitions(
             assets=[daily, weekly, monthly],
-            sensors=[recompute_sensor("monthly")],
+            sensors=[recompute_sensor("monthly", code_versions=self.asked_code)],
             resources={
                 "zero_rename": self.zero,
                 "io_manager": ZeroRenameIOManager(zero_rename=self.zero),
@@ -189,6 +194,20 @@ def test_weeks_of_which_one_was_mended_since_are_run_without_it(lake: Lake) -> N
     assert lake.asked() == [["weekly 2013-01-07"], ["monthly"]]
     assert lake.zero.table("weekly").snapshot(["week=2013-01-14"]).files[0].job == mended
     assert lake.total() == [16]
+
+
+def test_what_another_version_of_the_code_made_is_made_again_where_there_is_the_new_one(
+    lake: Lake,
+) -> None:
+    lake.asked_code = {"weekly": "2"}
+    lake.code = "1"
+    for _ in range(2):
+        with pytest.raises(dg.Failure, match="'weekly' has code version 1 here, and 2 is asked"):
+            lake.tick()
+    assert lake.weeks == []
+    lake.code = "2"
+    assert lake.asked() == [["weekly 2013-01-07", "weekly 2013-01-14"]]
+    assert "Nothing" in lake.tick().skip_message
 
 
 def test_a_lost_file_is_made_again(lake: Lake) -> None:

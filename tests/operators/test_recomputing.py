@@ -83,6 +83,11 @@ with DAG("copied_day", schedule=None, params={{"part": 1}}):
         task_id="again", table="copied", partition="part={{{{ params.part }}}}", min_rows=1,
         on_stale="recompute", deferrable=True, poke_interval=1,
     )
+with DAG("week_of_2", schedule=None):
+    SuccessManifestSensor(
+        task_id="again", table="weekly", partitions=["part=0"], on_stale="recompute",
+        deferrable=True, poke_interval=1, code_versions={{"weekly": "2"}},
+    )
 for name, deferrable in (("recompute", True), ("recompute_held", False)):
     with DAG(name, schedule=None):
         RecomputeOperator(
@@ -218,6 +223,7 @@ def test_what_is_stale_is_run_again(lake: Lake) -> None:
     assert lake.recompute("recompute_by_1") == []
     assert "is made by code version 1, now 2: deploy that" in lake.refused("recompute_by_2")
     assert lake.table("weekly").snapshot().epochs["part=0"] == before + 1
+    assert "is made by code version 1, now 2: deploy that" in lake.refused("week_of_2")
 
     lake.day(2, 5)
     weekly = "dags/weekly"

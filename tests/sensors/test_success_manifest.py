@@ -77,6 +77,10 @@ class TestHere:
         given = {"table": tables.url("weekly"), "on_stale": "fail", **of}
         report = run(sensor(tables, **given), params={"job": week.job})
         assert report["partitions"][0]["partition"] == "day=1"
+        versions = {tables.url("weekly"): "{{ params.version }}"}
+        by_version = sensor(tables, **given, code_versions=versions)
+        with pytest.raises(AirflowFailException, match="made by no code version, now 4"):
+            run(by_version, params={"job": week.job, "version": "4"})
         tables.load(2, rows=5, mode="overwrite", inputs=())
         with pytest.raises(AirflowFailException, match=r"day=1 \(stale\): .*flights/day=2"):
             run(sensor(tables, **given), params={"job": week.job})
@@ -115,6 +119,7 @@ class TestHere:
             ({"once": "k", "min_rows": -1}, "is no number of rows"),
             ({"once": "k", "on_foreign_marker": "skip"}, "on_foreign_marker='skip'"),
             ({"once": "k", "on_stale": "skip"}, "on_stale='skip'"),
+            ({"once": "k", "code_versions": {"flights": "4"}}, "on_stale='ignore' asks for none"),
             ({"once": "k", "min_files": -1}, "is no number of files"),
             ({"partitions": []}, "waits for no partition"),
             ({"partitions": ["day=1", "2"]}, "is not a partition path"),
@@ -152,6 +157,7 @@ class TestHere:
             del given["newer_than_epoch"]
         if name == "partitions" or "to_date" in given:
             del given["partition"]
+        given |= {"on_stale": "fail"} if name == "code_versions" else {}
         sensor(None, **given | {name: "{% if params.full %}a{% else %}b{% endif %}"})
 
     @pytest.mark.parametrize("name", ["table", "partition", "job", "once", "upstream_task_id"])
