@@ -11,8 +11,9 @@ import typer
 from ..committer import Table
 from ..committer.commit.narrowed_run import Left, pending_narrowings
 from ..committer.errors import InvalidInputError, counted
+from ..committer.format.job_spec import Owner
 from ..committer.format.layout import TableRoot
-from ..lineage import WRONG, JobRun, LineageGraph, LineageState, Plan, Step, look_up, plan
+from ..lineage import WRONG, LineageGraph, LineageState, Plan, Step, look_up, plan
 from ..lineage import at_risk as risks
 from ..lineage.graph import place_named
 from .amounts import age_option
@@ -69,9 +70,8 @@ def _say_narrowing(url: str, left: Left) -> None:
     if said.over:
         return
     word = "has begun by it" if said.taken else f"is to begin within {said.seconds:,} s"
-    planner = _run(JobRun(said.planner))
     say(
-        f"A plan of {planner} lets the run {said.once} of {url} make only "
+        f"A plan of {_run(said.planner)} lets the run {said.once} of {url} make only "
         f"{', '.join(sorted(said.partitions))} again; its task {word}, {left.age:,.0f} s ago."
     )
 
@@ -141,7 +141,7 @@ def plan_command(
             step.table,
             step.said,
             ", ".join(step.besides),
-            _run(step.run),
+            _run(step.run.owner),
             step.job,
             "" if step.run.seconds is None else f"{step.run.seconds:.0f}",
             "; ".join(step.why),
@@ -247,8 +247,7 @@ def _say_rest(graph: LineageGraph) -> None:
             )
 
 
-def _run(run: JobRun) -> str:
-    owner = run.owner
+def _run(owner: Owner) -> str:
     parts: tuple[Any, ...] = (owner.dag_id, owner.run_id, owner.task_id)
     said = " ".join(str(part) for part in parts if part is not None)
     mapped = f"[{owner.map_index}]" if owner.map_index is not None and owner.map_index >= 0 else ""
@@ -257,7 +256,7 @@ def _run(run: JobRun) -> str:
 
 def _name(step: Step) -> str:
     seconds = "" if step.run.seconds is None else f", {step.run.seconds:.0f} s"
-    return f"{step.table} {', '.join(step.partitions)}: {_run(step.run) or step.job}{seconds}"
+    return f"{step.table} {', '.join(step.partitions)}: {_run(step.run.owner) or step.job}{seconds}"
 
 
 def _chart(edges: Iterable[tuple[str, str]]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
 from ..committer.errors import InvalidInputError, ZeroRenameError, counted
+from ..orchestration.runs.partitions import listed_texts
 from ..orchestration.runs.reports import text_table
 from ..orchestration.table_names import check_catalog_of
 from ..provider.connection import config_number
@@ -63,13 +64,7 @@ class _Maintenance(BaseOperator):
         :raises InvalidInputError: a template made something else of them.
         """
         given = self.tables or ()
-        names = [given] if isinstance(given, str) else given
-        if not isinstance(names, Sequence):
-            raise InvalidInputError(
-                f"tables={given!r} names no table, nor a list of some; nothing was looked at.",
-                remedy="See what its template renders to.",
-            )
-        return list(names)
+        return list(listed_texts("tables", given, None, "tables", "names such as flights"))
 
     def _catalog(self, hook: ZeroRenameHook, tables: Sequence[Table]) -> str:
         """Where the tables are registered, once their jobs are settled; empty: nowhere.

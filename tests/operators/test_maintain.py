@@ -84,7 +84,7 @@ def test_a_bucket_as_the_root_and_a_first_job_that_died(tables: Tables, connecti
 
 @pytest.mark.parametrize("given", [5, [5], {"flights": 1}])
 def test_a_template_that_makes_no_tables(tables: Tables, connection: str, given: object) -> None:
-    with pytest.raises(AirflowFailException, match="names no table"):
+    with pytest.raises(AirflowFailException, match="is no list of tables"):
         run(connection, tables=given)
 
 
