@@ -213,7 +213,8 @@ def _refuse_merged(
     tries: Collection[str],
 ) -> Step[None]:
     """Refuse to drop an earlier job whose rows a compaction or a merge wrote again among those of
-    others: they would stay, and be there twice; or one whose own files have rows of others.
+    others: they would stay, and be there twice; or one whose own files have rows of others. Where
+    the partition is replaced, and all that was written again are rows of the run, none can be.
 
     :param there: the other jobs whose files the partition holds.
     :param tries: the run's jobs whose rows it may hold.
@@ -225,7 +226,12 @@ def _refuse_merged(
         change for it in found if it is not None for change in it.changes.get(target.partition, ())
     )
     own_are_shared = target.shared and not target.replaces
-    if own_are_shared or any(not {*tries}.isdisjoint(change.merged) for change in changes):
+    own = {*tries}
+    if own_are_shared or any(
+        not own.isdisjoint(change.merged)
+        and not (target.replaces and own.issuperset(change.merged))
+        for change in changes
+    ):
         raise CommitConflictError(
             f"The rows that this run wrote to {target.partition} before are in files with rows "
             "of others since a compaction or a merge, so they cannot be taken out. Nothing was "

@@ -184,6 +184,19 @@ class TestRunsThatAreRepeated:
         with pytest.raises(CommitConflictError, match="since a compaction"):
             self.again(table)
 
+    def test_one_that_replaces_what_is_there_goes_on(self, table: Table) -> None:
+        """No row is left that could be there twice."""
+        self.again(table, mode="overwrite")
+        table.compact(sort_by=["value"], apply=True)
+        table.gc(older_than=-1, apply=True)
+        self.again(table, mode="overwrite")
+        assert values(table) == [1, 2, 3]
+        assert table.verify() == []
+        append(table)
+        table.compact(apply=True)
+        with pytest.raises(CommitConflictError, match="since a compaction"):
+            self.again(table, mode="overwrite")
+
     def test_one_whose_rows_were_replaced_since_goes_on(self, table: Table) -> None:
         self.again(table)
         table.compact(apply=True)
