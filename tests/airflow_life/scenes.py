@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from torture.servers import Store
+
 from airflow_life.deployment import Deployment, kill
 from airflow_life.postgres import locks_held
 from airflow_life.rows import Flights, check_day, check_partition, path_of
@@ -21,12 +23,15 @@ class World:
 
     :param table: opens a table below the connection's root.
     :param flights: what the examples load, and ``mended``: the same but for some rows.
+    :param january: flights of a whole month.
     """
 
     airflow: Deployment
+    store: Store
     table: Callable[[str], Table]
     flights: Flights
     mended: Flights
+    january: Flights
 
     def conf(self, flights: Flights | None = None) -> dict[str, Any]:
         return {"csv": str((flights or self.flights).path)}
@@ -38,7 +43,7 @@ class World:
 
     def succeeded(self, run_id: str, dag_id: str = DAILY) -> dict[str, Any]:
         """The load's report of a run that has to succeed."""
-        assert self.airflow.ended(dag_id, run_id) == "success", f"{dag_id}, {run_id} failed"
+        self.airflow.succeeded(dag_id, run_id)
         return self.airflow.report(dag_id, run_id, LOAD)
 
 

@@ -110,7 +110,7 @@ class Lake:
     def load(self, name: str, part: int = 0, **more: Any) -> str:
         """Run a load to its end. Returns its run's id."""
         run = self.airflow.trigger(name, conf={"part": part, **more})
-        assert self.airflow.ended(name, run) == "success"
+        self.airflow.succeeded(name, run)
         return run
 
     def day(self, part: int, value: int) -> None:
@@ -133,7 +133,9 @@ class Lake:
     def waited(self, part: int) -> dict[str, Any]:
         """What a sensor reports of a day of the copies."""
         run = self.airflow.trigger("copied_day", conf={"part": part})
-        assert self.airflow.ended("copied_day", run) == "success", self.said("copied_day", run)
+        assert self.airflow.ended("copied_day", run) == "success", self.airflow.said(
+            "copied_day", run
+        )
         return self.airflow.report("copied_day", run, "again")
 
     def clear(self, name: str, run: str) -> None:
@@ -144,31 +146,15 @@ class Lake:
 
     def recompute(self, dag: str = "recompute") -> list[list[tuple[str, str]]]:
         """The layers that were run again: tables and partitions."""
-        run = self.airflow.trigger(dag)
-        assert self.airflow.ended(dag, run) == "success", self.said(dag, run)
-        layers = self.airflow.report(dag, run, "again")["layers"]
-        return [
-            [(it["table"].rpartition("/")[2], *it["partitions"]) for it in each] for each in layers
-        ]
+        return self.airflow.made_again(dag)
 
     def refused(self, dag: str = "recompute") -> str:
         run = self.airflow.trigger(dag)
         assert self.airflow.ended(dag, run) == "failed"
-        return self.said(dag, run)
-
-    def said(self, dag: str, run: str) -> str:
-        logs = (self.airflow.home / "logs" / f"dag_id={dag}" / f"run_id={run}").rglob("*.log")
-        return "".join(log.read_text() for log in logs)
+        return self.airflow.said(dag, run)
 
     def runs(self, name: str) -> int:
         return len(self.airflow.runs(name))
-
-    def settled(self, name: str) -> None:
-        """Wait for the runs that assets have started."""
-        until(
-            f"the end of all runs of {name}",
-            lambda: all(run["state"] in ("success", "failed") for run in self.airflow.runs(name)),
-        )
 
 
 @pytest.fixture
@@ -201,7 +187,7 @@ def test_what_is_stale_is_run_again(lake: Lake) -> None:
     lake.load("weekly", 0)
     second = lake.load("weekly", 1, on_repeat="skip")
     until("a month of both weeks", lambda: lake.value("monthly") == {0: 1111})
-    lake.settled("monthly")
+    lake.airflow.settled("monthly")
     lake.load("yearly")
     assert lake.recompute() == []
 

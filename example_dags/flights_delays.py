@@ -1,0 +1,133 @@
+"""Tables made of ``flights``: delays by day, by week and by month, and a ranking of the carriers;
+and all of it made again where a day was corrected.
+
+* ``flights_by_day`` makes a range of days by one run and one commit.
+* ``flights_weekly`` and ``flights_monthly`` make a week or a month when it is over; ``airflow
+  backfill create`` makes those of the past.
+* ``flights_ranking`` runs whenever a month has been made, by its asset.
+* ``flights_recompute`` looks every night what is stale, lost, or made of such, and clears the tasks
+  that have made it, a layer at a time. Days that were corrected since, by whomever, are all that it
+  needs to find.
+* ``flights_day_report`` wants one day as it is now: only that one is made again before, of all that
+  the run of ``flights_by_day`` has made.
+
+The last two need the connection ``airflow_api``, of type ``http``, to Airflow's API server.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param, task
+
+from zero_rename.operators.recompute import RecomputeOperator
+from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
+from zero_rename.provider.hooks import ZeroRenameHook
+from zero_rename.sensors.success_manifest import SuccessManifestSensor
+
+#: Where the tables are.
+LAKE = ["--lake", "{{ conn.zero_rename_default.extra_dejson.table_root }}"]
+APPLICATION = str(Path(__file__).parent / "jobs" / "delays_job.py")
+MONTHLY = Asset("flights_monthly")
+RANGE: Any = {
+    "first": Param("2013-01-01", type="string", format="date", description="The first day"),
+    "last": Param("2013-01-31", type="string", format="date", description="The last day"),
+}
+DAY: Any = {"day": Param("2013-01-01", type="string", format="date")}
+TARGETS: Any = {
+    "targets": Param(
+        ["flights_ranking", "flights_by_day"],
+        type="array",
+        description="Tables, or partitions of them: flights_weekly/week=2013-01-07",
+    )
+}
+EACH: Any = {
+    "start_date": datetime(2013, 1, 1, tzinfo=UTC),
+    "catchup": False,
+    "default_args": {"retries": 2, "retry_delay": timedelta(minutes=5)},
+    "tags": ["example", "zero_rename"],
+    "doc_md": __doc__,
+}
+
+with DAG("flights_by_day", schedule=None, params=RANGE, **EACH):
+
+    @task
+    def partitions(first: str, last: str) -> list[str]:
+        begin, end = date.fromisoformat(first), date.fromisoformat(last)
+        return [f"day={begin + timedelta(days=n)}" for n in range((end - begin).days + 1)]
+
+    ZeroRenameSparkSubmitOperator(
+        task_id="load",
+        application=APPLICATION,
+        application_args=[*LAKE, "by_day", "{{ params.first }}", "{{ params.last }}"],
+        table="flights_by_day",
+        partition=partitions("{{ params.first }}", "{{ params.last }}"),  # pyright: ignore
+        mode="overwrite",
+    )
+
+first_day = "{{ data_interval_start | ds }}"
+last_day = "{{ (data_interval_end - macros.timedelta(days=1)) | ds }}"
+with DAG("flights_weekly", schedule=CronDataIntervalTimetable("0 0 * * 1", "UTC"), **EACH):
+    ZeroRenameSparkSubmitOperator(
+        task_id="load",
+        application=APPLICATION,
+        application_args=[*LAKE, "weekly", first_day, last_day],
+        table="flights_weekly",
+        partition_format="week=%Y-%m-%d",
+        mode="overwrite",
+    )
+
+with DAG("flights_monthly", schedule=CronDataIntervalTimetable("@monthly", "UTC"), **EACH):
+    ZeroRenameSparkSubmitOperator(
+        task_id="load",
+        application=APPLICATION,
+        application_args=[*LAKE, "monthly", first_day, last_day],
+        table="flights_monthly",
+        partition_format="month=%Y-%m",
+        mode="overwrite",
+        outlets=[MONTHLY],
+    )
+
+with DAG("flights_ranking", schedule=[MONTHLY], **EACH):
+    ZeroRenameSparkSubmitOperator(
+        task_id="load",
+        application=APPLICATION,
+        application_args=[*LAKE, "ranking"],
+        table="flights_ranking",
+        partition="*",
+        mode="overwrite",
+    )
+
+with DAG(
+    "flights_recompute",
+    schedule="@daily",
+    max_active_runs=1,
+    params=TARGETS,
+    render_template_as_native_obj=True,
+    **EACH,
+):
+    RecomputeOperator(
+        task_id="again", targets="{{ params.targets }}", poll_interval=30, deferrable=True
+    )
+
+with DAG("flights_day_report", schedule=None, params=DAY, **EACH):
+    fresh = SuccessManifestSensor(
+        task_id="fresh",
+        table="flights_by_day",
+        partition="day={{ params.day }}",
+        min_rows=1,
+        on_stale="recompute",
+        poke_interval=30,
+        deferrable=True,
+    )
+
+    @task
+    def carriers(day: str) -> dict[str, int]:
+        """Minutes of delay of each carrier."""
+        table = ZeroRenameHook().get_table("flights_by_day")
+        rows = table.to_arrow(["carrier", "delay"], [f"day={day}"]).to_pylist()
+        return {row["carrier"]: row["delay"] for row in rows}
+
+    fresh >> carriers("{{ params.day }}")  # pyright: ignore
