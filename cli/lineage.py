@@ -70,9 +70,13 @@ def _say_narrowing(url: str, left: Left) -> None:
     if said.over:
         return
     word = "has begun by it" if said.taken else f"is to begin within {said.seconds:,} s"
+    planner, names = _run(said.planner), ", ".join(sorted(said.partitions))
+    what = (
+        f"all again, and replace {names} as they were then" if said.whole else f"only {names} again"
+    )
     say(
-        f"A plan of {_run(said.planner)} lets the run {said.once} of {url} make only "
-        f"{', '.join(sorted(said.partitions))} again; its task {word}, {left.age:,.0f} s ago."
+        f"A plan of {planner} lets the run {said.once} of {url} make {what}; its task {word}, "
+        f"{left.age:,.0f} s ago."
     )
 
 
@@ -152,7 +156,7 @@ def plan_command(
     columns = ("layer", "table", "partitions", "writes besides", "run", "job", "seconds", "why")
     print_rows(as_json, columns, rows, dataclasses.asdict(found), "Nothing is to be run again.")
     for it in found.refused:
-        say(f"Refused: {it.job or 'files of no job'} of {it.table}: {it.why}.")
+        say(f"Refused: {it.said}.")
     for it in found.waiting:
         say(f"Waits for one of these: {it.job} of {it.table}.")
     _say_rest(graph)

@@ -41,9 +41,10 @@ class JobRun:
         return f"made by {' and '.join(others)}, now {now}" if others else ""
 
     @property
-    def may_be_narrowed(self) -> bool:
-        """Whether a plan may let it make only some of its partitions again: it replaces, and is a
-        task of Airflow's, by this package's operators, which goes by what a plan leaves for it."""
+    def goes_by_plans(self) -> bool:
+        """Whether a plan may say what it is to replace, and let it make only some of its partitions
+        again: it replaces, and is a task of Airflow's, by this package's operators, which goes by
+        what a plan leaves for it."""
         is_task = self.once is not None and self.owner.cleared is not None
         return is_task and self.mode is Mode.REPLACE and not self.by_key
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
 from .graph import LineageGraph
@@ -16,8 +16,8 @@ class Step:
     """A job to run again.
 
     :param partitions: those that are asked for; ``besides``: others that it writes with them.
-    :param narrowed: where it is to make the former alone, the epochs that they are at; ``None``: it
-        makes all that its run does.
+    :param narrowed: whether it is to make the former alone; else it makes all that its run does.
+    :param epochs: where it goes by a plan, those at which it may replace what it makes.
     :param after: jobs that are to be run before.
     """
 
@@ -28,12 +28,13 @@ class Step:
     besides: tuple[str, ...]
     why: tuple[str, ...]
     after: tuple[Place, ...]
-    narrowed: Mapping[str, int] | None = None
+    narrowed: bool = False
+    epochs: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def said(self) -> str:
         """What it is run for."""
-        return ("" if self.narrowed is None else "only ") + ", ".join(self.partitions)
+        return ("only " if self.narrowed else "") + ", ".join(self.partitions)
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class Refusal:
     table: str
     job: str
     why: str
+
+    @property
+    def said(self) -> str:
+        """Which and why."""
+        return f"{self.job or 'files of no job'} of {self.table}: {self.why}"
 
 
 @dataclass(frozen=True)
@@ -72,13 +78,16 @@ def plan(graph: LineageGraph, narrow: bool = True) -> Plan:
     from, and another one only what is stale or behind.
 
     :param narrow: let a job make only what is asked for, where that is less than its run has made
-        and it may be (:attr:`.JobRun.may_be_narrowed`); ``False``: each is run whole.
+        and it may be (:attr:`.JobRun.goes_by_plans`); ``False``: each is run whole.
     """
     needed = _needed(graph)
     order = {key: graph.parents[key] & needed for key in needed}
     cycle = _cycle(order)
     asked = graph.targets.union(*(graph.nodes[key].sources for key in needed))
-    steps = {key: _step(graph.nodes[key], asked, order[key], narrow) for key in needed}
+    steps = {
+        key: _step(graph.nodes[key], _wanted(graph, key, asked), order[key], narrow)
+        for key in needed
+    }
     refused = {
         key: why
         for key in sorted(needed)
@@ -129,7 +138,7 @@ def _refusal(node: JobNode, step: Step, in_cycle: bool) -> str:
         return f"{', '.join(node.gone)}, which it was computed from, is gone"
     if node.unknown and node.lost:
         return node.unknown
-    if node.replaced and step.narrowed is None:
+    if node.replaced and not step.narrowed:
         name, other = min(node.replaced.items())
         return (
             f"it also wrote {name}, which {other or 'nobody'} holds since; a run of it would take "
@@ -226,12 +235,23 @@ def _longest(
     return longest, tuple(reversed(way))
 
 
-def _step(node: JobNode, asked: Collection[Place], after: Collection[Place], narrow: bool) -> Step:
-    wanted = tuple(sorted(name for table, name in node.places if (table, name) in asked))
+def _wanted(graph: LineageGraph, key: Place, asked: Collection[Place]) -> tuple[str, ...]:
+    """The partitions of a job that are asked for and not as they should be: all where what it read
+    is not as it was, else those that are lost."""
+    node = graph.nodes[key]
+    names = (name for table, name in node.places if (table, name) in asked)
+    return tuple(sorted(it for it in names if key in graph.wrong or node.lost_in(it)))
+
+
+def _step(node: JobNode, wanted: tuple[str, ...], after: Collection[Place], narrow: bool) -> Step:
     besides = tuple(sorted(node.partitions.difference(wanted)))
-    narrowed = None
-    if narrow and node.run.may_be_narrowed and (besides or node.replaced or node.in_part):
-        narrowed, besides = {name: node.epochs.get(name, 0) for name in wanted}, ()
+    by_plan = node.run.goes_by_plans
+    narrowed = narrow and by_plan and bool(besides or node.replaced or node.in_part)
+    besides = () if narrowed else besides
+    writes = (*wanted, *besides) if by_plan else ()
+    epochs = {name: node.epochs.get(name, 0) for name in writes}
     why = (*(f"{it} is gone" for it in node.lost), *node.stale)
     behind = why or tuple(f"{table} is made again" for table in sorted({it[0] for it in after}))
-    return Step(*node.key, node.run, wanted, besides, behind, tuple(sorted(after)), narrowed)
+    return Step(
+        *node.key, node.run, wanted, besides, behind, tuple(sorted(after)), narrowed, epochs
+    )

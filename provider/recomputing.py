@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
@@ -49,7 +50,7 @@ class Again:
 
     :param cleared: by this task; else it was at work already, and is waited for.
     :param events: number of the last event that its instance had told of an asset before.
-    :param narrowed: the key of its run, where it is to make these partitions alone.
+    :param told: the key of its run, where that was told what it is to make.
     """
 
     table: str
@@ -58,7 +59,7 @@ class Again:
     instance: NamedTask
     cleared: bool
     events: int
-    narrowed: str | None = None
+    told: str | None = None
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Again:
@@ -123,8 +124,9 @@ class Recomputing:
     """Runs again what partitions need to be as their inputs are.
 
     A job is run again by its own task of its own run, which is cleared. After each layer the plan
-    is made anew. Where only some of what a run has made is asked for, it is told so before
-    (:class:`.Narrowing`), and the word taken back when its task has ended.
+    is made anew. The run is told before what it may replace, as the plan has seen it, and where
+    only some of what it has made is asked for, to make that alone (:class:`.Narrowing`); the word
+    is taken back when its task has ended.
 
     :param planner: the task that does this.
     :param seconds: as long as it may take.
@@ -169,7 +171,7 @@ class Recomputing:
     def _look(self, api: AirflowApi, progress: Recomputed) -> tuple[Recomputed, bool]:
         """What there is to do now is done. Returns also whether all is."""
         if progress.running:
-            left = tuple(it for it in progress.running if not self._ended(api, it))
+            left = self._at_work(api, progress.running)
             progress = replace(progress, running=left)
             if left:
                 return progress, False
@@ -179,10 +181,7 @@ class Recomputing:
             log_plan(found)
         if not found.layers:
             if found.refused:
-                whys = "; ".join(
-                    f"{it.job or 'no job'} of {it.table}: {it.why}" for it in found.refused
-                )
-                _fail(f"Not all can be run again: {whys}")
+                _fail(f"Not all can be run again: {'; '.join(it.said for it in found.refused)}")
             return progress, True
         _check_moved(found, progress, versions)
         again = tuple(
@@ -194,15 +193,16 @@ class Recomputing:
             return progress, False
         return replace(progress, running=again, layers=(*progress.layers, again)), False
 
-    def _ended(self, api: AirflowApi, again: Again) -> bool:
-        state = api.state(again.instance)
-        if state not in ENDED:
-            return False
-        if again.narrowed is not None:
-            self._take_back(again.table, again.narrowed)
-        if state != "success":
-            _fail(f"{again.instance} is {state}, which was to make {again.places} again")
-        return True
+    def _at_work(self, api: AirflowApi, running: Sequence[Again]) -> tuple[Again, ...]:
+        """Those that have not ended. Of all others the word is taken back, before one fails."""
+        states = {it: api.state(it.instance) for it in running}
+        over = [it for it in running if states[it] in ENDED]
+        for it in over:
+            self._take_back(it.table, it.told)
+        for it in over:
+            if states[it] != "success":
+                _fail(f"{it.instance} is {states[it]}, which was to make {it.places} again")
+        return tuple(it for it in running if it not in over)
 
     def _due(
         self, api: AirflowApi, layer: Sequence[Step], progress: Recomputed
@@ -286,32 +286,33 @@ class Recomputing:
                 instance,
                 cleared,
                 last,
-                step.run.once if step.narrowed is not None else None,
+                step.run.once if cleared and step.epochs else None,
             )
             for step in steps
         ]
 
     def _leave_word(self, api: AirflowApi, steps: Sequence[Step], instance: NamedTask) -> bool:
-        """Tell each run that is to be narrowed which partitions it is to make, and no other run
-        what somebody else has told it; ``False``: the task is at work, or another plan has it."""
+        """Tell each run that goes by plans what it is to make, and no other run what somebody else
+        has told it; ``False``: the task is at work, or another plan has it."""
         # On use: DAG files are parsed by processes that look at nothing.
         from ..committer.commit.narrowed_run import end_narrowing, leave_narrowing, read_narrowing
 
-        runs: dict[tuple[str, str], dict[str, int]] = {}
+        runs: dict[tuple[str, str], list[Step]] = defaultdict(list)
         for step in steps:
             if step.run.once is not None:
-                runs.setdefault((step.table, step.run.once), {}).update(step.narrowed or {})
-        if any(runs.values()) and api.state(instance) not in ENDED:
+                runs[step.table, step.run.once].append(step)
+        if any(step.narrowed for step in steps) and api.state(instance) not in ENDED:
             return False
-        for (url, once), epochs in runs.items():
-            table = self.hook.get_table(url)
+        for (url, once), of_run in runs.items():
+            epochs = {name: epoch for step in of_run for name, epoch in step.epochs.items()}
+            table, whole = self.hook.get_table(url), not any(step.narrowed for step in of_run)
             left = table.run(read_narrowing(table.root, once))
             if left is not None and not left.said.over and self._is_at_work(api, left):
                 return False
             job = table.once_job(once)
             if epochs and job is not None:
                 seconds, planner = int(self.seconds), Owner(**asdict(self.planner))
-                said = Narrowing(new_write_id(), once, job, epochs, seconds, planner)
+                said = Narrowing(new_write_id(), once, job, epochs, seconds, planner, whole)
                 if not table.run(leave_narrowing(table.root, said, left)):
                     return False
             elif left is not None and not left.said.over:
@@ -371,7 +372,7 @@ def log_plan(found: Plan) -> None:
         text_table(columns, rows) if rows else "nothing is to be run again",
     )
     for it in found.refused:
-        _log.warning("Refused: %s of %s: %s.", it.job or "files of no job", it.table, it.why)
+        _log.warning("Refused: %s.", it.said)
 
 
 def _check_moved(found: Plan, progress: Recomputed, code_versions: Mapping[str, str]) -> None:

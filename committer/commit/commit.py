@@ -254,7 +254,7 @@ def _claims(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> l
 def _read_epoch(opened: OpenedJob, partition: str) -> int | None:
     """The epoch of a partition that the job's rows, or its plan, were made from; ``None``: none."""
     read = None if opened.spec.base is None else opened.spec.base.epoch(partition)
-    planned = (opened.narrowed or {}).get(partition)
+    planned = opened.planned.get(partition)
     # Epochs only grow: a head that is at the lower of two is at both, or neither.
     return min((it for it in (read, planned) if it is not None), default=None)
 

@@ -1,14 +1,14 @@
-"""Narrowing: a plan lets a run make only some of its partitions again.
+"""Narrowing: a plan lets a run make its partitions again, or only some of them, as they were then.
 
 Who plans leaves a :class:`.Narrowing` below the run's key, and clears the run's task. The job that
 then opens under the key finds it, takes it for its clear of the task, and leaves out, and leaves
-alone, what it does not name. Nobody reads it but who repeats a run.
+alone, what it does not name, unless the run is made whole. What others have changed since the plan
+is a conflict either way. Nobody reads it but who repeats a run.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -84,11 +84,9 @@ def end_narrowing(root: TableRoot, left: Left, write_id: str) -> Step[None]:
     yield from leave_narrowing(root, over, left)
 
 
-def narrowed(
-    context: Context, opened: OpenedJob, earlier: Decision
-) -> Step[Mapping[str, int] | None]:
-    """The only partitions that a job may make again which repeats its run, with their epochs;
-    ``None``: all. Requests: none but for a task of Airflow's, then one; one more where it is so.
+def as_planned(context: Context, opened: OpenedJob, earlier: Decision) -> Step[OpenedJob]:
+    """A job that repeats its run, with what a plan has left for that. Requests: none but for a task
+    of Airflow's, then one; one more where there is something.
 
     :param earlier: of the run's last job.
     :raises InvalidInputError: a plan has narrowed the run, and the job is none that can be; or it
@@ -97,38 +95,47 @@ def narrowed(
     root, spec = context.root, opened.spec
     mine = spec.owner.cleared
     if spec.once is None or mine is None:
-        return None  # No task does this, which somebody could have cleared.
+        return opened  # No task does this, which somebody could have cleared.
     while True:
         left = yield from read_narrowing(root, spec.once)
         if left is None or left.said.over:
-            return None
+            return opened
         said = left.said
-        # A retry after its own commit, which the run's last job is then.
-        own = earlier.narrows is not None and said.taken == earlier.owner.cleared
+        # A retry after its own commit, which the run's last job is then. (One that gc has settled
+        # does not tell of which clear it was.)
+        own = said.taken == mine == earlier.owner.cleared
         if (said.job != earlier.job and not own) or said.taken not in (None, mine):
             yield from end_narrowing(root, left, context.write_id())
-            logger.info("%s: a plan to narrow the run %s is over", root.url, said.once)
-            return None
-        _refuse_other_kinds(opened, said)
-        if left.is_late:
-            yield from end_narrowing(root, left, context.write_id())
-            _refuse_late(opened, said)
+            logger.info("%s: a plan for the run %s is over", root.url, said.once)
+            return opened
+        if not said.whole:
+            yield from _check_narrowed(context, opened, left)
         if said.taken == mine:
             break
         taken = replace(said, write_id=context.write_id(), taken=mine)
         if (yield from leave_narrowing(root, taken, left)):
             break
-    names = sorted(said.partitions)
+    again = {it.partition: it.base_epoch + 1 for it in earlier.partitions if own}
+    planned = {name: again.get(name, epoch) for name, epoch in said.partitions.items()}
+    if said.whole:
+        return replace(opened, planned=planned)
     logger.warning(
         "%s: job %s makes only %s again: %s has narrowed this run. Rows of other partitions are "
         "left out; what the run wrote there before stays",
         root.url,
         opened.job,
-        first_few(names),
+        first_few(sorted(planned)),
         said.planner.task_id or "a plan",
     )
-    again = {it.partition: it.base_epoch + 1 for it in earlier.partitions if own}
-    return {name: again.get(name, epoch) for name, epoch in said.partitions.items()}
+    return replace(opened, planned=planned, narrowed=frozenset(planned))
+
+
+def _check_narrowed(context: Context, opened: OpenedJob, left: Left) -> Step[None]:
+    """See that a job can be narrowed, and is so in time."""
+    _refuse_other_kinds(opened, left.said)
+    if left.is_late:
+        yield from end_narrowing(context.root, left, context.write_id())
+        _refuse_late(opened, left.said)
 
 
 def _read(key: str) -> Step[Left | None]:

@@ -31,7 +31,7 @@ from .abort import abort_job_id
 from .apply import committed, finish
 from .first_job import check_table, confirm, design_table, in_its_case
 from .index.write_index import is_behind
-from .narrowed_run import narrowed
+from .narrowed_run import as_planned
 from .others import about_other
 from .state.context import Context
 from .state.decide import Decided, read_decision
@@ -155,7 +155,7 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
         return replace(opened, repeated=committed(context, earlier, repeated=True))
     if spec.on_repeat is OnRepeat.REPLACE_OWN:
         opened = replace(opened, repeat_of=earlier.decision.job)
-    return replace(opened, narrowed=(yield from narrowed(context, opened, earlier.decision)))
+    return (yield from as_planned(context, opened, earlier.decision))
 
 
 def _sure_heads(

@@ -224,7 +224,7 @@ class TestNarrowed:
         """As RecomputeOperator does."""
         targets = (f"{lake.daily.root.url}/day={day}" for day in days)
         (layer,) = lake.plan(*targets).layers
-        epochs = {name: epoch for step in layer for name, epoch in (step.narrowed or {}).items()}
+        epochs = {name: epoch for step in layer for name, epoch in step.epochs.items()}
         assert (sorted(epochs), [it.besides for it in layer if it.besides]) == (
             [f"day={day}" for day in days],
             [],
@@ -253,7 +253,7 @@ class TestNarrowed:
         # Of the run's days all others are of its first job, and are made again without that one.
         ((step,),) = backfill.plan(url).layers
         assert (len(step.partitions), "day=5" in step.partitions) == (30, False)
-        assert step.narrowed is not None
+        assert step.narrowed
         self.again(backfill, 2, 7)
         backfill.bucket.put("raw/x.csv", b"3")
         self.again(backfill, 3, 5, 7, 9)
@@ -272,7 +272,14 @@ class TestNarrowed:
 
     def test_all_are_run_whole_where_all_are_asked_for(self, backfill: Lake) -> None:
         ((step,),) = backfill.plan(backfill.daily.root.url).layers
-        assert (len(step.partitions), step.narrowed) == (31, None)
+        assert (len(step.partitions), step.narrowed, len(step.epochs)) == (31, False, 31)
+
+    def test_of_what_is_fresh_only_what_is_lost_is_made_again(self, backfill: Lake) -> None:
+        self.load(backfill, 1)
+        (file,) = backfill.daily.files("day=5")
+        backfill.bucket.client.delete_object(Bucket=backfill.bucket.name, Key=file.key)
+        ((step,),) = backfill.plan(backfill.daily.root.url).layers
+        assert (step.partitions, step.narrowed, step.epochs) == (("day=5",), True, {"day=5": 2})
 
     def test_what_others_have_mended_is_theirs(self, backfill: Lake) -> None:
         """It was refused: a clear of the whole run would have taken it away."""
@@ -306,7 +313,7 @@ class TestNarrowed:
         self.load(lake, 0, **policy)
         s3_bucket.put("raw/x.csv", b"2")
         ((step,),) = lake.plan(f"{lake.daily.root.url}/day=5").layers
-        assert (len(step.besides), step.narrowed) == (30, None)
+        assert (len(step.besides), step.narrowed, step.epochs) == (30, False, {})
 
 
 class TestBadInput:

@@ -11,6 +11,7 @@ from zero_rename.committer.commit import commit, narrowed_run
 from zero_rename.committer.commit.narrowed_run import leave_narrowing, read_narrowing
 from zero_rename.committer.commit.state import old_records
 from zero_rename.committer.commit.state.decide import read_decision
+from zero_rename.committer.format.job_spec import NOBODY
 from zero_rename.committer.format.records.narrowing import recompute_key, recompute_prefix
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Put
@@ -27,30 +28,32 @@ _targets = commit._targets
 def ignores_the_run_s_last_job(context, opened, earlier):
     left = yield from read_narrowing(ROOT, RUN)
     last = earlier.job if left is None else left.said.job
-    return (yield from _narrowed(context, opened, replace(earlier, job=last)))
+    return (yield from _as_planned(context, opened, replace(earlier, job=last)))
 
 
 def forgets_its_own_commit(context, opened, earlier):
-    return (yield from _narrowed(context, opened, replace(earlier, narrows=None)))
+    return (yield from _as_planned(context, opened, replace(earlier, owner=NOBODY)))
 
 
 def goes_by_a_word_for_ever(context, opened, earlier):
-    found = yield from _narrowed(context, opened, earlier)
+    found = yield from _as_planned(context, opened, earlier)
     left = yield from read_narrowing(ROOT, RUN)
-    if found is not None or left is None or opened.spec.owner.cleared is None:
+    if found.narrowed is not None or left is None or opened.spec.owner.cleared is None:
         return found
     again = {change.partition: change.base_epoch + 1 for change in earlier.partitions}
-    return {name: again.get(name, epoch) for name, epoch in left.said.partitions.items()}
+    planned = {name: again.get(name, epoch) for name, epoch in left.said.partitions.items()}
+    return replace(opened, planned=planned, narrowed=frozenset(planned))
 
 
 def takes_no_word_for_itself(context, opened, earlier):
     found = yield from read_narrowing(ROOT, RUN)
     if found is None or found.said.over or found.said.job != earlier.job:
-        return None
-    return found.said.partitions
+        return opened
+    planned = found.said.partitions
+    return replace(opened, planned=planned, narrowed=frozenset(planned))
 
 
-_narrowed = narrowed_run.narrowed
+_as_planned = narrowed_run.as_planned
 
 
 def swaps_words_without_a_condition(root, said, instead_of):
@@ -69,7 +72,7 @@ def leaves_a_word_over_that_of_another(root, said, instead_of):
 
 
 def makes_anew_what_has_moved(opened, partition):
-    return _read_epoch(replace(opened, narrowed=None), partition)
+    return _read_epoch(replace(opened, planned={}), partition)
 
 
 _read_epoch = commit._read_epoch

@@ -123,22 +123,22 @@ TWO_EVOLVE = "two jobs that bring a column each"
 NARROWED = [
     _variant([(job, "_targets", broken_narrowed.takes_back_all)], NARROWED_TWICE, COMPLETENESS),
     _variant(
-        [(opening, "narrowed", broken_narrowed.ignores_the_run_s_last_job)],
+        [(opening, "as_planned", broken_narrowed.ignores_the_run_s_last_job)],
         NARROWED_AND_LOADED,
         CONCURRENT,
     ),
     _variant(
-        [(opening, "narrowed", broken_narrowed.forgets_its_own_commit)],
+        [(opening, "as_planned", broken_narrowed.forgets_its_own_commit)],
         NARROWED_TWICE,
         COMPLETENESS,
     ),
     _variant(
-        [(opening, "narrowed", broken_narrowed.goes_by_a_word_for_ever)],
+        [(opening, "as_planned", broken_narrowed.goes_by_a_word_for_ever)],
         CLEARED_BY_HAND,
         EXCLUSIVITY,
     ),
     _variant(
-        [(opening, "narrowed", broken_narrowed.takes_no_word_for_itself)],
+        [(opening, "as_planned", broken_narrowed.takes_no_word_for_itself)],
         CLEARED_BY_HAND,
         EXCLUSIVITY,
     ),

@@ -143,8 +143,8 @@ class OpenedJob:
     :param once_base: the same of the run's ``once`` head; ``None`` where there is none.
     :param others: jobs that were open then.
     :param repeat_of: the earlier job of this run, when its files are to be replaced.
-    :param narrowed: the only partitions of that job that this one does again, each with the epoch
-        that it may replace; ``None``: all.
+    :param narrowed: the only partitions of that job that this one does again; ``None``: all.
+    :param planned: of partitions that a plan lets this one do again, the epochs it may replace.
     :param repeated: the earlier job of this run, when nothing is to be written.
     :param opened_at: when it opened, by the store's clock, not after it listed the heads; 0 if
         that is not known.
@@ -172,7 +172,8 @@ class OpenedJob:
     once_base: str | None = None
     others: frozenset[str] = frozenset()
     repeat_of: str | None = None
-    narrowed: Mapping[str, int] | None = None
+    narrowed: frozenset[str] | None = None
+    planned: Mapping[str, int] = field(default_factory=dict)
     repeated: Committed | None = None
     opened_at: float = 0.0
     new_table: TableRecord | None = None

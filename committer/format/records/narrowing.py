@@ -1,4 +1,4 @@
-"""Plan's word to a run that is made again: only these of its partitions."""
+"""Plan's word to a run that is made again: these of its partitions, as they were then."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ class Narrowing:
     :param partitions: those to make again, with the epochs that they were at.
     :param seconds: from its writing, by the store's clock, in which the task is to begin.
     :param planner: who left it.
+    :param whole: the run makes all of its partitions again, whatever its rows have, and these only
+        as they were at those epochs.
     :param taken: which clear of the task has begun by it (:attr:`.Owner.cleared`); ``None``: none.
     :param over: nobody goes by it any more.
     """
@@ -41,6 +43,7 @@ class Narrowing:
     partitions: Mapping[str, Count]
     seconds: Count
     planner: Owner
+    whole: bool = False
     taken: str | None = None
     over: bool = False
 

@@ -61,14 +61,16 @@ class Backfill:
         """What somebody else loads."""
         return self.load({day: value}, once=None, owner=Owner(), on_repeat="skip", mode=mode)
 
-    def narrow(self, *days: int, seconds: int = 3600, job: str | None = None) -> bool:
+    def narrow(
+        self, *days: int, seconds: int = 3600, job: str | None = None, whole: bool = False
+    ) -> bool:
         """What a plan leaves."""
         names = [f"day={day}" for day in days]
         epochs = self.table.snapshot().epochs
         last = job or self.table.once_job(RUN)
         assert last is not None
         partitions = {name: epochs[name] for name in names}
-        said = Narrowing(new_write_id(), RUN, last, partitions, seconds, PLANNER)
+        said = Narrowing(new_write_id(), RUN, last, partitions, seconds, PLANNER, whole)
         left = self.table.run(read_narrowing(self.table.root, RUN))
         return self.table.run(leave_narrowing(self.table.root, said, left))
 
@@ -146,6 +148,18 @@ def test_maintenance_of_any_age_leaves_the_word_to_a_clear_that_is_to_come(
     assert run.days == [(1, 11), (2, 20), (3, 33)]
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_plan_made_after_gc_and_compaction(run: Backfill, whole: bool) -> None:
+    run.narrow(1)
+    run.load({1: 11, 2: 21}, clear=1)
+    run.table.gc(older_than=-1, apply=True)
+    assert len(run.table.compact(sort_by=["value"], apply=True)) == 3
+    run.table.gc(older_than=-1, apply=True)
+    run.narrow(*((1, 2, 3) if whole else (1, 2)), whole=whole)
+    run.load({1: 12, 2: 22, 3: 30}, clear=2)
+    assert run.days == [(1, 12), (2, 22), (3, 30)]
+
+
 def test_a_named_day_without_rows_is_emptied(run: Backfill) -> None:
     run.narrow(1, 2)
     run.load({2: 22, 3: 33}, clear=1)
@@ -219,6 +233,44 @@ def test_what_others_load_after_the_plan_is_a_conflict(run: Backfill) -> None:
     with pytest.raises(CommitConflictError):
         run.load({1: 11, 2: 21}, clear=1)
     assert run.days == [(1, 99), (2, 20), (3, 30)]
+
+
+class TestWhole:
+    """A plan that lets a run make all again binds it to what the plan has seen there, too."""
+
+    @pytest.mark.parametrize("mode", ["overwrite", "append"])
+    def test_what_others_load_after_the_plan_is_a_conflict(self, run: Backfill, mode: str) -> None:
+        run.narrow(1, 2, 3, whole=True)
+        run.mend(2, 99, mode)
+        there = run.days
+        with pytest.raises(CommitConflictError):
+            run.load({1: 11, 2: 21, 3: 31}, clear=1)
+        assert run.days == there
+        # Somebody's own clear has what he asks for.
+        run.load({1: 12, 2: 22, 3: 32}, clear=2)
+        assert run.days == [(1, 12), (2, 22), (3, 32)]
+
+    def test_it_makes_whatever_its_rows_have(self, run: Backfill) -> None:
+        run.narrow(1, 2, 3, whole=True)
+        again = run.load({1: 11, 4: 41}, clear=1)
+        assert run.days == [(1, 11), (4, 41)]
+        assert (again.narrows, again.left_out) == (None, 0)
+
+    def test_so_do_its_tries(self, run: Backfill) -> None:
+        run.narrow(1, 2, 3, whole=True)
+        run.load({1: 11, 4: 41}, clear=1, number=2)
+        run.load({1: 12, 2: 22}, clear=1, number=3)
+        assert run.days == [(1, 12), (2, 22)]
+        run.mend(2, 99)
+        with pytest.raises(CommitConflictError):
+            run.load({1: 13, 2: 23}, clear=1, number=4)
+        assert run.days == [(1, 12), (2, 99)]
+
+    def test_one_that_begins_late_is_not_refused(self, run: Backfill) -> None:
+        run.narrow(1, 2, 3, seconds=100, whole=True)
+        run.clock.advance(101)
+        run.load({1: 11, 2: 21, 3: 31}, clear=1)
+        assert run.days == [(1, 11), (2, 21), (3, 31)]
 
 
 def test_of_two_plans_at_once_one_is_left(run: Backfill) -> None:
