@@ -102,6 +102,7 @@ CHECKPOINT_AND_PURGE = "a checkpoint and a purge that forgets, a crash"
 PAST_AND_GC = "a reader of the past, gc, an append and an undoing"
 LAST: dict[str, Any] = {"on_conflict": OnConflict.LAST_WINS}
 NARROWED_TWICE = "a narrowed run, its next try, and a replace of what it is to make, a crash"
+WHOLE_TWICE = "a run that a plan makes again whole, its next try, and a replace of it, a crash"
 CLEARED_BY_HAND = "a narrowed run that is cleared by hand"
 NARROWED_AND_LOADED = "a narrowed run, and a program that makes all of it"
 TWO_PLANS = "two plans for one run"
@@ -1164,6 +1165,20 @@ NARROWED = {
         ),
         ("a committed, b committed", "a committed, c committed", "a refused, c committed"),
         switches=1,
+    ),
+    WHOLE_TWICE: Scenario(
+        lambda **bounds: narrowed(
+            again("a", ONE, TWO, named=(ONE, TWO)),
+            again("b", ONE, named=(ONE, TWO)),
+            writer("c", REPLACE, ONE, **UNMARKED),
+            crashes=1,
+            named=(ONE, TWO),
+            whole=True,
+            **bounds,
+        ),
+        ("a committed, b committed", "a committed, c committed", "a refused, c committed"),
+        switches=1,
+        most=2 * MOST,
     ),
     CLEARED_BY_HAND: Scenario(
         lambda **bounds: narrowed(

@@ -51,20 +51,22 @@ def check_narrowed(store: Store, job: str) -> None:
         word is None or word.planner.task_id != decision.owner.cleared
     ):
         raise Violation("exclusivity", f"{job} finds in the place of its plan's word {word}")
-    if decision.narrows is None:
+    whole = word is not None and word.whole and word.taken == decision.owner.cleared
+    if decision.narrows is None and not whole:
         _check_whole(decision, word, before)
         return
     if word is None or word.taken != decision.owner.cleared:
         raise Violation("exclusivity", f"{job} goes by the word to another clear: {word}")
-    if decision.narrows != before.job or not _is_of(word, before):
+    if decision.narrows not in (None, before.job) or not _is_of(word, before):
         raise Violation("concurrent", f"{job} goes by a word about {word.job}, after {before.job}")
     changed = {change.partition for change in decision.partitions}
     named = {*(decision.owner.task_id or "").split()} or {*word.partitions}
-    if changed != named:
+    if changed != named and not whole:
         raise Violation("completeness", f"{job} was to change {named}, and changes {changed}")
     log = changes(store)
     for change in decision.partitions:
-        since = log[change.partition][word.partitions[change.partition] : change.base_epoch]
+        planned = word.partitions.get(change.partition, change.base_epoch)
+        since = log[change.partition][planned : change.base_epoch]
         unseen = [other for other, _ in since if not _is_of(word, decision_of(store, other))]
         if unseen:
             raise Violation("concurrent", f"{job} takes {unseen} away, which no plan has seen")
@@ -83,7 +85,8 @@ def _is_of(word: Narrowing, decision: Decision | None) -> bool:
     """Whether a job is the one that a word is about, or has gone by the word."""
     if decision is None:
         return False
-    by_it = decision.narrows is not None and decision.owner.cleared == word.taken
+    by_it = word.whole or decision.narrows is not None
+    by_it = by_it and word.taken is not None and decision.owner.cleared == word.taken
     return by_it or decision.job == word.job
 
 

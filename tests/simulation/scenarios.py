@@ -404,7 +404,11 @@ def planner(
 
 
 def _leave_word(
-    context: Context, planner: str, named: Sequence[str], ended: Collection[str] = ()
+    context: Context,
+    planner: str,
+    named: Sequence[str],
+    ended: Collection[str] = (),
+    whole: bool = False,
 ) -> Step[bool]:
     """As an operator does that plans: no word in the place of one that somebody still waits for."""
     state = yield from take_snapshot(context)
@@ -415,7 +419,7 @@ def _leave_word(
     last = (yield from read_head(context, Slot.once(ROOT, RUN))).head.last_job
     assert last is not None
     epochs = {name: state.epochs[name] for name in named}
-    said = Narrowing(context.write_id(), RUN, last, epochs, 1000, Owner(task_id=planner))
+    said = Narrowing(context.write_id(), RUN, last, epochs, 1000, Owner(task_id=planner), whole)
     return (yield from leave_narrowing(ROOT, said, left))
 
 
@@ -768,6 +772,7 @@ def narrowed(
     named: Sequence[str] = (ONE,),
     before: Sequence[Before] = (),
     begun: Sequence[str] = (),
+    whole: bool = False,
     readers: Readers = Readers.LISTING,
     **bounds: Any,
 ) -> Explorer:
@@ -775,6 +780,7 @@ def narrowed(
 
     :param named: by the plan; ``before``: what others have done between.
     :param begun: what the plan's clear has made, in a try that has ended; none: it is to come.
+    :param whole: the plan lets it make all, as what is named was then.
     """
     behaviour = Behaviour()
     own = (Mode.REPLACE, (ONE, TWO), {"once": RUN, "success_markers": SuccessMarkers.NONE})
@@ -782,7 +788,7 @@ def narrowed(
     ids = Ids()
     ids.prefix = "plan"
     if named:
-        start = run_to_end(start, _leave_word(context_of(ids), "plan", named), behaviour)
+        start = run_to_end(start, _leave_word(context_of(ids), "plan", named, (), whole), behaviour)
     if begun:
         job = _job(context_of(ids, "begun"), _cleared_spec("plan", named), begun)
         start = run_to_end(start, job, behaviour)

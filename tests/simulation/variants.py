@@ -27,6 +27,7 @@ from simulation.catalogue import (
     REPLACE_AND_PURGE,
     TWO_PLANS,
     UNDO_AND_PURGE,
+    WHOLE_TWICE,
 )
 
 from zero_rename.committer.commit import (
@@ -161,6 +162,11 @@ NARROWED = [
     _variant(
         [(job, "_read_epoch", broken_narrowed.makes_anew_what_has_moved)],
         NARROWED_TWICE,
+        CONCURRENT,
+    ),
+    _variant(
+        [(job, "_read_epoch", broken_narrowed.makes_anew_what_has_moved)],
+        WHOLE_TWICE,
         CONCURRENT,
     ),
     _variant(
