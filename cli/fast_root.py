@@ -29,7 +29,7 @@ def checkpoint(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy what lies only in a table's fast root into the table: a job for each partition."""
+    """Copy what lies only in a table's fast root into the table, by plain jobs."""
     with refusals():
         found = Table(table).checkpoint(partition or None, order, apply)
     rows = [(e.partition, e.action, e.files, e.bytes, told(e.since), e.job) for e in found]

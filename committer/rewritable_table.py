@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 
 from .commit.snapshot import Snapshot
 from .commit.state.context import Progress
+from .commit.state.found_table import read_table
 from .errors import (
     CommitConflictError,
     InvalidInputError,
@@ -19,8 +23,9 @@ from .format.parquet.row_order import in_order
 from .format.records.inputs import Inputs
 from .readable_table import ReadableTable
 from .scan.current_table import stored_names
+from .sigterm import Termination
 from .store.fast_root import FastRoot
-from .table_copy import Copied, FileCopier, copy_spec
+from .table_copy import LANES, Copied, FileCopier, copy_spec
 from .upkeep.checkpoint import (
     CheckpointAction,
     Checkpointed,
@@ -46,6 +51,9 @@ from .upkeep.compaction import (
 from .upkeep.conflicts import ConflictReport, find_conflicts
 from .upkeep.resolution import Resolution, ResolutionPlan, plan_resolution, plan_undoing
 from .write_job import WriteJob, this_process
+
+#: Jobs of a checkpoint at once.
+_CHECKPOINTS = 4
 
 
 class RewritableTable(ReadableTable):
@@ -90,13 +98,14 @@ class RewritableTable(ReadableTable):
         order: CheckpointOrder | str = CheckpointOrder.CREATION,
         apply: bool = False,
     ) -> list[Checkpointed]:
-        """Copy what lies only in the table's fast root into the table: a job for each partition,
-        with the same rows and files. Who writes meanwhile goes first: such a partition is left to
-        the next checkpoint.
+        """Copy what lies only in the table's fast root into the table: a job for the partitions
+        that were written together, or for each, with the same rows and files. Who writes meanwhile
+        goes first: such a partition is left to the next checkpoint.
 
-        The store copies by itself where both places are at one, by the same keys; else the bytes
-        go through this process. What lay in the fast root stays there as a former state, until a
-        purge after the table's retention.
+        Four jobs run at once, each begun in its turn; one by one where the store is not atomic.
+        The store copies by itself where both places are at one, by the same keys; else the bytes go
+        through this process, of four files at a time. What lay in the fast root stays there as a
+        former state, until a purge after the table's retention.
 
         :param partitions: only these; ``None`` for all.
         :param order: which first: in the order in which they were made, or the latest.
@@ -109,24 +118,44 @@ class RewritableTable(ReadableTable):
         order = choice("order", CheckpointOrder, order)
         plans = self.run(find_not_durable(self._context, partitions, order))
         if not apply:
-            return [plan.told(CheckpointAction.WOULD_COPY) for plan in plans]
-        return [self._checkpoint(plan) for plan in plans]
+            return [it for plan in plans for it in plan.told(CheckpointAction.WOULD_COPY)]
+        # A store that is not atomic gets one writer at a time.
+        at_once = _CHECKPOINTS if self.run(read_table(self._context)).facts.atomic else 1
+        termination = Termination()
+        termination.install()
+        try:
+            with ThreadPoolExecutor(LANES) as lanes, ThreadPoolExecutor(at_once) as jobs:
+                termination.interrupt()
+                try:
+                    return list(chain(*jobs.map(partial(self._checkpoint, lanes), plans)))
+                except (KeyboardInterrupt, SystemExit):
+                    # The jobs under way find no lane for the files that they have not begun, and
+                    # are aborted.
+                    lanes.shutdown(wait=False, cancel_futures=True)
+                    raise
+        finally:
+            termination.release()
 
-    def _checkpoint(self, plan: CheckpointPlan) -> Checkpointed:
+    def _checkpoint(self, lanes: ThreadPoolExecutor, plan: CheckpointPlan) -> list[Checkpointed]:
         spec, inputs = self.run(checkpoint_spec(self._context, plan, this_process()))
-        driver = self.driver
-        on_server = driver.reach(file.key for file in plan.files) == {driver.clients}
+        driver, state = self.driver, plan.snapshot
+        on_server = driver.reach(file.key for file in state.files) == {driver.clients}
         try:
             with WriteJob(driver, self._context, spec, inputs=lambda: inputs) as job:
-                copier = FileCopier(driver, driver, job.opened, on_server, lambda _: None)
-                results = copier.copy(plan.snapshot)
+                copier = FileCopier(driver, driver, job.opened, None if on_server else lanes)
+                results = copier.copy(state)
                 job.take(results, len(results))
-        except CommitConflictError:
-            return plan.told(CheckpointAction.CHANGED_MEANWHILE)
-        except SnapshotGoneError:
-            now = self.state([plan.partition] if plan.snapshot.partition_by else None)
-            same = now.epochs == plan.snapshot.epochs
-            return plan.told(CheckpointAction.LOST if same else CheckpointAction.CHANGED_MEANWHILE)
+        except (CommitConflictError, SnapshotGoneError) as error:
+            names = set(plan.partitions)
+            now = self.state(names if state.partition_by else None).epochs
+            out = {name for name in names if now.get(name) != state.epochs.get(name)}
+            action = CheckpointAction.CHANGED_MEANWHILE
+            if isinstance(error, SnapshotGoneError) and not out:
+                out = {file.partition for file in state.files if file.key == error.key}
+                action = CheckpointAction.LOST
+            told = plan.of(out or names).told(action)
+            left = names - (out or names)
+            return told + (self._checkpoint(lanes, plan.of(left)) if left else [])
         return plan.told(CheckpointAction.COPIED, job.job)
 
     def not_durable(self) -> list[NotDurable]:
@@ -217,10 +246,14 @@ class RewritableTable(ReadableTable):
         inputs = inputs_in(self.run(writers_of(self._context, state.files)), state.files)
         reached = {self.driver.clients, *self.driver.reach(file.key for file in state.files)}
         on_server = reached == {new.driver.clients}
-        with WriteJob(new.driver, new._context, spec, inputs=lambda: inputs) as job:
+        with (
+            ThreadPoolExecutor(LANES) as lanes,
+            WriteJob(new.driver, new._context, spec, inputs=lambda: inputs) as job,
+        ):
             if not job.repeats:
                 _refuse_files(new)
-                copier = FileCopier(self.driver, new.driver, job.opened, on_server, progress)
+                through = None if on_server else lanes
+                copier = FileCopier(self.driver, new.driver, job.opened, through, progress)
                 results = copier.copy(state)
                 self._changed_since(state, held=True)
                 job.take(results, len(results))

@@ -45,7 +45,7 @@ _MIB = 1024 * 1024
 #: it does.
 _AT_ONCE = 1024 * _MIB
 #: Files of which one report of progress is; and those under way at once through this process.
-_CHUNK, _LANES = 100, 4
+_CHUNK, LANES = 100, 4
 _READ = 8 * _MIB
 
 
@@ -112,7 +112,8 @@ class FileCopier:
     """Copies the files of a state into a job.
 
     :param source: reaches the state's files, ``target`` the job's table.
-    :param on_server: whether the store copies.
+    :param lanes: threads through which bytes go, one for each file under way; ``None``: the store
+        copies.
     :param progress: called as files are copied.
     """
 
@@ -121,11 +122,11 @@ class FileCopier:
         source: Driver,
         target: Driver,
         opened: OpenedJob,
-        on_server: bool,
-        progress: Callable[[Progress], None],
+        lanes: ThreadPoolExecutor | None,
+        progress: Callable[[Progress], None] = lambda _: None,
     ) -> None:
         self._source, self._target, self._opened = source, target, opened
-        self._on_server = on_server
+        self._lanes = lanes
         self._progress = progress
         self._settings = file_settings(opened.job, opened.spec.files)
 
@@ -177,11 +178,10 @@ class FileCopier:
     def _copy_some(
         self, root: TableRoot, files: Sequence[tuple[DataFile, str]]
     ) -> list[PendingFile]:
-        if self._on_server:
+        if self._lanes is None:
             steps = tuple(self._copy_there(root, file, key) for file, key in files)
             return list(self._target.run(All(steps)))
-        with ThreadPoolExecutor(_LANES) as pool:
-            return list(pool.map(lambda it: self._send(*it), files))
+        return list(self._lanes.map(lambda it: self._send(*it), files))
 
     def _copy_there(self, root: TableRoot, file: DataFile, key: str) -> Step[PendingFile]:
         """Have the store copy a file: by one request, or as an upload, which is completed here

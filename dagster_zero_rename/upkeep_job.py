@@ -116,8 +116,8 @@ def checkpoint_job(
     name: str = "zero_rename_checkpoint",
     resource_key: str = RESOURCE,
 ) -> dg.JobDefinition:
-    """A job that copies what lies only in the tables' fast roots into the tables: for each
-    partition a job of the table's, with the same rows. Who writes meanwhile goes first.
+    """A job that copies what lies only in the tables' fast roots into the tables by jobs
+    of theirs, with the same rows. Who writes meanwhile goes first.
 
     Its report is Markdown on the run. It fails where files are lost, or a table cannot be
     checkpointed, once all that can be copied is.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,7 +17,7 @@ from ..commit.state.found_table import (
     table_not_confirmed,
 )
 from ..errors import InvalidInputError, counted
-from ..format.job_spec import FileOptions, JobSpec, Mode, Owner, Readers
+from ..format.job_spec import FileOptions, JobSpec, Owner, Readers
 from ..format.layout import job_began
 from ..format.records.data_file import DataFile
 from ..format.records.inputs import Inputs
@@ -25,12 +25,15 @@ from ..format.records.table_record import TableRecord
 from ..store.conditional_put import Uncertain
 from ..store.fast_root import FastRoot, is_fast
 from ..store.requests import Head, Step
-from .compaction import all_of, content_kept, inputs_in, origins_in, writers_of
+from .compaction import content_kept, rewriting_spec
 from .problem import Problem
 from .symlink_keeping import refuse_symlinks
 
 #: Seconds after which what no checkpoint has copied is worth a word.
 _LATE = 24 * 3600.0
+#: Bytes of partitions that one job copies, unless one alone has more: what is copied again where
+#: another job changes one of them meanwhile.
+_TOGETHER = 256 * 1024 * 1024
 
 
 class CheckpointOrder(StrEnum):
@@ -84,20 +87,26 @@ class Checkpointed:
 
 @dataclass(frozen=True)
 class CheckpointPlan:
-    """A partition to be copied, and the state that it was found in."""
+    """Partitions to be copied together, and the state that they were found in."""
 
-    partition: str
     snapshot: Snapshot
-    lacking: NotDurable
+    lacking: tuple[NotDurable, ...]
 
-    def told(self, action: CheckpointAction, job: str | None = None) -> Checkpointed:
-        """What became of it."""
-        it = self.lacking
-        return Checkpointed(self.partition, action, it.files, it.bytes, it.since, job)
+    def told(self, action: CheckpointAction, job: str | None = None) -> list[Checkpointed]:
+        """What became of them."""
+        return [
+            Checkpointed(it.partition, action, it.files, it.bytes, it.since, job)
+            for it in self.lacking
+        ]
+
+    def of(self, partitions: Collection[str]) -> CheckpointPlan:
+        """As much of it as is about these."""
+        lacking = tuple(it for it in self.lacking if it.partition in partitions)
+        return CheckpointPlan(self.snapshot.of(partitions), lacking)
 
     @property
-    def files(self) -> tuple[DataFile, ...]:
-        return self.snapshot.files
+    def partitions(self) -> list[str]:
+        return [it.partition for it in self.lacking]
 
 
 def not_durable(files: Iterable[DataFile]) -> list[NotDurable]:
@@ -184,8 +193,9 @@ def change_data_root(
 def find_not_durable(
     context: Context, partitions: Collection[str] | None, order: CheckpointOrder
 ) -> Step[list[CheckpointPlan]]:
-    """The partitions of which some files lie only in a fast root, in the order to copy them in.
-    States that they held before are not copied.
+    """The partitions of which some files lie only in a fast root, in the order to copy them in; of
+    those that hold files of the same jobs several together, since what they were computed from and
+    when is the same. States that they held before are not copied.
 
     :param partitions: only these, as they are stored; ``None`` for all.
     :raises TableNotFoundError: no table of this package.
@@ -199,32 +209,35 @@ def find_not_durable(
             f"{context.root.url} '{table.data_root.place}' --apply",
         )
     state = yield from take_snapshot(context, partitions)
-    plans = [
-        CheckpointPlan(it.partition, state.of([it.partition]), it)
-        for it in not_durable(state.files)
-    ]
+    files = state.by_partition()
+    groups: dict[frozenset[str], list[NotDurable]] = {}
+    for it in not_durable(state.files):
+        groups.setdefault(frozenset(file.job for file in files[it.partition]), []).append(it)
     if order is CheckpointOrder.CREATION:
-        return sorted(plans, key=lambda plan: min(file.job for file in plan.files))
-    return sorted(plans, key=lambda plan: max(file.job for file in plan.files), reverse=True)
+        ordered = sorted(groups.items(), key=lambda group: min(group[0]))
+    else:
+        ordered = sorted(groups.items(), key=lambda group: max(group[0]), reverse=True)
+    return [
+        CheckpointPlan(state.of({it.partition for it in some}), some)
+        for _, group in ordered
+        for some in _portions(group)
+    ]
+
+
+def _portions(group: Iterable[NotDurable]) -> Iterator[tuple[NotDurable, ...]]:
+    """What goes into a job each."""
+    some: list[NotDurable] = []
+    for it in group:
+        if some and sum(its.bytes for its in (*some, it)) > _TOGETHER:
+            yield tuple(some)
+            some = []
+        some.append(it)
+    yield tuple(some)
 
 
 def checkpoint_spec(
     context: Context, plan: CheckpointPlan, owner: Owner
 ) -> Step[tuple[JobSpec, Inputs]]:
-    """The job that copies a partition, and what the rows in it were computed from: it replaces the
-    partition as it was read, so that it is refused where another job has changed it since."""
-    writers = yield from writers_of(context, plan.files)
-    state = plan.snapshot
-    origins = origins_in(plan.partition, writers)
-    spec = JobSpec(
-        state.schema,
-        Mode.REPLACE,
-        replace_partitions=(plan.partition,) if state.partition_by else (),
-        replace_table=not state.partition_by,
-        base=state.base,
-        merges={plan.partition: tuple(sorted(all_of(origins, plan.files)))},
-        durable=True,
-        owner=owner,
-        files=FileOptions(content=content_kept(plan.files)),
-    )
-    return spec, inputs_in(writers, plan.files)
+    """The job that copies partitions, as of :func:`.compaction.rewriting_spec`."""
+    files = FileOptions(content=content_kept(plan.snapshot.files))
+    return rewriting_spec(context, plan.snapshot, owner=owner, files=files, durable=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from ..commit.snapshot import Snapshot, take_snapshot
 from ..commit.state.context import Context
@@ -126,24 +127,36 @@ def _is_sorted(files: Sequence[DataFile], by: tuple[str, ...]) -> bool:
 def compaction_spec(
     context: Context, plan: CompactionPlan, owner: Owner
 ) -> Step[tuple[JobSpec, Inputs]]:
-    """The job that compacts a partition, and what the rows that it writes again were computed from:
-    it replaces the partition as it was read, so that it is refused where another job has changed it
-    since. What else it reads, the decisions of the jobs that wrote the files, does not change."""
-    writers = yield from writers_of(context, plan.files)
-    origins = origins_in(plan.partition, writers)
-    state = plan.snapshot
+    """The job that compacts a partition, as of :func:`rewriting_spec`."""
+    files = FileOptions(bytes_per_file=plan.target_bytes, content=content_kept(plan.files))
+    return rewriting_spec(context, plan.snapshot, owner=owner, files=files, sorted_by=plan.sort_by)
+
+
+def rewriting_spec(
+    context: Context, state: Snapshot, **policies: Any
+) -> Step[tuple[JobSpec, Inputs]]:
+    """A job that writes the rows of partitions again, and what they were computed from: it replaces
+    the partitions as they were read, so that it is refused where another job has changed one since.
+    What else it reads, the decisions of the jobs that wrote the files, does not change.
+
+    :param state: what was read of these partitions alone.
+    :param policies: the job's others.
+    """
+    writers = yield from writers_of(context, state.files)
+    by_partition = state.by_partition()
     spec = JobSpec(
         state.schema,
         Mode.REPLACE,
-        replace_partitions=(plan.partition,) if state.partition_by else (),
+        replace_partitions=tuple(by_partition) if state.partition_by else (),
         replace_table=not state.partition_by,
         base=state.base,
-        merges={plan.partition: tuple(sorted(all_of(origins, plan.files)))},
-        sorted_by=plan.sort_by,
-        owner=owner,
-        files=FileOptions(bytes_per_file=plan.target_bytes, content=content_kept(plan.files)),
+        merges={
+            name: tuple(sorted(all_of(origins_in(name, writers), files)))
+            for name, files in by_partition.items()
+        },
+        **policies,
     )
-    return spec, inputs_in(writers, plan.files)
+    return spec, inputs_in(writers, state.files)
 
 
 def content_kept(files: Collection[DataFile]) -> Content:

@@ -7,6 +7,7 @@ the protocol, so it is deterministic: no threads, no randomness, time from a clo
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -421,7 +422,8 @@ def flatten(work: s.Work[T]) -> s.Step[T]:
 
 
 class MemoryDriver:
-    """Runs steps on a :class:`MemoryStore`, deterministically, members of ``All`` in turns.
+    """Runs steps on a :class:`MemoryStore`, deterministically, members of ``All`` in turns; those
+    of several threads request by request.
 
     :param store: the store; several drivers may share one, as processes do.
     :param fault: what happens to requests instead of just being applied.
@@ -447,6 +449,7 @@ class MemoryDriver:
         self.clients = self.store
         #: Every request to the store, in order.
         self.requests: list[Any] = []
+        self._one_by_one = threading.RLock()
 
     def perform(self, request: Any) -> Any:
         if isinstance(request, s.Clock):
@@ -458,10 +461,11 @@ class MemoryDriver:
             if advance is not None:
                 advance(request.seconds)
             return None
-        self.requests.append(request)
-        if self.fault is not None:
-            return self.fault(request, self.store.apply)
-        return self.store.apply(request)
+        with self._one_by_one:
+            self.requests.append(request)
+            if self.fault is not None:
+                return self.fault(request, self.store.apply)
+            return self.store.apply(request)
 
     def reach(self, keys: Any) -> set[Any]:
         return {self.clients for _ in keys}

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pickle
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ import pytest
 
 from support.command_line import as_json, invoke
 from support.faults import Crash
-from support.memory_store import MemoryDriver, MemoryStore
+from support.memory_store import Behaviour, MemoryDriver, MemoryStore
 from support.moto_server import S3Server, running
 from zero_rename.committer import (
     FastRootGoneError,
@@ -28,6 +31,7 @@ from zero_rename.committer import (
     TableMismatchError,
 )
 from zero_rename.committer.format.job_spec import FileOptions
+from zero_rename.committer.sigterm import JobTerminated
 from zero_rename.committer.store import requests as s
 from zero_rename.committer.store.copies import CopyFile
 from zero_rename.committer.store.driver import BotoDriver
@@ -51,6 +55,13 @@ def load(table: Table, *values: int, day: int = 1, **policy: Any) -> None:
     policy = {"partition_by": ["day"], "readers": "heads", **policy}
     with table.job(SCHEMA, **policy) as job:
         job.write(rows(*values, day=day))
+
+
+def load_days(table: Table, *days: int) -> None:
+    """A job that writes several days, each a row of that value."""
+    made = pa.table({"value": days, "day": days}, schema=SCHEMA)
+    with table.job(SCHEMA, partition_by=["day"]) as job:
+        job.write(made)
 
 
 def values(table: Table) -> list[int]:
@@ -273,6 +284,28 @@ class TestTwoServers:
         with pytest.raises(FastRootGoneError, match="no such bucket"):
             table.to_arrow()
 
+    def test_sigterm_aborts_what_is_under_way(
+        self, stores: Stores, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        table = stores.table()
+        load(table, 1, data_root=stores.data_root)
+        before = signal.getsignal(signal.SIGTERM)
+        copy = FileCopier.copy
+
+        def terminated(self: FileCopier, state: Any) -> Any:
+            os.kill(os.getpid(), signal.SIGTERM)
+            with contextlib.suppress(RuntimeError):  # There are no lanes any more.
+                while self._lanes is not None:
+                    self._lanes.submit(int)
+            return copy(self, state)
+
+        monkeypatch.setattr(FileCopier, "copy", terminated)
+        with pytest.raises(JobTerminated):
+            table.checkpoint(apply=True)
+        assert signal.getsignal(signal.SIGTERM) == before
+        assert table.open_jobs() == []
+        assert [it.partition for it in table.not_durable()] == ["day=1"]
+
     def test_a_pickled_job_finds_the_root_in_another_process(self, stores: Stores) -> None:
         """As Spark's executors get it."""
         table = stores.table()
@@ -389,6 +422,76 @@ class TestCheckpoint:
         assert values(table) == [1, 3, 20]
         assert [it.partition for it in table.not_durable()] == ["day=2"]
 
+    def test_what_was_written_together_is_copied_by_one_job(
+        self, store: MemoryStore, table: Table
+    ) -> None:
+        """So what rows were computed from is told as exactly as before."""
+        load_days(table, 4, 5, 6)
+        done = table.checkpoint(order="latest", apply=True)
+        assert [it.partition for it in done] == ["day=4", "day=5", "day=6", "day=3", "day=2"]
+        assert all(it.action is CheckpointAction.COPIED for it in done)
+        jobs = [it.job for it in done]
+        assert len(set(jobs[:3])) == 1
+        assert len(set(jobs)) == 3
+        assert values(table) == [1, 2, 3, 4, 5, 6]
+        assert table.verify() == []
+
+    def test_no_job_copies_much_beside_what_may_change_meanwhile(
+        self, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        load_days(table, 4, 5, 6)
+        two = sum(it.bytes for it in table.not_durable()[-2:])
+        monkeypatch.setattr(checkpoint, "_TOGETHER", two)
+        done = table.checkpoint(["day=4", "day=5", "day=6"], apply=True)
+        assert [it.job == done[0].job for it in done] == [True, True, False]
+        assert values(table) == [1, 2, 3, 4, 5, 6]
+
+    def test_of_those_copied_together_one_that_moved_on_or_is_lost_keeps_no_other(
+        self, store: MemoryStore, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        load_days(table, 4, 5, 6)
+        store.apply(s.Delete(table.snapshot(["day=6"]).files[0].key))
+        copy = FileCopier.copy
+
+        def slow(self: FileCopier, state: Any) -> Any:
+            if "day=4" in state.epochs:
+                load(in_memory(store), 40, day=4, mode="overwrite")
+            return copy(self, state)
+
+        monkeypatch.setattr(FileCopier, "copy", slow)
+        done = table.checkpoint(["day=4", "day=5", "day=6"], apply=True)
+        assert {it.partition: it.action for it in done} == {
+            "day=4": CheckpointAction.CHANGED_MEANWHILE,
+            "day=5": CheckpointAction.COPIED,
+            "day=6": CheckpointAction.LOST,
+        }
+        assert table.open_jobs() == []
+        assert [it.partition for it in table.not_durable()][-2:] == ["day=4", "day=6"]
+
+    @pytest.mark.parametrize("atomic", [True, False])
+    def test_jobs_run_at_once_where_a_store_bears_several_writers(
+        self, atomic: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        name = "MemoryStore" if atomic else "VERSITYGW"
+        store = MemoryStore(behaviour=Behaviour(server_name=name))
+        table = in_memory(store)
+        for day in range(4):
+            load(table, day, day=day, data_root=FAST)
+        copy, together, most = FileCopier.copy, threading.Barrier(4), list[int]()
+
+        def slow(self: FileCopier, state: Any) -> Any:
+            most.append(len(table.open_jobs()))
+            if atomic:
+                together.wait(30)
+            return copy(self, state)
+
+        monkeypatch.setattr(FileCopier, "copy", slow)
+        done = table.checkpoint(apply=True)
+        assert [it.action for it in done] == [CheckpointAction.COPIED] * 4
+        assert len({it.job for it in done}) == 4
+        assert max(most) == (4 if atomic else 1)
+        assert values(table) == [0, 1, 2, 3]
+
     def test_a_lost_file_is_told_and_the_others_are_copied(
         self, store: MemoryStore, table: Table
     ) -> None:
@@ -399,28 +502,31 @@ class TestCheckpoint:
         assert table.open_jobs() == []
         assert [finding.key for finding in table.verify()] == [lost]
 
+    @pytest.mark.parametrize("days", [["day=2"], ["day=4", "day=5"], ["day=2", "day=4", "day=5"]])
     def test_killed_at_any_request_it_is_done_again_and_no_row_moves(
-        self, store: MemoryStore, table: Table
+        self, store: MemoryStore, table: Table, days: list[str]
     ) -> None:
-        """Whatever it had sent, the fast file is there as long as a head names it."""
-        table.driver.requests.clear()  # type: ignore[attr-defined]
+        """Whatever it had sent, the fast file is there as long as a head names it: one partition,
+        two by one job, and two jobs at once."""
+        load_days(table, 4, 5)
+        rows = [1, 2, 3, 4, 5]
         copied = store.copy()
         probe = in_memory(copied)
-        probe.checkpoint(["day=2"], apply=True)
+        probe.checkpoint(days, apply=True)
         number = len(probe.driver.requests)  # type: ignore[attr-defined]
         for at in range(number):
             there = store.copy()
             killed = in_memory(there)
             killed.driver.fault = dies_at(at)  # type: ignore[attr-defined]
             with contextlib.suppress(Crash):
-                killed.checkpoint(["day=2"], apply=True)
+                killed.checkpoint(days, apply=True)
             after = in_memory(there)
-            assert values(after) == [1, 2, 3], at
+            assert values(after) == rows, at
             after.purge(patience=0, apply=True)
-            assert values(after) == [1, 2, 3], at
+            assert values(after) == rows, at
             after.checkpoint(apply=True)
             assert after.not_durable() == [], at
-            assert values(after) == [1, 2, 3], at
+            assert values(after) == rows, at
             after.purge(keep=0, patience=0, apply=True)
             assert not [key for key in there.keys("") if is_fast(key)], at
             assert after.verify() == [], at
