@@ -17,7 +17,13 @@ from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..errors import InvalidInputError, StreamClosedError, StreamError, ZeroRenameError
+from ..errors import (
+    FastRootGoneError,
+    InvalidInputError,
+    StreamClosedError,
+    StreamError,
+    ZeroRenameError,
+)
 from .driver import Driver
 from .requests import CreateUpload, ObjectSettings, Refused, UploadPart
 from .upload_parts import (
@@ -142,6 +148,7 @@ class DelayedOutputStream:
         :raises StreamClosedError: after close, abort or a failure.
         :raises StreamError: a part could not be uploaded, this one or an earlier one, or the
             object grows beyond S3's limits. The upload is then aborted and the stream closed.
+        :raises FastRootGoneError: so too; the file was to lie in a fast root that does not answer.
         """
         with memoryview(data) as whole, whole.cast("B") as view:
             if length is None:
@@ -362,8 +369,10 @@ class DelayedOutputStream:
         left = self._discard()
         after = f"Its upload may be left: {left}." if left else "Its upload was aborted."
         message = error.message if isinstance(error, ZeroRenameError) else str(error)
-        self._error = StreamError(
+        kind = FastRootGoneError if isinstance(error, FastRootGoneError) else StreamError
+        self._error = kind(
             f"Writing {self.name} failed: {message} {after} Nothing of it is visible.",
+            table=getattr(error, "table", None),
             key=self.key,
             remedy=getattr(error, "remedy", None),
         )

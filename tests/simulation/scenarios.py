@@ -259,12 +259,12 @@ def checkpointer(partition: str, name: str = "checkpointer") -> Participant:
         plans = yield from find_not_durable(context, [partition], CheckpointOrder.CREATION)
         if not plans:
             raise InvalidInputError("It is durable already.")
-        owner = rewriting((file.key for file in plans[0].files), ())
+        owner = rewriting((file.key for file in plans[0].snapshot.files), ())
         spec, _ = yield from checkpoint_spec(context, plans[0], owner)
         spec = replace(spec, success_markers=SuccessMarkers.NONE)
-        held = {partition: rows_of(plans[0].files)}
+        held = {partition: rows_of(plans[0].snapshot.files)}
         opened = yield from open_job(context, spec)
-        yield from copy_from(plans[0].files)
+        yield from copy_from(plans[0].snapshot.files)
         result = yield from _write(opened, [partition], held=held)
         return (yield from commit_job(context, opened, [result]))
 

@@ -26,7 +26,6 @@ from zero_rename.committer import (
     FastRootGoneError,
     InvalidInputError,
     SnapshotGoneError,
-    StreamError,
     Table,
     TableMismatchError,
 )
@@ -261,8 +260,10 @@ class TestTwoServers:
         lost, history = table.verify()
         assert (lost.partition, lost.kind) == ("day=2", FindingKind.MISSING)
         assert (history.partition, "only kept for" in history.detail) == ("day=1", True)
-        with pytest.raises(StreamError, match=f"zero-rename data-root {URL} none"):
+        with pytest.raises(FastRootGoneError, match=f"zero-rename data-root {URL} none") as gone:
             load(table, 3, day=3)
+        assert gone.value.table == URL
+        assert "Nothing of it is visible" in str(gone.value)
         assert table.open_jobs() == []
         change = table.set_data_root(None, apply=True)
         assert [it.partition for it in change.not_durable] == ["day=2"]
