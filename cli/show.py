@@ -13,7 +13,7 @@ from ..committer.upkeep.checkpoint import not_durable
 from .fast_root import told
 from .output import AsJson, Exit, Url, print_rows, refusals, say
 
-_CELLS = ("epoch", "files", "rows", "bytes", "kept bytes", "not durable")
+_CELLS = ("epoch", "files", "rows", "bytes", "kept bytes")
 
 
 def show(table: Url, as_json: AsJson = False) -> None:
@@ -24,10 +24,13 @@ def show(table: Url, as_json: AsJson = False) -> None:
         kept = opened.kept_files()
     snapshot, damaged = found.snapshot, found.damaged
     by_partition = snapshot.by_partition()
+    lying = not_durable(snapshot.files)
+    temporary = bool(lying) and (root := opened.data_root) is not None and root.temporary
+    lies = "temporary" if temporary else "not durable"
     document: list[dict[str, Any]] = []
     for name in sorted({*snapshot.epochs, *by_partition, *damaged}):
         if name in damaged:
-            cells = dict.fromkeys(_CELLS)
+            cells = dict.fromkeys((*_CELLS, lies))
             document.append({"partition": name, **cells, "damage": str(damaged[name])})
             continue
         files = by_partition.get(name, [])
@@ -39,16 +42,15 @@ def show(table: Url, as_json: AsJson = False) -> None:
                 "rows": rows_of(files),
                 "bytes": sum(file.size for file in files),
                 "kept bytes": sum(file.size for file in kept.get(name, ())),
-                "not durable": sum(file.size for file in files if is_fast(file.key)),
+                lies: sum(file.size for file in files if is_fast(file.key)),
                 "damage": None,
             }
         )
     columns = ("partition", "epoch", "files", "rows", "bytes")
     if kept:
         columns = (*columns, "kept bytes")
-    lying = not_durable(snapshot.files)
     if lying:
-        columns = (*columns, "not durable")
+        columns = (*columns, lies)
     rows = [tuple(entry[name] for name in columns) for entry in document]
     print_rows(as_json, columns, rows, document, "The table holds no partition.")
     if kept:
@@ -56,10 +58,12 @@ def show(table: Url, as_json: AsJson = False) -> None:
         say(f"{size:,} bytes are kept for history alone: zero-rename retention {table}")
     if lying:
         size, since = sum(it.bytes for it in lying), told(min(it.since for it in lying))
-        say(
-            f"{size:,} bytes lie only in a fast root, since {since} UTC: zero-rename checkpoint "
-            f"{table}"
+        then = (
+            "which is temporary"
+            if temporary
+            else f"since {since} UTC: zero-rename checkpoint {table}"
         )
+        say(f"{size:,} bytes lie only in a fast root, {then}")
     for name, error in sorted(damaged.items()):
         say(f"{name} cannot be read: {error}")
     if damaged:

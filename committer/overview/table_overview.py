@@ -41,6 +41,7 @@ class TableOverview:
     :param jobs: decided last, newest first.
     :param behind_index: heads that were read because the index does not know them.
     :param notes: what could not be read, and why.
+    :param temporary: its files lie in a fast root, and need never become durable.
     """
 
     root: TableRoot
@@ -53,6 +54,7 @@ class TableOverview:
     failures: tuple[RunFailure, ...]
     behind_index: int
     notes: tuple[str, ...] = ()
+    temporary: bool = False
 
 
 def look_over(context: Context, most_jobs: int) -> Step[TableOverview]:
@@ -92,6 +94,7 @@ def look_over(context: Context, most_jobs: int) -> Step[TableOverview]:
         tuple(failures),
         there.behind_index,
         (*refused, *(str(error) for error in unread)),
+        temporary=table is not None and table.is_temporary,
     )
 
 

@@ -130,7 +130,7 @@ def not_durable(files: Iterable[DataFile]) -> list[NotDurable]:
 def about_durability(context: Context, table: TableRecord) -> Step[list[Problem]]:
     """What has lain for a day or longer only in a table's fast root, by the newest answer's date;
     nothing where that is temporary."""
-    if table.readers is not Readers.HEADS or (table.data_root and table.data_root.temporary):
+    if table.readers is not Readers.HEADS or table.is_temporary:
         return []
     state = yield from take_snapshot(context)
     found = not_durable(state.files)

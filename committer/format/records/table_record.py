@@ -81,6 +81,11 @@ class TableRecord:
     retention: Annotated[Count | None, LEFT_OUT] = None
     data_root: Annotated[_FastRoot | None, LEFT_OUT] = None
 
+    @property
+    def is_temporary(self) -> bool:
+        """Whether its files need never become durable."""
+        return self.data_root is not None and self.data_root.temporary
+
     def evolved(self) -> TableRecord:
         """The record once the job of its evolution is committed."""
         if self.evolution is None:

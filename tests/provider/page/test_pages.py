@@ -216,6 +216,14 @@ class TestTable:
         assert "its first job is not committed" in page.text
         assert "No job has committed lately" in page.text
 
+    def test_what_is_temporary(self) -> None:
+        world = World()
+        world.load(DAY1, readers="heads", data_root="s3://fast/scratch?temporary=true")
+        for text in (table_page(world).text, Read(partition_page(world, DAY1)).text):
+            assert "Temporary" in text
+            assert "ot durable" not in text
+            assert "zero-rename checkpoint" not in text
+
     def test_what_is_not_durable_and_since_when(self) -> None:
         world = World()
         world.load(DAY1, DAY2, readers="heads", data_root="s3://fast/scratch")
