@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ..committer import Table, TableRoot
+from ..committer.store.fast_root import FastRoot
 from ..committer.upkeep.access_policy import Role, Service, access_policy
 from ..committer.upkeep.doctor import backstop
 from ..committer.upkeep.upload_selection import UploadsPath
@@ -20,6 +21,9 @@ def policy(
         Role, typer.Argument(help="Who it is for.", metavar="reader|writer|maintainer|airflow")
     ],
     table: Url,
+    data_root: Annotated[
+        str | None, typer.Option(help="The table's: where its files lie first.")
+    ] = None,
     operator: Annotated[
         Service | None, typer.Option(help="For airflow: where its operator runs the application.")
     ] = None,
@@ -45,6 +49,7 @@ def policy(
         document = access_policy(
             role,
             TableRoot.parse(table),
+            fast=FastRoot.parse(data_root) if data_root else None,
             packages=f"{place.bucket}/{place.prefix}" if place else None,
             service=operator,
             of=of,

@@ -282,6 +282,22 @@ class SnapshotGoneError(ZeroRenameError):
 class StreamError(ZeroRenameError, OSError):
     """An output stream failed, or was used against its contract."""
 
+    @staticmethod
+    def told(error: Exception, name: str, after: str, key: str) -> ZeroRenameError:
+        """Why a file was not written, where that was not the stream's user's fault.
+
+        :param after: what became of its upload.
+        :returns: one of a fast root that is gone where ``error`` is.
+        """
+        message = error.message if isinstance(error, ZeroRenameError) else str(error)
+        kind = FastRootGoneError if isinstance(error, FastRootGoneError) else StreamError
+        return kind(
+            f"Writing {name} failed: {message} {after} Nothing of it is visible.",
+            table=getattr(error, "table", None),
+            key=key,
+            remedy=getattr(error, "remedy", None),
+        )
+
 
 class StreamClosedError(StreamError):
     """Write after close or abort."""

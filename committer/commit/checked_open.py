@@ -29,7 +29,7 @@ def open_checked(driver: Driver, context: Context, spec: JobSpec) -> OpenedJob:
         url = context.root.url
         seen = _seen.setdefault(driver, set())
         if url not in seen:
-            missing = driver.run(missing_rights(context.root, context.write_id()))
+            missing = driver.run(missing_rights(context.root.probe_key(""), context.write_id()))
             if missing:
                 named = "; ".join(f"{right} (to {right.need})" for right in missing)
                 raise StoreRefusedError(

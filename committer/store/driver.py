@@ -101,7 +101,10 @@ class _Process:
             return self._requests[None].carry_out(request, pause)
         requests = self._requests.get(place.root)
         if requests is None:
-            clients = _at(self.clients, place.root)
+            try:
+                clients = _at(self.clients, place.root)
+            except StoreRefusedError as error:
+                raise place.gone(self._bucket, request, error, error.remedy) from error
             requests = S3Requests(place.root.bucket, clients, self._clock, _BRIEF)
             requests = self._requests.setdefault(place.root, requests)
         try:

@@ -148,8 +148,13 @@ class FastPlace:
         name = "key" if hasattr(request, "key") else "prefix"
         return replace(request, **{name: self.real(getattr(request, name))})
 
-    def gone(self, bucket: str, request: Any, why: ZeroRenameError) -> FastRootGoneError:
-        """The error of a root that a request did not reach."""
+    def gone(
+        self, bucket: str, request: Any, why: ZeroRenameError, first: str | None = None
+    ) -> FastRootGoneError:
+        """The error of a root that a request did not reach.
+
+        :param first: what to do first, where this host cannot reach it at all.
+        """
         table = f"s3://{bucket}/{self.keys.partition(FAST)[0]}"
         return FastRootGoneError(
             f"The table's fast root {self.root.url} cannot be reached. What lies only there can be "
@@ -157,7 +162,9 @@ class FastPlace:
             f"copied, are safe in the table's own bucket. {why.message}",
             table=table,
             key=getattr(request, "key", None),
-            remedy="If it comes back nothing is lost: try again. If it is gone for good, go on "
+            remedy=f"{first} "
+            * bool(first)
+            + "If it comes back nothing is lost: try again. If it is gone for good, go on "
             f"without it: zero-rename data-root {table} none --apply; then see what is to be made "
             f"again: zero-rename lineage plan {table}",
         )

@@ -271,8 +271,10 @@ class ListParts(Request[PartsPage | Refused]):
 
 @dataclass(frozen=True)
 class ListLifecycleRules(Request[LifecycleRules | Unknown]):
-    """The bucket's own rules, which take objects and uploads by age; *unknown*: the store does not
-    tell."""
+    """The own rules, which take objects and uploads by age, of the bucket in which keys below a
+    prefix lie; *unknown*: the store does not tell."""
+
+    prefix: str = ""
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,7 @@ from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..errors import (
-    FastRootGoneError,
-    InvalidInputError,
-    StreamClosedError,
-    StreamError,
-    ZeroRenameError,
-)
+from ..errors import InvalidInputError, StreamClosedError, StreamError, ZeroRenameError
 from .driver import Driver
 from .requests import CreateUpload, ObjectSettings, Refused, UploadPart
 from .upload_parts import (
@@ -368,14 +362,7 @@ class DelayedOutputStream:
         self._buffer = bytearray()
         left = self._discard()
         after = f"Its upload may be left: {left}." if left else "Its upload was aborted."
-        message = error.message if isinstance(error, ZeroRenameError) else str(error)
-        kind = FastRootGoneError if isinstance(error, FastRootGoneError) else StreamError
-        self._error = kind(
-            f"Writing {self.name} failed: {message} {after} Nothing of it is visible.",
-            table=getattr(error, "table", None),
-            key=self.key,
-            remedy=getattr(error, "remedy", None),
-        )
+        self._error = StreamError.told(error, self.name, after, self.key)
         raise self._error from error
 
     def _discard(self) -> Exception | None:

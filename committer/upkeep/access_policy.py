@@ -17,6 +17,7 @@ from typing import Any
 
 from ..errors import InvalidInputError
 from ..format.layout import PACKAGES, TableRoot
+from ..store.fast_root import FastPlace, FastRoot
 
 
 class Role(StrEnum):
@@ -87,6 +88,7 @@ def access_policy(
     role: Role,
     root: TableRoot,
     *,
+    fast: FastRoot | None = None,
     packages: str | None = None,
     service: Service | None = None,
     of: str = "*",
@@ -94,6 +96,8 @@ def access_policy(
 ) -> dict[str, Any]:
     """A policy document, for a user, a role or a group: it names no principal.
 
+    :param fast: where jobs' files lie first; of the keys that are used there only what is about its
+        bucket is needed.
     :param packages: where submitters put the package, ``bucket/prefix/``; ``None`` for the folder
         of the table's bucket that they choose themselves.
     :param service: of Airflow's operator; for :attr:`Role.AIRFLOW` alone.
@@ -119,13 +123,32 @@ def access_policy(
     if writes:
         # DeleteObjects is a request to the bucket, and Ceph wants the right on its ARN, too.
         statements.append(_allow("Removals", ("s3:DeleteObject",), inside, bucket))
-        place = packages or f"{root.bucket}/{PACKAGES}/"
-        statements += _of_package(place, root.bucket, puts=role is Role.AIRFLOW)
+        package = packages or f"{root.bucket}/{PACKAGES}/"
+        statements += _of_package(package, root.bucket, puts=role is Role.AIRFLOW)
+    place = fast and FastPlace.of(root.bucket, root.fast_data_prefix(fast))
+    if place:
+        statements += _of_fast_root(place, listing, writes)
     if maintains:
-        statements.append(_allow("Lifecycle", ("s3:GetLifecycleConfiguration",), bucket))
+        buckets = (bucket, *([f"arn:aws:s3:::{place.root.bucket}"] if place else []))
+        statements.append(_allow("Lifecycle", ("s3:GetLifecycleConfiguration",), *buckets))
     if service is not None:
         statements += _of_service(service, of, job_role)
     return {"Version": "2012-10-17", "Statement": statements}
+
+
+def _of_fast_root(place: FastPlace, listing: tuple[str, ...], writes: bool) -> list[dict[str, Any]]:
+    """What the table's own bucket needs for its objects, where some of them lie first. Uploads are
+    listed there without a prefix."""
+    bucket = f"arn:aws:s3:::{place.root.bucket}"
+    inside = f"{bucket}/{place.there}*"
+    condition = {"StringLikeIfExists": {"s3:prefix": f"{place.there}*"}}
+    statements = [
+        _allow("FastObjects", (*_READING, *(_WRITING if writes else ())), inside),
+        _allow("FastListings", listing, bucket) | {"Condition": condition},
+    ]
+    if writes:
+        statements.append(_allow("FastRemovals", ("s3:DeleteObject",), inside, bucket))
+    return statements
 
 
 def _of_package(place: str, known: str, puts: bool) -> list[dict[str, Any]]:

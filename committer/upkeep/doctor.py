@@ -8,7 +8,7 @@ from math import ceil
 from ..commit.state.context import Context
 from ..commit.state.found_table import read_table
 from ..commit.state.open_jobs import list_open, read_open
-from ..commit.state.tolerance import or_damage
+from ..commit.state.tolerance import or_damage, unless_gone
 from ..errors import (
     DamagedError,
     InvalidInputError,
@@ -23,6 +23,7 @@ from ..format.layout import TableRoot
 from ..format.records.table_record import TableRecord
 from ..format.schema.directory import canonical_name, is_parquet, visible_files
 from ..scan.current_table import current_table
+from ..store.fast_root import FastPlace
 from ..store.lifecycle import LifecycleRule
 from ..store.listing import list_objects
 from ..store.requests import (
@@ -41,7 +42,7 @@ from .job_problems import about_heads, about_jobs
 from .lost_partitions import lost_partitions
 from .problem import Problem, about_damage
 from .purge_plan import Judged, Wanted, Whose, judge_uploads
-from .store_problems import about_rights, about_store
+from .store_problems import about_fast_root, about_rights, about_store
 
 DAY = 24 * 3600.0
 #: Seconds a table may wait for somebody to run recovery.
@@ -119,6 +120,7 @@ def _about_table(context: Context, table: TableRecord) -> Step[list[Problem]]:
         about_heads,
         _about_uploads,
         _about_older_files,
+        about_fast_root,
         about_durability,
     )
     for section in sections:
@@ -253,10 +255,17 @@ def _about_lifecycle(context: Context, max_duration: float | None) -> Step[list[
 
 
 def _about_rules(context: Context, longest: float) -> Step[list[Problem]]:
-    found = yield from ListLifecycleRules()
-    if isinstance(found, Unknown):
-        return [_unknown_rules(context.root.bucket, found.cause)]
-    return about_rules(found.rules, context.root, longest)
+    """Of the table's bucket, and of that of its fast root, where that can be reached."""
+    root, fast, found = context.root, context.data_root, list[Problem]()
+    for prefix in (f"{root.prefix}/", *([root.fast_data_prefix(fast)] if fast else [])):
+        answer = yield from unless_gone(iter(ListLifecycleRules(prefix)), None)
+        place = FastPlace.of(root.bucket, prefix)
+        if isinstance(answer, Unknown):
+            bucket = root.bucket if place is None else place.root.bucket
+            found.append(_unknown_rules(bucket, answer.cause))
+        elif answer is not None:
+            found += about_rules(answer.rules, root, longest, place)
+    return found
 
 
 def longest_job(context: Context) -> Step[float]:
@@ -278,15 +287,18 @@ def _unknown_rules(bucket: str, cause: str) -> Problem:
     )
 
 
-def about_rules(rules: Sequence[LifecycleRule], root: TableRoot, longest: float) -> list[Problem]:
+def about_rules(
+    rules: Sequence[LifecycleRule], root: TableRoot, longest: float, place: FastPlace | None = None
+) -> list[Problem]:
     """Rules that take what a job or a reader still needs.
 
     :param longest: seconds the longest job may run.
+    :param place: the fast root whose bucket has the rules; ``None``: the table's own has.
     """
     needed = least_days(longest)
     found = []
     for rule in rules:
-        if not rule.concerns(f"{root.prefix}/"):
+        if not rule.concerns(f"{root.prefix}/" if place is None else place.there):
             continue
         if rule.abort_days is not None and rule.abort_days < needed:
             found.append(
@@ -301,12 +313,14 @@ def about_rules(rules: Sequence[LifecycleRule], root: TableRoot, longest: float)
                 )
             )
         if rule.expires:
+            where = "the table" if place is None else "the fast root"
+            besides = ", and the records under _zero_rename/ themselves" * (place is None)
             found.append(
                 Problem(
-                    "lifecycle rule expires the table",
+                    f"lifecycle rule expires {where}",
                     rule.name,
-                    "It deletes objects of this table by age: data that heads name, and the "
-                    "records under _zero_rename/ themselves.",
+                    f"It deletes objects of this table by age in {where}: data that heads name"
+                    f"{besides}.",
                     "Exclude the table's prefix; remove old partitions by a replace that names "
                     "them.",
                 )

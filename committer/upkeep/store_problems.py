@@ -7,8 +7,8 @@ from dataclasses import replace
 from ..commit.state.context import Context
 from ..commit.state.found_table import table_not_confirmed
 from ..commit.state.probe import probe
-from ..commit.state.rights import FINISHING, READING, missing_rights
-from ..errors import StoreRefusedError, StoreUnfitError
+from ..commit.state.rights import FINISHING, READING, WRITING, missing_rights
+from ..errors import FastRootGoneError, StoreRefusedError, StoreUnfitError
 from ..format.job_spec import Coordination
 from ..format.records.store_facts import StoreFacts, other_stores
 from ..format.records.table_record import TableRecord
@@ -19,15 +19,32 @@ from .problem import Problem
 
 def about_rights(context: Context) -> Step[list[Problem]]:
     """The rights of a writer that these credentials lack, one by one, but for s3:PutObject."""
-    missing = yield from missing_rights(context.root, context.write_id(), READING + FINISHING)
+    folder = context.root.probe_key("")
+    missing = yield from missing_rights(folder, context.write_id(), READING + FINISHING)
     return [_right(right.action, str(right), right.need) for right in missing]
 
 
-def _right(action: str, named: str, need: str) -> Problem:
+def about_fast_root(context: Context, _: TableRecord) -> Step[list[Problem]]:
+    """Whether a table's fast root can be reached, and which rights of a writer are lacking there.
+    Writes an object and removes it."""
+    if context.data_root is None:
+        return []
+    folder, name = context.root.fast_data_prefix(context.data_root), context.write_id()
+    try:
+        missing = yield from missing_rights(folder, name, WRITING)
+        missing += yield from missing_rights(folder, name, READING + FINISHING)
+    except (FastRootGoneError, StoreRefusedError) as error:
+        url = context.data_root.url
+        return [Problem("fast root out of reach", url, error.message, error.remedy or "")]
+    place = f" in the fast root {context.data_root.url}"
+    return [_right(right.action, str(right), right.need, place) for right in missing]
+
+
+def _right(action: str, named: str, need: str, place: str = "") -> Problem:
     return Problem(
         "right missing",
         action,
-        f"These credentials lack {named}. Nobody can {need} without it.",
+        f"These credentials lack {named}{place}. Nobody can {need} without it.",
         "Grant it where they are to write; a reader needs s3:GetObject and s3:ListBucket only.",
     )
 

@@ -19,10 +19,12 @@ from support.shared_servers import shared_server
 from tools.s3_servers import LIMITED
 from zero_rename import Table
 from zero_rename.cli import app
-from zero_rename.committer import StoreRefusedError
+from zero_rename.committer import StoreRefusedError, StreamError
 from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.store.fast_root import FastPlace, FastRoot
 from zero_rename.committer.store.requests import Found, Head, Step
 from zero_rename.committer.upkeep.access_policy import Role, Service, access_policy
+from zero_rename.committer.upkeep.checkpoint import CheckpointAction
 from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
 from zero_rename.committer.upkeep.upload_sweep import UploadSweep
 from zero_rename.orchestration.submit.package_file import put_once
@@ -192,6 +194,65 @@ def test_a_policy_is_enough_and_each_action_of_it_is_needed(limited: Limited, ro
             assert "Lifecycle" in action, "but for advice, a lack is an error that names it"
     limited.grant(document)
     read(limited.table(), limited.owner)
+
+
+def write_fast(table: Table, owner: Table) -> None:
+    """Over what another has written, an append, a replace, an upload of a task that was killed, and
+    a checkpoint."""
+    read(table, owner)
+    load(table)
+    load(table, "overwrite")
+    place = FastPlace.of(table.root.bucket, table.files()[0].key)
+    assert place is not None
+    client = owner.driver.clients.client
+    key = place.real(table.files()[0].key)
+    upload = client.create_multipart_upload(Bucket=place.root.bucket, Key=f"{key}-2")["UploadId"]
+    client.upload_part(
+        Bucket=place.root.bucket, Key=f"{key}-2", UploadId=upload, PartNumber=1, Body=b"part"
+    )
+    assert table.purge(apply=True).failed == 0
+    assert {it.action for it in table.checkpoint(apply=True)} == {CheckpointAction.COPIED}
+    assert table.purge(keep=0, apply=True).failed == 0
+    assert "KeyCount" in (found := client.list_objects_v2(Bucket=place.root.bucket))
+    assert found["KeyCount"] == 0
+    load(table)
+    read(table, owner)
+
+
+def look_after_fast(table: Table, owner: Table) -> None:
+    write_fast(table, owner)
+    assert table.doctor() == []
+
+
+@pytest.mark.parametrize(
+    ("role", "work"),
+    [(Role.READER, read), (Role.WRITER, write_fast), (Role.MAINTAINER, look_after_fast)],
+)
+def test_what_a_fast_root_needs(
+    limited: Limited, role: Role, work: Callable[[Table, Table], None]
+) -> None:
+    """In a bucket of its own, with the same keys."""
+    bucket = f"fast-{limited.root.bucket}"
+    limited.owner.driver.clients.client.create_bucket(Bucket=bucket)
+    root = FastRoot.parse(f"s3://{bucket}/scratch")
+    fast = Table(f"{limited.root.url}-fast")
+    with fast.job(DATA.schema, partition_by=["day"], readers="heads", data_root=root.url) as job:
+        job.write(DATA)
+    document = access_policy(role, fast.root, fast=root)
+    limited.grant(document)
+    work(limited.table(fast.root.url), fast)
+    named = [it for it in document["Statement"] if bucket in str(it["Resource"])]
+    for statement, action in [(it["Sid"], name) for it in named for name in it["Action"]]:
+        if statement == "Lifecycle" or (action == "s3:GetObject" and role is not Role.READER):
+            continue  # For advice only; and Ceph lets who wrote an object read it.
+        limited.grant(without(document, statement, action))
+        with pytest.raises((StoreRefusedError, StreamError, AssertionError)):
+            work(limited.table(fast.root.url), fast)
+        limited.grant(document)
+        with contextlib.suppress(StoreRefusedError):  # A reader may not, and leaves nothing.
+            limited.table(fast.root.url).purge(patience=0.0, apply=True)
+    printed_too = printed(str(role), fast.root.url, "--data-root", root.url)
+    assert printed_too == document
 
 
 def test_another_table_is_out_of_reach(limited: Limited) -> None:

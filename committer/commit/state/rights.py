@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import StoreRefusedError
-from ...format.layout import TableRoot
 from ...store.requests import (
     AbortUpload,
     All,
@@ -17,6 +16,8 @@ from ...store.requests import (
     Get,
     ListObjects,
     ListUploads,
+    ObjectSettings,
+    PutFile,
     Request,
     Step,
 )
@@ -29,12 +30,12 @@ class Right:
     :param action: as policies call it.
     :param of: the resource, where it is not what one would think.
     :param need: what comes to nothing without it, a predicate.
-    :param ask: a request that needs it, for a key of the table's probes that nobody has.
+    :param ask: a request that needs it, for a folder and a key there that nobody has.
     """
 
     action: str
     need: str
-    ask: Callable[[TableRoot, str], Request[Any]]
+    ask: Callable[[str, str], Request[Any]]
     of: str = ""
 
     def __str__(self) -> str:
@@ -42,8 +43,8 @@ class Right:
 
 
 READING = (
-    Right("s3:ListBucket", "read the table", lambda root, _: ListObjects(root.open_prefix)),
-    Right("s3:GetObject", "read the table", lambda root, _: Get(root.table_key)),
+    Right("s3:ListBucket", "read the table", lambda folder, _: ListObjects(folder)),
+    Right("s3:GetObject", "read the table", lambda _, key: Get(key)),
 )
 #: All but s3:PutObject, which a job's first request needs.
 FINISHING = (
@@ -57,7 +58,7 @@ FINISHING = (
     Right(
         "s3:ListBucketMultipartUploads",
         "find what a job's killed tasks left",
-        lambda root, _: ListUploads(f"{root.prefix}/"),
+        lambda folder, _: ListUploads(folder),
     ),
     Right(
         "s3:AbortMultipartUpload",
@@ -66,18 +67,24 @@ FINISHING = (
     ),
 )
 
+#: Where data is written, and nothing else.
+WRITING = (
+    Right("s3:PutObject", "write", lambda _, key: PutFile(key, memoryview(b""), ObjectSettings())),
+)
+
 
 def missing_rights(
-    root: TableRoot, name: str, rights: tuple[Right, ...] = FINISHING
+    folder: str, name: str, rights: tuple[Right, ...] = FINISHING
 ) -> Step[list[Right]]:
-    """Those of ``rights`` that these credentials lack below a table's root: one request each, at
-    once. Changes nothing.
+    """Those of ``rights`` that these credentials lack below a folder: one request each, at once.
+    Changes nothing but what may lie at the key.
 
-    :param name: of a key that nobody has.
+    :param folder: of a table's probes, or where its files lie in a fast root.
+    :param name: of a key that nobody else has.
     :raises StoreUnreachableError: no answer.
     """
-    key = root.probe_key(f"{name}-rights")
-    granted = yield from All(tuple(_is_granted(right.ask(root, key)) for right in rights))
+    key = f"{folder}{name}-rights"
+    granted = yield from All(tuple(_is_granted(right.ask(folder, key)) for right in rights))
     return [right for right, has in zip(rights, granted, strict=True) if not has]
 
 

@@ -533,6 +533,53 @@ class TestCheckpoint:
             assert after.verify() == [], at
 
 
+class TestDoctor:
+    """What it finds about the fast root, beside the table's own bucket."""
+
+    def test_one_that_is_whole(self, stores: Stores) -> None:
+        table = stores.table()
+        load(table, 1, data_root=stores.data_root)
+        there = stores.keys(stores.fast, "fast")
+        assert {it.what for it in table.doctor()} == {"store not atomic"}
+        assert stores.keys(stores.fast, "fast") == there
+
+    def test_one_that_is_gone(
+        self, stores: Stores, ended: contextlib.ExitStack, impatient: None
+    ) -> None:
+        load(stores.table(), 1, data_root=stores.data_root)
+        ended.close()
+        (found,) = [it for it in stores.table().doctor() if "fast" in it.what]
+        assert found.what == "fast root out of reach"
+        assert found.subject == stores.data_root
+        assert f"zero-rename data-root {URL} none" in found.remedy
+
+    def test_one_that_this_host_has_no_profile_for(self, stores: Stores) -> None:
+        table = stores.table()
+        load(table, 1, data_root=stores.data_root)
+        root = f"{stores.data_root}&profile=nobodys"
+        table.set_data_root(root, apply=True)
+        (found,) = [it for it in table.doctor() if "fast" in it.what]
+        assert "nobodys" in found.detail
+        assert found.remedy.startswith("See AWS_PROFILE")
+        with pytest.raises(FastRootGoneError, match="nobodys"):
+            load(table, 2, day=2)
+        assert values(table) == [1]
+
+    def test_a_rule_that_deletes_what_heads_name(self, stores: Stores) -> None:
+        table = stores.table()
+        load(table, 1, data_root=stores.data_root)
+        rule = {"ID": "tidy", "Status": "Enabled", "Expiration": {"Days": 3}}
+        for prefix, expected in (("other/", []), ("scratch/", ["tidy"])):
+            stores.fast.client().put_bucket_lifecycle_configuration(
+                Bucket="fast",
+                LifecycleConfiguration={"Rules": [{**rule, "Filter": {"Prefix": prefix}}]},
+            )
+            told = [
+                it for it in table.doctor() if it.what == "lifecycle rule expires the fast root"
+            ]
+            assert [it.subject for it in told] == expected
+
+
 class TestTold:
     def test_by_show_and_by_doctor_after_a_day(self, stores: Stores, monkeypatch: Any) -> None:
         for name, value in stores.durable.environment.items():
@@ -540,6 +587,11 @@ class TestTold:
         table = stores.table()
         load(table, 1, data_root=stores.data_root)
         load(table, 2, day=2)
+        table.set_data_root(f"{stores.data_root}&temporary=true", apply=True)
+        shown = invoke("show", URL)
+        assert "bytes lie only in a fast root, which is temporary" in shown.output
+        assert [it["temporary"] > 0 for it in as_json("show", URL)] == [True, True]
+        table.set_data_root(stores.data_root, apply=True)
         table.checkpoint(["day=1"], apply=True)
         shown = invoke("show", URL)
         assert "lie only in a fast root, since" in shown.output
