@@ -30,10 +30,9 @@ def list_uploads(context: Context) -> Step[list[ListedUpload]]:
     asked = prefix if context.facts.uploads_by_prefix else ""
     found = yield from paging.list_uploads(asked)
     uploads = [upload for upload in found if upload.key.startswith(prefix)]
-    if context.data_root is not None:
+    for folder in context.fast_folders:
         # Those of a root that cannot be reached are looked for when it can: by the next purge.
-        fast = paging.list_uploads(context.root.fast_data_prefix(context.data_root))
-        uploads += yield from unless_gone(fast, [])
+        uploads += yield from unless_gone(paging.list_uploads(folder), [])
     return uploads
 
 

@@ -183,7 +183,7 @@ def change_data_root(
         change = DataRootChange(table.data_root, data_root, tuple(not_durable(state.files)))
         if not apply or table.data_root == data_root:
             return change
-        outcome = yield from change_table(context, found, data_root=data_root)
+        outcome = yield from change_table(context, found, **table.lying_in(data_root))
         if isinstance(outcome, FoundTable):
             return change
         if isinstance(outcome, Uncertain):

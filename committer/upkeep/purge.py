@@ -31,7 +31,7 @@ from ..store.deletion import abort_until_gone, remove
 from ..store.requests import All, Found, Head, ListedObject, ListedUpload, Step
 from .purge_plan import Judged, Wanted, judge_uploads
 from .recovery import Outcome, Recovered, give_up, known, plan_recovery, recover
-from .retention import Keeping, forget, retention_of
+from .retention import Keeping, forget, forget_roots, retention_of
 from .unnamed_data import find_unnamed
 
 #: The second round comes at once.
@@ -111,6 +111,8 @@ def purge(
     if keep is not None and found is not None:
         check_past(found.record, AsOf(time=0.0), None)
     context, coordination = yield from known(context, found)
+    if found is not None:
+        context = replace(context, former_roots=found.record.former_roots)
     yield from _check_named(context, jobs)
     settle = _recovered if apply else _planned
     recovered = yield from settle(context, coordination, patience, jobs)
@@ -128,6 +130,8 @@ def purge(
     if context.readers is Readers.HEADS:
         retention = KEPT_FOR if found is None else retention_of(found.record)
         entries += yield from purge_data(context, retention, keep, apply)
+        if apply and context.former_roots:
+            yield from forget_roots(context)
     entries += yield from _old_records(context, records_older_than, apply)
     return PurgeReport(tuple(entries), tuple(recovered))
 

@@ -21,14 +21,18 @@ from ..commit.state.found_table import (
 )
 from ..commit.state.heads import Swapped, swap_head
 from ..commit.state.old_records import KEPT_FOR, read_heads
-from ..errors import InvalidInputError, counted
+from ..commit.state.open_jobs import list_open
+from ..commit.state.tolerance import unless_gone
+from ..errors import DamagedError, InvalidInputError, counted
 from ..format.as_of import AsOf
 from ..format.job_spec import Readers
 from ..format.records.data_file import DataFile
 from ..format.records.head import HeadState
 from ..format.records.table_record import TableRecord
 from ..store.conditional_put import Uncertain
-from ..store.requests import All, Step
+from ..store.fast_root import FastPlace, FastRoot
+from ..store.listing import list_uploads
+from ..store.requests import All, ListObjects, Step
 from .doctor import longest_job
 
 #: A hundred years, in seconds: the end of what is kept is a time that can be told.
@@ -138,3 +142,35 @@ def _forgetful(context: Context, state: HeadState, keeping: Keeping) -> Forgotte
     if after is None:
         return None
     return Forgotten(replace(state, head=after), len(state.head.kept) - len(after.kept))
+
+
+def forget_roots(context: Context) -> Step[None]:
+    """Let the table forget its former data roots in which nothing is left; or which cannot be
+    reached, once no head names or keeps a file there.
+
+    The record is read before the open jobs, and these before the roots: who may write there yet has
+    opened before the root was changed. Where another changes the record, the next purge does it.
+    """
+    found = yield from existing_table(context)
+    if (yield from list_open(context)):
+        return
+    heads = yield from read_heads(context)
+    held = yield from held_files(context, list(heads.states.values()))
+    if heads.damaged or any(isinstance(it, DamagedError) for it in held.values()):
+        return
+    named = {
+        place.keys
+        for it in held.values()
+        if isinstance(it, HeldFiles)
+        for file in (*it.now, *it.kept)
+        if (place := FastPlace.of(context.root.bucket, file.key)) is not None
+    }
+    left: list[FastRoot] = []
+    for root in found.record.former_roots:
+        folder = context.root.fast_data_prefix(root)
+        objects = yield from unless_gone(iter(ListObjects(folder)), None)
+        uploads = yield from unless_gone(list_uploads(folder), [])
+        if folder in named or uploads or (objects is not None and objects.objects):
+            left.append(root)
+    if len(left) < len(found.record.former_roots):
+        yield from change_table(context, found, former_roots=tuple(left))

@@ -421,6 +421,10 @@ def flatten(work: s.Work[T]) -> s.Step[T]:
     return scheduler.result()
 
 
+#: Of all drivers: one of its own could not be copied with what refers to the driver.
+_ONE_BY_ONE = threading.RLock()
+
+
 class MemoryDriver:
     """Runs steps on a :class:`MemoryStore`, deterministically, members of ``All`` in turns; those
     of several threads request by request.
@@ -449,7 +453,6 @@ class MemoryDriver:
         self.clients = self.store
         #: Every request to the store, in order.
         self.requests: list[Any] = []
-        self._one_by_one = threading.RLock()
 
     def perform(self, request: Any) -> Any:
         if isinstance(request, s.Clock):
@@ -461,7 +464,7 @@ class MemoryDriver:
             if advance is not None:
                 advance(request.seconds)
             return None
-        with self._one_by_one:
+        with _ONE_BY_ONE:
             self.requests.append(request)
             if self.fault is not None:
                 return self.fault(request, self.store.apply)

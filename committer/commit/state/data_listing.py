@@ -132,9 +132,7 @@ def list_fast(context: Context, named: Iterable[str] = ()) -> Step[tuple[ListedO
     """
     root = context.root
     places = (FastPlace.of(root.bucket, key) for key in named)
-    folders = {place.keys for place in places if place is not None}
-    if context.data_root is not None:
-        folders.add(root.fast_data_prefix(context.data_root))
+    folders = {place.keys for place in places if place is not None} | {*context.fast_folders}
     found = yield from All(
         tuple(unless_gone(list_objects(folder), None) for folder in sorted(folders))
     )

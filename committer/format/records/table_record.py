@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import pyarrow as pa
 
@@ -60,6 +60,7 @@ class TableRecord:
         that is read by heads; ``None``: as long as is usual.
     :param data_root: where jobs' files lie first, in a table that is read by heads; ``None``: in
         the table.
+    :param former_roots: where they lay first before that, as long as anything may be left there.
     :param evolution: the next change; it counts as soon as its job is committed, and is as if it
         were not there until then and after its abort.
     """
@@ -80,11 +81,19 @@ class TableRecord:
     readers: Annotated[Readers, LEFT_OUT] = Readers.LISTING
     retention: Annotated[Count | None, LEFT_OUT] = None
     data_root: Annotated[_FastRoot | None, LEFT_OUT] = None
+    former_roots: Annotated[tuple[_FastRoot, ...], LEFT_OUT] = ()
 
     @property
     def is_temporary(self) -> bool:
         """Whether its files need never become durable."""
         return self.data_root is not None and self.data_root.temporary
+
+    def lying_in(self, data_root: FastRoot | None) -> dict[str, Any]:
+        """What changes where its jobs' files lie first elsewhere from now on."""
+        places = dict.fromkeys(it.place for it in (*self.former_roots, self.data_root) if it)
+        now = data_root and data_root.place
+        former = tuple(place for place in places if place != now)
+        return {"data_root": data_root, "former_roots": former}
 
     def evolved(self) -> TableRecord:
         """The record once the job of its evolution is committed."""
@@ -101,7 +110,7 @@ class TableRecord:
 
     def encode(self) -> bytes:
         form = BY_HEADS_FORMAT if self.readers is Readers.HEADS else USUAL_FORMAT
-        form = form if self.data_root is None else FAST_FORMAT
+        form = FAST_FORMAT if self.data_root or self.former_roots else form
         return encode("table", self.write_id, self, form)
 
     @staticmethod

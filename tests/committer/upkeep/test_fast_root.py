@@ -580,6 +580,81 @@ class TestDoctor:
             assert [it.subject for it in told] == expected
 
 
+class TestFormerRoots:
+    """What lies in a root that the table had before goes as what lies in its present one."""
+
+    def fast(self, store: MemoryStore) -> list[str]:
+        return [key for key in store.keys("") if is_fast(key)]
+
+    def roots(self, store: MemoryStore) -> list[str]:
+        record = json.loads(store.objects["flights/_zero_rename/table.json"].body)
+        return record.get("former_roots", [])
+
+    @pytest.mark.parametrize("root", [None, "s3://fast/other"])
+    def test_a_purge_removes_what_nothing_names_and_forgets_the_root(
+        self, store: MemoryStore, table: Table, root: str | None
+    ) -> None:
+        dead = table.job()
+        dead.__enter__()
+        begun = (
+            f"{table.root.fast_data_prefix(FastRoot.parse(FAST))}{dead.job}/day=2/part-0.parquet"
+        )
+        store.apply(s.CreateUpload(begun, s.ObjectSettings()))
+        table.set_data_root(root, apply=True)
+        load(table, 20, day=2, mode="overwrite")
+        table.purge(keep=0, apply=True)
+        assert self.roots(store) == [FAST]
+        assert values(table) == [1, 3, 20]
+        dead.__exit__(OSError, OSError(), None)
+        load(table, 30, day=3, mode="overwrite")
+        table.purge(keep=0, apply=True)
+        assert store.uploads == {}
+        assert self.roots(store) == []
+        former = table.root.fast_data_prefix(FastRoot.parse(FAST))
+        assert [key for key in self.fast(store) if key.startswith(former)] == []
+        assert values(table) == [1, 20, 30]
+        assert table.verify() == []
+
+    def test_one_that_is_the_present_one_again_is_no_former_one(
+        self, store: MemoryStore, table: Table
+    ) -> None:
+        for root in ("s3://fast/other", None, f"{FAST}?temporary=true"):
+            table.set_data_root(root, apply=True)
+        assert self.roots(store) == ["s3://fast/other"]
+
+    def test_one_in_which_a_job_may_write_yet_is_kept(
+        self, store: MemoryStore, table: Table
+    ) -> None:
+        with in_memory(store).job() as job:
+            table.set_data_root(None, apply=True)
+            table.checkpoint(apply=True)
+            table.purge(keep=0, apply=True)
+            job.write(rows(4, day=4))
+        assert self.roots(store) == [FAST]
+        assert len(self.fast(store)) == 1
+        table.checkpoint(apply=True)
+        table.purge(keep=0, apply=True)
+        assert (self.roots(store), self.fast(store)) == ([], [])
+        assert values(table) == [1, 2, 3, 4]
+
+    def test_one_that_is_gone_is_forgotten_with_what_named_it(
+        self, stores: Stores, ended: contextlib.ExitStack, impatient: None
+    ) -> None:
+        table = stores.table()
+        load(table, 1, data_root=stores.data_root)
+        table.set_data_root(None, apply=True)
+        ended.close()
+        former = stores.table()
+        former.purge(apply=True)
+        key = {"Bucket": "bucket", "Key": "flights/_zero_rename/table.json"}
+        client = stores.durable.client()
+        assert b"former_roots" in client.get_object(**key)["Body"].read()
+        load(former, 2, mode="overwrite")
+        former.purge(keep=0, apply=True)
+        assert b"former_roots" not in client.get_object(**key)["Body"].read()
+        assert values(former) == [2]
+
+
 class TestTold:
     def test_by_show_and_by_doctor_after_a_day(self, stores: Stores, monkeypatch: Any) -> None:
         for name, value in stores.durable.environment.items():
