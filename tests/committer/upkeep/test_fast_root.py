@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -284,6 +285,38 @@ class TestTwoServers:
         client.delete_bucket(Bucket="fast")
         with pytest.raises(FastRootGoneError, match="no such bucket"):
             table.to_arrow()
+
+    @pytest.mark.parametrize(
+        "root", ["s3://fast/scr atch/ü+%?endpoint={}", "s3://fast/scratch?profile=nvme"]
+    )
+    def test_any_name_and_the_keys_of_a_profile(
+        self, stores: Stores, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Loaded, read, copied, read as it was before, copied as a table, and purged."""
+        profile = ["[profile nvme]", "region = us-east-1", f"endpoint_url = {stores.fast.endpoint}"]
+        profile += ["aws_access_key_id = others", "aws_secret_access_key = others"]
+        (tmp_path / "config").write_text("\n".join(profile), "utf-8")
+        monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+        names = ["a b", "ü/ö", "100%", "%2F", "x=y", "..", "'\"", "e:\\f", "a&b?c#d+"]
+        made = pa.table({"value": range(len(names)), "name": names})
+        table = stores.table("s3://bucket/tä ble")
+        policy: dict[str, Any] = {"partition_by": ["name"], "readers": "heads"}
+        with table.job(made.schema, data_root=root.format(stores.fast.endpoint), **policy) as job:
+            job.write(made)
+        table = stores.table(table.root.url)
+        assert len(stores.keys(stores.fast, "fast")) == len(table.not_durable()) == len(names)
+        before = table.snapshot()
+        done = table.checkpoint(apply=True)
+        assert {it.action for it in done} == {CheckpointAction.COPIED}
+        assert values(table) == list(range(len(names)))
+        former = table.scan(snapshot=before).to_arrow()
+        assert sorted(former["name"].to_pylist()) == sorted(names)
+        copy = stores.table("s3://bucket/copy")
+        table.copy(copy)
+        assert copy.to_arrow().sort_by("value") == table.to_arrow().sort_by("value")
+        table.purge(keep=0, apply=True)
+        assert stores.keys(stores.fast, "fast") == []
+        assert table.verify() == []
 
     def test_sigterm_aborts_what_is_under_way(
         self, stores: Stores, monkeypatch: pytest.MonkeyPatch
