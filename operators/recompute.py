@@ -14,7 +14,8 @@ from ..committer.errors import InvalidInputError
 from ..orchestration.runs.partitions import listed_texts
 from ..provider.failures import final_where_refused
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.recomputing import PATIENCE, Recomputed, Recomputing, log_plan, plan_for, wait
+from ..provider.recomputed import Recomputed, wait
+from ..provider.recomputing import PATIENCE, Recomputing, log_plan, plan_for
 from ..provider.staleness import versions_by_root
 from ..provider.task_context import task_run
 

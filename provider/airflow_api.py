@@ -42,8 +42,13 @@ class ApiRefusedError(InvalidInputError):
     """The API refuses, so that trying again does not help; nothing was cleared by that request."""
 
 
+class GoneError(ApiRefusedError):
+    """What is asked about is not there, or not any more."""
+
+
 class ApiTroubleError(AirflowException):
-    """The server is not reached, or fails, each of several times. A request may have had effect."""
+    """The server is not reached, or fails, however often it was asked. What was asked for may have
+    been done."""
 
 
 class TaskRunsError(AirflowException):
@@ -80,8 +85,7 @@ class AirflowApi:
     """The API, by a client that is logged in.
 
     Every call raises :class:`ApiRefusedError` where it is refused, and :class:`ApiTroubleError`
-    where the server is not reached or fails. Each may be repeated: what is cleared and has not
-    begun is cleared once more, and what has begun is refused.
+    where the server is not reached or fails. What only asks is tried several times.
     """
 
     def __init__(self, client: httpx.Client) -> None:
@@ -91,11 +95,15 @@ class AirflowApi:
         """What an instance is doing; ``None``: it waits to be scheduled."""
         return self._call("GET", _path(instance))["state"]
 
-    def paused(self, dag_id: str) -> bool:
-        return self._call("GET", f"dags/{quote(dag_id, '')}")["is_paused"]
+    def idle(self, dag_id: str) -> str | None:
+        """Why no task of a DAG begins; ``None``: they do."""
+        found = self._call("GET", f"dags/{quote(dag_id, '')}")
+        gone = found["is_stale"] if AIRFLOW_V_3_0_PLUS else not found["is_active"]
+        return "not there any more" if gone else "paused" if found["is_paused"] else None
 
     def clear(self, instance: NamedTask) -> None:
-        """Let one instance run again, and its run with it.
+        """Let one instance run again, and its run with it. That is asked for once: where the answer
+        is lost, a second request might meet it at work.
 
         :raises TaskRunsError: it is at work. Airflow 2.11 does not look itself: what begins right
             after this has looked is ended there, and begun once more.
@@ -122,7 +130,7 @@ class AirflowApi:
                 f"To clear {instance} would clear {[str(it) for it in found]}; nothing was.",
                 remedy="Clear by hand what is to run again.",
             )
-        self._call("POST", path, json=body | {"dry_run": False})
+        _ask(self._client, "POST", f"{_ROOT}/{path}", json=body | {"dry_run": False})
 
     def events(self, of: NamedTask | Run, after: int = 0) -> list[AssetEvent]:
         """What an instance, or any of a run, has told of assets; the last fifty, newest first.
@@ -174,13 +182,7 @@ def _clearing(instance: NamedTask) -> dict[str, Any]:
     return body
 
 
-@retry(
-    retry=retry_if_exception_type(ApiTroubleError),
-    stop=stop_after_attempt(6),
-    wait=wait_exponential(max=10),
-    reraise=True,
-)
-def _answer(client: httpx.Client, method: str, path: str, **content: Any) -> Any:
+def _ask(client: httpx.Client, method: str, path: str, **content: Any) -> Any:
     asked = f"{method} {path}"
     try:
         answer = client.request(method, path, **content)
@@ -189,18 +191,28 @@ def _answer(client: httpx.Client, method: str, path: str, **content: Any) -> Any
             f"Airflow's API was not reached for {asked} ({type(error).__name__})."
         ) from error
     if answer.is_success:
-        return answer.json()
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise ApiRefusedError(f"{asked} was answered by no JSON.", remedy=_REMEDY) from error
     said = f"{asked}: {answer.status_code} {_reason(answer)}"
     if answer.status_code == httpx.codes.CONFLICT:
         raise TaskRunsError(f"Airflow does not clear what runs: {said}")
     if answer.is_server_error or answer.status_code in _BUSY:
         raise ApiTroubleError(f"Airflow's API failed: {said}")
-    raise ApiRefusedError(
+    refused = GoneError if answer.status_code == httpx.codes.NOT_FOUND else ApiRefusedError
+    raise refused(
         f"Airflow's API refused {said}",
-        remedy=_REMEDIES.get(
-            answer.status_code, "See the connection's address, and the API server's log."
-        ),
+        remedy=_REMEDIES.get(answer.status_code, _REMEDY),
     )
+
+
+_answer = retry(
+    retry=retry_if_exception_type(ApiTroubleError),
+    stop=stop_after_attempt(6),
+    wait=wait_exponential(max=10),
+    reraise=True,
+)(_ask)
 
 
 def _reason(answer: httpx.Response) -> str:
@@ -216,6 +228,7 @@ def _reason(answer: httpx.Response) -> str:
 
 #: Refusals that pass.
 _BUSY = frozenset((408, 425, 429))
+_REMEDY = "See the connection's address, and the API server's log."
 _REMEDIES = {
     401: "See the login and password of the connection to the API.",
     403: "See the login and password of the connection to the API. Its user needs the right to "

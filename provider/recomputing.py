@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from ..committer.errors import counted
 from ..committer.format.job_spec import Owner
@@ -23,13 +21,16 @@ from .airflow_api import (
     ENDED,
     AirflowApi,
     ApiRefusedError,
+    ApiTroubleError,
     AssetEvent,
+    GoneError,
     Run,
     TaskRunsError,
     airflow_api,
 )
 from .failures import final_where_refused
 from .hooks import ZeroRenameHook
+from .recomputed import Again, Recomputed
 
 if TYPE_CHECKING:
     from ..committer.commit.narrowed_run import Left
@@ -37,86 +38,10 @@ if TYPE_CHECKING:
     from ..lineage.plan import Step
 
 _log = logging.getLogger(__name__)
-#: Seconds in the triggerer. Airflow 3.3 sees up to five seconds late that the process of a task
-#: which has deferred is gone; where the task is at work again by then, it is taken for a dead one.
-_SHORTEST_WAIT = 10.0
+#: Looks one after the other at which Airflow's API may fail.
+_TROUBLES = 10
 #: Seconds in which a DAG that is scheduled on an asset is to have a run.
 PATIENCE = 120.0
-
-
-@dataclass(frozen=True)
-class Again:
-    """A job that is run again.
-
-    :param cleared: by this task; else it was at work already, and is waited for.
-    :param events: number of the last event that its instance had told of an asset before.
-    :param told: the key of its run, where that was told what it is to make.
-    """
-
-    table: str
-    job: str
-    partitions: tuple[str, ...]
-    instance: NamedTask
-    cleared: bool
-    events: int
-    told: str | None = None
-
-    @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Again:
-        partitions, instance = tuple(said["partitions"]), NamedTask(**said["instance"])
-        return cls(**{**said, "partitions": partitions, "instance": instance})
-
-    def made_any_of(self, step: Step) -> bool:
-        """Whether it was cleared to make partitions that a step is to make."""
-        same = self.table == step.table and not set(self.partitions).isdisjoint(step.partitions)
-        return self.cleared and same
-
-    @property
-    def places(self) -> str:
-        return f"{', '.join(self.partitions)} of {self.table}"
-
-
-@dataclass(frozen=True)
-class Recomputed:
-    """What was run again so far.
-
-    :param targets: tables, or partitions of them, by their whole roots.
-    :param until: Unix time at which it is given up.
-    :param running: what has not ended yet.
-    :param layers: what was run together, in order.
-    """
-
-    targets: tuple[str, ...]
-    until: float
-    running: tuple[Again, ...] = ()
-    layers: tuple[tuple[Again, ...], ...] = ()
-
-    @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Recomputed:
-        layers = tuple(tuple(map(Again.of, layer)) for layer in said["layers"])
-        running = tuple(map(Again.of, said["running"]))
-        return cls(tuple(said["targets"]), said["until"], running, layers)
-
-    def said(self) -> dict[str, Any]:
-        """As JSON takes it."""
-        return json.loads(json.dumps(asdict(self)))
-
-    @property
-    def all(self) -> list[Again]:
-        return [it for layer in self.layers for it in layer]
-
-
-def wait(task: BaseOperator, seconds: float, deferrable: bool, progress: Recomputed) -> None:
-    """Wait before the next look: in the triggerer, from where the task's method ``proceed`` goes
-    on with the progress, or here."""
-    if not deferrable:
-        time.sleep(seconds)
-        return
-    from airflow.providers.common.compat.standard.triggers import TimeDeltaTrigger
-
-    make: Any = TimeDeltaTrigger
-    trigger = make(timedelta(seconds=max(seconds, _SHORTEST_WAIT)))
-    task.defer(trigger=trigger, method_name="proceed", kwargs={"progress": progress.said()})
 
 
 @dataclass(frozen=True)
@@ -155,11 +80,20 @@ class Recomputing:
         :raises AirflowFailException: a job must not be run again, was none of Airflow's, or its
             DAG is paused; a task failed, or ended without another job in its partitions; the API
             refused. What was cleared before goes on.
+        :raises ApiTroubleError: the API fails for minutes.
         """
         with final_where_refused():
             while True:
-                with airflow_api(self.airflow_conn_id) as api:
-                    progress, done = self._look(api, progress)
+                try:
+                    with airflow_api(self.airflow_conn_id) as api:
+                        progress, done = self._look(api, progress)
+                    progress = replace(progress, troubles=0)
+                except ApiTroubleError as error:
+                    # What it has cleared meanwhile is found at work by the next look.
+                    if progress.troubles == _TROUBLES:
+                        raise
+                    progress, done = replace(progress, troubles=progress.troubles + 1), False
+                    _log.warning("%s It is asked again.", error)
                 if done:
                     _log.info("%s run again.", counted(len(progress.all), "job"))
                     return progress
@@ -226,8 +160,8 @@ class Recomputing:
             if self._is_under_way(started.get(instance.dag_id, ())):
                 _log.info("DAG %s runs by itself; it is waited for.", instance.dag_id)
                 continue
-            if api.paused(instance.dag_id):
-                _fail(f"DAG {instance.dag_id} is paused, so that {instance} would not run")
+            if idle := api.idle(instance.dag_id):
+                _fail(f"DAG {instance.dag_id} is {idle}, so that {instance} would not run")
             due.setdefault(instance, []).append(step)
         return due
 
@@ -301,7 +235,7 @@ class Recomputing:
         for step in steps:
             if step.run.once is not None:
                 runs[step.table, step.run.once].append(step)
-        if any(step.narrowed for step in steps) and api.state(instance) not in ENDED:
+        if any(step.epochs for step in steps) and api.state(instance) not in ENDED:
             return False
         for (url, once), of_run in runs.items():
             epochs = {name: epoch for step in of_run for name, epoch in step.epochs.items()}
@@ -326,7 +260,7 @@ class Recomputing:
             return False
         try:
             return api.state(planner) not in ENDED
-        except ApiRefusedError:
+        except GoneError:
             return False  # Its run was deleted.
 
     def _take_back(self, url: str, once: str | None) -> None:

@@ -11,7 +11,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from ..committer.errors import InvalidInputError, counted
 from .failures import final_where_refused
 from .hooks import ZeroRenameHook
-from .recomputing import Recomputed, Recomputing, wait
+from .recomputed import Recomputed, wait
+from .recomputing import Recomputing
 from .task_context import task_run
 
 if TYPE_CHECKING:

@@ -256,7 +256,7 @@ def test_who_may_not(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {"conn_type": "http", "host": URL, "login": "anna", "password": "wrong"}
     monkeypatch.setenv("AIRFLOW_CONN_AIRFLOW_API", json.dumps(wrong))
     with airflow_api("airflow_api") as api, pytest.raises(ApiRefusedError) as error:
-        api.paused("held")
+        api.idle("held")
     assert "login and password" in str(error.value)
     assert "wrong" not in str(error.value)
 
@@ -276,7 +276,7 @@ def test_what_is_stale_is_run_again(server: httpx.Client, api: AirflowApi) -> No
 
     day(1, 20)
     call(server, "PATCH", "dags/weekly", json={"is_paused": True})
-    assert api.paused("weekly")
+    assert (api.idle("weekly"), api.idle("monthly")) == ("paused", None)
     call(server, "PATCH", "dags/weekly", json={"is_paused": False})
     trigger(server, "recompute")
     assert ended(server, "recompute", RUN) == "success"

@@ -81,8 +81,8 @@ class Server:
         except CommitConflictError:
             self._states[instance] = "failed"
 
-    def paused(self, dag_id: str) -> bool:
-        return False
+    def idle(self, dag_id: str) -> None:
+        return None
 
     def events(self, of: object, after: int = 0) -> list[Any]:
         return []

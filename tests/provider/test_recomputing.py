@@ -1,0 +1,215 @@
+"""What a plan does where Airflow's API fails, or refuses: by an API server of this process."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from support.airflow import Tables, connection_variable
+from zero_rename.committer.commit.narrowed_run import Left, leave_narrowing, read_narrowing
+from zero_rename.committer.format.job_spec import Owner
+from zero_rename.committer.format.layout import new_write_id
+from zero_rename.committer.format.records.narrowing import Narrowing
+from zero_rename.orchestration.runs.task_run import NamedTask
+from zero_rename.provider import airflow_api
+from zero_rename.provider.hooks import ZeroRenameHook
+from zero_rename.provider.recomputed import Recomputed
+from zero_rename.provider.recomputing import Recomputing
+
+from airflow.sdk.exceptions import AirflowFailException  # isort: skip
+
+TASK = {"dag_id": "flights", "dag_run_id": "a+b:c", "task_id": "days.load", "map_index": -1}
+ONCE = "flights/a+b:c/days.load"
+PLANNER = NamedTask("recompute", "r", "again", -1)
+#: The task of another plan, about which this one's user may not ask.
+OTHER = Owner("recompute_b", "r", "again")
+
+
+@dataclass
+class Api:
+    """One task of one run.
+
+    :param clears: how often it was cleared.
+    :param lost: how many answers to a clear do not come back.
+    :param down: how many requests, of those after it was cleared, are not answered at all.
+    :param page: what it answers to everything, if it is none.
+    """
+
+    state: str = "success"
+    clears: int = 0
+    lost: int = 0
+    down: int = 0
+    stale: bool = False
+    page: str = ""
+
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        if self.clears and self.down:
+            self.down -= 1
+            return 503, {}
+        if self.page:
+            return 200, self.page
+        if path == "/auth/token":
+            return 201, {"access_token": "t"}
+        if path.startswith("/api/v2/dags/recompute_b/"):
+            return 403, {"detail": "Forbidden"}
+        if path.startswith("/api/v2/assets/events"):
+            return 200, {"asset_events": []}
+        if method == "GET":
+            return 200, {"state": self.state, "is_paused": False, "is_stale": self.stale}
+        if not body["dry_run"]:
+            if self.state == "running":
+                return 409, {"detail": "It runs."}
+            self.state, self.clears = "running", self.clears + 1
+            if self.lost:
+                self.lost -= 1
+                return 504, {}
+        return 200, {"task_instances": [TASK]}
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    made = Api()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, content = made.answer(self.command, self.path, json.loads(body or b"null"))
+            self.send_response(status)
+            self.end_headers()
+            text = content if isinstance(content, str) else json.dumps(content)
+            self.wfile.write(text.encode())
+
+        do_POST = do_GET
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    monkeypatch.setattr(airflow_api._answer.retry, "sleep", lambda _: None)  # pyright: ignore
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        fields = {"conn_type": "http", "host": "127.0.0.1", "port": server.server_port}
+        monkeypatch.setenv(*connection_variable("airflow_api", **fields))
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield made
+        server.shutdown()
+        thread.join()
+
+
+@dataclass
+class Lake:
+    """Two days that a run has loaded by version 1 of its code, and one of which is asked for."""
+
+    tables: Tables
+    api: Api
+
+    def load(self) -> None:
+        """As the task does."""
+        clears = self.api.clears
+        self.tables.load(
+            *(1, 2),
+            mode="overwrite",
+            inputs=(),
+            once=ONCE,
+            on_repeat="replace_own",
+            owner=Owner("flights", "a+b:c", "days.load", -1, clears + 1, series=f"x {clears}"),
+            code_version=str(clears + 1),
+        )
+        self.api.state = "success"
+
+    def left(self) -> Left | None:
+        table = self.tables.table()
+        return table.run(read_narrowing(table.root, ONCE))
+
+    def make_again(self, wait: Callable[[], None], partition: str = "/day=1") -> Recomputed:
+        url = self.tables.url()
+        engine = Recomputing(
+            ZeroRenameHook(), "airflow_api", PLANNER, 3600.0, code_versions={url: "2"}
+        )
+        return engine.to_end(engine.begin([f"{url}{partition}"]), lambda _: wait())
+
+    def epochs(self) -> dict[str, int]:
+        return self.tables.table().snapshot().epochs
+
+
+@pytest.fixture
+def lake(tables: Tables, api: Api) -> Lake:
+    made = Lake(tables, api)
+    made.load()
+    return made
+
+
+@pytest.mark.parametrize(("asked", "second"), [("/day=1", 1), ("", 2)])
+def test_a_clear_whose_answer_is_lost_goes_by_the_plan(lake: Lake, asked: str, second: int) -> None:
+    """It was asked for once more, refused as the task ran by then, and the word to make one day
+    alone was taken back under it: it made both."""
+    lake.api.lost = 1
+
+    waits = []
+
+    def wait() -> None:
+        left = lake.left()
+        assert left is not None
+        assert not left.said.over
+        waits.append(left)
+        if len(waits) == 2:
+            lake.load()
+
+    lake.make_again(wait, asked)
+    assert (lake.api.clears, lake.epochs()) == (1, {"day=1": 2, "day=2": second})
+    # Who clears the run later has all of it again.
+    lake.api.clears = 2
+    lake.load()
+    assert lake.epochs() == {"day=1": 3, "day=2": second + 1}
+
+
+def test_a_server_that_is_away_for_minutes_is_waited_for(lake: Lake) -> None:
+    lake.api.down = 20
+    looks = []
+
+    def wait() -> None:
+        looks.append(lake.api.down)
+        if lake.api.state == "running" and not lake.api.down:
+            lake.load()
+
+    assert len(lake.make_again(wait).layers) == 1
+    assert len(looks) > 2
+    assert (lake.api.clears, lake.epochs()) == (1, {"day=1": 2, "day=2": 1})
+
+
+def test_a_server_that_stays_away(lake: Lake) -> None:
+    lake.api.down = 1000
+    with pytest.raises(airflow_api.ApiTroubleError, match="503"):
+        lake.make_again(lambda: None)
+    assert lake.api.down > 500
+
+
+def test_the_word_of_a_plan_that_cannot_be_asked_about_stays(lake: Lake) -> None:
+    """Who may not ask about its task took it for one that was deleted."""
+    table = lake.tables.table()
+    said = Narrowing(new_write_id(), ONCE, table.once_job(ONCE), {"day=2": 1}, 3600, OTHER)
+    table.run(leave_narrowing(table.root, said, None))
+    with pytest.raises(AirflowFailException, match="403"):
+        lake.make_again(lake.load)
+    left = lake.left()
+    assert left is not None
+    assert (left.said.planner, left.said.over, lake.api.clears) == (OTHER, False, 0)
+
+
+def test_a_dag_that_is_no_more_in_its_folder(lake: Lake) -> None:
+    """Its cleared run would wait to be scheduled until the time was up."""
+    lake.api.stale = True
+    with pytest.raises(AirflowFailException, match="DAG flights is not there any more"):
+        lake.make_again(lake.load)
+    assert lake.api.clears == 0
+
+
+def test_an_address_that_is_no_api_s(lake: Lake) -> None:
+    """A page to log in by, as of a proxy."""
+    lake.api.page = "<html>"
+    with pytest.raises(AirflowFailException, match=r"no JSON.* See the connection's address"):
+        lake.make_again(lake.load)
