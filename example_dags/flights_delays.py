@@ -11,6 +11,9 @@ and all of it made again where a day was corrected.
 * ``flights_day_report`` wants one day as it is now: only that one is made again before, of all that
   the run of ``flights_by_day`` has made.
 
+What ``flights_job.py`` loads is known by its bytes: where ``flights`` is compacted, let it
+``save(…, options={"content": "rows"})``, or all that is made of it is called stale.
+
 The last two need the connection ``airflow_api``, of type ``http``, to Airflow's API server.
 """
 
