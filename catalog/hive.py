@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ..committer.errors import InvalidInputError, ZeroRenameError
+from ..committer.errors import InvalidInputError, ZeroRenameError, first_few
 from ..committer.format.layout import TableRoot
 from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
 from .ddl import add_columns, add_partitions, ddl, drop_partitions
@@ -132,7 +132,7 @@ class HiveCatalog:
         if other:
             raise InvalidInputError(
                 f"{self._url} has columns of other types than the table by now: "
-                f"{', '.join(other[:5])}. Nothing was changed.",
+                f"{first_few(other)}. Nothing was changed.",
                 table=described.root.url,
                 remedy=f"DROP TABLE {self._name}, whose files stay, since it is external; then "
                 "repeat this: it is created as the table is now.",

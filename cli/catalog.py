@@ -10,7 +10,7 @@ import typer
 from ..catalog import Engine, ReadBy, describe, sync_catalog
 from ..catalog import ddl as statements
 from ..committer import Table
-from ..committer.errors import ZeroRenameError, counted
+from ..committer.errors import ZeroRenameError, counted, first_few
 from .output import DRY, EXIT_CODES, AsJson, Exit, Url, print_rows, refusals, say
 
 app = typer.Typer(
@@ -83,7 +83,7 @@ def manifests(
         again = f"zero-rename catalog manifests {table}{' --off --apply' if off else ''}"
         say(
             f"{counted(len(report.unaware), 'job was', 'jobs were')} open already "
-            f"({', '.join(report.unaware[:5])}); when none of these is, run it again: {again}"
+            f"({first_few(report.unaware)}); when none of these is, run it again: {again}"
         )
         raise typer.Exit(Exit.LOOK)
 

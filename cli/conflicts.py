@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..committer import InvalidInputError, Table
-from ..committer.errors import counted
+from ..committer.errors import counted, first_few
 from .amounts import DAY, age_option
 from .output import DRY, Apply, AsJson, Exit, Url, print_rows, refusals, say
 
@@ -77,10 +77,10 @@ def _say_rest(report: ConflictReport) -> None:
     for it in report.gave_way:
         say(f"{it.job or it.once} gave way; of which partition is not on record: {it.message}")
     if report.aborted:
-        some = ", ".join(report.aborted[:5]) + (" …" if len(report.aborted) > 5 else "")
         say(
             f"{counted(len(report.aborted), 'job was', 'jobs were')} aborted in that time; which "
-            f"partitions were wanted, and why it ended, is no longer known: {some}"
+            f"partitions were wanted, and why it ended, is no longer known: "
+            f"{first_few(report.aborted)}"
         )
     for unread in report.unread:
         say(f"cannot be read: {unread}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ..committer.errors import ZeroRenameError, counted
+from ..committer.errors import ZeroRenameError, counted, first_few
 from ..committer.format.job_spec import choice
 from ..committer.upkeep.checkpoint import CheckpointAction, CheckpointOrder
 from ..orchestration.runs.reports import text_table
@@ -66,7 +66,7 @@ class CheckpointOperator(_TableMaintenance):
         return [
             ZeroRenameError(
                 f"Files of {counted(report['lost'], 'partition')} are gone from the fast root, "
-                f"{', '.join(lost[:5])} among them; the others are copied.",
+                f"{first_few(lost)}; the others are copied.",
                 table=table.root.url,
                 remedy=f"See what is to be made again: zero-rename lineage plan {table.root.url}",
             )

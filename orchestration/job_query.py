@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..committer.commit.state.job_state import JobState
-from ..committer.errors import InvalidInputError, RecordDamagedError
+from ..committer.errors import InvalidInputError, RecordDamagedError, first_few
 from ..committer.format.layout import TableRoot, is_job_id
 from .runs.outcomes import jobs_of_run
 from .runs.partitions import check_partition
@@ -263,7 +263,7 @@ class JobQuery:
     def _judged(self, report: dict[str, Any], changed: list[str]) -> QueryResult:
         job = report["job"]
         if self.partition is not None and not report["partitions"]:
-            touched = ", ".join(changed[:5]) or "none"
+            touched = first_few(changed) or "none"
             return QueryResult(
                 FAILED, f"Job {job} did not change {self.partition}, but: {touched}."
             )

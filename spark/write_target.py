@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..committer.errors import InvalidInputError
+from ..committer.errors import InvalidInputError, first_few
 from ..committer.format.code_version import checked_code_version
 from ..committer.format.handoff import HANDOFF, HANDOFF_SETTING, Handoff
 from ..committer.format.job_spec import Distribute, Mode, choice
@@ -134,8 +134,8 @@ def _partitions(given: Sequence[str] | None, allowed: tuple[str, ...]) -> tuple[
     others = sorted(set(wanted) - set(allowed)) if allowed else []
     if others:
         raise InvalidInputError(
-            f"The application writes {', '.join(others[:5])}, and its task is about "
-            f"{', '.join(allowed[:5])}; nothing was written.",
+            f"The application writes {first_few(others)}, and its task is about "
+            f"{first_few(allowed)}; nothing was written.",
             remedy="Mend the application's partitions= or the task's partition.",
         )
     return wanted

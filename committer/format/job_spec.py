@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from ..errors import InvalidInputError
+from ..errors import InvalidInputError, first_few
 from ..store.fast_root import FastRoot
 from .code_version import checked_code_version
 from .layout import UNPARTITIONED
@@ -347,7 +347,7 @@ class JobSpec:
             what = "the whole table" if self.replace_table else "all that fits a condition"
             what = sorted(others)[0] if others else what
             raise InvalidInputError(
-                f"The job replaces {what}, and may write {', '.join(self.only_partitions[:5])} "
+                f"The job replaces {what}, and may write {first_few(self.only_partitions)} "
                 "only; nothing was sent.",
                 remedy="Name that partition among those it may write, or do not replace it.",
             )

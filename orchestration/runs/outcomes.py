@@ -16,6 +16,7 @@ from ...committer.errors import (
     TableNotFoundError,
     TaskResultsError,
     ZeroRenameError,
+    first_few,
     printable,
 )
 
@@ -68,10 +69,9 @@ def check_partitions(
         mine -= {p.partition for p in committed.partitions if p.files}
         others = [name for name in others if name not in mine]
     if allowed and others:
-        shown = ", ".join(others[:5]) + (", …" if len(others) > 5 else "")
         raise TaskResultsError(
             f"The job is committed, and it also changed partitions that its task does not name: "
-            f"{shown}.",
+            f"{first_few(others)}.",
             table=committed.table,
             job=committed.job,
             remedy="Mend the application's filter or the task's partition, then load those "

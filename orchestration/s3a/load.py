@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ...committer.errors import RefusedError, VerificationError, ZeroRenameError
+from ...committer.errors import RefusedError, VerificationError, ZeroRenameError, first_few
 from ...committer.format.job_spec import NOBODY, Mode
 from ...committer.format.layout import TableRoot
 from ...committer.periodic import repeating
@@ -164,7 +164,7 @@ class S3ALoad:
             what = f"wrote {writes[0].destination} only"
             remedy = "It has to save() to this table: leave its table out, or mend the task's."
         elif others := sorted(named - set(self.load.partitions)):
-            what = f"also replaced partitions that its task does not name: {', '.join(others[:5])}"
+            what = f"also replaced partitions that its task does not name: {first_few(others)}"
             remedy = "Mend the application's partitions= or the task's partition."
         else:
             return

@@ -11,7 +11,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-from ...committer.errors import SettingsRefusedError
+from ...committer.errors import SettingsRefusedError, first_few
 from ...committer.format.schema.hive_paths import NULL, parse_partition, unescape
 from ...s3a.write_plan import PlannedWrite
 from ..write_target import WriteTarget
@@ -39,7 +39,7 @@ def rows_of(frame: DataFrame, target: WriteTarget, write: PlannedWrite) -> DataF
     among = reduce(or_, map(_is_in, target.partitions))
     mine = F.lit(True) if write.partition is None else _is_in(write.partition)
     refused = F.raise_error(
-        F.lit(f"A row belongs to none of the partitions {', '.join(target.partitions[:5])} …")
+        F.lit(f"A row belongs to none of the partitions {first_few(target.partitions)}")
     )
     kept = frame.where(F.when(among, mine).otherwise(refused.cast("boolean")))
     return kept if write.partition is None else kept.drop(*target.partition_by)

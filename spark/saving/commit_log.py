@@ -7,6 +7,7 @@ import time
 
 from ...committer.commit.state.context import Progress
 from ...committer.commit.state.job_state import Committed
+from ...committer.errors import first_few
 
 logger = logging.getLogger("zero_rename.spark.saving.commit_log")
 #: Seconds between two lines of log on a long commit.
@@ -75,6 +76,6 @@ def log_commit(done: Committed) -> None:
             done.job,
             max(it.small for it in done.partitions),
             len(small),
-            ", ".join(small[:5]),
+            first_few(small),
             done.table,
         )

@@ -64,6 +64,8 @@ class TestWhatIsAsked:
         assert asked(environ, partitions=["day=2"]).partitions == ("day=2",)
         with pytest.raises(InvalidInputError, match="day=3"):
             asked(environ, partitions=["day=3"])
+        with pytest.raises(InvalidInputError, match="day=7 and 2 more, and its task"):
+            asked(environ, partitions=[f"day={day}" for day in range(3, 10)])
 
     @pytest.mark.parametrize(
         ("given", "message"),
