@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class CheckpointOperator(_TableMaintenance):
-    """Copy what lies only in the tables' fast roots into the tables: a job for each partition, with
-    the same rows. Who writes meanwhile goes first.
+    """Copy what lies only in the tables' fast roots into the tables by plain jobs, with the same
+    rows. Who writes meanwhile goes first.
 
     Reports by default: ``apply=True`` acts. Returns (XCom) ``tables``, each with ``partitions``
     (``partition``, ``action``, ``files``, ``bytes``, ``since``, ``job``; 100 at most),
