@@ -95,7 +95,7 @@ def tell_narrowing(table: Table, once: str, earlier: str | None) -> None:
     from ...committer.commit.narrowed_run import read_narrowing
 
     left = None if earlier is None else table.run(read_narrowing(table.root, once))
-    if left is not None and not left.said.over:
+    if left is not None and not left.said.over and not left.said.whole:
         _log.warning(
             "%s of DAG %s, run %s, has planned that this run makes only these partitions again: %s",
             left.said.planner.task_id,
