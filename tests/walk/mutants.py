@@ -228,6 +228,42 @@ MUTANTS = (
     ),
 )
 
+#: Slips about runs that a plan lets make only some partitions again.
+AGAIN = (
+    Mutant(
+        "a narrowed run takes back all that it has made",
+        "commit.commit",
+        "for name in sorted(targets) if only is None or name in only)",
+        "for name in sorted(targets))",
+        ("replace", "make again"),
+        1,
+    ),
+    Mutant(
+        "a run that was narrowed takes back what it has made last alone",
+        "commit.commit",
+        "        job = earlier.decision.narrows\n",
+        "        job = None\n",
+        ("replace", "make again"),
+        3,
+    ),
+    Mutant(
+        "a narrowed run goes by no plan's epochs",
+        "commit.commit",
+        "planned = opened.planned.get(partition)",
+        "planned = None",
+        ("replace", "make again"),
+        18,
+    ),
+    Mutant(
+        "maintenance takes a plan's word away",
+        "commit.state.old_records",
+        "(recompute_prefix(root), max(kept_for, KEPT_FOR)),",
+        "(recompute_prefix(root), kept_for),",
+        ("replace", "make again", "gc"),
+        164,
+    ),
+)
+
 #: Slips of changes of rows, in either kind of table.
 CHANGES = (
     Mutant(

@@ -148,6 +148,8 @@ _OTHERS = {
     "update": 2,
     "delete": 4,
 }
+#: In walks about runs that are made again.
+_AGAIN = {"make again": 12}
 #: Those of a table that keeps its past.
 _OF_THE_PAST = {"take back": 7, "restore": 4, "read past": 6, "retain": 2}
 _VERBS = {**_WRITES, **_OTHERS}
@@ -208,6 +210,8 @@ class _Draw:
             for verb, often in (_VERBS | (_OF_THE_PAST if by_heads else {})).items()
             if verb in ("append", "replace", "commit") or chance.random() < share
         }
+        if not seed % 4:
+            self._verbs |= _AGAIN
         if verbs:
             self._verbs = dict.fromkeys(verbs, 1)
         self._days = tuple(sorted(chance.sample(DAYS, chance.choice((1, 2, 3)))))
@@ -270,6 +274,11 @@ def _options(chance: random.Random, verb: str, keys: float) -> dict[str, Any]:
             options["rows_per_file"] = 1
         if chance.random() < 0.1:
             options["empty"] = True
+    if verb == "make again":
+        options["once"] = chance.choice(KEYS)
+        options["clear"] = f"{chance.randrange(10**6):06d}"
+        options["by hand"] = chance.random() < 0.3
+        options["ends"] = chance.random() < 0.5
     if verb == "open":
         options["like"] = chance.choices(["evolve", *_WRITES], [12, *_WRITES.values()])[0]
         options["loser"] = chance.random() < 0.3

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from walk.mutants import CHANGES, LEAVING, MUTANTS, PAST, Mutant, in_force
+from walk.mutants import AGAIN, CHANGES, LEAVING, MUTANTS, PAST, Mutant, in_force
 from walk.plan import Beside, Operation, Plan, Trouble, make_plan
 from walk.walking import WalkFailure, failure_of, walk, walk_seeds
 
@@ -28,7 +28,7 @@ _CHANGE = (
     *("append", "replace", "replace named", "replace table", "evolve", "overwrite schema"),
     *("read, modify, write", "commit", "compact", "gc", "index", "adopt", "recover", "purge"),
     *("resolve", "undo", "keep symlinks", "read", "merge", "update", "delete"),
-    *("take back", "restore", "read past", "retain"),
+    *("take back", "restore", "read past", "retain", "make again"),
 )
 
 
@@ -46,7 +46,9 @@ def test_walks_end_where_the_oracle_says(share: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mutant", [*MUTANTS, *CHANGES, *PAST], ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize(
+    "mutant", [*MUTANTS, *AGAIN, *CHANGES, *PAST], ids=lambda mutant: mutant.name
+)
 def test_a_broken_product_is_caught(mutant: Mutant) -> None:
     seeds = range(mutant.seed, mutant.seed + _SOON)
     plans = (make_plan(seed, mutant.verbs, mutant.by_heads) for seed in seeds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from walk import change_verbs, past_verbs, readers
+from walk import change_verbs, past_verbs, readers, run_verbs
 from walk.oracle import Adopt, Effect, Resolve, Rewrite, Row, Undo, Violation, Write
 from walk.plan import Operation
 from walk.world import Process, Told, World, field_of, rows_as_table, written
@@ -389,6 +389,7 @@ VERBS: Mapping[str, Verb] = {
     "restore": past_verbs.restore,
     "read past": past_verbs.read_past,
     "retain": past_verbs.retain,
+    "make again": run_verbs.make_again,
     "append": write,
     "replace": write,
     "replace named": write,
@@ -419,5 +420,5 @@ VERBS: Mapping[str, Verb] = {
 OF_ONE_JOB = {
     *("append", "replace", "replace named", "replace table", "fail if exists", "evolve"),
     *("overwrite schema", "read, modify, write", "commit", "resolve", "undo"),
-    *("merge", "update", "delete", "take back", "restore"),
+    *("merge", "update", "delete", "take back", "restore", "make again"),
 }

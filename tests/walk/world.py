@@ -7,6 +7,7 @@ clock or on chance.
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
@@ -289,6 +290,8 @@ class World:
     :param quiet: whether nothing goes wrong in the operation that is carried out, nor beside it.
     :param came_back: removed files that a second Complete has brought back, and whose it was;
         ``left``: those whose process could not remove them again.
+    :param words: by run, the partitions that a plan has named, whose clear is to come.
+    :param by_hand: by run, how often it was cleared by hand.
     """
 
     plan: Plan
@@ -300,6 +303,8 @@ class World:
     open_jobs: list = field(default_factory=list)
     came_back: dict[str, Process] = field(default_factory=dict)
     left: set[str] = field(default_factory=set)
+    words: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    by_hand: Counter[str] = field(default_factory=Counter)
     trace: list[str] = field(default_factory=list)
     unaware: bool = False
     quiet: bool = False
@@ -336,6 +341,11 @@ class World:
             self._names += 1
             found = self.processes[number] = Process(self, f"process-{number}-{self._names}")
         return found
+
+    def is_at_work(self, name: str | None) -> bool:
+        """Whether a process is in the midst of an operation."""
+        found = (it for it in self.processes.values() if it.name == name and not it.dead)
+        return any(it.during is not None for it in found)
 
     def write_id(self) -> str:
         self._writes += 1
