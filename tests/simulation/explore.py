@@ -144,6 +144,8 @@ class Explorer:
         :returns: its length in requests.
         :raises Failure: an invariant does not hold; the seed replays it.
         """
+        for participant in self._participants:
+            participant.program.by_history = True
         chance = random.Random(seed)
         world, trace, steps = self._start, None, 0
         current = _NOBODY

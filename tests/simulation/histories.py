@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from functools import lru_cache
 from itertools import pairwise
 
 from simulation.columns import OVERWRITES
-from simulation.invariants import ROOT, Violation, changes, decision_of, is_head
+from simulation.invariants import ROOT, Violation, changes, decision_of, epoch_in, is_head
 from simulation.sim_store import Store, body_of
 
 from zero_rename.committer import JobSpec, Mode, OnConflict, SchemaMode
@@ -68,17 +67,12 @@ def _check_base(
     policy, etag, *_ = change.files[0].checksum.split("|")
     if policy != OnConflict.FAIL:
         return
-    base = _epoch(body_of(etag)) if etag else 0
+    base = epoch_in(body_of(etag)) if etag else 0
     since = log[base : change.base_epoch]
     exclusive = change.replace or mode is Mode.FAIL_IF_EXISTS
     unseen = [other for other, its in since if exclusive or its.replace]
     if unseen:
         raise Violation("concurrent", f"{job} had not seen {unseen} in {change.partition}")
-
-
-@lru_cache(maxsize=100_000)
-def _epoch(body: bytes) -> int:
-    return json.loads(body)["epoch"]
 
 
 def check_serial(store: Store, whole: Collection[str]) -> None:

@@ -13,10 +13,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from simulation.program import Node
 from simulation.sim_store import SETTLED, Store
@@ -42,6 +42,8 @@ from zero_rename.committer.format.records.manifest import Manifest
 from zero_rename.committer.format.records.partition_decision import PartitionDecision
 
 ROOT = TableRoot("bucket", "t")
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Violation(AssertionError):
@@ -65,6 +67,20 @@ def _decision(key: str, body: bytes) -> Decision:
     return Decision.decode(body, key, ROOT, job)
 
 
+def _remembered(work: Callable[Concatenate[Store, P], T]) -> Callable[Concatenate[Store, P], T]:
+    """Once for all stores that have the same decisions."""
+
+    @wraps(work)
+    def remembering(store: Store, *given: P.args, **no: P.kwargs) -> T:
+        key: Any = (work.__name__, *given)
+        if key not in store.told:
+            store.told[key] = work(store, *given, **no)
+        return store.told[key]
+
+    return remembering
+
+
+@_remembered
 def decision_of(store: Store, job: str) -> Decision | None:
     """The decision of ``job``, its parts included, as it was before it was settled."""
     key = ROOT.decision_key(job)
@@ -90,6 +106,7 @@ def _before_settled(store: Store, key: str) -> StoredObject | None:
     return store.objects.get(SETTLED + key) or store.objects.get(key)
 
 
+@_remembered
 def jobs(store: Store) -> list[str]:
     """The jobs that are decided."""
     prefix = ROOT.decisions_prefix
@@ -97,6 +114,7 @@ def jobs(store: Store) -> list[str]:
     return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
 
+@_remembered
 def changes(store: Store) -> dict[str, list[tuple[str, PartitionDecision]]]:
     """What committed jobs do to each partition, in the order of their base epochs.
 
@@ -211,6 +229,12 @@ def _claim_in(body: bytes) -> tuple[str | None, str | None]:
     return head["claim"], head.get("holder")
 
 
+@lru_cache(maxsize=200_000)
+def epoch_in(body: bytes) -> int:
+    """The epoch that a head says."""
+    return json.loads(body)["epoch"]
+
+
 def check_applied(store: Store, job: str) -> None:
     """Who is told that a job is committed finds it applied, whoever did that.
 
@@ -220,7 +244,7 @@ def check_applied(store: Store, job: str) -> None:
     for change in decision.partitions if decision else ():
         slot = Slot.partition(ROOT, change.partition)
         found = store.objects.get(slot.key)
-        if found is None or json.loads(found.body)["epoch"] <= change.base_epoch:
+        if found is None or epoch_in(found.body) <= change.base_epoch:
             raise Violation("completeness", f"{job} is reported and not applied to {slot.name}")
 
 
@@ -235,7 +259,7 @@ def _check_overwrite(key: str, old: bytes, new: bytes) -> None:
     elif "/_zero_rename/jobs/" in key or "/_zero_rename/manifests/" in key:
         raise Violation("continuity of correctness", f"{key} was overwritten")
     if is_head(key):
-        step = json.loads(new)["epoch"] - json.loads(old)["epoch"]
+        step = epoch_in(new) - epoch_in(old)
         if step not in (0, 1):
             raise Violation("continuity of correctness", f"{key} went {step} epochs on")
     if key.endswith("_SUCCESS"):
@@ -274,7 +298,7 @@ def _is_left(store: Store, job: str, decision: Decision) -> bool:
         return True
     for change in decision.partitions:
         head = store.objects.get(ROOT.head_key(change.partition))
-        if head is None or json.loads(head.body)["epoch"] <= change.base_epoch:
+        if head is None or epoch_in(head.body) <= change.base_epoch:
             return True
         listed = {(key, found.etag) for key, found in store.objects.items()}
         if any((file.key, file.etag) in listed for file in change.removals):
@@ -444,7 +468,7 @@ def check_nothing_left(store: Store) -> None:
         if key.startswith(ROOT.open_prefix):
             raise Violation("ability to abort", f"an open record is left: {key}")
         if is_head(key) or "/once/" in key:
-            claim = json.loads(found.body)["claim"]
+            claim, _ = _claim_in(found.body)
             if claim is not None:
                 raise Violation("ability to abort", f"{key} still carries the claim of {claim}")
 

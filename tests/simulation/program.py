@@ -83,6 +83,9 @@ class Program:
         self._requests: dict[State, tuple[tuple[tuple[int, ...], Any], ...]] = {}
         self._kept: deque[Node] = deque()
         self._ids = Ids()
+        #: Whether states are told apart by how they came about: for who goes one way only it is
+        #: faster to come to an equal one again than to tell.
+        self.by_history = False
         self.start: State = self._settle(self._node(("root",)))
 
     @property
@@ -143,15 +146,20 @@ class Program:
         if number is None:
             node = Node(len(self._nodes), origin)
             generator = self._reach(node)
-            finished = node.kind in ("returned", "raised")
-            held, node.holds_time = frozen(node.value if finished else generator)
-            key = _state_key(node, held)
+            key = node.number if self.by_history else self._told_apart(node, generator)
             number = self._known.setdefault(key, node.number)
             self._edges[edge] = number
             if number == node.number:
                 self._nodes.append(node)
                 self._keep(node, generator)
         return number
+
+    @staticmethod
+    def _told_apart(node: Node, generator: Generator[Any, Any, Any]) -> Any:
+        """What tells a state from others, whichever way leads there."""
+        finished = node.kind in ("returned", "raised")
+        held, node.holds_time = frozen(node.value if finished else generator)
+        return _state_key(node, held)
 
     def _keep(self, node: Node, generator: Generator[Any, Any, Any]) -> None:
         """Keep a generator where it stands, for whoever goes on from there first."""

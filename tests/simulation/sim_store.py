@@ -45,11 +45,13 @@ class Store(MemoryStore):
 
     :ivar digest: of all that is in it.
     :ivar ticks: decisions written so far, the store's time.
+    :ivar told: what follows from decisions alone, for who checks, until one is written.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.digest = self.ticks = 0
+        self.told: dict[tuple[str, ...], Any] = {}
 
     def branch(self, behaviour: Behaviour) -> Store:
         other = Store.__new__(Store)
@@ -81,6 +83,8 @@ class Store(MemoryStore):
         self.digest ^= _part(kind, name, known.pop(name, None)) ^ _part(kind, name, value)
         if value is not None:
             known[name] = value
+        if "/jobs/" in name:
+            self.told = {}
         setattr(self, kind, known)
 
     def _put(self, request: s.Put) -> s.Done | s.Refused:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from simulation.invariants import ROOT, Violation, changes, content_after, decision_of
+from simulation.invariants import ROOT, Violation, changes, content_after, decision_of, epoch_in
 from simulation.sim_store import Store
 
 from zero_rename.committer import UNPARTITIONED
@@ -35,12 +35,8 @@ def check_visible(before: Store, after: Store, delete_conditions: bool) -> None:
         if key.endswith("/_SUCCESS"):
             _check_marked(after, key)
         partition = partition_of_slot_key(ROOT, key)
-        if partition is not None and (old is None or _epoch(old.body) != _epoch(found.body)):
+        if partition is not None and (old is None or epoch_in(old.body) != epoch_in(found.body)):
             _check_named(after, partition)
-
-
-def _epoch(body: bytes) -> int:
-    return json.loads(body)["epoch"]
 
 
 def _check_removal(before: Store, key: str) -> None:
@@ -58,7 +54,7 @@ def _check_named(store: Store, partition: str) -> None:
     head = store.objects.get(ROOT.head_key(partition))
     if head is None:
         return
-    for key in content_after(changes(store).get(partition, []), _epoch(head.body)):
+    for key in content_after(changes(store).get(partition, []), epoch_in(head.body)):
         if key not in store.objects:
             raise Violation("completeness", f"{key} is named by the head of {partition} and gone")
 
