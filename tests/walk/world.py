@@ -33,7 +33,7 @@ from zero_rename.committer.format.layout import (
     job_ids_begin,
     jobs_on_record,
 )
-from zero_rename.committer.format.parquet import task_writer
+from zero_rename.committer.format.parquet import footers, task_writer
 from zero_rename.committer.scan import table_scan
 from zero_rename.committer.store import requests as s
 
@@ -89,7 +89,7 @@ def in_memory() -> Iterator[None]:
     with (
         mock.patch.object(readable_table, "connect", lambda bucket, client: client),
         mock.patch.object(task_writer, "ThreadPoolExecutor", _AtOnce),
-        mock.patch.object(table_scan, "ThreadPoolExecutor", _AtOnce),
+        mock.patch.object(footers, "ThreadPoolExecutor", _AtOnce),
         mock.patch.object(table_scan, "ThreadPoolExecutor", _AtOnce),
         mock.patch.object(write_job, "repeating", return_value=nullcontext()),
     ):
