@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import CommitConflictError, HeadMovedError
@@ -126,14 +126,16 @@ def _change(
         for item in listed
         if job_in_key(item.key) != opened.job
     )
-    if target.drops:
-        jobs = {job for file in there if (job := job_in_key(file.key)) is not None}
-        yield from _refuse_merged(context, opened, target, jobs - {target.drops}, [target.drops])
+    jobs = {job for file in there if (job := job_in_key(file.key)) is not None}
+    # A resolution leaves files where they lie, so that those of the last try tell nothing.
+    tries = yield from _tries(context, target, jobs.issubset)
+    if tries:
+        yield from _refuse_merged(context, opened, target, jobs.difference(tries), tries)
     if target.replaces:
         if first:
             _refuse_unread(opened, target, listed)
         return change if opened.spec.keep_replaced else replace(change, removals=there)
-    own = tuple(f for f in there if target.drops and job_in_key(f.key) == target.drops)
+    own = tuple(f for f in there if job_in_key(f.key) in tries)
     others = tuple(f for f in there if f not in own)
     if exclusive and others:
         raise destination_exists(opened, target.partition, [file.key for file in others])
@@ -160,24 +162,27 @@ def _refuse_named(
     :raises CommitConflictError: as :func:`_refuse_merged`.
     """
     files = yield from files_of_head(context, state)
-    tries = yield from _tries(context, target, {file.job for file in files})
+    there = {file.job for file in files}
+    tries = yield from _tries(context, target, lambda tries: tries[-1] in there)
     others = [file for file in files if file.job not in tries]
     if tries:
-        yield from _refuse_merged(context, opened, target, {file.job for file in others}, tries)
+        yield from _refuse_merged(context, opened, target, there.difference(tries), tries)
     if exclusive and others:
         raise destination_exists(opened, target.partition, [file.key for file in others])
     return tries[-1] if tries else None
 
 
-def _tries(context: Context, target: Target, there: Collection[str]) -> Step[list[str]]:
-    """The jobs of the run whose rows a partition may hold, the last one first: those before it
-    where its own are not there, since it may have been undone, which brings theirs back.
+def _tries(
+    context: Context, target: Target, enough: Callable[[Sequence[str]], bool]
+) -> Step[list[str]]:
+    """The jobs of the run whose rows a partition may hold, the last one first. Those of one before
+    it are there again where it was undone, or resolved away.
 
-    :param there: the jobs whose files the partition holds.
+    :param enough: whether those before the ones that it is given are not asked for.
     """
     tries = [] if target.drops is None else [target.drops]
     before = target.before
-    while before is not None and tries[-1] not in there:
+    while before is not None and not enough(tries):
         tries.append(before)
         decided = yield from read_decision(context, before)
         changes = () if decided is None else decided.changes.get(target.partition, ())

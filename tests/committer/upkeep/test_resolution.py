@@ -200,6 +200,12 @@ class TestUndoing:
         assert world.jobs_of(DAY1) != [last]
 
 
+def deletes_nothing(request: Any, apply: Callable[[Any], Any]) -> Any:
+    if isinstance(request, DeleteMany):
+        return Deleted({key: "SlowDown" for key, _ in request.items})
+    return apply(request)
+
+
 class TestFormerColumns:
     """Files of columns that were overwritten cannot be read by the table's, where one is left."""
 
@@ -208,17 +214,12 @@ class TestFormerColumns:
         """Two that wrote, the second with other columns; it could remove nothing."""
         first = world.load(DAY1).job
 
-        def keep(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, DeleteMany):
-                return Deleted({key: "SlowDown" for key, _ in request.items})
-            return apply(request)
-
         columns = pa.schema([("name", pa.string()), ("day", pa.int32())])
         opened = world.open(
             Mode.REPLACE, schema=columns, replace_table=True, schema_mode="overwrite"
         )
         result = world.write(opened, DAY1)
-        world.driver.fault = keep
+        world.driver.fault = deletes_nothing
         with pytest.raises(UnfinishedCommitError):
             world.commit(opened, result)
         world.driver.fault = None
@@ -290,6 +291,22 @@ class TestRowsWrittenAgain:
         with pytest.raises(CommitConflictError, match="so they cannot be taken out"):
             world.load(DAY1, **OWN)
         assert world.jobs_of(DAY1) == [done]
+
+    def test_nor_a_run_whose_former_try_was_kept(self, world: World) -> None:
+        """Its last try's rows are gone, and those of the one before were written again."""
+        first = world.load(DAY1, **OWN).job
+        opened = world.open(Mode.REPLACE, **OWN)
+        result = world.write(opened, DAY1)
+        world.driver.fault = deletes_nothing
+        with pytest.raises(UnfinishedCommitError):
+            world.commit(opened, result)
+        world.driver.fault = None
+        done = resolve(world, first)
+        with pytest.raises(CommitConflictError, match="so they cannot be taken out"):
+            world.load(DAY1, **OWN)
+        assert world.jobs_of(DAY1) == [done]
+        last = world.load(DAY1, mode=Mode.REPLACE, **OWN).job
+        assert world.jobs_of(DAY1) == [last]
 
 
 def test_a_report_names_who_is_about_to_change_a_partition(world: World) -> None:
