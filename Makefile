@@ -79,6 +79,7 @@ fast-tier: setup ## Three stages by a fast store, durable only, and with the fas
 BENCH = PYTHONPATH=benchmarks:tests:. $(PY) -m bench
 bench: setup     ## Loads and reads beside their peers', 30 minutes; writes docs/performance.md. ONLY="one-file replace"
 	@$(BENCH) $(if $(ONLY),--workloads $(ONLY),--write) $(if $(SERVER),--server $(SERVER))
+	@$(if $(ONLY),,PYTHONPATH=tests:. $(PY) benchmarks/fast_tier.py --write)
 
 bench-quick: setup ## A part of it in five minutes; a line of JSON with the ratios at its end
 	@$(BENCH) --quick --rounds 1 --minutes 4

@@ -1,11 +1,11 @@
 """Three stages of 64 files that read each other: durable only, by a fast root, with that root lost.
 
 ``make fast-tier``, or ``PYTHONPATH=tests:. .venv/bin/python benchmarks/fast_tier.py [--rounds 3]
-[--mib 64]``. Two of moto's servers on the same machine, whose answers come 30 and 3 ms late. The
-ways take turns, each in tables of its own that are there before; the median counts. *Lost*: the
-fast root is given up once two stages are made, and all three are made again without it. The
-checkpoint copies some of the last stage's partitions; no stage waits for it. Prints the table of
-docs/guides/fast-tier.md.
+[--mib 64] [--write]``. Two of moto's servers on the same machine, whose answers come 30 and 3 ms
+late. The ways take turns, each in tables of its own that are there before; the median counts.
+*Lost*: the fast root is given up once two stages are made, and all three are made again without it.
+The checkpoint copies some of the last stage's partitions; no stage waits for it. ``make bench`` has
+the table written into docs/performance.md.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from docs.extensions.tables import between
 from support.moto_server import running
 from zero_rename import Table
 
@@ -106,11 +108,24 @@ def measured(durable: Pipeline, fast: Pipeline, lost: Pipeline, rounds: int) -> 
     return {name: statistics.median(run[name] for run in runs[1:]) for name in runs[0]}
 
 
+def table(found: Mapping[str, float], files: int, mib: float) -> str:
+    """Markdown: each way's seconds, and those in proportion to the first's."""
+    first = next(iter(found.values()))
+    lines = [
+        f"Three stages of {files} files and {mib:g} MiB each, on {os.cpu_count()} cores; the load "
+        f"of the machine was {os.getloadavg()[0]:.1f} at the end.\n",
+        "| | seconds | beside durable only |\n|---|---:|---:|",
+        *(f"| {name} | {took:.2f} | {took / first:.2f} |" for name, took in found.items()),
+    ]
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="that count, after a first one")
     parser.add_argument("--files", type=int, default=64, help="of a stage")
     parser.add_argument("--mib", type=float, default=0.1, help="of a stage")
+    parser.add_argument("--write", action="store_true", help="docs/performance.md, not the screen")
     asked = parser.parse_args()
     rows = source(asked.files, asked.mib)
     with running(latency=0.03) as slow, running(latency=0.003) as quick:
@@ -123,15 +138,12 @@ def main() -> None:
         for it in lines:
             it.begin()
         found = measured(lines[0], lines[1], lines[2], asked.rounds)
-    first = next(iter(found.values()))
-    print(
-        f"Three stages of {asked.files} files and {asked.mib:g} MiB each; load of the machine ",
-        end="",
-    )
-    print(f"{os.getloadavg()[0]:.1f} at the end, on {os.cpu_count()} cores.\n")
-    print("| | seconds | beside durable only |\n|---|---:|---:|")
-    for name, took in found.items():
-        print(f"| {name} | {took:.2f} | {took / first:.2f} |")
+    told = table(found, asked.files, asked.mib)
+    if not asked.write:
+        print(told)
+        return
+    page = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
+    page.write_text(between(page.read_text("utf-8"), "fast tier", told), "utf-8")
 
 
 if __name__ == "__main__":

@@ -464,10 +464,11 @@ class MemoryDriver:
             if advance is not None:
                 advance(request.seconds)
             return None
-        with _ONE_BY_ONE:
-            self.requests.append(request)
-            if self.fault is not None:
-                return self.fault(request, self.store.apply)
+        self.requests.append(request)
+        return self._apply(request) if self.fault is None else self.fault(request, self._apply)
+
+    def _apply(self, request: Any) -> Any:
+        with _ONE_BY_ONE:  # Not a fault: one may wait for another thread's request.
             return self.store.apply(request)
 
     def reach(self, keys: Any) -> set[Any]:

@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -328,9 +329,10 @@ class TestTwoServers:
 
         def terminated(self: FileCopier, state: Any) -> Any:
             os.kill(os.getpid(), signal.SIGTERM)
-            with contextlib.suppress(RuntimeError):  # There are no lanes any more.
-                while self._lanes is not None:
-                    self._lanes.submit(int)
+            assert self._lanes is not None
+            with contextlib.suppress(RuntimeError, CancelledError):  # There are no lanes any more.
+                while True:
+                    self._lanes.submit(int).result()
             return copy(self, state)
 
         monkeypatch.setattr(FileCopier, "copy", terminated)
