@@ -30,14 +30,20 @@ def dags() -> dict[str, Any]:
 def test_which_there_are(dags: dict[str, Any]) -> None:
     assert set(dags) == {
         "flights_backfill",
+        "flights_by_day",
         "flights_daily",
+        "flights_day_report",
         "flights_emr_serverless",
         "flights_first_wins",
         "flights_hour_report",
         "flights_hourly",
         "flights_last_wins",
         "flights_maintenance",
+        "flights_monthly",
+        "flights_ranking",
+        "flights_recompute",
         "flights_watch",
+        "flights_weekly",
         "zero_rename_maintenance",
     }
     for dag in dags.values():
@@ -54,6 +60,7 @@ def test_airflow_parses_no_application() -> None:
     assert parsed == {
         "flights_backfill.py",
         "flights_daily.py",
+        "flights_delays.py",
         "flights_emr_serverless.py",
         "flights_hourly.py",
         "flights_two_producers.py",

@@ -32,7 +32,6 @@ from zero_rename.committer import (
     TableMismatchError,
 )
 from zero_rename.committer.format.job_spec import FileOptions
-from zero_rename.committer.sigterm import JobTerminated
 from zero_rename.committer.store import requests as s
 from zero_rename.committer.store.copies import CopyFile
 from zero_rename.committer.store.driver import BotoDriver
@@ -336,8 +335,9 @@ class TestTwoServers:
             return copy(self, state)
 
         monkeypatch.setattr(FileCopier, "copy", terminated)
-        with pytest.raises(JobTerminated):
+        with pytest.raises(SystemExit) as caught:
             table.checkpoint(apply=True)
+        assert caught.value.code == 128 + signal.SIGTERM
         assert signal.getsignal(signal.SIGTERM) == before
         assert table.open_jobs() == []
         assert [it.partition for it in table.not_durable()] == ["day=1"]
