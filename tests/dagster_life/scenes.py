@@ -55,12 +55,14 @@ class World:
         )
 
     def rebuilt(self) -> tuple[Rows, Rows]:
-        """The weeks and the carriers, as the days that are there say."""
+        """The weeks that are there and the carriers, as the days say."""
+        made = {week for week, _ in self.derived()[0]}
         late: dict[tuple[str, str], list[int | None]] = {}
         for row in self.table.to_arrow().to_pylist():
             day = dt.date(row["year"], row["month"], row["day"])
             week = day - dt.timedelta(days=day.isoweekday() % 7)
-            late.setdefault((str(week), row["carrier"]), []).append(row["dep_delay"])
+            if str(week) in made:
+                late.setdefault((str(week), row["carrier"]), []).append(row["dep_delay"])
         weeks = {key: (len(found), _mean(found)) for key, found in late.items()}
         carriers: dict[str, tuple[int, float]] = {}
         for (_, carrier), (count, delay) in weeks.items():

@@ -402,7 +402,7 @@ PAST = tuple(
         Mutant(
             "a run takes out its last try alone, which was taken back",
             "commit.changes",
-            "while before is not None and tries[-1] not in there:",
+            "while before is not None and not enough(tries):",
             "while False:",
             ("append", "take back"),
             27,
