@@ -327,10 +327,10 @@ class TestTwoServers:
         copy = FileCopier.copy
 
         def terminated(self: FileCopier, state: Any) -> Any:
-            os.kill(os.getpid(), signal.SIGTERM)
             assert self._lanes is not None
             with contextlib.suppress(RuntimeError, CancelledError):  # There are no lanes any more.
-                while True:
+                while True:  # One that comes as the main thread is about to wait is not seen yet.
+                    os.kill(os.getpid(), signal.SIGTERM)
                     self._lanes.submit(int).result()
             return copy(self, state)
 
