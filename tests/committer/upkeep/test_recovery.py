@@ -447,9 +447,11 @@ class TestOnce:
         assert world.jobs_of(DAY1) == [first.job, again.job]
 
     def test_opening_a_try_fences_the_earlier_one(self) -> None:
-        world = World()
+        clock = ManualClock()
+        world = World(MemoryStore(clock))
         zombie = world.open(once="run")
         left = world.write(zombie, DAY1)
+        clock.advance(1)  # Of one second the job's id would tell, of one millisecond chance.
         world.load(DAY1, once="run")
         with pytest.raises(RefusedError):
             world.commit(zombie, left)
