@@ -227,11 +227,13 @@ def find_not_durable(
 def _portions(group: Iterable[NotDurable]) -> Iterator[tuple[NotDurable, ...]]:
     """What goes into a job each."""
     some: list[NotDurable] = []
+    held = 0
     for it in group:
-        if some and sum(its.bytes for its in (*some, it)) > _TOGETHER:
+        if some and held + it.bytes > _TOGETHER:
             yield tuple(some)
-            some = []
+            some, held = [], 0
         some.append(it)
+        held += it.bytes
     yield tuple(some)
 
 
