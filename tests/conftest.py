@@ -14,7 +14,8 @@ from hypothesis import settings
 
 from support import descriptions
 from support.counting import RequestCounter
-from support.moto_server import S3Server, running
+from support.memory_s3 import MemoryS3, answering
+from support.moto_server import S3Server, client_of, running
 from support.plain_bucket import PlainBucket
 from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.committer.store import boto_calls, conditional_put
@@ -45,22 +46,44 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> Iterator[S3Server]:
-    """moto's S3 server, a process of its own for the whole test run."""
+def moto_server() -> Iterator[S3Server]:
+    """moto's server, a process of its own for the whole test run."""
     with running() as server:
         yield server
 
 
+@pytest.fixture(scope="session")
+def s3_server(moto_server: S3Server) -> S3Server:
+    """An S3 server: another process, which other processes reach."""
+    return moto_server
+
+
 @pytest.fixture
-def s3_env(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
-    """The server, with the environment pointing boto3 at it and at nothing else."""
+def memory_s3() -> Iterator[MemoryS3]:
+    """A store in this process, which tests marked ``memory_s3`` have for their server."""
+    server = MemoryS3("http://memory.invalid")
+    with answering(server):
+        yield server
+
+
+@pytest.fixture
+def s3_here(request: pytest.FixtureRequest) -> S3Server:
+    """The store of a test: moto's server where it is not marked, or asks for that by name."""
+    marked = request.node.get_closest_marker("memory_s3") is not None
+    here = marked and "s3_server" not in request.fixturenames
+    return request.getfixturevalue("memory_s3" if here else "s3_server")
+
+
+@pytest.fixture
+def s3_env(s3_here: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The store, with the environment pointing boto3 at it and at nothing else."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
-    for name, value in s3_server.environment.items():
+    for name, value in s3_here.environment.items():
         monkeypatch.setenv(name, value)
-    return s3_server
+    return s3_here
 
 
 @pytest.fixture(autouse=True)
@@ -96,10 +119,31 @@ def deletes_denied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BotoDriver, "perform", perform)
 
 
-@pytest.fixture(scope="session")
-def s3_client(s3_server: S3Server) -> Any:
+@pytest.fixture
+def s3_client(s3_env: S3Server) -> Any:
     """A plain boto3 client of the server, to look at what our code did."""
-    return s3_server.client()
+    return client_of(s3_env.endpoint)
+
+
+@pytest.fixture
+def glue_client(
+    s3_env: S3Server, moto_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
+    """A plain boto3 client of Glue, which the environment leads to: moto's, wherever S3 is."""
+    import boto3
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL_GLUE", moto_server.endpoint)
+    client = boto3.client("glue")
+    yield client
+    client.close()
+
+
+@pytest.fixture(autouse=True)
+def sigterm_as_before() -> Iterator[None]:
+    """A job that a test leaves open, as a dead driver does, leaves its handler of SIGTERM, too."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @dataclass(frozen=True)

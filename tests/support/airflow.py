@@ -248,7 +248,7 @@ def _dying(step: Any, undecided: bool) -> Any:
 
 
 @pytest.fixture
-def aws_connection(s3_server: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+def aws_connection(s3_here: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     """The default AWS connection leads to the test server; the environment has no keys."""
     from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
 
@@ -258,14 +258,14 @@ def aws_connection(s3_server: Any, monkeypatch: pytest.MonkeyPatch) -> str:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
-    known = s3_server.environment
+    known = s3_here.environment
     monkeypatch.setenv(
         *connection_variable(
             "aws_default",
             conn_type="aws",
             login=known["AWS_ACCESS_KEY_ID"],
             password=known["AWS_SECRET_ACCESS_KEY"],
-            extra={"endpoint_url": s3_server.endpoint, "region_name": known["AWS_REGION"]},
+            extra={"endpoint_url": s3_here.endpoint, "region_name": known["AWS_REGION"]},
         )
     )
     return "aws_default"

@@ -58,18 +58,24 @@ class S3Server:
         }
 
     def client(self) -> Any:
-        import boto3
-
-        return boto3.session.Session().client(
-            "s3",
-            endpoint_url=self.endpoint,
-            aws_access_key_id=ACCESS_KEY,
-            aws_secret_access_key=SECRET_KEY,
-            region_name=REGION,
-        )
+        return client_of(self.endpoint)
 
     def counter(self, bucket: str | None = None) -> RequestCounter:
         return RequestCounter(self.endpoint, bucket)
+
+
+@cache
+def client_of(endpoint: str) -> Any:
+    """A plain boto3 client. One for all tests of a process: making it takes longer than a test."""
+    import boto3
+
+    return boto3.session.Session().client(
+        "s3",
+        endpoint_url=endpoint,
+        aws_access_key_id=ACCESS_KEY,
+        aws_secret_access_key=SECRET_KEY,
+        region_name=REGION,
+    )
 
 
 @contextlib.contextmanager

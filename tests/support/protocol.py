@@ -153,9 +153,9 @@ def rows_by_partition(committed: Committed) -> Mapping[str, int]:
     return {change.partition: change.rows for change in committed.partitions}
 
 
-def memory_table(store: MemoryStore) -> Table:
+def memory_table(store: MemoryStore, url: str = ROOT.url) -> Table:
     """A table as users meet it, on a store in memory; each one is another process."""
-    table = Table(ROOT.url)
+    table = Table(url)
     table.driver = MemoryDriver(store)  # type: ignore[assignment]
     return table
 

@@ -33,6 +33,13 @@ SETTINGS = {
     "spark.executor.heartbeat.maxFailures": "1000000",
 }
 
+#: Of the shared session. Java code made for each plan is for many rows, and to compile it took a
+#: sixth of these tests' CPU. Programs with sessions of their own and Hadoop's committers have it.
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
 
 def settings(folder: Path) -> dict[str, str]:
     """:data:`SETTINGS`, and those that depend on the machine.
@@ -100,7 +107,7 @@ def spark(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iter
     try:
         # The JVM and all its workers keep the environment of this moment.
         builder = SparkSession.builder.master("local[2,3]").appName("tests")
-        for name, value in settings(folder).items():
+        for name, value in (settings(folder) | _INTERPRETED).items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
     finally:
