@@ -14,6 +14,8 @@ from typer.testing import CliRunner, Result
 from zero_rename import Table
 from zero_rename.cli import app
 
+pytestmark = pytest.mark.memory_s3
+
 ROWS = pa.table({"value": [1, 2], "day": ["a", "b"]})
 
 
@@ -59,6 +61,7 @@ def test_ddl(table: Table, engine: str) -> None:
     assert table.root.url in output
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_sync(table: Table, s3_bucket: Bucket) -> None:
     boto3.client("glue").create_database(DatabaseInput={"Name": s3_bucket.name})
     url = f"glue://{s3_bucket.name}/sales"
@@ -90,6 +93,7 @@ def test_what_is_no_size(table: Table, size: str) -> None:
     invoke("compact", table.root.url, "--target-size", size, code=2)
 
 
+@pytest.mark.usefixtures("s3_server")
 @pytest.mark.parametrize("command", ["recover", "purge"])
 def test_who_settles_jobs_registers_the_table(
     table: Table, s3_bucket: Bucket, command: str

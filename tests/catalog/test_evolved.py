@@ -13,6 +13,8 @@ from conftest import Bucket
 from zero_rename import Table
 from zero_rename.catalog import sync_catalog
 
+pytestmark = pytest.mark.memory_s3
+
 OLD = pa.table(
     {
         "n": pa.array([1, 2], pa.int32()),

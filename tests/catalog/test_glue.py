@@ -17,6 +17,8 @@ from zero_rename.catalog import CatalogUnsyncedError, ReadBy, sync_after_commit,
 from zero_rename.catalog import glue as glue_room
 from zero_rename.committer import InvalidInputError, UnsupportedTypeError
 
+pytestmark = pytest.mark.memory_s3
+
 ROWS = pa.table({"value": [1, 2, 3], "day": ["a", "a", "b"]})
 
 
@@ -256,6 +258,7 @@ class TestBeside:
 
 
 class TestRefused:
+    @pytest.mark.usefixtures("s3_server")
     def test_a_database_that_is_not_there(self, table: Table) -> None:
         with pytest.raises(InvalidInputError, match="no database"):
             sync_catalog(table, "glue://nowhere/sales")
@@ -282,6 +285,7 @@ class TestRefused:
         with pytest.raises(InvalidInputError, match="glue://database/table"):
             sync_catalog(table, url)
 
+    @pytest.mark.usefixtures("s3_server")
     def test_symlink_manifests_that_are_not_kept(self, table: Table, url: str) -> None:
         with pytest.raises(InvalidInputError, match="zero-rename catalog manifests"):
             sync_catalog(table, url, read_by="symlinks")

@@ -16,6 +16,8 @@ from zero_rename import Table
 from zero_rename.catalog import CatalogUnsyncedError, ReadBy, sync_catalog
 from zero_rename.committer import InvalidInputError
 
+pytestmark = pytest.mark.memory_s3
+
 Rows = list[Mapping[str, str]]
 
 

@@ -17,6 +17,8 @@ import pytest
 from support.spark import environment, run_program
 from zero_rename import Table
 
+pytestmark = pytest.mark.memory_s3
+
 SCHEMA = pa.schema([("delay", pa.float64()), ("day", pa.int32())])
 
 

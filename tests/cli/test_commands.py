@@ -34,6 +34,8 @@ from zero_rename.committer.store.backoff import Backoff
 from zero_rename.committer.store.driver import BotoDriver
 from zero_rename.committer.store.requests import AbortUpload, Unknown
 
+pytestmark = pytest.mark.memory_s3
+
 ROOT = Path(__file__).resolve().parents[2]
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 
@@ -131,6 +133,7 @@ def test_history_says_what_a_merge_did_to_rows(table: Table) -> None:
     assert f"{gone.rows.deleted:,} deleted" in " ".join(shown.split())
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_purge_names_each_upload_and_why(table: Table, s3_bucket: Any) -> None:
     key = "flights/day=1/part-00000-2f9a.parquet"
     s3_bucket.client.create_multipart_upload(Bucket=s3_bucket.name, Key=key)
@@ -277,6 +280,7 @@ def test_verify_names_what_differs(table: Table, s3_bucket: Any) -> None:
     assert found == {"flights/day=1/late.parquet": "unnamed", lost.key: "missing"}
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_words_of_strangers_do_nothing_to_the_terminal(table: Table, s3_bucket: Any) -> None:
     """Owners, keys and what records hold: escapes are shown, and a line stays a line."""
     bad = "\x1b[2J\x1b]0;pwned\x07\nzr1-00000000000000000000000000"

@@ -11,6 +11,8 @@ from support.command_line import as_json, invoke
 from zero_rename import Table
 from zero_rename.cli.output import Exit
 
+pytestmark = pytest.mark.memory_s3
+
 
 @pytest.fixture
 def table(s3_bucket: Any) -> Table:

@@ -29,6 +29,8 @@ from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
 from zero_rename.committer.upkeep.upload_sweep import UploadSweep
 from zero_rename.orchestration.submit.package_file import put_once
 
+pytestmark = pytest.mark.memory_s3
+
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 
 

@@ -16,6 +16,8 @@ from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.backoff import Backoff
 from zero_rename.committer.store.driver import connect
 
+pytestmark = pytest.mark.memory_s3
+
 
 @pytest.fixture
 def job(s3_bucket: Any) -> MagicJob:
@@ -92,6 +94,7 @@ def test_what_is_refused_is_told_by_the_exit_code(job: MagicJob, s3_bucket: Any)
     assert len(s3_bucket.uploads()) == 3
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_what_is_not_known_is_told_by_the_exit_code(
     job: MagicJob, s3_bucket: Any, s3_env: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

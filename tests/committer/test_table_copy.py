@@ -12,8 +12,9 @@ import pytest
 
 from support.command_line import as_json, invoke
 from support.faults import Crash
-from support.memory_store import MemoryDriver, MemoryStore
+from support.memory_store import MemoryStore
 from support.moto_server import S3Server, running
+from support.protocol import memory_table
 from zero_rename import Table
 from zero_rename.committer import (
     CommitConflictError,
@@ -29,6 +30,8 @@ from zero_rename.committer.store import requests as s
 from zero_rename.committer.store.copies import CopyFile, CopyPart
 from zero_rename.committer.table_copy import FileCopier
 
+pytestmark = pytest.mark.memory_s3
+
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 KINDS = ("listing", "heads")
 NEW = "s3://bucket/copied"
@@ -36,12 +39,6 @@ NEW = "s3://bucket/copied"
 
 def rows(*values: int, day: int = 1) -> pa.Table:
     return pa.table({"value": values, "day": [day] * len(values)}, schema=SCHEMA)
-
-
-def in_memory(store: MemoryStore, url: str) -> Table:
-    table = Table(url)
-    table.driver = MemoryDriver(store)  # type: ignore[assignment]
-    return table
 
 
 @pytest.fixture
@@ -52,7 +49,7 @@ def store() -> MemoryStore:
 @pytest.fixture
 def old(store: MemoryStore) -> Table:
     """Two days, of which the first has been loaded twice and then some."""
-    table = in_memory(store, "s3://bucket/flights")
+    table = memory_table(store, "s3://bucket/flights")
     for day, value, mode in ((1, 1, "append"), (1, 2, "overwrite"), (2, 3, "append")):
         with table.job(SCHEMA, partition_by=["day"], mode=mode) as job:
             job.write(rows(value, day=day))
@@ -81,7 +78,7 @@ class TestWhatComesAlong:
     def test_rows_and_records_by_the_store_alone(
         self, old: Table, store: MemoryStore, kind: str
     ) -> None:
-        new = in_memory(store, NEW)
+        new = memory_table(store, NEW)
         done = old.copy(new, kind)
         assert values(new) == values(old) == [2, 3, 4, 5]
         assert told(new) == told(old)
@@ -100,7 +97,7 @@ class TestWhatComesAlong:
         wide = pa.schema([*SCHEMA, ("late", pa.int64())])
         with old.job(wide, schema_mode="merge") as job:
             job.write(pa.table({"value": [6], "day": [3], "late": [60]}, schema=wide))
-        new = in_memory(store, NEW)
+        new = memory_table(store, NEW)
         old.copy(new, kind)
         assert new.to_arrow().sort_by("value") == old.to_arrow().sort_by("value")
 
@@ -111,7 +108,7 @@ class TestWhatComesAlong:
         wide = pa.schema([*SCHEMA, ("late", pa.int64())])
         with old.job(wide, schema_mode="merge"):
             pass
-        new = in_memory(store, NEW)
+        new = memory_table(store, NEW)
         with new.job(wide, partition_by=["day"]):
             pass
         with pytest.raises(TableMismatchError, match="may lack late"):
@@ -119,29 +116,29 @@ class TestWhatComesAlong:
         assert values(new) == []
 
     def test_a_table_without_partitions_and_content_by_rows(self, store: MemoryStore) -> None:
-        old = in_memory(store, "s3://bucket/plain")
+        old = memory_table(store, "s3://bucket/plain")
         schema = pa.schema([("value", pa.int64())])
         with old.job(schema, files=FileOptions(content="rows")) as job:  # type: ignore[arg-type]
             job.write(pa.table({"value": [1, 2]}))
-        new = in_memory(store, NEW)
+        new = memory_table(store, NEW)
         old.copy(new, "heads")
         assert told(new) == told(old)
         assert told(new)[0][-1], "counted by rows"
 
     def test_what_the_rows_were_computed_from(self, old: Table, store: MemoryStore) -> None:
-        made = in_memory(store, "s3://bucket/made")
+        made = memory_table(store, "s3://bucket/made")
         with made.job(SCHEMA, partition_by=["day"], inputs=[old.snapshot()]) as job:
             job.write(old.to_arrow())
-        new = in_memory(store, NEW)
+        new = memory_table(store, NEW)
         done = made.copy(new, "heads")
         (read,) = new.inputs_of(done.job).tables
         assert read.table == old.root.url
 
     def test_an_empty_table(self, store: MemoryStore) -> None:
-        old = in_memory(store, "s3://bucket/empty")
+        old = memory_table(store, "s3://bucket/empty")
         with old.job(SCHEMA, partition_by=["day"]):
             pass
-        new = in_memory(store, NEW)
+        new = memory_table(store, NEW)
         assert old.copy(new, "heads").files == 0
         assert new.schema == SCHEMA
 
@@ -150,7 +147,7 @@ class TestWhatComesAlong:
         self, old: Table, store: MemoryStore, kind: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(table_copy, "_AT_ONCE", 300)
-        new = in_memory(store, NEW)
+        new = memory_table(store, NEW)
         old.copy(new, kind)
         assert told(new) == told(old)
         assert new.to_arrow().num_rows == 4
@@ -174,7 +171,7 @@ def _parquet(table: pa.Table) -> bytes:
 
 class TestRefused:
     def test_a_root_that_holds_files(self, old: Table, store: MemoryStore) -> None:
-        new = in_memory(store, NEW)
+        new = memory_table(store, NEW)
         load(new, 9, readers="heads")
         with pytest.raises(InvalidInputError, match="holds 1 file already"):
             old.copy(new, "heads")
@@ -183,12 +180,12 @@ class TestRefused:
     def test_a_root_that_holds_files_of_others(self, old: Table, store: MemoryStore) -> None:
         store.apply(s.Put("copied/day=1/part-0.parquet", _parquet(rows(9).drop(["day"]))))
         with pytest.raises((InvalidInputError, TableMismatchError)):
-            old.copy(in_memory(store, NEW))
+            old.copy(memory_table(store, NEW))
         left = [key for key in store.keys("copied/") if "/_zero_rename/jobs/" not in key]
         assert left == ["copied/day=1/part-0.parquet"]
 
     def test_an_empty_table_of_the_other_kind(self, old: Table, store: MemoryStore) -> None:
-        new = in_memory(store, NEW)
+        new = memory_table(store, NEW)
         with new.job(SCHEMA, partition_by=["day"]):
             pass
         with pytest.raises(TableMismatchError, match="readers"):
@@ -198,11 +195,11 @@ class TestRefused:
     def test_another_loads_the_new_table_meanwhile(
         self, old: Table, store: MemoryStore, kind: str
     ) -> None:
-        new = in_memory(store, NEW)
+        new = memory_table(store, NEW)
 
         def meanwhile(_: Progress) -> None:
-            if not in_memory(store, NEW).exists():
-                load(in_memory(store, NEW), 9, readers=kind)
+            if not memory_table(store, NEW).exists():
+                load(memory_table(store, NEW), 9, readers=kind)
 
         with pytest.raises(CommitConflictError):
             old.copy(new, kind, meanwhile)
@@ -211,25 +208,25 @@ class TestRefused:
 
 class TestAgain:
     def test_the_same_copy_does_nothing(self, old: Table, store: MemoryStore) -> None:
-        first = old.copy(in_memory(store, NEW), "heads")
+        first = old.copy(memory_table(store, NEW), "heads")
         before = dict(store.objects)
-        again = old.copy(in_memory(store, NEW), "heads")
+        again = old.copy(memory_table(store, NEW), "heads")
         assert (again.job, again.repeated, first.repeated) == (first.job, True, False)
         assert store.objects == before
 
     def test_of_another_state_it_is_refused(self, old: Table, store: MemoryStore) -> None:
-        old.copy(in_memory(store, NEW), "heads")
+        old.copy(memory_table(store, NEW), "heads")
         load(old, 6)
         with pytest.raises(InvalidInputError, match="holds 3 files"):
-            old.copy(in_memory(store, NEW), "heads")
-        assert values(in_memory(store, NEW)) == [2, 3, 4, 5]
+            old.copy(memory_table(store, NEW), "heads")
+        assert values(memory_table(store, NEW)) == [2, 3, 4, 5]
 
 
 class TestMeanwhile:
     """What happens to the table that is copied, after its state was read."""
 
     def test_another_commits(self, old: Table, store: MemoryStore) -> None:
-        new = in_memory(store, NEW)
+        new = memory_table(store, NEW)
         done = old.copy(new, "heads", lambda _: load(old, 6, day=7))
         assert values(new) == [2, 3, 4, 5]
         assert done.changed == ("day=7",)
@@ -237,7 +234,7 @@ class TestMeanwhile:
     @pytest.mark.parametrize("kind", KINDS)
     def test_a_file_is_gone(self, old: Table, store: MemoryStore, kind: str) -> None:
         read = CopyFile if kind == "heads" else CopyPart
-        new = in_memory(store, NEW)
+        new = memory_table(store, NEW)
 
         def replaced(request: Any, apply: Callable[[Any], Any]) -> Any:
             if isinstance(request, read):
@@ -263,8 +260,8 @@ class TestMeanwhile:
         key = old.state().files[0].key
         store.apply(s.Put(key, b"PAR1"))
         with pytest.raises(DamagedError, match="4 bytes"):
-            old.copy(in_memory(store, NEW), kind)
-        assert not in_memory(store, NEW).exists()
+            old.copy(memory_table(store, NEW), kind)
+        assert not memory_table(store, NEW).exists()
 
     def test_files_that_no_head_tells_of(self, s3_bucket: Any) -> None:
         """Another committer is at work: which of its files belong together, nobody knows."""
@@ -283,13 +280,13 @@ class TestMeanwhile:
     def test_a_crash_at_any_request_leaves_all_or_nothing(
         self, store: MemoryStore, kind: str
     ) -> None:
-        old = in_memory(store, "s3://bucket/flights")
+        old = memory_table(store, "s3://bucket/flights")
         load(old, 1, 2, day=1)
         load(old, 3, day=2)
         number, outcomes = 0, set()
         while True:
             copied = store.copy()
-            new, sent = in_memory(copied, NEW), 0
+            new, sent = memory_table(copied, NEW), 0
 
             def crash(request: Any, apply: Callable[[Any], Any], number: int = number) -> Any:
                 nonlocal sent
@@ -298,12 +295,12 @@ class TestMeanwhile:
                     raise Crash
                 return apply(request)
 
-            source = in_memory(copied, old.root.url)
+            source = memory_table(copied, old.root.url)
             new.driver.fault = crash  # type: ignore[attr-defined]
             with contextlib.suppress(Crash):
                 source.copy(new, kind)
             crashed = sent > number
-            again = in_memory(copied, NEW)
+            again = memory_table(copied, NEW)
             if again.keys_there():
                 again.recover(0)
             there = values(again) if again.exists() else []
@@ -314,7 +311,7 @@ class TestMeanwhile:
             outcomes.add(bool(there))
             # And the same copy once more ends what was begun.
             source.copy(again, kind)
-            assert values(in_memory(copied, NEW)) == [1, 2, 3]
+            assert values(memory_table(copied, NEW)) == [1, 2, 3]
             if not crashed:
                 assert outcomes == {True, False}
                 return

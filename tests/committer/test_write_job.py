@@ -42,6 +42,8 @@ from zero_rename.committer.sigterm import JobTerminated, Termination
 from zero_rename.committer.store.requests import AbortUpload, CompleteUpload, CreateUpload, Put
 from zero_rename.committer.write_job import WriteJob
 
+pytestmark = pytest.mark.memory_s3
+
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 
 
@@ -598,6 +600,7 @@ finally:
 """
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_a_process_that_is_terminated(table: Table, s3_bucket: Any) -> None:
     """And a child it forked dies as it would have, without touching the job."""
     process = subprocess.Popen(

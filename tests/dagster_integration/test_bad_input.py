@@ -18,6 +18,8 @@ from support.dagster_loads import DAYS, SCHEMA, days
 from zero_rename import Table
 from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
 
+pytestmark = pytest.mark.memory_s3
+
 ONE = [{"day": dt.date(2013, 1, 1), "number": 1}]
 BOTH = dg.MultiPartitionsDefinition(
     {"carrier": dg.StaticPartitionsDefinition(["AA", "DL", "UA"]), "day": DAYS}
@@ -53,7 +55,7 @@ def check_final(failure: dg.Failure) -> None:
     assert failure.metadata["zero_rename/remedy"].value == cause.remedy
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def tables(s3_client: Any) -> str:
     """Where two tables lie that nothing here changes: one of days, and one without partitions."""
     s3_client.create_bucket(Bucket="dagster-bad-input")

@@ -15,6 +15,8 @@ from support.dagster_loads import SCHEMA, Load, days, flights
 from zero_rename import Table
 from zero_rename.committer.commit.state.job_state import Committed
 
+pytestmark = pytest.mark.memory_s3
+
 # The package has a function of this name.
 manifest = import_module("dagster_zero_rename.watch.manifest_check")
 RUN = days("2013-01-01", "2013-01-02")

@@ -21,6 +21,8 @@ from support.flights import flights_csv, rows_of
 from zero_rename.committer import Table
 from zero_rename.committer.store.requests import Delete
 
+pytestmark = pytest.mark.memory_s3
+
 __all__ = ["flights_csv"]
 
 
@@ -208,6 +210,7 @@ class TestAgain:
         assert {m["zero_rename/repeated"] for m in told(result).values()} == {True}
         assert project.stored() == first_days
 
+    @pytest.mark.usefixtures("s3_server")
     @pytest.mark.parametrize("decided", [False, True])
     def test_a_run_that_is_killed(
         self, project: Project, first_days: dict[str, Content], tmp_path: Path, decided: bool

@@ -14,6 +14,8 @@ from dagster_zero_rename import ZeroRenameIOManager, ZeroRenameResource
 from dagster_zero_rename.event_metadata import version_of
 from support.dagster_loads import DAYS, days
 
+pytestmark = pytest.mark.memory_s3
+
 WEEKS = dg.WeeklyPartitionsDefinition(start_date="2012-12-31", end_date="2013-01-28", day_offset=1)
 
 

@@ -15,6 +15,8 @@ from zero_rename import Table
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.format.handoff import Handoff
 
+pytestmark = pytest.mark.memory_s3
+
 DAY, NEXT = "2013-01-01", "2013-01-02"
 FIELDS = [("day", pa.date32()), ("k", pa.int64()), ("v", pa.string()), ("at", pa.int64())]
 SCHEMA = pa.schema(FIELDS)

@@ -23,6 +23,8 @@ from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.lineage import LineageState as State
 from zero_rename.lineage import look_up
 
+pytestmark = pytest.mark.memory_s3
+
 WEEKS = dg.WeeklyPartitionsDefinition(start_date="2013-01-07", end_date="2013-01-28", day_offset=1)
 WEEK = pa.schema([("week", pa.date32()), ("total", pa.int64())])
 _RANGE = "dagster/asset_partition_range"

@@ -1,10 +1,8 @@
 """Tables that a catalog is told of once a load is committed; moto is its Glue."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import dagster as dg
 import pyarrow as pa
 import pytest
@@ -19,16 +17,16 @@ from support.dagster_loads import DAYS, rows
 from support.fake_spark import FakeSpark
 from zero_rename.committer import InvalidInputError
 
+pytestmark = pytest.mark.memory_s3
+
 DAY = "2013-01-01"
 
 
 @pytest.fixture
-def glue(bucket: str, s3_env: Any) -> Iterator[Any]:
+def glue(glue_client: Any, bucket: str) -> Any:
     """A client of Glue, with a database named as the bucket."""
-    client = boto3.client("glue")
-    client.create_database(DatabaseInput={"Name": bucket})
-    yield client
-    client.delete_database(Name=bucket)
+    glue_client.create_database(DatabaseInput={"Name": bucket})
+    return glue_client
 
 
 def load(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
@@ -92,6 +90,7 @@ def test_what_is_returned_is_told_too(glue: Any, bucket: str, zero: ZeroRenameRe
     assert partitions(glue, bucket, "flights") == [[DAY]]
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_an_applications_load_is_told_too(
     glue: Any, bucket: str, zero: ZeroRenameResource, spark: FakeSpark, tmp_path: Path
 ) -> None:

@@ -21,6 +21,8 @@ from zero_rename.committer.errors import StoreUnfitError, StoreUnreachableError
 from zero_rename.committer.store.driver import BotoDriver
 from zero_rename.committer.store.requests import CompleteUpload
 
+pytestmark = pytest.mark.memory_s3
+
 MODES = ("overwrite", "append")
 
 
@@ -249,6 +251,7 @@ def test_a_conflict_is_not_tried_again(
     assert numbers(zero) == [2]
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_a_second_writer_where_one_is_allowed_is_not_tried_again(
     zero: ZeroRenameResource, instance: dg.DagsterInstance
 ) -> None:

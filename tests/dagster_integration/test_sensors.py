@@ -16,6 +16,8 @@ from zero_rename.committer.format.records.inputs import content_of
 from zero_rename.committer.store.requests import ListedObject
 from zero_rename.orchestration.new_commits import OVERLAP, ListingCursor
 
+pytestmark = pytest.mark.memory_s3
+
 SPEC = dg.AssetSpec("flights", partitions_def=DAYS, metadata={"partition_expr": "day"})
 
 

@@ -23,6 +23,8 @@ from zero_rename.committer import RefusedError
 from zero_rename.committer.commit.state.job_state import JobState
 from zero_rename.committer.format.job_spec import JobSpec
 
+pytestmark = pytest.mark.memory_s3
+
 DAYS = dg.StaticPartitionsDefinition(["1", "2", "3"])
 #: As ``save()`` does after its write.
 REPORTS = """
@@ -92,6 +94,7 @@ def metadata(result: Any) -> dict[str | None, dict[str, Any]]:
     return {m.partition: {k: v.value for k, v in m.metadata.items()} for m in told}
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_one_application_loads_all_partitions_of_a_run(
     asset: Asset, spark: FakeSpark, zero: ZeroRenameResource
 ) -> None:
@@ -139,6 +142,7 @@ def test_what_the_application_is_told(
     assert "DAGSTER_PIPES_CONTEXT" in variables
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_a_step_retried_after_its_commit_submits_nothing(asset: Asset, spark: FakeSpark) -> None:
     asset.afterwards = [dg.RetryRequested(max_retries=1)]
     told = metadata(asset.load("1", "1"))
@@ -147,6 +151,7 @@ def test_a_step_retried_after_its_commit_submits_nothing(asset: Asset, spark: Fa
     assert asset.rows() == [1]
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_a_step_retried_after_its_application_failed_late_submits_nothing(
     asset: Asset, spark: FakeSpark
 ) -> None:
@@ -157,6 +162,7 @@ def test_a_step_retried_after_its_application_failed_late_submits_nothing(
     assert asset.rows() == [1]
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_a_table_that_is_not_there_yet_is_loaded_by_a_format_of_times(
     asset: Asset, spark: FakeSpark, zero: ZeroRenameResource
 ) -> None:
@@ -171,6 +177,7 @@ def test_a_table_that_is_not_there_yet_is_loaded_by_a_format_of_times(
     assert zero.table("flights").partitions() == ["day=5"]
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_an_asset_without_partitions_is_emptied_by_no_rows(
     asset: Asset, spark: FakeSpark, zero: ZeroRenameResource
 ) -> None:
@@ -211,6 +218,7 @@ with job:
 """
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_another_run_loads_again(asset: Asset, spark: FakeSpark) -> None:
     asset.load("1", "1")
     asset.days = "1,1"
@@ -219,6 +227,7 @@ def test_another_run_loads_again(asset: Asset, spark: FakeSpark) -> None:
     assert asset.rows() == [1, 1]
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_rows_of_other_partitions_fail_the_step_for_good(asset: Asset, spark: FakeSpark) -> None:
     asset.days = "1,3"
     result = asset.load("1", "2", raise_on_error=False, retry_policy=dg.RetryPolicy(max_retries=1))
@@ -236,6 +245,7 @@ def test_an_application_that_commits_nothing_is_no_success(asset: Asset, spark: 
         asset.load("1", "1")
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_its_own_metadata_and_checks_are_kept(asset: Asset, spark: FakeSpark) -> None:
     spark.runs(
         WRITES + "\nfrom zero_rename.spark.pipes import pipes_session\nsession = pipes_session()\n"

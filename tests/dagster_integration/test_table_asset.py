@@ -11,6 +11,8 @@ from support.dagster_loads import DAYS, rows
 from zero_rename.committer import InvalidInputError
 from zero_rename.lineage import look_up
 
+pytestmark = pytest.mark.memory_s3
+
 DAY = "2013-01-01"
 
 

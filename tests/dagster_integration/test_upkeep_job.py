@@ -12,6 +12,8 @@ from dagster_zero_rename import ZeroRenameResource, checkpoint_job, maintenance_
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.store.fast_root import FastPlace
 
+pytestmark = pytest.mark.memory_s3
+
 SCHEMA = pa.schema([("number", pa.int64())])
 
 
@@ -124,6 +126,7 @@ def test_a_run_fails_where_a_person_is_needed(zero: ZeroRenameResource, s3_bucke
     assert file.key in failure.metadata["report"].value
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_tables_are_registered(zero: ZeroRenameResource, bucket: str) -> None:
     for name in ("a", "b/c"):
         abandoned(zero, name)

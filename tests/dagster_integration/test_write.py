@@ -13,6 +13,8 @@ from dagster_zero_rename import ZeroRenameResource, zero_rename_asset
 from support.dagster_loads import DAYS, SCHEMA, Load, days, flights, rows
 from zero_rename.committer.format.records.inputs import content_of
 
+pytestmark = pytest.mark.memory_s3
+
 DAY = "2013-01-01"
 TWO = [{"day": dt.date(2013, 1, 1), "number": n} for n in (1, 2)]
 

@@ -19,6 +19,8 @@ from demo.store import store
 from demo.workspace import workspace
 from support.waiting import STUCK
 
+pytestmark = pytest.mark.memory_s3
+
 ROOT = Path(__file__).resolve().parents[2]
 START = "import sys; import demo.workspace as w, demo.__main__ as m, functools, pathlib; "
 START += (

@@ -23,6 +23,8 @@ from demo.report import Report
 from demo.store import Store
 from zero_rename import Table
 
+pytestmark = pytest.mark.memory_s3
+
 DAYS = (date(2013, 2, 1), date(2013, 2, 2))
 FIRST, SECOND = map(partition_on, DAYS)
 

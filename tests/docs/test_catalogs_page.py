@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pyarrow as pa
 import pytest
 from conftest import Bucket
@@ -16,6 +15,8 @@ from typer.testing import CliRunner
 
 from zero_rename import Table
 from zero_rename.cli import app
+
+pytestmark = pytest.mark.memory_s3
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/catalogs.md"
 FLIGHTS = pa.table(
@@ -40,12 +41,10 @@ def table(s3_bucket: Bucket) -> Table:
 
 
 @pytest.fixture
-def glue(s3_bucket: Bucket) -> Iterator[Any]:
-    client = boto3.client("glue")
-    client.create_database(DatabaseInput={"Name": "database"})
-    yield client
-    client.delete_database(Name="database")
-    client.close()
+def glue(glue_client: Any) -> Iterator[Any]:
+    glue_client.create_database(DatabaseInput={"Name": "database"})
+    yield glue_client
+    glue_client.delete_database(Name="database")
 
 
 def test_python_examples_run(table: Table, glue: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,8 @@ from support.doc_examples import examples
 from zero_rename import Table
 from zero_rename.cli import app
 
+pytestmark = pytest.mark.memory_s3
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "cheap-reads.md"
 URL = "s3://bucket/flights"
 ROWS = 4_000

@@ -13,6 +13,8 @@ from support.command_line import invoke
 from support.moto_server import S3Server, running
 from zero_rename import Table
 
+pytestmark = pytest.mark.memory_s3
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "fast-tier.md"
 
 

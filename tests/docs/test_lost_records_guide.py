@@ -16,6 +16,8 @@ from zero_rename import JobSpec, Table
 from zero_rename.cli import app
 from zero_rename.committer import DamagedError, Mode
 
+pytestmark = pytest.mark.memory_s3
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "my-records-are-gone.md"
 DAYS = ["2013-01-01", "2013-01-02", "2013-01-03"]
 #: The page's table.

@@ -7,11 +7,14 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import pytest
 from conftest import Bucket
 from typer.testing import CliRunner
 
 from support.doc_examples import examples
 from zero_rename.cli import app
+
+pytestmark = pytest.mark.memory_s3
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "what-is-stale.md"
 #: A command, or a marked block of Python, in the page's order.

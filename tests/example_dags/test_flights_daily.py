@@ -14,6 +14,8 @@ import pytest
 from support.airflow import Tables, partitions_of, run_task, task_context
 from support.waiting import STUCK
 
+pytestmark = pytest.mark.memory_s3
+
 EXAMPLES = Path(__file__).parents[2] / "example_dags"
 APPLICATION = EXAMPLES / "jobs" / "flights_job.py"
 

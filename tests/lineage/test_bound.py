@@ -16,6 +16,8 @@ from zero_rename.lineage import LineageGraph, at_risk, risks_of
 from .test_lineage import Lake
 from .test_plan import CHAIN, DAY, graph, key, url
 
+pytestmark = pytest.mark.memory_s3
+
 
 def fast(made: LineageGraph, names: Collection[str]) -> LineageGraph:
     """The same, with the files of some tables in a fast root alone."""

@@ -20,6 +20,8 @@ from zero_rename.committer.format.records.inputs import Inputs
 from zero_rename.lineage import LineageState as State
 from zero_rename.lineage import PartitionLineage, look_up, plan
 
+pytestmark = pytest.mark.memory_s3
+
 FOREVER = -1.0
 
 

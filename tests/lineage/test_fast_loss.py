@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support.moto_server import S3Server, running
+from support.memory_s3 import MemoryS3, answering
+from support.moto_server import S3Server
 from zero_rename import Table
 from zero_rename.committer import FastRootGoneError, Owner
 from zero_rename.committer.scan.reads import forget_reads
@@ -90,7 +91,8 @@ class Stages:
 
 @pytest.fixture
 def durable() -> Iterator[S3Server]:
-    with running() as server:
+    server = MemoryS3("http://durable.invalid")
+    with answering(server):
         server.client().create_bucket(Bucket="lake")
         yield server
 
@@ -109,7 +111,8 @@ def test_the_root_gone_amid_a_stage(
     """Two days are durable by then: they are not made again."""
     stages, told = Stages(durable.client(), None, "fast"), list[str]()
     with stages.end:
-        server = stages.end.enter_context(running())
+        server = MemoryS3("http://127.0.0.1:1")  # Where nothing listens: it ends with the stage.
+        stages.end.enter_context(answering(server))
         server.client().create_bucket(Bucket="scratch")
         stages.data_root = f"s3://scratch/lake?endpoint={server.endpoint}"
         for name, partition in stages.all_runs():

@@ -26,6 +26,8 @@ from zero_rename.lineage import LineageState as State
 from zero_rename.lineage import Plan, look_up, plan
 from zero_rename.lineage.tables import TableNow
 
+pytestmark = pytest.mark.memory_s3
+
 FOREVER = -1.0
 
 

@@ -18,6 +18,8 @@ from support.spark_loads import operator, run
 from zero_rename.committer import InvalidInputError, RefusedError
 from zero_rename.operators.loading.load import LoadOperator
 
+pytestmark = pytest.mark.memory_s3
+
 
 class TestWhileADagFileIsParsed:
     @pytest.mark.parametrize(
@@ -82,6 +84,7 @@ class TestWhatTemplatesMake:
         with pytest.raises(AirflowFailException, match="on_repeat=None is unknown"):
             task.execute(given)
 
+    @pytest.mark.usefixtures("s3_server")
     def test_a_list_of_partitions_as_text(self, tables: Tables, spark: FakeSpark) -> None:
         task = operator(tables, partition="{{ params.days }}", mode="overwrite")
         report = run(task, params={"days": ["day=1", "day=2"]})
@@ -137,6 +140,7 @@ class TestThePartitionsOfTheTable:
             run(task, start=None, partition_key="day=first/x=1")
         assert spark.calls() == []
 
+    @pytest.mark.usefixtures("s3_server")
     def test_in_another_spelling(self, tables: Tables, spark: FakeSpark) -> None:
         """The table has day=1; the task named day=01, and failed after its job was committed."""
         tables.load(1)
@@ -144,6 +148,7 @@ class TestThePartitionsOfTheTable:
         assert report["partition"] == "day=1"
         assert spark.calls()[0]["env"]["ZERO_RENAME_PARTITIONS"] == '["day=1"]'
 
+    @pytest.mark.usefixtures("s3_server")
     def test_in_another_spelling_of_the_first_load(self, tables: Tables, spark: FakeSpark) -> None:
         assert run(operator(tables, partition="day=01", mode="append"))["partition"] == "day=1"
 
@@ -228,6 +233,7 @@ sys.stdout.flush()
 )
 
 
+@pytest.mark.usefixtures("s3_server")
 class TestTheLog:
     def test_begins_with_what_is_to_be_loaded_and_ends_with_what_was(
         self, tables: Tables, spark: FakeSpark, capsys: pytest.CaptureFixture[str]

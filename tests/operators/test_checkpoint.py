@@ -13,6 +13,8 @@ from zero_rename.committer import InvalidInputError, Table, ZeroRenameError
 from zero_rename.committer.store.fast_root import FastPlace
 from zero_rename.operators.checkpoint import CheckpointOperator
 
+pytestmark = pytest.mark.memory_s3
+
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 
 

@@ -21,6 +21,8 @@ from support.moto_server import ACCESS_KEY, SECRET_KEY
 from zero_rename.committer import InvalidInputError
 from zero_rename.committer.format.handoff import HANDOFF
 
+pytestmark = pytest.mark.memory_s3
+
 on_kubernetes = pytest.mark.parametrize("service", ["Kubernetes"], indirect=True)
 on_databricks = pytest.mark.parametrize("service", ["Databricks"], indirect=True)
 

@@ -18,6 +18,8 @@ from zero_rename.committer.upkeep.upload_selection import UploadsPath
 from zero_rename.operators.maintenance import MaintainTablesOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 
+pytestmark = pytest.mark.memory_s3
+
 
 class Pushed:
     """A task instance that keeps what is pushed."""
@@ -111,6 +113,7 @@ def test_nothing_is_changed_by_default(tables: Tables, connection: str) -> None:
     assert len(tables.bucket.uploads()) == 1
 
 
+@pytest.mark.usefixtures("s3_server")
 def test_tables_are_registered_where_their_loads_do(
     tables: Tables, connection: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +177,7 @@ class TestFails:
         with pytest.raises(AirflowFailException, match="repair"):
             run(connection)
 
+    @pytest.mark.usefixtures("s3_server")
     def test_not_for_the_weather(
         self, tables: Tables, connection: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

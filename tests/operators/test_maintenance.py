@@ -22,6 +22,8 @@ from zero_rename.committer.store.requests import AbortUpload, Refused
 from zero_rename.operators.maintenance import PurgeStaleUploadsOperator, RecoverJobsOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 
+pytestmark = pytest.mark.memory_s3
+
 
 def run(kind: type, tables: Any, **arguments: Any) -> dict[str, Any]:
     arguments.setdefault("apply", True)
@@ -91,6 +93,7 @@ class TestRecover:
         assert tables.table().is_closed(job)
 
 
+@pytest.mark.usefixtures("s3_server")
 class TestCatalog:
     """What a load could not register is registered by whoever settles its jobs."""
 
@@ -185,6 +188,7 @@ class TestPurge:
         assert (report["aborted"], report["kept"]) == (0, 1)
         assert tables.bucket.uploads() == [key]
 
+    @pytest.mark.usefixtures("s3_server")
     def test_foreign_uploads_are_purged_by_age(self, tables: Tables) -> None:
         """moto dates every upload to 2010."""
         tables.load(1)
@@ -208,6 +212,7 @@ class TestPurge:
         tables.table().purge(float("nan"), foreign=True)
         assert tables.bucket.uploads() == [key]
 
+    @pytest.mark.usefixtures("s3_server")
     def test_an_upload_that_stays_fails_the_task(
         self, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -226,6 +231,7 @@ class TestPurge:
             run(PurgeStaleUploadsOperator, tables.url(), foreign=True)
         assert tables.bucket.uploads() == [key]
 
+    @pytest.mark.usefixtures("s3_server")
     def test_what_goes_into_xcom_is_bounded(self, tables: Tables) -> None:
         tables.load(1)
         with ThreadPoolExecutor(8) as pool:
@@ -237,6 +243,7 @@ class TestPurge:
         assert report["uploads_left_off"] == 30
         assert tables.bucket.uploads() == []
 
+    @pytest.mark.usefixtures("s3_server")
     def test_the_age_is_the_connections_else_the_configurations(
         self, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:

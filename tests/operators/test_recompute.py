@@ -17,6 +17,8 @@ from zero_rename.operators.recompute import PlanRecomputeOperator, RecomputeOper
 from zero_rename.orchestration.runs.task_run import NamedTask
 from zero_rename.provider import recomputing
 
+pytestmark = pytest.mark.memory_s3
+
 
 def planned(targets: Any, **params: Any) -> dict[str, Any]:
     task = PlanRecomputeOperator(task_id="plan", targets=targets)

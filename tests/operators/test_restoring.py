@@ -13,6 +13,8 @@ from support.airflow import Tables, run_task, task_context
 from zero_rename.committer import Table
 from zero_rename.operators.restoring import RestoreTableOperator
 
+pytestmark = pytest.mark.memory_s3
+
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 
 

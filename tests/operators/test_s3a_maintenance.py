@@ -18,6 +18,8 @@ from zero_rename.operators.s3a_maintenance import RecoverS3AJobsOperator, task_s
 from zero_rename.s3a.recovery.liveness import State
 from zero_rename.s3a.runs.ledger import closed_key, open_tries, open_try
 
+pytestmark = pytest.mark.memory_s3
+
 OWNER = Owner("flights", "scheduled__2013-02-01", "load", -1, 1)
 
 

@@ -43,6 +43,8 @@ from zero_rename.committer.upkeep.access_policy import Role, access_policy
 from zero_rename.example_dags.jobs.flights_job import parse
 from zero_rename.operators import emr_containers, emr_serverless, emr_steps
 
+pytestmark = pytest.mark.memory_s3
+
 ONCE = "flights/scheduled__2013-02-02/load"
 every_service = pytest.mark.parametrize("service", SERVICES, indirect=True)
 #: One for each form of a deferral.

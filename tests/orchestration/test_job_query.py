@@ -12,6 +12,8 @@ from zero_rename.committer.format.layout import new_job_id
 from zero_rename.committer.store.backoff import Backoff
 from zero_rename.orchestration.job_query import FAILED, READY, WAITING, JobQuery, QueryResult
 
+pytestmark = pytest.mark.memory_s3
+
 
 def ask(tables: Tables, **query: Any) -> QueryResult:
     asked = JobQuery(tables.url(), **query)

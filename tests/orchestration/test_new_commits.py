@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
+
 from support.airflow import Tables
 from zero_rename.orchestration.new_commits import (
     LONGEST,
@@ -13,6 +15,8 @@ from zero_rename.orchestration.new_commits import (
     new_commits,
     present,
 )
+
+pytestmark = pytest.mark.memory_s3
 
 NOW = time.time()
 

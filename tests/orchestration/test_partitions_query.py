@@ -14,6 +14,8 @@ from zero_rename.committer import InvalidInputError
 from zero_rename.orchestration.job_query import READY, WAITING, QueryResult
 from zero_rename.orchestration.partitions_query import PartitionsQuery, table_query
 
+pytestmark = pytest.mark.memory_s3
+
 
 def ask(tables: Tables, *days: int, **asked: Any) -> QueryResult:
     query = PartitionsQuery(tables.url(), tuple(f"day={day}" for day in days), **asked)

@@ -12,6 +12,8 @@ from support.moto_server import ACCESS_KEY, REGION, SECRET_KEY, S3Server
 from zero_rename.committer import InvalidInputError
 from zero_rename.provider.hooks import ZeroRenameHook
 
+pytestmark = pytest.mark.memory_s3
+
 
 @pytest.fixture
 def define(monkeypatch: pytest.MonkeyPatch):
@@ -103,6 +105,7 @@ class TestTheConnectionFormsButton:
         assert fine
         assert "table_root" in said
 
+    @pytest.mark.usefixtures("s3_server")
     @pytest.mark.parametrize(
         ("code", "expected"),
         [("InvalidAccessKeyId", False), ("SignatureDoesNotMatch", False), ("AccessDenied", True)],

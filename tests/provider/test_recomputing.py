@@ -24,6 +24,8 @@ from zero_rename.provider.recomputing import Recomputing
 
 from airflow.sdk.exceptions import AirflowFailException  # isort: skip
 
+pytestmark = pytest.mark.memory_s3
+
 TASK = {"dag_id": "flights", "dag_run_id": "a+b:c", "task_id": "days.load", "map_index": -1}
 ONCE = "flights/a+b:c/days.load"
 PLANNER = NamedTask("recompute", "r", "again", -1)

@@ -19,6 +19,8 @@ from zero_rename.provider import table_watch
 from zero_rename.provider.table_watch import REFRESH, SharedTables, TableWatch
 from zero_rename.provider.triggers import SuccessManifestTrigger
 
+pytestmark = pytest.mark.memory_s3
+
 CONN = "zero_rename_default"
 
 

@@ -14,6 +14,8 @@ from support.airflow import Tables, connection_variable
 from zero_rename.orchestration.job_query import JobQuery
 from zero_rename.provider.triggers import SuccessManifestTrigger
 
+pytestmark = pytest.mark.memory_s3
+
 
 def trigger(tables: Tables, **query: Any) -> SuccessManifestTrigger:
     asked = JobQuery(tables.url(), **query)

@@ -20,6 +20,8 @@ from zero_rename.committer import InvalidInputError, StoreUnreachableError
 from zero_rename.orchestration.job_query import JobQuery
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
+pytestmark = pytest.mark.memory_s3
+
 RANGE: dict[str, Any] = {
     "from_date": "2013-02-01",
     "to_date": "2013-02-03",

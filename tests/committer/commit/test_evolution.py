@@ -21,6 +21,8 @@ from zero_rename.committer.format.job_spec import Coordination
 from zero_rename.committer.format.records.table_record import TableRecord
 from zero_rename.committer.store.requests import Put, Step
 
+pytestmark = pytest.mark.memory_s3
+
 WITH_NOTE = SCHEMA.append(pa.field("note", pa.string()))
 WITH_COUNT = SCHEMA.append(pa.field("count", pa.int32()))
 

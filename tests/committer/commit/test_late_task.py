@@ -20,6 +20,8 @@ from zero_rename.committer import (
 from zero_rename.committer.commit.state.decide import refuse_late
 from zero_rename.committer.store.requests import Head
 
+pytestmark = pytest.mark.memory_s3
+
 ROWS = pa.table({"n": [1, 2], "p": ["x", "y"]})
 
 

@@ -38,6 +38,8 @@ from zero_rename.committer.store.requests import (
     UploadPart,
 )
 
+pytestmark = pytest.mark.memory_s3
+
 
 @pytest.fixture
 def world() -> World:

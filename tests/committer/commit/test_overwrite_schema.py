@@ -27,6 +27,8 @@ from zero_rename.committer.format.job_spec import Coordination, Mode, OnConflict
 from zero_rename.committer.format.records.table_record import TableRecord
 from zero_rename.committer.store.requests import Put, Step
 
+pytestmark = pytest.mark.memory_s3
+
 NAMED = pa.schema([("name", pa.string()), ("day", pa.int32())])
 TEXTS = pa.schema([("value", pa.string()), ("day", pa.int32())])
 WITH_NOTE = SCHEMA.append(pa.field("note", pa.string()))

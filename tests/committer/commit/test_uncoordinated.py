@@ -42,6 +42,8 @@ from zero_rename.committer.store.requests import (
     UploadPart,
 )
 
+pytestmark = pytest.mark.memory_s3
+
 
 class Alone(World):
     """A world whose table has coordination none."""

@@ -19,6 +19,8 @@ from zero_rename.committer.format.records.inputs import MOST_NAMED, Inputs, cont
 from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.committer.scan import reads
 
+pytestmark = pytest.mark.memory_s3
+
 BY_ROWS = FileOptions(content=Content.ROWS)
 FOREVER = -1.0
 

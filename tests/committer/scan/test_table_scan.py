@@ -18,6 +18,8 @@ from zero_rename.committer import FileOptions, InvalidInputError, SnapshotGoneEr
 from zero_rename.committer.format.parquet import reader as parquet_reader
 from zero_rename.committer.store import range_reader
 
+pytestmark = pytest.mark.memory_s3
+
 ROWS = pa.table(
     {
         "day": [1, 1, 2, 2, 3, 3],

@@ -17,6 +17,8 @@ from zero_rename.committer import CommitConflictError, InvalidInputError, OnRepe
 from zero_rename.committer import rewritable_table as tables
 from zero_rename.committer.upkeep.compaction import CompactAction, compaction_spec
 
+pytestmark = pytest.mark.memory_s3
+
 ROWS = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 
 

@@ -15,6 +15,8 @@ from zero_rename.committer.store.requests import Put
 from zero_rename.committer.upkeep.conflicts import Touch
 from zero_rename.committer.upkeep.resolution import ResolutionPlan
 
+pytestmark = pytest.mark.memory_s3
+
 
 def rows(*values: int, day: int = 1) -> pa.Table:
     return pa.table({"value": list(values), "day": [day] * len(values)})

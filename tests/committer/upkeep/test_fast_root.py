@@ -22,8 +22,10 @@ import pytest
 
 from support.command_line import as_json, invoke
 from support.faults import Crash
-from support.memory_store import Behaviour, MemoryDriver, MemoryStore
-from support.moto_server import S3Server, running
+from support.memory_s3 import MemoryS3, answering
+from support.memory_store import Behaviour, MemoryStore
+from support.moto_server import S3Server
+from support.protocol import memory_table
 from zero_rename.committer import (
     FastRootGoneError,
     InvalidInputError,
@@ -40,6 +42,8 @@ from zero_rename.committer.table_copy import FileCopier
 from zero_rename.committer.upkeep import checkpoint
 from zero_rename.committer.upkeep.checkpoint import CheckpointAction
 from zero_rename.committer.upkeep.verify import FindingKind
+
+pytestmark = pytest.mark.memory_s3
 
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 URL = "s3://bucket/flights"
@@ -68,12 +72,6 @@ def values(table: Table) -> list[int]:
     return sorted(table.to_arrow()["value"].to_pylist())
 
 
-def in_memory(store: MemoryStore, url: str = URL) -> Table:
-    table = Table(url)
-    table.driver = MemoryDriver(store)  # type: ignore[assignment]
-    return table
-
-
 @pytest.fixture
 def store() -> MemoryStore:
     return MemoryStore()
@@ -82,7 +80,7 @@ def store() -> MemoryStore:
 @pytest.fixture
 def table(store: MemoryStore) -> Table:
     """Three days, of which the first is durable, all in memory."""
-    table = in_memory(store)
+    table = memory_table(store)
     load(table, 1, data_root=FAST)
     table.checkpoint(apply=True)
     load(table, 2, day=2)
@@ -132,8 +130,9 @@ def ended() -> Iterator[contextlib.ExitStack]:
 
 @pytest.fixture
 def stores(ended: contextlib.ExitStack, s3_env: S3Server) -> Iterator[Stores]:
-    with running() as durable:
-        fast = ended.enter_context(running())
+    durable, fast = MemoryS3("http://durable.invalid"), MemoryS3("http://127.0.0.1:1")
+    with answering(durable):
+        ended.enter_context(answering(fast))  # After its end nothing listens there.
         durable.client().create_bucket(Bucket="bucket")
         fast.client().create_bucket(Bucket="fast")
         yield Stores(durable, fast)
@@ -358,13 +357,13 @@ class TestTwoServers:
 class TestRefused:
     def test_where_readers_list(self, store: MemoryStore) -> None:
         with pytest.raises(InvalidInputError, match="readers go by heads"):
-            load(in_memory(store), 1, readers="listing", data_root=FAST)
+            load(memory_table(store), 1, readers="listing", data_root=FAST)
         assert not [key for key in store.keys("") if "open/" in key or "table.json" in key]
 
     @pytest.mark.parametrize("root", ["s3://bucket/flights", "s3://bucket/flights/fast"])
     def test_in_the_table(self, store: MemoryStore, root: str) -> None:
         with pytest.raises(InvalidInputError, match="lies in the table"):
-            load(in_memory(store), 1, data_root=root)
+            load(memory_table(store), 1, data_root=root)
 
     def test_another_than_the_tables(self, table: Table) -> None:
         load(table, 4, data_root=FAST)
@@ -385,7 +384,7 @@ class TestRefused:
             table.set_data_root(FAST, apply=True)
 
     def test_a_temporary_table_is_never_copied(self, store: MemoryStore) -> None:
-        table = in_memory(store)
+        table = memory_table(store)
         load(table, 1, data_root=f"{FAST}?temporary=true")
         with pytest.raises(InvalidInputError, match="temporary"):
             table.checkpoint(apply=True)
@@ -446,7 +445,7 @@ class TestCheckpoint:
 
         def slow(self: FileCopier, state: Any) -> Any:
             if state.files[0].partition == "day=2":
-                load(in_memory(store), 20, day=2, mode="overwrite")
+                load(memory_table(store), 20, day=2, mode="overwrite")
             return copy(self, state)
 
         monkeypatch.setattr(FileCopier, "copy", slow)
@@ -491,7 +490,7 @@ class TestCheckpoint:
 
         def slow(self: FileCopier, state: Any) -> Any:
             if "day=4" in state.epochs:
-                load(in_memory(store), 40, day=4, mode="overwrite")
+                load(memory_table(store), 40, day=4, mode="overwrite")
             return copy(self, state)
 
         monkeypatch.setattr(FileCopier, "copy", slow)
@@ -510,7 +509,7 @@ class TestCheckpoint:
     ) -> None:
         name = "MemoryStore" if atomic else "VERSITYGW"
         store = MemoryStore(behaviour=Behaviour(server_name=name))
-        table = in_memory(store)
+        table = memory_table(store)
         for day in range(4):
             load(table, day, day=day, data_root=FAST)
         copy, together, most = FileCopier.copy, threading.Barrier(4), list[int]()
@@ -547,16 +546,16 @@ class TestCheckpoint:
         load_days(table, 4, 5)
         rows = [1, 2, 3, 4, 5]
         copied = store.copy()
-        probe = in_memory(copied)
+        probe = memory_table(copied)
         probe.checkpoint(days, apply=True)
         number = len(probe.driver.requests)  # type: ignore[attr-defined]
         for at in range(number):
             there = store.copy()
-            killed = in_memory(there)
+            killed = memory_table(there)
             killed.driver.fault = dies_at(at)  # type: ignore[attr-defined]
             with contextlib.suppress(Crash):
                 killed.checkpoint(days, apply=True)
-            after = in_memory(there)
+            after = memory_table(there)
             assert values(after) == rows, at
             after.purge(patience=0, apply=True)
             assert values(after) == rows, at
@@ -575,7 +574,7 @@ class TestDoctor:
         table = stores.table()
         load(table, 1, data_root=stores.data_root)
         there = stores.keys(stores.fast, "fast")
-        assert {it.what for it in table.doctor()} == {"store not atomic"}
+        assert table.doctor() == []
         assert stores.keys(stores.fast, "fast") == there
 
     def test_one_that_is_gone(
@@ -660,7 +659,7 @@ class TestFormerRoots:
     def test_one_in_which_a_job_may_write_yet_is_kept(
         self, store: MemoryStore, table: Table
     ) -> None:
-        with in_memory(store).job() as job:
+        with memory_table(store).job() as job:
             table.set_data_root(None, apply=True)
             table.checkpoint(apply=True)
             table.purge(keep=0, apply=True)
@@ -707,7 +706,8 @@ class TestTold:
         assert "lie only in a fast root, since" in shown.output
         assert [it["not durable"] > 0 for it in as_json("show", URL)] == [False, True]
         assert "not durable" not in [it.what for it in table.doctor()]
-        monkeypatch.setattr(checkpoint, "_LATE", 0.0)
+        # A store's date tells whole seconds; a job's clock may be ahead of it by one.
+        monkeypatch.setattr(checkpoint, "_LATE", -1.0)
         (told,) = [it for it in table.doctor() if it.what == "not durable"]
         assert "1 partition has files" in told.detail
         assert told.subject == "day=2"

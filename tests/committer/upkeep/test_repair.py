@@ -57,6 +57,8 @@ from zero_rename.committer.upkeep.doctor import about_rules, examine
 from zero_rename.committer.upkeep.repair import repair, without
 from zero_rename.committer.upkeep.store_problems import renew_facts
 
+pytestmark = pytest.mark.memory_s3
+
 
 def lose(world: World, *files: Any) -> None:
     for file in files:
@@ -667,6 +669,7 @@ class TestCommands:
         assert "not known" in printed.stdout
         assert f"zero-rename recover {table.root.url}" in printed.stderr
 
+    @pytest.mark.usefixtures("s3_server")
     def test_doctor(self, table: Table, s3_bucket: Any) -> None:
         found = {c["what"]: c for c in self.invoke(1, "doctor", table.root.url)}
         assert set(found) == {"store not atomic"}, "moto's server checks and writes in two steps"
@@ -690,6 +693,7 @@ class TestCommands:
             "lifecycle rule too short"
         ]
 
+    @pytest.mark.usefixtures("s3_server")
     def test_doctor_says_when_it_may_not_see_the_rules(
         self, table: Table, s3_env: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -21,6 +21,8 @@ from zero_rename.committer.store.driver import BotoDriver
 from zero_rename.committer.store.requests import Put
 from zero_rename.committer.upkeep.symlink_keeping import keep_symlinks
 
+pytestmark = pytest.mark.memory_s3
+
 ROWS = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 
 

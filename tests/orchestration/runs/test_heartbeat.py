@@ -15,6 +15,8 @@ from zero_rename.orchestration.runs.heartbeat import send_heartbeats
 from zero_rename.orchestration.runs.task_run import TaskRun
 from zero_rename.provider.task_context import task_run
 
+pytestmark = pytest.mark.memory_s3
+
 MINE = Owner(
     dag_id="flights", run_id="scheduled__2013-02-02", task_id="load", map_index=-1, try_number=2
 )

@@ -21,6 +21,8 @@ from zero_rename.committer.store.requests import CompleteUpload
 from zero_rename.orchestration.runs.outcomes import check_partitions, settle_killed, settled
 from zero_rename.orchestration.runs.task_run import TaskRun
 
+pytestmark = pytest.mark.memory_s3
+
 RUN = TaskRun("flights", "r", "load", -1, 1, 1)
 MINE = Owner(dag_id="flights", run_id="r", task_id="load", map_index=-1, try_number=1)
 

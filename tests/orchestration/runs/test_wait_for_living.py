@@ -10,6 +10,8 @@ from zero_rename.orchestration.runs import heartbeat
 from zero_rename.orchestration.runs.task_run import TaskRun
 from zero_rename.provider.task_context import task_run
 
+pytestmark = pytest.mark.memory_s3
+
 EARLIER = Owner(
     dag_id="flights", run_id="scheduled__2013-02-02", task_id="load", map_index=-1, try_number=1
 )

@@ -15,6 +15,8 @@ from zero_rename.orchestration.new_commits import new_commits
 from zero_rename.provider.assets import commit_trigger
 from zero_rename.provider.assets.commit_trigger import TableCommitTrigger
 
+pytestmark = pytest.mark.memory_s3
+
 
 class Notes:
     """An asset's state store; the real one asks the triggerer's supervisor."""

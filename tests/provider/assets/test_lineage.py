@@ -17,7 +17,7 @@ from zero_rename.committer.scan.reads import read_of
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.orchestration.runs.reports import commit_report
 
-pytestmark = pytest.mark.usefixtures("optional_providers")
+pytestmark = [pytest.mark.usefixtures("optional_providers"), pytest.mark.memory_s3]
 
 
 def test_a_load(tables: Tables) -> None:

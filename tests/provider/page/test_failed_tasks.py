@@ -17,7 +17,7 @@ from zero_rename.provider.page.failed_tasks import failed_tasks
 
 __all__ = ["dag_of"]
 
-pytestmark = pytest.mark.airflow
+pytestmark = [pytest.mark.airflow, pytest.mark.memory_s3]
 
 
 def test_a_failed_task_that_told_the_table_nothing_is_on_the_page(

@@ -18,7 +18,7 @@ from zero_rename.committer.table import Table
 from zero_rename.provider.page import routes
 from zero_rename.provider.table_watch import SharedTables
 
-pytestmark = pytest.mark.airflow
+pytestmark = [pytest.mark.airflow, pytest.mark.memory_s3]
 
 MOUNT = "/zero-rename"
 READS = {"GetObject", "HeadObject", "ListObjects", "ListMultipartUploads", "ListParts"}

@@ -21,6 +21,8 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.format.parquet.foreign_table import common_type, type_of
 
+pytestmark = pytest.mark.memory_s3
+
 INSTANT = pa.timestamp("us", "UTC")
 
 

@@ -30,6 +30,8 @@ from zero_rename.committer.store.clients import S3Clients
 from zero_rename.committer.store.driver import BotoDriver, connect
 from zero_rename.committer.store.requests import Put
 
+pytestmark = pytest.mark.memory_s3
+
 KEY = "t/part.parquet"
 
 
