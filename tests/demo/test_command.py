@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from demo.errors import DemoError
 from demo.store import store
 from demo.workspace import workspace
 from support.waiting import STUCK
+from tools.server_process import free_port
 
 pytestmark = pytest.mark.memory_s3
 
@@ -38,14 +38,8 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), **more}
 
 
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def test_an_unreachable_endpoint_is_one_paragraph_within_seconds(tmp_path: Path) -> None:
-    address = f"http://127.0.0.1:{unused_port()}"
+    address = f"http://127.0.0.1:{free_port()}"
     keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s3cr3t-key"}
     begun = time.monotonic()
     done = subprocess.run(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import time
 import urllib.error
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from support.waiting import STUCK
+from tools.server_process import free_port
 
 
 class TrinoServer:
@@ -62,9 +62,7 @@ def trino(home: Path, java: str, folder: Path, keys: Mapping[str, str]) -> Itera
     :param folder: for its settings and logs.
     :param keys: ``AWS_ENDPOINT_URL`` and keys of S3 and Glue.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     _write_settings(folder, url, port, keys)
     (folder / "plugin").mkdir()
