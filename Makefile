@@ -63,6 +63,7 @@ torture: setup   ## Kill writers and check every row; KILLS=200, SERVER=ceph. Or
 
 airflow-life: setup ## The examples in a whole Airflow: kills, restarts, clears, collisions. SCENES="cleared hourly"
 	@PYTHONPATH=tests $(PY) -m airflow_life $(SCENES)
+	@$(if $(SCENES),,AIRFLOW_WHOLE=1 $(PY) -m pytest tests/operators/test_recomputing.py)
 
 dagster-life: setup ## The examples in a whole Dagster: dg, a backfill with a hole, kills. SCENES="components backfill"
 	@PYTHONPATH=tests $(PY) -m dagster_life $(SCENES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -29,6 +30,8 @@ from zero_rename.committer.store.weather import Patience
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
+# A third of the CPU: with all that Airflow, Dagster and tests keep, Python looks for cycles often.
+gc.set_threshold(50_000, 20, 100)
 descriptions.read_once()
 # A run begun in the background ignores Ctrl-C, and so would what tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -270,6 +270,8 @@ def _variables(home: Path, database: str, store: Store, root: str, port: str) ->
         "API_AUTH__JWT_SECRET": "of no importance, and longer than the 64 bytes that HS512 wants",
         "API__SECRET_KEY": "another one",
         "API__WORKERS": 1,
+        # Nobody changes a file: each would be read again every half minute.
+        "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 3600,
         "DATABASE__SQL_ALCHEMY_CONN": database,
         "LOGGING__WORKER_LOG_SERVER_PORT": free_port(),
         "LOGGING__TRIGGER_LOG_SERVER_PORT": free_port(),

@@ -31,7 +31,7 @@ def port() -> int:
 @pytest.fixture
 def newcomer(tmp_path: Path, s3_server: S3Server, port: int) -> Iterator[Newcomer]:
     """With all that a page's servers need; the ports are not those that its reader has."""
-    ports = {"DAGSTER_WEBSERVER_PORT": str(port), **airflow_variables(port)}
+    ports = {"DAGSTER_WEBSERVER_PORT": str(port), **airflow_variables(tmp_path / "home", port)}
     servers = {
         "airflow standalone": f"http://127.0.0.1:{port}/api/v2/monitor/health",
         "dagster dev -f definitions.py": f"http://127.0.0.1:{port}/server_info",

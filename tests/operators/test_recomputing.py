@@ -19,6 +19,11 @@ from zero_rename import FileOptions, Table
 from zero_rename.committer.format.job_spec import Content
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(900)]
+#: Set by `make airflow-life` and `make proof`: each task of a whole Airflow costs seconds.
+WHOLE = "AIRFLOW_WHOLE"
+of_the_whole = pytest.mark.skipif(
+    not os.environ.get(WHOLE), reason="minutes of a whole Airflow: make airflow-life"
+)
 #: What a table is made from: a week of two days, a month and a year of all there is; a copy of days
 #: by one run, each as ten times what the day is.
 _JOB = """
@@ -176,7 +181,7 @@ def lake(
 
     home = tmp_path / "airflow"
     home.mkdir()
-    database = f"sqlite:///{home}/airflow.db"
+    database = f"sqlite:///{home}/airflow.db?timeout=60"
     with deployment(home, database, of_moto(s3_server), root, dags) as airflow:
         yield Lake(airflow, root)
 
@@ -185,7 +190,7 @@ def test_what_is_stale_is_run_again(lake: Lake) -> None:
     for part in range(4):
         lake.day(part, 10**part)
     lake.load("weekly", 0)
-    second = lake.load("weekly", 1, on_repeat="skip")
+    lake.load("weekly", 1)
     until("a month of both weeks", lambda: lake.value("monthly") == {0: 1111})
     lake.airflow.settled("monthly")
     lake.load("yearly")
@@ -204,6 +209,24 @@ def test_what_is_stale_is_run_again(lake: Lake) -> None:
     assert lake.recompute() == [[("weekly", "part=0")]]
     assert lake.value("yearly") == {0: 21 + 100 + 1000}
 
+    # Of a run that has made four days, only what is asked for is made again.
+    lake.load("copied")
+    lake.day(0, 100)
+    report = lake.waited(1)
+    assert (report["partitions"][0]["partition"], report["partitions"][0]["epoch"]) == ("part=1", 2)
+    assert lake.value("copied") == {0: 0, 1: 210, 2: 1000, 3: 10000}
+
+
+@of_the_whole
+def test_what_cannot_be_run_again(lake: Lake) -> None:
+    for part in range(4):
+        lake.day(part, 10**part)
+    lake.load("weekly", 0)
+    second = lake.load("weekly", 1, on_repeat="skip")
+    until("a month of both weeks", lambda: lake.value("monthly") == {0: 1111})
+    lake.airflow.settled("monthly")
+    lake.load("yearly")
+
     # A program that was run again and is of the version before is not run a second time.
     before = lake.table("weekly").snapshot().epochs["part=0"]
     assert lake.recompute("recompute_by_1") == []
@@ -219,11 +242,11 @@ def test_what_is_stale_is_run_again(lake: Lake) -> None:
     assert "on_repeat=" in lake.refused()
     lake.airflow.call("DELETE", f"{weekly}/dagRuns/{second}")
     assert "no more there" in lake.refused()
-    assert lake.value("yearly") == {0: 21 + 100 + 1000}
-    only_what_is_asked_for_of_a_run(lake)
+    assert lake.value("yearly") == {0: 1111}
 
 
-def only_what_is_asked_for_of_a_run(lake: Lake) -> None:
+@of_the_whole
+def test_only_what_is_asked_for_of_a_run(lake: Lake) -> None:
     """By a sensor that lets what is stale be made again."""
     for part in range(4):
         lake.day(part, part)

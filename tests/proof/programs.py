@@ -78,9 +78,14 @@ def weather(processes: int) -> Outcome:
 
 
 def airflow(processes: int) -> Outcome:
-    """The examples in a whole Airflow, while runs are killed, cleared and collide."""
+    """The examples in a whole Airflow, while runs are killed, cleared and collide; and what is
+    stale there, run again or refused."""
     status, lines = _run(["-m", "airflow_life"], {"PYTHONPATH": str(REPOSITORY / "tests")})
     told = [line for line in lines if line.startswith(("Airflow ", "right ", "WRONG "))]
+    if not status:
+        tests = ["-m", "pytest", "-q", "tests/operators/test_recomputing.py"]
+        status, lines = _run(tests, {"AIRFLOW_WHOLE": "1"})
+        told.append(f"{tests[-1]}: {lines[-1]}")
     if status:
         shown = _block([*told, *lines[-_SHOWN:]])
         return Outcome(Verdict.FAILED, "make airflow-life", shown, f"exit status {status}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -115,6 +116,8 @@ def serve(port: int, latency: float, serialise: bool) -> None:
     from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
     _find_once()
     _miss_uploads()
     app = CountingMiddleware(DomainDispatcherApplication(create_backend_app), latency, serialise)

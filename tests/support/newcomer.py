@@ -230,9 +230,11 @@ def _answers(url: str) -> bool:
         return False
 
 
-def airflow_variables(port: int) -> dict[str, str]:
+def airflow_variables(home: Path, port: int) -> dict[str, str]:
     """For an Airflow beside others on this machine, with ports that nobody uses."""
     return {
+        # Where it is by itself; on a busy machine, SQLite's lock is held for longer than 5 s.
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow/airflow.db?timeout=60",
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
         "AIRFLOW__CORE__PARALLELISM": "2",

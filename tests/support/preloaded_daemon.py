@@ -47,6 +47,7 @@ def _preload() -> None:
 
         boto3.client("s3", "us-east-1", aws_access_key_id="-", aws_secret_access_key="-")
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 if __name__ == "__main__":
