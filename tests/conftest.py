@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import os
 import signal
@@ -15,6 +14,7 @@ from hypothesis import settings
 
 from support import descriptions
 from support.counting import RequestCounter
+from support.garbage import collect_rarely
 from support.memory_s3 import MemoryS3, answering
 from support.moto_server import S3Server, client_of, running
 from support.plain_bucket import PlainBucket
@@ -30,8 +30,7 @@ from zero_rename.committer.store.weather import Patience
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
-# A third of the CPU: with all that Airflow, Dagster and tests keep, Python looks for cycles often.
-gc.set_threshold(50_000, 20, 100)
+collect_rarely()
 descriptions.read_once()
 # A run begun in the background ignores Ctrl-C, and so would what tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

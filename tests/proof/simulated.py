@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from proof.outcome import Outcome, Verdict
 from simulation.catalogue import BOUNDED, EXHAUSTIVE, RANDOM, WIDER
 from simulation.exploration import Explored, explore, walk
+from support.garbage import collect_rarely
 
 _WALKS = 100_000
 #: Walks in one piece of work: the local states that a process has met are met again.
@@ -40,7 +41,7 @@ def prove(processes: int) -> Outcome:
     explored: dict[_Task, Explored] = {}
     failures: dict[_Task, BaseException] = {}
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+    with ProcessPoolExecutor(processes, context, collect_rarely) as pool:
         futures = {_begun(pool, task, switches): task for task in _tasks(walks)}
         for future in as_completed(futures):
             task = futures[future]

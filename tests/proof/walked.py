@@ -13,6 +13,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 
 from proof.outcome import Outcome, Verdict
+from support.garbage import collect_rarely
 from walk.walking import WalkFailure, Walks, walk_seeds
 
 _SEEDS = "1 2 3"
@@ -30,7 +31,7 @@ def prove(processes: int) -> Outcome:
     every, lines, failures = Walks(), ["| seed | walks | commits | requests |"], []
     lines.append("|---|---:|---:|---:|")
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+    with ProcessPoolExecutor(processes, context, collect_rarely) as pool:
         for seed in seeds:
             until = time.monotonic() + 60 * minutes / len(seeds)
             shares = [pool.submit(_walk, seed, processes, n, until) for n in range(processes)]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import logging
 import os
 import signal
@@ -23,8 +22,10 @@ from typing import Any
 
 if __package__:
     from .counting import CountingMiddleware, RequestCounter
+    from .garbage import collect_rarely
 else:
     from counting import CountingMiddleware, RequestCounter  # run as a script
+    from garbage import collect_rarely
 
 #: moto takes any credentials; these are not worth keeping secret.
 ACCESS_KEY, SECRET_KEY, REGION = "test-access-key", "test-secret-key", "us-east-1"
@@ -116,8 +117,7 @@ def serve(port: int, latency: float, serialise: bool) -> None:
     from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    collect_rarely()
     _find_once()
     _miss_uploads()
     app = CountingMiddleware(DomainDispatcherApplication(create_backend_app), latency, serialise)

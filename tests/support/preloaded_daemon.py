@@ -40,14 +40,14 @@ def _preload() -> None:
         with contextlib.suppress(ImportError):
             __import__(name)
     with contextlib.suppress(ImportError):
-        from support import descriptions
+        from support import descriptions, garbage
 
+        garbage.collect_rarely()
         descriptions.read_once()
         import boto3
 
         boto3.client("s3", "us-east-1", aws_access_key_id="-", aws_secret_access_key="-")
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
 
 
 if __name__ == "__main__":
