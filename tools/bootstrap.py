@@ -257,7 +257,8 @@ def wheel_of_source(python: Path, entry: str) -> Path:
     if not list(folder.glob(named)):
         with tempfile.TemporaryDirectory(dir=folder) as made, requirements_file([entry]) as file:
             wheel = [str(python), "-m", "pip", "wheel", "--quiet", "--no-cache-dir"]
-            wheel += ["--disable-pip-version-check", "--wheel-dir", made]
+            # As of itself since pip 23.1: an older one needs a package that environments lack.
+            wheel += ["--use-pep517", "--disable-pip-version-check", "--wheel-dir", made]
             run([*wheel, *HASHED, str(file)])
             for path in Path(made).iterdir():
                 os.replace(path, folder / path.name)
