@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from proof.outcome import Outcome, Verdict
 from simulation.catalogue import BOUNDED, EXHAUSTIVE, RANDOM, WIDER
 from simulation.exploration import Explored, explore, walk
+
 from support.garbage import collect_rarely
 
 _WALKS = 100_000

@@ -13,8 +13,9 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 
 from proof.outcome import Outcome, Verdict
-from support.garbage import collect_rarely
 from walk.walking import WalkFailure, Walks, walk_seeds
+
+from support.garbage import collect_rarely
 
 _SEEDS = "1 2 3"
 _MINUTES = "60"
