@@ -58,8 +58,8 @@ screenshots: setup ## The pictures in docs/images, by headless Chromium from a r
 	@$(PY) -m demo.pictures
 	@PYTHONPATH=tests $(PY) -m dagster_life.pictures
 
-torture: setup   ## Kill writers and check every row; KILLS=200, SERVER=ceph. Or at each request: EACH=all. Or bad weather: WEATHER=all
-	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200) $(if $(EACH),--each "$(EACH)") $(if $(WEATHER),--weather $(WEATHER))
+torture: setup   ## Kill writers and check every row; KILLS=200, SERVER=ceph. Or at each request: EACH=all. Or faults of the store: FAULTS=all
+	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200) $(if $(EACH),--each "$(EACH)") $(if $(FAULTS),--faults $(FAULTS))
 
 airflow-life: setup ## The examples in a whole Airflow: kills, restarts, clears, collisions. SCENES="cleared hourly"
 	@PYTHONPATH=tests $(PY) -m airflow_life $(SCENES)
@@ -68,7 +68,7 @@ airflow-life: setup ## The examples in a whole Airflow: kills, restarts, clears,
 dagster-life: setup ## The examples in a whole Dagster: dg, a backfill with a hole, kills. SCENES="components backfill"
 	@PYTHONPATH=tests $(PY) -m dagster_life $(SCENES)
 
-proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation walk torture each weather s3a airflow"
+proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation walk torture each faults s3a airflow"
 	@PYTHONPATH=tests $(PY) -m proof $(PARTS)
 
 growth: setup    ## How a table's records grow, in bytes, requests and memory; writes docs/performance.md

@@ -69,12 +69,16 @@ def connect(server: S3Server) -> None:
     os.environ.update([connection_variable("aws_default", extra=extra, **fields)])
 
 
-def once(number: object) -> str:
+def idempotency_key(number: object) -> str:
     return f"flights/scheduled__{number}/load"
 
 
 def load(number: object, *days: int) -> None:
-    job = ZeroRenameHook().get_table(TABLE).job(SCHEMA, partition_by=("day",), once=once(number))
+    job = (
+        ZeroRenameHook()
+        .get_table(TABLE)
+        .job(SCHEMA, partition_by=("day",), idempotency_key=idempotency_key(number))
+    )
     with job:
         job.write(day_rows(days or (1,), 2))
 
@@ -100,7 +104,7 @@ async def first(number: int, given: argparse.Namespace) -> str:
         names = tuple(f"day={day}" for day in range(1, given.days + 1))
         query = PartitionsQuery(TABLE, names, min_rows=2, newer_than=number).as_dict()
     else:
-        query = JobQuery(TABLE, once=once(number)).as_dict()
+        query = JobQuery(TABLE, idempotency_key=idempotency_key(number)).as_dict()
     async for event in SuccessManifestTrigger(query, "zero_rename_default", given.interval).run():
         return json.dumps(event.payload)
     raise AssertionError("no event")

@@ -58,7 +58,17 @@ def _rows(conflict: PartitionConflict) -> list[tuple[Any, ...]]:
         for it in conflict.touches
     ]
     rows += [
-        (conflict.partition, it.job or it.once, "", "gave way", 0, 0, 0, 0, _named(it.owner))
+        (
+            conflict.partition,
+            it.job or it.idempotency_key,
+            "",
+            "gave way",
+            0,
+            0,
+            0,
+            0,
+            _named(it.owner),
+        )
         for it in conflict.gave_way
     ]
     if conflict.claimed_by:
@@ -75,7 +85,10 @@ def _named(owner: Owner) -> str:
 def _say_rest(report: ConflictReport) -> None:
     """What the table does not show, and what nobody knows any more."""
     for it in report.gave_way:
-        say(f"{it.job or it.once} gave way; of which partition is not on record: {it.message}")
+        say(
+            f"{it.job or it.idempotency_key} gave way; of which partition is not on record: "
+            f"{it.message}"
+        )
     if report.aborted:
         say(
             f"{counted(len(report.aborted), 'job was', 'jobs were')} aborted in that time; which "

@@ -24,12 +24,12 @@ def gc(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fold, settle and remove old records, so that they stay small. Changes no answer."""
+    """Fold, condense and remove old records, so that they stay small. Changes no answer."""
     with refusals():
         report = Table(table).gc(older_than, apply)
     counts = (
         ("lists of decisions in heads", "folded", report.folded),
-        ("decisions", "settled", report.settled),
+        ("decisions", "condensed", report.condensed),
         ("records", "removed", report.removed),
     )
     rows = [(what, done if apply else f"would be {done}", n) for what, done, n in counts if n]

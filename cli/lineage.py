@@ -75,8 +75,8 @@ def _say_narrowing(url: str, left: Left) -> None:
         f"all again, and replace {names} as they were then" if said.whole else f"only {names} again"
     )
     say(
-        f"A plan of {planner} lets the run {said.once} of {url} make {what}; its task {word}, "
-        f"{left.age:,.0f} s ago."
+        f"A plan of {planner} lets the run {said.idempotency_key} of {url} make {what}; "
+        f"its task {word}, {left.age:,.0f} s ago."
     )
 
 

@@ -311,10 +311,10 @@ def _show_rebuilt(as_json: bool, heads: Sequence[RebuiltHead], apply: bool) -> N
     :raises typer.Exit: some are as they were.
     """
     rows = [
-        (it.partition, it.action, it.epoch or None, it.files, it.rows, it.reason or None)
+        (it.partition, it.action, it.version or None, it.files, it.rows, it.reason or None)
         for it in heads
     ]
-    columns = ("partition without a head", "action", "epoch", "files", "rows", "why")
+    columns = ("partition without a head", "action", "version", "files", "rows", "why")
     print_rows(as_json, columns, rows, plain(heads), "")
     left = [it.partition for it in heads if it.action is RebuildAction.LEFT]
     if left:
@@ -347,7 +347,7 @@ def doctor(
         found = Table(table).doctor(max_duration)
         exists = Table(table).exists()
     rows = [(c.what, c.subject, c.detail, c.remedy) for c in found]
-    columns = ("complaint", "about", "found", "what to do")
+    columns = ("problem", "about", "found", "what to do")
     print_rows(as_json, columns, rows, plain(found), "Nothing is wrong.")
     if not exists:
         say("There is no table here yet: the store and the rights were looked at.")

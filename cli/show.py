@@ -13,7 +13,7 @@ from ..committer.upkeep.checkpoint import not_durable
 from .fast_root import told
 from .output import AsJson, Exit, Url, print_rows, refusals, say
 
-_CELLS = ("epoch", "files", "rows", "bytes", "kept bytes")
+_CELLS = ("version", "files", "rows", "bytes", "kept bytes")
 
 
 def show(table: Url, as_json: AsJson = False) -> None:
@@ -28,7 +28,7 @@ def show(table: Url, as_json: AsJson = False) -> None:
     temporary = bool(lying) and (root := opened.data_root) is not None and root.temporary
     lies = "temporary" if temporary else "not durable"
     document: list[dict[str, Any]] = []
-    for name in sorted({*snapshot.epochs, *by_partition, *damaged}):
+    for name in sorted({*snapshot.versions, *by_partition, *damaged}):
         if name in damaged:
             cells = dict.fromkeys((*_CELLS, lies))
             document.append({"partition": name, **cells, "damage": str(damaged[name])})
@@ -37,7 +37,7 @@ def show(table: Url, as_json: AsJson = False) -> None:
         document.append(
             {
                 "partition": name,
-                "epoch": snapshot.epochs.get(name, 0),
+                "version": snapshot.versions.get(name, 0),
                 "files": len(files),
                 "rows": rows_of(files),
                 "bytes": sum(file.size for file in files),
@@ -46,7 +46,7 @@ def show(table: Url, as_json: AsJson = False) -> None:
                 "damage": None,
             }
         )
-    columns = ("partition", "epoch", "files", "rows", "bytes")
+    columns = ("partition", "version", "files", "rows", "bytes")
     if kept:
         columns = (*columns, "kept bytes")
     if lying:

@@ -39,7 +39,7 @@ class _Run:
     computed where others change the table meanwhile; with further policies of the job."""
 
     attempts: int
-    once: str | None
+    idempotency_key: str | None
     on_repeat: OnRepeat
     policies: Mapping[str, Any] = field(default_factory=lambda: {"owner": this_process()})
 
@@ -65,7 +65,7 @@ class ChangeableTable(ReadableTable):
         schema_mode: SchemaMode | str = SchemaMode.KEEP,
         partition_by: Sequence[str] = (),
         attempts: int = 3,
-        once: str | None = None,
+        idempotency_key: str | None = None,
         on_repeat: OnRepeat | str = OnRepeat.SKIP,
         only_partitions: Sequence[str] = (),
         readers: Readers | str | None = None,
@@ -96,8 +96,8 @@ class ChangeableTable(ReadableTable):
             types, become the table's; those that they lack stay, and are null in new rows.
         :param partition_by: partition columns of a table that is not there yet.
         :param attempts: how often it is computed, where another job changes the table meanwhile.
-        :param once: with ``on_repeat``, ``only_partitions``, ``readers``, ``data_root``, ``owner``,
-            ``files`` and ``code_version``, as for :meth:`.table.Table.job`.
+        :param idempotency_key: with ``on_repeat``, ``only_partitions``, ``readers``, ``data_root``,
+            ``owner``, ``files`` and ``code_version``, as for :meth:`.table.Table.job`.
         :raises InvalidInputError: a call that cannot be right; nothing was changed.
         :raises TableMismatchError: columns that are not the table's.
         :raises CommitConflictError: another job changed a partition, at each attempt; nothing of
@@ -125,7 +125,7 @@ class ChangeableTable(ReadableTable):
             "files": files or FileOptions(),
             "code_version": code_version,
         }
-        run = _Run(attempts, once, OnRepeat(on_repeat), policies)
+        run = _Run(attempts, idempotency_key, OnRepeat(on_repeat), policies)
         return self._change(lambda: self._plan_merge(merge, given, tuple(partition_by)), run)
 
     def delete(
@@ -135,7 +135,7 @@ class ChangeableTable(ReadableTable):
         partitions: Collection[str] | None = None,
         apply: bool = True,
         attempts: int = 3,
-        once: str | None = None,
+        idempotency_key: str | None = None,
         on_repeat: OnRepeat | str = OnRepeat.SKIP,
     ) -> TableChange:
         """Delete the rows of which a condition is true, by one job that writes their partitions
@@ -146,7 +146,7 @@ class ChangeableTable(ReadableTable):
         :param partitions: in these alone; ``None`` for all.
         :param apply: ``False`` only counts the rows.
         :param attempts: how often it is computed, where another job changes the table meanwhile.
-        :param once: with ``on_repeat``, as for :meth:`.table.Table.job`.
+        :param idempotency_key: with ``on_repeat``, as for :meth:`.table.Table.job`.
         :raises InvalidInputError: a filter that is none over the table's columns, a table of
             coordination *none*; nothing was changed.
         :raises CommitConflictError: another job changed a partition, at each attempt; nothing of
@@ -154,7 +154,7 @@ class ChangeableTable(ReadableTable):
         """
         if not apply:
             return self._plan_deletion(filter, partitions).report()
-        run = _Run(attempts, once, OnRepeat(on_repeat))
+        run = _Run(attempts, idempotency_key, OnRepeat(on_repeat))
         return self._change(lambda: self._plan_deletion(filter, partitions), run)
 
     def state_to_change(self, partitions: Collection[str] | None = None) -> Snapshot:
@@ -176,7 +176,11 @@ class ChangeableTable(ReadableTable):
 
     def _change(self, plan: Callable[[], RowPlan], run: _Run) -> TableChange:
         for attempt in range(1, run.attempts + 1):
-            if run.once and run.on_repeat is OnRepeat.SKIP and self.once_job(run.once):
+            if (
+                run.idempotency_key
+                and run.on_repeat is OnRepeat.SKIP
+                and self.job_of_key(run.idempotency_key)
+            ):
                 return TableChange.done_before(
                     self._write(JobSpec(self.schema, **run.policies), run, None)
                 )
@@ -201,10 +205,12 @@ class ChangeableTable(ReadableTable):
             **run.policies,
         )
         if not plan.changed:
-            needed = run.once is not None or not plan.schema.equals(plan.state.schema)
+            needed = run.idempotency_key is not None or not plan.schema.equals(plan.state.schema)
             return self._write(spec, run, None) if needed else None
-        if run.on_repeat is OnRepeat.REPLACE_OWN and run.once is not None:
-            refuse_repeat(self.once_job(run.once), plan.why_not_repeatable, self.root.url)
+        if run.on_repeat is OnRepeat.REPLACE_OWN and run.idempotency_key is not None:
+            refuse_repeat(
+                self.job_of_key(run.idempotency_key), plan.why_not_repeatable, self.root.url
+            )
         changes = {name: plan.counts[name] for name in plan.changed}
         policies, inputs = self.rewrite_policies(plan.state, changes, spec.files)
         # What this process has read is what the rows come of that a merge is given.
@@ -218,7 +224,7 @@ class ChangeableTable(ReadableTable):
         # What a run wrote before holds the rows of others, too: a change is made once more on what
         # is there, and takes nothing back.
         again = OnRepeat.APPEND if run.on_repeat is OnRepeat.REPLACE_OWN else run.on_repeat
-        spec = replace(spec, once=run.once, on_repeat=again)
+        spec = replace(spec, idempotency_key=run.idempotency_key, on_repeat=again)
         made_of = Inputs.all_of(inputs)
         with WriteJob(self.driver, self._context, spec, inputs=lambda: made_of) as job:
             if plan is not None and not job.repeats:

@@ -56,7 +56,7 @@ from .format.records.data_file import DataFile
 from .format.records.decision import Verdict
 from .format.records.pending_file import PendingFile, TaskResult
 from .format.records.success_marker import ManifestReference, SuccessMarker
-from .overview.left_overs import LeftOvers
+from .overview.orphaned_uploads import OrphanedUploads
 from .overview.partition_history import HistoryEntry, PartitionHistory
 from .overview.recent_jobs import JobManifest, PartitionChange, SeenJob
 from .overview.run_failures import RunFailure
@@ -107,13 +107,13 @@ __all__ = [
     "JobSpec",
     "JobState",
     "JobUnderWay",
-    "LeftOvers",
     "ManifestReference",
     "Mode",
     "OnConflict",
     "OnRepeat",
     "OpenJob",
     "OpenedJob",
+    "OrphanedUploads",
     "OtherJobError",
     "Outcome",
     "OutcomeUnknownError",

@@ -30,7 +30,7 @@ from .format.records.inputs import UNKNOWN_INPUTS, Inputs
 from .format.records.success_marker import SuccessMarker
 from .format.records.table_record import TableRecord
 from .overview.history import history
-from .overview.left_overs import LeftOvers, find_left_overs
+from .overview.orphaned_uploads import OrphanedUploads, find_orphaned_uploads
 from .overview.partition_history import PartitionHistory, look_back
 from .overview.recent_jobs import JobManifest, SeenJob, read_job_manifest
 from .overview.table_overview import TableOverview, look_over
@@ -260,7 +260,7 @@ class ReadableTable:
             or restore with the version that was brought back), ``version`` of the partition since,
             ``files``, ``rows``, ``bytes``, ``files_removed``, of a change ``rows_inserted``,
             ``rows_updated`` and ``rows_deleted``, and the run: ``application``, ``dag_id``,
-            ``run_id``, ``task_id``, ``try_number``, ``once``.
+            ``run_id``, ``task_id``, ``try_number``, ``idempotency_key``.
         :raises TableNotFoundError: no table, and no job.
         """
         return self.run(history(self._context, most_jobs))
@@ -281,10 +281,10 @@ class ReadableTable:
         """
         return self.run(read_job_manifest(self._context, job))
 
-    def left_overs(self) -> LeftOvers:
+    def orphaned_uploads(self) -> OrphanedUploads:
         """Uploads below the table that nobody will complete, and how much they hold: a request
         an upload. Changes nothing; :meth:`.table.Table.purge` aborts them."""
-        return self.run(find_left_overs(self.root))
+        return self.run(find_orphaned_uploads(self.root))
 
     def marker(self, partition: str | None = None) -> SuccessMarker | None:
         """The ``_SUCCESS`` of a partition, or the table's; ``None`` where there is none.
@@ -334,27 +334,27 @@ class ReadableTable:
         """Whether a job has no open record: nothing of it is left to do."""
         return self.run(read_open(self._context, job)) is None
 
-    def once_job(self, once: str) -> str | None:
+    def job_of_key(self, idempotency_key: str) -> str | None:
         """The job that last did the work of this run's key, or ``None``.
 
         A decided commit counts before it is applied.
         """
-        slot = Slot.once(self.root, once)
+        slot = Slot.idempotency_key(self.root, idempotency_key)
         head = self.run(read_head(self._context, slot)).head
         if head.claim is not None and self.job_state(head.claim) is JobState.COMMITTED:
             return head.claim
         return head.last_job
 
     def partition_job(self, partition: str, beyond: int = 0) -> str | None:
-        """The job that last moved a partition beyond an epoch, or ``None``.
+        """The job that last moved a partition beyond a version, or ``None``.
 
         A decided commit counts before it is applied.
         """
         head = self.run(read_head(self._context, Slot.partition(self.root, partition))).head
         claim = head.claim
-        if claim and head.epoch >= beyond and self.job_state(claim) is JobState.COMMITTED:
+        if claim and head.version >= beyond and self.job_state(claim) is JobState.COMMITTED:
             return claim
-        return head.last_job if head.epoch > beyond else None
+        return head.last_job if head.version > beyond else None
 
     def claimed_by(self, slot: Slot) -> str | None:
         """The job that is about to change a partition, or to do the work of a run's key."""

@@ -147,8 +147,8 @@ class RewritableTable(ReadableTable):
                 job.take(results, len(results))
         except (CommitConflictError, SnapshotGoneError) as error:
             names = set(plan.partitions)
-            now = self.state(names if state.partition_by else None).epochs
-            out = {name for name in names if now.get(name) != state.epochs.get(name)}
+            now = self.state(names if state.partition_by else None).versions
+            out = {name for name in names if now.get(name) != state.versions.get(name)}
             action = CheckpointAction.CHANGED_MEANWHILE
             if isinstance(error, SnapshotGoneError) and not out:
                 out = {file.partition for file in state.files if file.key == error.key}
@@ -269,7 +269,7 @@ class RewritableTable(ReadableTable):
         now = self.state()
         before, after = state.by_partition(), now.by_partition()
         names = {name for name in before | after if before.get(name) != after.get(name)}
-        listed = before.keys() - state.epochs.keys() | after.keys() - now.epochs.keys()
+        listed = before.keys() - state.versions.keys() | after.keys() - now.versions.keys()
         unheld = names & listed
         if held and unheld:
             raise SnapshotGoneError(

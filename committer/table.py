@@ -42,7 +42,7 @@ from .scan.reads import note_end, noted, stated_inputs
 from .scan.table_scan import TableScan
 from .tended_table import TendedTable
 from .upkeep.adopt import AdoptReport, adopt_current
-from .upkeep.doctor import complaints, examine
+from .upkeep.doctor import examine, problems
 from .upkeep.problem import Problem
 from .upkeep.rebuilt_heads import RebuiltHead, rebuild_heads
 from .upkeep.repair import Repaired, repair
@@ -89,7 +89,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         on_conflict: OnConflict | str = OnConflict.FAIL,
         base: Snapshot | ReadBase | None = None,
         success_markers: SuccessMarkers | str = SuccessMarkers.PARTITION_AND_TABLE,
-        once: str | None = None,
+        idempotency_key: str | None = None,
         on_repeat: OnRepeat | str = OnRepeat.SKIP,
         schema_mode: SchemaMode | str = SchemaMode.KEEP,
         coordination: Coordination | str = Coordination.STORE,
@@ -133,7 +133,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
             replace_table=replace_table,
             only_partitions=tuple(only_partitions),
             base=base.base if isinstance(base, Snapshot) else base,
-            once=once,
+            idempotency_key=idempotency_key,
             max_duration=max_duration,
             owner=owner or this_process(),
             files=files or FileOptions(),
@@ -218,13 +218,13 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         """
         return self.run(examine(self._context, max_duration))
 
-    def complaints(self) -> list[Problem]:
+    def problems(self) -> list[Problem]:
         """Those problems of :meth:`doctor` that can be told without a probe of the store or a
         request for each head. Changes nothing at all.
 
         :raises StoreRefusedError: a right to look is missing.
         """
-        return self.run(complaints(self._context))
+        return self.run(problems(self._context))
 
     def renew_facts(self) -> StoreFacts:
         """Probe the store, and record what it does not keep any more, for all jobs to come."""

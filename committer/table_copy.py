@@ -102,7 +102,7 @@ def copy_spec(state: Snapshot, readers: Readers | None, owner: Owner) -> JobSpec
         partition_by=state.partition_by,
         readers=readers,
         lacked=lacked_of(state.schema),
-        once=f"copy of {state.root.url} {digest}",
+        idempotency_key=f"copy of {state.root.url} {digest}",
         owner=owner,
         files=FileOptions(content=content_kept(state.files)),
     )

@@ -71,7 +71,7 @@ class TendedTable(ReadableTable):
         return self.run(purge(self._context, **options))
 
     def gc(self, older_than: float = KEPT_FOR, apply: bool = False) -> GcReport:
-        """Make the table's records small: fold what heads name since long, settle the decisions
+        """Make the table's records small: fold what heads name since long, condense the decisions
         behind it, remove what nothing names. No answer about rows, jobs or runs changes.
 
         :param older_than: seconds for which decisions, runs' failures and what was replaced stay

@@ -126,7 +126,7 @@ class WriteJob:
         if self.opened.inputs is None:
             self._opened = replace(self.opened, inputs=inputs)
 
-    def go_by(self, base: ReadBase) -> None:
+    def check_against(self, base: ReadBase) -> None:
         """Hold the commit against what was read before the job opened."""
         self._opened = replace(self.opened, spec=replace(self.opened.spec, base=base))
 
@@ -208,7 +208,7 @@ class WriteJob:
     def _failures_told(self) -> AbstractContextManager[None]:
         spec = self._spec
         named = spec.allowed_partitions or ()
-        return failures_told(self._context.root, spec.once, spec.owner, named)
+        return failures_told(self._context.root, spec.idempotency_key, spec.owner, named)
 
     def _refuse_children(self) -> None:
         if self._pid != os.getpid():

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dagster import DagsterInstance, DagsterRun
     from dagster._core.execution.context.system import StepExecutionContext
 
-#: Names of a job's ``once`` key and owner that say that Dagster ran it.
+#: Names of a job's idempotency key and owner that say that Dagster ran it.
 APPLICATION = "dagster"
 
 
@@ -92,8 +92,8 @@ class AssetStep:
         )
 
     @property
-    def once(self) -> str:
-        """The ``once`` key of what this step writes: the same in every run that was re-executed
+    def idempotency_key(self) -> str:
+        """The idempotency key of what this step writes: the same in every run that was re-executed
         from one first run, and for the same partitions only."""
         keys = "" if self.keys is None else "\n".join(sorted(self.keys))
         digest = hashlib.sha256(keys.encode()).hexdigest()[:16]
@@ -115,8 +115,8 @@ class AssetStep:
         )
 
     def retries(self, owner: Owner) -> bool:
-        """Whether this is a retry of what a job of this ``once`` key did: it is then reported and
-        not repeated. Else somebody asked for the work to be done again."""
+        """Whether this is a retry of what a job of this idempotency key did: it is then reported
+        and not repeated. Else somebody asked for the work to be done again."""
         return owner.series == self.chain
 
     @property
@@ -133,7 +133,7 @@ class AssetStep:
         )
 
     def made(self, owner: Owner | None) -> bool:
-        """Whether a job of this ``once`` key is of this very try."""
+        """Whether a job of this idempotency key is of this very try."""
         mine = (self.run, self.try_number)
         return owner is not None and (owner.run_id, owner.try_number) == mine
 

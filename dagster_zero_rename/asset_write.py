@@ -35,7 +35,7 @@ from zero_rename.orchestration.runs.reports import commit_report, summary
 
 from .asset_step import AssetStep, begin_reads
 from .event_metadata import (
-    EPOCH,
+    VERSION,
     commit_metadata,
     data_version,
     partition_metadata,
@@ -150,7 +150,7 @@ class _Job:
             "readers": self.policy.readers,
             "data_root": self.policy.data_root,
             "files": self.policy.file_options,
-            "once": self.step.once,
+            "idempotency_key": self.step.idempotency_key,
             "on_repeat": OnRepeat.REPLACE_OWN,
             "owner": self.step.owner,
             "code_version": self.step.code_version,
@@ -219,7 +219,7 @@ def _schema(step: AssetStep, table: Table, rows: Rows) -> pa.Schema | None:
 
 def earlier_commit(step: AssetStep, table: Table) -> Committed | None:
     """What this chain of retries has committed before, applied to its end."""
-    job = table.once_job(step.once)
+    job = table.job_of_key(step.idempotency_key)
     owner = None if job is None else table.owner_of(job)
     if job is None or owner is None or not step.retries(owner):
         return None
@@ -290,7 +290,7 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
 
     owner, policy = job.step.owner, job.policy
     options = {
-        "once": job.step.once,
+        "idempotency_key": job.step.idempotency_key,
         "onRepeat": OnRepeat.REPLACE_OWN,
         "onConflict": policy.on_conflict,
         "dag": owner.dag_id,
@@ -391,7 +391,7 @@ def tell(
         whole = mode is Mode.REPLACE or (mode is Mode.MERGE and path in changed)
         told = partition_metadata(root, done, replaced=whole)
         if path not in changed:
-            del told[EPOCH]
+            del told[VERSION]
         context.add_asset_metadata(told, step.asset, key)
     context.set_data_version(step.asset, data_version(table, paths.values()))
     context.log.info(summary(commit_report(committed)))

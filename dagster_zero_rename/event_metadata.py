@@ -17,7 +17,7 @@ from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.committer.readable_table import ReadableTable
 
 JOB = "zero_rename/job"
-EPOCH = "zero_rename/epoch"
+VERSION = "zero_rename/version"
 
 
 def table_schema(schema: pa.Schema) -> dg.TableSchema:
@@ -71,7 +71,7 @@ def partition_metadata(
     :param replaced: the job's rows are all that is there.
     """
     found: dict[str, Any] = {
-        EPOCH: partition.epoch,
+        VERSION: partition.version,
         "zero_rename/rows": partition.rows,
         "zero_rename/bytes": partition.bytes,
         "zero_rename/files": partition.files,

@@ -1,7 +1,7 @@
 """A DAG that runs when anybody commits to a table: another DAG, Spark, a notebook.
 
 The triggerer looks every minute. What has been committed since the last run is in the run's
-``triggering_asset_events``: each event's payload has reports of jobs, with partitions and epochs.
+``triggering_asset_events``: each event's payload has reports of jobs, with partitions and versions.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ with DAG(
 
     @task
     def changed(triggering_asset_events: Any = None) -> list[dict[str, Any]]:
-        """The partitions that were committed, each once, with its last epoch and its rows there."""
+        """The partitions that were committed, each once, with its last version and its rows
+        there."""
         events = [event for found in triggering_asset_events.values() for event in found]
         reports = [report for event in events for report in event.extra["payload"]["commits"]]
         latest: dict[str, dict[str, Any]] = {}
         for report in reports:
             for entry in report["partitions"]:
                 known = latest.get(entry["partition"])
-                if known is None or known["epoch"] < entry["epoch"]:
+                if known is None or known["version"] < entry["version"]:
                     latest[entry["partition"]] = entry
         return sorted(latest.values(), key=lambda entry: entry["partition"])
 

@@ -3,7 +3,7 @@
 Every table below the connection's ``table_root`` is looked after: interrupted jobs are settled,
 uploads that nobody will complete are aborted, and what the heads name is compared with what is
 there. The summary is in the task's log, in its XCom, and as Markdown in the XCom ``markdown``.
-The task fails where a person is needed, and says for what; what the store's weather kept from
+The task fails where a person is needed, and says for what; what the store's failures kept from
 being done is tried again by the next run.
 """
 

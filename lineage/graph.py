@@ -257,7 +257,7 @@ def _nodes(
                 replaced=theirs,
                 in_part=decided.decision.narrows is not None or len(theirs) < len(gone),
                 partitions=held_still,
-                epochs={name: table.state.epochs.get(name, 0) for name in held_still},
+                versions={name: table.state.versions.get(name, 0) for name in held_still},
             )
             if node.run.mode is Mode.REPLACE:
                 node = replace(node, added=_added(table, one))
@@ -307,7 +307,9 @@ def _replaced(
         if (decided.decision.job,) in made.values():
             continue
         runs = tables.decisions(table.url, {job for jobs in made.values() for job in jobs})
-        once = {None if it is None else it.decision.once for it in runs.values()}
-        own = once == {decided.decision.once} != {None}
+        idempotency_key = {
+            None if it is None else it.decision.idempotency_key for it in runs.values()
+        }
+        own = idempotency_key == {decided.decision.idempotency_key} != {None}
         gone[name] = None if own else min(holders, default="")
     return gone

@@ -27,7 +27,7 @@ class JobRun:
     """
 
     owner: Owner = NOBODY
-    once: str | None = None
+    idempotency_key: str | None = None
     seconds: float | None = None
     mode: Mode | None = None
     by_key: bool = False
@@ -45,7 +45,7 @@ class JobRun:
         """Whether a plan may say what it is to replace, and let it make only some of its partitions
         again: it replaces, and is a task of Airflow's, by this package's operators, which goes by
         what a plan leaves for it."""
-        is_task = self.once is not None and self.owner.cleared is not None
+        is_task = self.idempotency_key is not None and self.owner.cleared is not None
         return is_task and self.mode is Mode.REPLACE and not self.by_key
 
 
@@ -69,7 +69,7 @@ class JobNode:
         these.
     :param in_part: whether other jobs of its run hold partitions, since a plan has let it make
         some again.
-    :param epochs: that its partitions are at.
+    :param versions: that its partitions are at.
     """
 
     table: str
@@ -86,7 +86,7 @@ class JobNode:
     replaced: Mapping[str, str] = field(default_factory=dict)
     added: Mapping[str, str] = field(default_factory=dict)
     in_part: bool = False
-    epochs: Mapping[str, int] = field(default_factory=dict)
+    versions: Mapping[str, int] = field(default_factory=dict)
     run: JobRun = JobRun()
 
     @property
@@ -101,7 +101,7 @@ class JobNode:
             lost=tuple(dict.fromkeys(self.lost + other.lost)),
             fast=self.fast | other.fast,
             stale=tuple(dict.fromkeys(self.stale + other.stale)),
-            epochs={**self.epochs, **other.epochs},
+            versions={**self.versions, **other.versions},
         )
 
     def lost_in(self, partition: str) -> list[str]:
@@ -122,7 +122,9 @@ def run_of(decided: Decided) -> JobRun:
     seconds = None if began is None else max(0.0, decided.date - began)
     by_key = decision.change_reads is not None
     versions = decision.inputs.code_versions
-    return JobRun(decision.owner, decision.once, seconds, decision.mode, by_key, versions)
+    return JobRun(
+        decision.owner, decision.idempotency_key, seconds, decision.mode, by_key, versions
+    )
 
 
 @dataclass
@@ -143,7 +145,7 @@ def judged(
     :param wrote: the partitions that the job wrote, whether they hold rows of it or not.
     :param version: the present one of its program's code; ``None``: any is right.
     """
-    # A settled decision tells it no more where others have written all its rows again.
+    # A condensed decision tells it no more where others have written all its rows again.
     run = replace(node.run, code_versions=node.run.code_versions or inputs.code_versions)
     own = {(node.table, name) for name in wrote}
     found = _Findings(set(), [], [], [], [])
@@ -193,10 +195,10 @@ def _judge(read: TableRead, table: TableNow, own: set[Place], found: _Findings) 
             )
         return
     for name in sorted(known.keys() - mine):
-        epoch, content = table.state.epochs.get(name, 0), table.contents.get(name, _EMPTY)
+        version, content = table.state.versions.get(name, 0), table.contents.get(name, _EMPTY)
         then = known[name]
-        moved = epoch != then.epoch or not epoch
+        moved = version != then.version or not version
         if moved and content != then.content:
-            found.stale.append(f"{table.url}/{name} was of version {then.epoch}, is of {epoch}")
+            found.stale.append(f"{table.url}/{name} was of version {then.version}, is of {version}")
     for name in sorted(selected - known.keys() - mine):
         found.stale.append(f"{table.url}/{name} came since, and is asked for")

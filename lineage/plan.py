@@ -17,7 +17,7 @@ class Step:
 
     :param partitions: those that are asked for; ``besides``: others that it writes with them.
     :param narrowed: whether it is to make the former alone; else it makes all that its run does.
-    :param epochs: where it goes by a plan, those at which it may replace what it makes.
+    :param versions: where it goes by a plan, those at which it may replace what it makes.
     :param after: jobs that are to be run before.
     """
 
@@ -29,7 +29,7 @@ class Step:
     why: tuple[str, ...]
     after: tuple[Place, ...]
     narrowed: bool = False
-    epochs: Mapping[str, int] = field(default_factory=dict)
+    versions: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def said(self) -> str:
@@ -249,9 +249,9 @@ def _step(node: JobNode, wanted: tuple[str, ...], after: Collection[Place], narr
     narrowed = narrow and by_plan and bool(besides or node.replaced or node.in_part)
     besides = () if narrowed else besides
     writes = (*wanted, *besides) if by_plan else ()
-    epochs = {name: node.epochs.get(name, 0) for name in writes}
+    versions = {name: node.versions.get(name, 0) for name in writes}
     why = (*(f"{it} is gone" for it in node.lost), *node.stale)
     behind = why or tuple(f"{table} is made again" for table in sorted({it[0] for it in after}))
     return Step(
-        *node.key, node.run, wanted, besides, behind, tuple(sorted(after)), narrowed, epochs
+        *node.key, node.run, wanted, besides, behind, tuple(sorted(after)), narrowed, versions
     )

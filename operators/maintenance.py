@@ -263,7 +263,7 @@ class MaintainTablesOperator(_Maintenance):
     ``max_recompute``, ``notes`` name what is not durable and would take longer to be made again.
 
     Fails, without a retry, where only a person can help: a file is missing or changed, a record
-    cannot be read, a committed file is lost, a right is missing. What the store's weather kept
+    cannot be read, a committed file is lost, a right is missing. What the store's failures kept
     from being done is in ``again``, and the next run tries it.
 
     :param tables: one table or several, whole or below the connection's table root; ``None``

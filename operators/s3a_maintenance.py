@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError
 from ..orchestration.runs.reports import text_table
-from ..orchestration.runs.task_run import once_key
+from ..orchestration.runs.task_run import idempotency_key_of
 from ..provider.compat import asks_states, states_of_tasks
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..s3a.recovery.liveness import State
@@ -155,8 +155,10 @@ def task_states(ti: Any) -> Callable[[TryRecord], State | None]:
         owner = record.owner
         if owner.dag_id is None or owner.run_id is None or owner.task_id is None:
             return None
-        once = once_key(owner.dag_id, owner.run_id, owner.task_id, owner.map_index)
-        state = states_of_tasks(get_task_states, [once]).get(once)
+        idempotency_key = idempotency_key_of(
+            owner.dag_id, owner.run_id, owner.task_id, owner.map_index
+        )
+        state = states_of_tasks(get_task_states, [idempotency_key]).get(idempotency_key)
         if state in _AT_WORK:
             return State.LIVE
         if state in _LOADED_AGAIN:

@@ -34,7 +34,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
 
     Takes every argument of :class:`SparkSubmitOperator` and of
     :class:`~.loading.load.LoadOperator`. The application says *what* is written, and need not
-    repeat what is said here; natively ``format("zero_rename")`` does too. The run's ``once`` key
+    repeat what is said here; natively ``format("zero_rename")`` does too. The run's idempotency key
     makes a retry report what an earlier try has committed instead of loading twice. The task
     succeeds only if this run's job is committed and listable.
 
@@ -42,9 +42,9 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
     properties file of mode 0600; those found in ``conf``, ``application_args`` and, where they
     would reach a command line, ``env_vars`` are refused.
 
-    Returns (XCom) ``job``, ``table``, ``partitions`` (each with its ``epoch``, ``files``,
+    Returns (XCom) ``job``, ``table``, ``partitions`` (each with its ``version``, ``files``,
     ``rows``, ``bytes``, ``removed``), totals of ``rows``, ``files``, ``bytes``,
-    ``decided_at``, ``repeated``, for a single partition its ``partition`` and ``epoch``, and
+    ``decided_at``, ``repeated``, for a single partition its ``partition`` and ``version``, and
     ``catalog`` where the table was registered.
 
     :param s3a_options: for Hadoop's committers, members of :class:`~..s3a.settings.S3ASettings`
@@ -108,7 +108,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         return self._load_by_s3a(context, load)
 
     def _load_by_s3a(self, context: Context, load: TableLoad) -> dict[str, Any]:
-        """The same with one of Hadoop's committers, which has no ``once`` key, no heads and no
+        """The same with one of Hadoop's committers, which has no idempotency key, no heads and no
         decision: so its settings are checked before, and what it left after."""
         from ..orchestration.s3a.configuration import Load, check_submission, render
         from ..orchestration.s3a.load import S3ALoad
@@ -128,7 +128,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
             handoff = replace(load.handoff, committer=committer, s3a_run=s3a_load.uuid)
             load = replace(load, handoff=handoff)
             variables = handoff.encode()
-        self._log_opening(load, f"{s3a_load.uuid} of {run.once}, try {run.try_number}")
+        self._log_opening(load, f"{s3a_load.uuid} of {run.idempotency_key}, try {run.try_number}")
         with (
             s3a_load.submitted(),
             explained(table, run, self._last_words),

@@ -50,15 +50,16 @@ class QueryResult:
 class JobQuery:
     """Is *this* job committed, and to be seen by readers that list?
 
-    One of ``job``, ``once`` and ``newer_than_epoch`` says which job: that something is there
-    never suffices, since yesterday's marker is there too.
+    One of ``job``, ``idempotency_key`` and ``newer_than_version`` says which job: that something is
+    there never suffices, since yesterday's marker is there too.
 
     :param table: the table's whole root.
     :param job: a job's id.
-    :param once: the ``once`` key of a run's task (:func:`.task_run.once_key`).
-    :param partition: the partition that is waited for; with ``job`` or ``once``, the one the
-        job has to have changed.
-    :param newer_than_epoch: any job that moved the partition beyond this epoch.
+    :param idempotency_key: the idempotency key of a run's task
+        (:func:`.task_run.idempotency_key_of`).
+    :param partition: the partition that is waited for; with ``job`` or ``idempotency_key``, the one
+        the job has to have changed.
+    :param newer_than_version: any job that moved the partition beyond this version.
     :param min_rows: fail when the job committed fewer rows (to the partition).
     :param min_files: the same of files.
     :param apply: apply a committed job whose owner has not, rather than wait for somebody.
@@ -68,9 +69,9 @@ class JobQuery:
 
     table: str
     job: str | None = None
-    once: str | None = None
+    idempotency_key: str | None = None
     partition: str | None = None
-    newer_than_epoch: int | None = None
+    newer_than_version: int | None = None
     min_rows: int | None = None
     min_files: int | None = None
     apply: bool = False
@@ -96,13 +97,18 @@ class JobQuery:
         :param known: whether a value is what it will be, and no template of it.
         :raises InvalidInputError: it does not, or a value cannot be right.
         """
-        given = [self.job is not None, self.once is not None, self.newer_than_epoch is not None]
+        given = [
+            self.job is not None,
+            self.idempotency_key is not None,
+            self.newer_than_version is not None,
+        ]
         if sum(given) != 1:
             raise InvalidInputError(
                 "A sensor waits for one particular job; "
                 + ("nothing says which." if not any(given) else "two arguments say which."),
-                remedy="Give one of job=…, upstream_task_id=… (this run's task), once=…, or "
-                "partition=… with newer_than_epoch=…; or partitions=[…], whoever commits them.",
+                remedy="Give one of job=…, upstream_task_id=… (this run's task), "
+                "idempotency_key=…, or partition=… with newer_than_version=…; or partitions=[…], "
+                "whoever commits them.",
             )
         if (
             self.job is not None
@@ -115,9 +121,9 @@ class JobQuery:
                 remedy="Take it from the load's XCom: {{ ti.xcom_pull('load')['job'] }}, or wait "
                 "by upstream_task_id='load'.",
             )
-        if self.newer_than_epoch is not None and self.partition is None:
+        if self.newer_than_version is not None and self.partition is None:
             raise InvalidInputError(
-                "newer_than_epoch counts the changes of a partition, and none is named.",
+                "newer_than_version counts the changes of a partition, and none is named.",
                 remedy="Give partition=… as well.",
             )
         if self.partition is not None and known(self.partition):
@@ -137,14 +143,14 @@ class JobQuery:
         """What is waited for, in words."""
         if self.job is not None:
             return f"job {self.job}"
-        if self.once is not None:
-            return f"the job of {self.once}"
-        return f"a change of {self.partition} after epoch {self.newer_than_epoch}"
+        if self.idempotency_key is not None:
+            return f"the job of {self.idempotency_key}"
+        return f"a change of {self.partition} after version {self.newer_than_version}"
 
     @property
     def is_of_a_head(self) -> bool:
         """Whether a head says which job is meant, so that there is none where there is no head."""
-        return self.once is not None or self.newer_than_epoch is not None
+        return self.idempotency_key is not None or self.newer_than_version is not None
 
     def watched(self, root: TableRoot) -> tuple[str, ...]:
         """Keys and folders (with a slash at their end) that tell whether the answer may have
@@ -153,9 +159,12 @@ class JobQuery:
 
         if self.on_foreign_marker == "fail":
             return ()
-        if self.once is not None:
-            return (root.once_key(self.once), run_prefix(root, self.once))
-        if self.newer_than_epoch is not None:
+        if self.idempotency_key is not None:
+            return (
+                root.run_key(self.idempotency_key),
+                run_prefix(root, self.idempotency_key),
+            )
+        if self.newer_than_version is not None:
             return (root.head_key(self.partition or ""),)
         return () if self.job is None or _is_uuid(self.job) else (root.decision_key(self.job),)
 
@@ -185,8 +194,8 @@ class JobQuery:
         if self.job is not None and _is_uuid(self.job):
             return self._of_s3a(table, report_of_job(table, self.job, self.partition))
         job = self._find_job(table)
-        if job is None and self.once is not None:
-            return self._of_s3a(table, report_of_run(table, self.once))
+        if job is None and self.idempotency_key is not None:
+            return self._of_s3a(table, report_of_run(table, self.idempotency_key))
         if job is None:
             return self.not_there(table.marker, quiet=not self._is_claimed(table))
         state = table.job_state(job)
@@ -209,17 +218,21 @@ class JobQuery:
     def _find_job(self, table: Table) -> str | None:
         if self.job is not None:
             return self.job
-        if self.once is not None:
-            return table.once_job(self.once)
-        return table.partition_job(self.partition or "", self.newer_than_epoch or 0)
+        if self.idempotency_key is not None:
+            return table.job_of_key(self.idempotency_key)
+        return table.partition_job(self.partition or "", self.newer_than_version or 0)
 
     def _is_claimed(self, table: Table) -> bool:
         """Whether a job is about to change the head by which this query goes."""
         from ..committer.format.records.head import Slot
 
         root = table.root
-        once, partition = self.once, self.partition or ""
-        slot = Slot.partition(root, partition) if once is None else Slot.once(root, once)
+        idempotency_key, partition = self.idempotency_key, self.partition or ""
+        slot = (
+            Slot.partition(root, partition)
+            if idempotency_key is None
+            else Slot.idempotency_key(root, idempotency_key)
+        )
         return table.claimed_by(slot) is not None
 
     def not_there(self, marker: ReadMarker, quiet: bool = True) -> QueryResult:
@@ -242,7 +255,7 @@ class JobQuery:
 
     def _ready(self, table: Table, job: str) -> QueryResult:
         wanted = () if self.partition is None else (self.partition,)
-        done = list(jobs_of_run(table, job)) if self.once is not None and wanted else []
+        done = list(jobs_of_run(table, job)) if self.idempotency_key is not None and wanted else []
         named = (it for it in done if {p.partition for p in it.partitions} & {*wanted})
         committed = next(named, None) or table.result(job)
         if committed is None:
@@ -255,7 +268,7 @@ class JobQuery:
         from .s3a.load import only
 
         if found is None:
-            quiet = self.once is not None and not self._is_claimed(table)
+            quiet = self.idempotency_key is not None and not self._is_claimed(table)
             return self.not_there(table.marker, quiet)
         wanted = () if self.partition is None else (self.partition,)
         return self._judged(only(found, wanted), [p["partition"] for p in found["partitions"]])

@@ -135,7 +135,7 @@ def _decisions(root: TableRoot, now: float) -> Step[tuple[list[ListedObject], li
     )
     opened = yield from list_objects(root.open_prefix)
     items = [item for listing in listings for item in listing.objects]
-    # One that is settled, or in which a loss is accepted, is written anew: it is the same commit.
+    # One that is condensed, or in which a loss is accepted, is written anew: it is the same commit.
     decisions = [
         replace(item, etag="")
         for item in items

@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 #: Partitions that are still missing, in an explanation.
 _NAMED = 10
 _NO_COMMIT = "no commit"
-_REPORTED = ("partition", "epoch", "rows", "files", "bytes", "job", "decided_at")
+_REPORTED = ("partition", "version", "rows", "files", "bytes", "job", "decided_at")
 
 
 @dataclass(frozen=True)
 class HeldPartition:
     """What a partition holds, and by whose commit.
 
-    :param epoch: ``None`` where there are no heads.
+    :param version: ``None`` where there are no heads.
     :param job: the commit's.
     :param decided_at: seconds since the epoch; ``None`` where nobody knows it any more.
     :param rows: ``None`` where nobody counted them; ``bytes`` as well.
     :param keys: of the files, each with its size in bytes where that is known.
     :param unfinished: a job that is committed and not applied to its end.
-    :param settled: this stays so while nothing changes at the key that was read.
+    :param stable: this stays so while nothing changes at the key that was read.
     """
 
     partition: str
@@ -47,9 +47,9 @@ class HeldPartition:
     rows: int | None
     bytes: int | None
     keys: Mapping[str, int | None]
-    epoch: int | None = None
+    version: int | None = None
     unfinished: str | None = None
-    settled: bool = True
+    stable: bool = True
 
     @property
     def files(self) -> int:
@@ -65,7 +65,7 @@ class PartitionsQuery:
 
     :param table: the table's whole root.
     :param partitions: their paths.
-    :param newer_than_epoch: jobs moved it beyond this epoch.
+    :param newer_than_version: jobs moved it beyond this version.
     :param newer_than: it was committed last after this time, seconds since the epoch.
     :param min_rows: it holds so many rows; ``min_files``: so many files.
     :param committer: who committed it: by its head, or one of Hadoop's by its ``_SUCCESS``.
@@ -76,7 +76,7 @@ class PartitionsQuery:
 
     table: str
     partitions: tuple[str, ...]
-    newer_than_epoch: int | None = None
+    newer_than_version: int | None = None
     newer_than: float | None = None
     min_rows: int | None = None
     min_files: int | None = None
@@ -86,7 +86,7 @@ class PartitionsQuery:
     spelled: bool = False
 
     #: Of no run's task.
-    once = None
+    idempotency_key = None
 
     @property
     def is_spelled(self) -> bool:
@@ -121,9 +121,9 @@ class PartitionsQuery:
         if not known(self.committer):
             return
         check_committer(self.committer)
-        if self.committer != NATIVE and self.newer_than_epoch is not None:
+        if self.committer != NATIVE and self.newer_than_version is not None:
             raise InvalidInputError(
-                f"Partitions by the {self.committer} committer have no epochs.",
+                f"Partitions by the {self.committer} committer have no versions.",
                 remedy="Give newer_than='2013-02-01T05:00:00+00:00', a time.",
             )
 
@@ -160,7 +160,7 @@ class PartitionsQuery:
             table.recover()
             held, lacking = self._held(table, None)
         lacking |= {name: why for name, it in held.items() if (why := self._lacks(it)) is not None}
-        quiet = all(it.settled for it in held.values())
+        quiet = all(it.stable for it in held.values())
         if not lacking and self.check_files:
             lacking, quiet = self._without_files(table, held), False
         if lacking:
@@ -187,10 +187,10 @@ class PartitionsQuery:
         at = held.decided_at
         if held.unfinished is not None:
             return f"job {held.unfinished} is not yet applied to its end"
-        if held.epoch == 0:
+        if held.version == 0:
             return _NO_COMMIT
-        if self.newer_than_epoch is not None and (held.epoch or 0) <= self.newer_than_epoch:
-            return f"epoch {held.epoch}"
+        if self.newer_than_version is not None and (held.version or 0) <= self.newer_than_version:
+            return f"version {held.version}"
         if self.newer_than is not None and (at is None or at <= self.newer_than):
             return "committed long ago" if at is None else f"committed {_time(at)}"
         if self.min_files is not None and held.files < self.min_files:
@@ -222,7 +222,7 @@ class PartitionsQuery:
             counts = [entry[name] for entry in entries]
             report[name] = None if None in counts else sum(counts)
         alone = entries[0] if len(entries) == 1 else {}
-        return report | {name: alone.get(name) for name in ("partition", "epoch", "job")}
+        return report | {name: alone.get(name) for name in ("partition", "version", "job")}
 
 
 def _time(seconds: float) -> str:
@@ -237,7 +237,7 @@ _known: MutableMapping[Table, dict[str, tuple[str, HeldPartition]]] = WeakKeyDic
 def held_by_heads(
     table: Table, partitions: Sequence[str], seen: Mapping[str, State]
 ) -> dict[str, HeldPartition]:
-    """Partitions that jobs of this package have changed or, of epoch 0, are about to.
+    """Partitions that jobs of this package have changed or, of version 0, are about to.
 
     :param seen: what lies at their heads' keys (:func:`.look.look`).
     """
@@ -246,7 +246,7 @@ def held_by_heads(
     etags = {name: state[0][1] for name, state in states.items() if state}
 
     def is_known(name: str) -> bool:
-        return name in known and known[name][0] == etags[name] and known[name][1].settled
+        return name in known and known[name][0] == etags[name] and known[name][1].stable
 
     unread = [name for name in etags if not is_known(name)]
     for name, state in table.partition_states(unread).items():
@@ -262,9 +262,9 @@ def _of_state(state: PartitionState) -> HeldPartition:
         rows=state.rows,
         bytes=state.bytes,
         keys={file.key: file.size for file in state.files},
-        epoch=state.epoch,
+        version=state.version,
         unfinished=state.unfinished,
-        settled=state.unfinished is None and state.claim is None,
+        stable=state.unfinished is None and state.claim is None,
     )
 
 

@@ -107,7 +107,7 @@ def _purge(
 
 def _gc(table: Table, done: Upkeep, apply: bool) -> None:
     report = table.gc(apply=apply)
-    counts = {"folded": report.folded, "settled": report.settled, "removed": report.removed}
+    counts = {"folded": report.folded, "condensed": report.condensed, "removed": report.removed}
     prefix = "" if apply else "would-be-"
     done.records = {f"{prefix}{name}": number for name, number in counts.items() if number}
     done.again += [f"{escaped(key)}: {cause}" for key, cause in report.failed.items()]

@@ -39,17 +39,17 @@ def asks_states(ti: Any) -> AskStates | None:
     )
 
 
-def states_of_tasks(ask: AskStates | None, onces: Iterable[str]) -> dict[str, str]:
-    """The state of each run's task, by the run's ``once`` key, as far as it is known.
+def states_of_tasks(ask: AskStates | None, keys: Iterable[str]) -> dict[str, str]:
+    """The state of each run's task, by the run's idempotency key, as far as it is known.
 
     :param ask: :func:`asks_states`; called once for each DAG.
     """
     if ask is None:
         return {}
-    tasks = {once: found for once in onces if (found := task_of(once)) is not None}
+    tasks = {key: found for key in keys if (found := task_of(key)) is not None}
     states: dict[str, str] = {}
     for dag_id in {found.dag_id for found in tasks.values()}:
-        mine = {once: found for once, found in tasks.items() if found.dag_id == dag_id}
+        mine = {key: found for key, found in tasks.items() if found.dag_id == dag_id}
         try:
             known = ask(
                 dag_id=dag_id,
@@ -59,10 +59,10 @@ def states_of_tasks(ask: AskStates | None, onces: Iterable[str]) -> dict[str, st
         except (AirflowException, AirflowRuntimeError) as error:
             _log.warning("The states of tasks of %r are not known: %s", dag_id, error)
             continue
-        for once, found in mine.items():
+        for idempotency_key, found in mine.items():
             state = known.get(found.run_id, {}).get(found.state_name)
             if state is not None:
-                states[once] = str(state)
+                states[idempotency_key] = str(state)
     return states
 
 

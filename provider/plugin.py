@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
-from ..orchestration.runs.task_run import once_key
+from ..orchestration.runs.task_run import idempotency_key_of
 from .page.addresses import MOUNT, ROUTE
 
 try:
@@ -40,13 +40,13 @@ class PageApp:
 
 class ZeroRenamePlugin(AirflowPlugin):
     """Registered through the ``airflow.plugins`` entry point. Templates then have
-    ``macros.zero_rename.once_key(dag_id, run_id, task_id)``.
+    ``macros.zero_rename.idempotency_key_of(dag_id, run_id, task_id)``.
 
     The page is served by Airflow 3's API server; Airflow 2 heeds none of the two that describe it.
     """
 
     name = "zero_rename"
-    macros = [once_key]  # noqa: RUF012 - the base class declares it so
+    macros = [idempotency_key_of]  # noqa: RUF012 - the base class declares it so
     partition_mappers = _MAPPERS
     fastapi_apps = [  # noqa: RUF012
         {"app": PageApp(), "url_prefix": MOUNT, "name": "Zero Rename"}

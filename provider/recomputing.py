@@ -109,15 +109,14 @@ class Recomputing:
             progress = replace(progress, running=left)
             if left:
                 return progress, False
-        versions = self.code_versions
-        found = plan_for(self.hook, progress.targets, self.lost, self.narrow, versions)
+        found = plan_for(self.hook, progress.targets, self.lost, self.narrow, self.code_versions)
         if not progress.layers or found.refused:
             log_plan(found)
         if not found.layers:
             if found.refused:
                 _fail(f"Not all can be run again: {'; '.join(it.said for it in found.refused)}")
             return progress, True
-        _check_moved(found, progress, versions)
+        _check_moved(found, progress, self.code_versions)
         again = tuple(
             it
             for instance, steps in self._due(api, found.layers[0], progress).items()
@@ -200,7 +199,7 @@ class Recomputing:
                 api.clear(instance)
             except (TaskRunsError, ApiRefusedError) as error:
                 for step in steps:
-                    self._take_back(step.table, step.run.once)
+                    self._take_back(step.table, step.run.idempotency_key)
                 if isinstance(error, ApiRefusedError):
                     raise
                 cleared = False
@@ -220,7 +219,7 @@ class Recomputing:
                 instance,
                 cleared,
                 last,
-                step.run.once if cleared and step.epochs else None,
+                step.run.idempotency_key if cleared and step.versions else None,
             )
             for step in steps
         ]
@@ -233,20 +232,22 @@ class Recomputing:
 
         runs: dict[tuple[str, str], list[Step]] = defaultdict(list)
         for step in steps:
-            if step.run.once is not None:
-                runs[step.table, step.run.once].append(step)
-        if any(step.epochs for step in steps) and api.state(instance) not in ENDED:
+            if step.run.idempotency_key is not None:
+                runs[step.table, step.run.idempotency_key].append(step)
+        if any(step.versions for step in steps) and api.state(instance) not in ENDED:
             return False
-        for (url, once), of_run in runs.items():
-            epochs = {name: epoch for step in of_run for name, epoch in step.epochs.items()}
+        for (url, idempotency_key), of_run in runs.items():
+            versions = {name: version for step in of_run for name, version in step.versions.items()}
             table, whole = self.hook.get_table(url), not any(step.narrowed for step in of_run)
-            left = table.run(read_narrowing(table.root, once))
+            left = table.run(read_narrowing(table.root, idempotency_key))
             if left is not None and not left.said.over and self._is_at_work(api, left):
                 return False
-            job = table.once_job(once)
-            if epochs and job is not None:
+            job = table.job_of_key(idempotency_key)
+            if versions and job is not None:
                 seconds, planner = int(self.seconds), Owner(**asdict(self.planner))
-                said = Narrowing(new_write_id(), once, job, epochs, seconds, planner, whole)
+                said = Narrowing(
+                    new_write_id(), idempotency_key, job, versions, seconds, planner, whole
+                )
                 if not table.run(leave_narrowing(table.root, said, left)):
                     return False
             elif left is not None and not left.said.over:
@@ -263,14 +264,14 @@ class Recomputing:
         except GoneError:
             return False  # Its run was deleted.
 
-    def _take_back(self, url: str, once: str | None) -> None:
+    def _take_back(self, url: str, idempotency_key: str | None) -> None:
         """Let the word that this task has left for a run count no longer."""
         from ..committer.commit.narrowed_run import end_narrowing, read_narrowing
 
-        if once is None:
+        if idempotency_key is None:
             return
         table = self.hook.get_table(url)
-        left = table.run(read_narrowing(table.root, once))
+        left = table.run(read_narrowing(table.root, idempotency_key))
         if left is None or left.said.over or NamedTask.of(left.said.planner) != self.planner:
             return
         table.run(end_narrowing(table.root, left, new_write_id()))

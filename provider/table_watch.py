@@ -179,7 +179,9 @@ class TableWatch:
     def _look(self, joined: list[_Waiter]) -> list[tuple[_Waiter, QueryResult]]:
         """One look, in a thread."""
         queries = [waiter.query for waiter in joined]
-        ended = states_of_tasks(_task_states(), (q.once for q in queries if q.once is not None))
+        ended = states_of_tasks(
+            _task_states(), (q.idempotency_key for q in queries if q.idempotency_key is not None)
+        )
         table = None
         try:
             table = self._tables.table(self._conn_id, self._url)
@@ -218,7 +220,9 @@ class TableWatch:
                 nothing = bool(names) and not any(states)
                 result = _answer(waiter.query, table, seen, marker if nothing else None)
             waiter.states = states
-            answers.append(waiter.query.after(result, ended.get(waiter.query.once or "")))
+            answers.append(
+                waiter.query.after(result, ended.get(waiter.query.idempotency_key or ""))
+            )
         return answers
 
 

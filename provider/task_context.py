@@ -94,7 +94,7 @@ def _no_such_task(task_id: str, dag: Any) -> InvalidInputError:
         f"The DAG {dag.dag_id!r} has no task {task_id!r}, whose job would never come.",
         remedy=f"Name it with its task group, {', '.join(longer)}."
         if longer
-        else "Name a task of this DAG; of another one give once=….",
+        else "Name a task of this DAG; of another one give idempotency_key=….",
     )
 
 

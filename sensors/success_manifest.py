@@ -23,12 +23,12 @@ from ..orchestration.partitions_query import PartitionsQuery, TableQuery, spelle
 from ..orchestration.runs.partitions import (
     check_partition,
     check_partition_format,
-    epoch_said,
     moment,
     said_partitions,
     table_spelling,
+    version_said,
 )
-from ..orchestration.runs.task_run import once_key
+from ..orchestration.runs.task_run import idempotency_key_of
 from ..orchestration.table_names import check_table_name
 from ..orchestration.templates import check_named, check_texts, is_known
 from ..provider.compat import asks_states, states_of_tasks
@@ -47,23 +47,23 @@ if TYPE_CHECKING:
 _OF_PARTITIONS = ("partitions", "from_date", "to_date", "newer_than", "committer", "check_files")
 #: Arguments that are texts once they are rendered.
 _TEXTS = (
-    *("table", "job", "upstream_task_id", "once", "partition", "partition_format", "committer"),
-    "zero_rename_conn_id",
+    *("table", "job", "upstream_task_id", "idempotency_key", "partition", "partition_format"),
+    *("committer", "zero_rename_conn_id"),
 )
 
 
 class SuccessManifestSensor(BaseSensorOperator):
     """Wait for a commit, never for a file to exist: yesterday's ``_SUCCESS`` is there, too.
 
-    For *one job*, give one of ``job``, ``upstream_task_id``, ``once``, or ``partition`` with
-    ``newer_than_epoch``. An aborted job, or one with too few rows, fails the task without waiting
-    for the timeout. Returns (XCom) the job's report, as the load operators'; with ``partition`` of
-    that one alone. A partition that was emptied is ready with ``rows`` 0.
+    For *one job*, give one of ``job``, ``upstream_task_id``, ``idempotency_key``, or ``partition``
+    with ``newer_than_version``. An aborted job, or one with too few rows, fails the task without
+    waiting for the timeout. Returns (XCom) the job's report, as the load operators'; with
+    ``partition`` of that one alone. A partition that was emptied is ready with ``rows`` 0.
 
     For *partitions*, whoever committed them, name them by ``partitions``, by ``from_date``,
     ``to_date`` and ``partition_format``, or one by ``partition``; what is asked is asked of what
     each of them holds. Returns ``rows``, ``files``, ``bytes`` of all, and ``partitions``, each with
-    its ``epoch``, ``job`` and ``decided_at``.
+    its ``version``, ``job`` and ``decided_at``.
 
     Ready means committed and closed: readers that list see every file, and none that was replaced.
 
@@ -73,8 +73,8 @@ class SuccessManifestSensor(BaseSensorOperator):
     :param upstream_task_id: the task of this DAG run whose job is meant. (templated)
     :param upstream_map_index: its map index, where it is mapped; left out, the sensor's own where
         both are in one mapped task group. (templated)
-    :param once: a run's key, for the task of another DAG:
-        ``"{{ macros.zero_rename.once_key('flights', run_id, 'load') }}"``. (templated)
+    :param idempotency_key: a run's key, for the task of another DAG:
+        ``"{{ macros.zero_rename.idempotency_key_of('flights', run_id, 'load') }}"``. (templated)
     :param partition: wait for this partition; a job has to have changed it. (templated)
     :param partitions: several; a list, or a text such as ``day=1;day=2``. (templated)
     :param partition_format: ``strftime`` codes that make partitions of dates: of those between
@@ -82,7 +82,7 @@ class SuccessManifestSensor(BaseSensorOperator):
     :param partition_timezone: time zone in which dates are taken.
     :param from_date: the first date, ISO 8601. (templated)
     :param to_date: the last one, included. (templated)
-    :param newer_than_epoch: a partition moved beyond this epoch; 0 for any commit. (templated)
+    :param newer_than_version: a partition moved beyond this version; 0 for any commit. (templated)
     :param newer_than: a watermark: committed last after this time, ISO 8601. (templated)
     :param min_rows: so many rows at least: of the job, which fails the task, or held by each
         partition, which is waited for.
@@ -108,9 +108,9 @@ class SuccessManifestSensor(BaseSensorOperator):
     """
 
     template_fields: Sequence[str] = (
-        *("table", "job", "upstream_task_id", "upstream_map_index", "once"),
+        *("table", "job", "upstream_task_id", "upstream_map_index", "idempotency_key"),
         *("partition", "partitions", "partition_format", "from_date", "to_date"),
-        *("newer_than_epoch", "newer_than", "committer", "code_versions"),
+        *("newer_than_version", "newer_than", "committer", "code_versions"),
         *("airflow_conn_id", "zero_rename_conn_id"),
     )
     ui_color = "#e6f2ec"
@@ -122,14 +122,14 @@ class SuccessManifestSensor(BaseSensorOperator):
         job: str | None = None,
         upstream_task_id: str | None = None,
         upstream_map_index: int | str | None = None,
-        once: str | None = None,
+        idempotency_key: str | None = None,
         partition: str | None = None,
         partitions: Sequence[str] | str | None = None,
         partition_format: str | None = None,
         partition_timezone: str = "UTC",
         from_date: str | datetime | None = None,
         to_date: str | datetime | None = None,
-        newer_than_epoch: int | str | None = None,
+        newer_than_version: int | str | None = None,
         newer_than: str | float | datetime | None = None,
         min_rows: int | None = None,
         min_files: int | None = None,
@@ -149,14 +149,14 @@ class SuccessManifestSensor(BaseSensorOperator):
         self.job = job
         self.upstream_task_id = upstream_task_id
         self.upstream_map_index = upstream_map_index
-        self.once = once
+        self.idempotency_key = idempotency_key
         self.partition = partition
         self.partitions = partitions
         self.partition_format = partition_format
         self.partition_timezone = partition_timezone
         self.from_date = from_date
         self.to_date = to_date
-        self.newer_than_epoch = newer_than_epoch
+        self.newer_than_version = newer_than_version
         self.newer_than = newer_than
         self.min_rows = min_rows
         self.min_files = min_files
@@ -210,7 +210,8 @@ class SuccessManifestSensor(BaseSensorOperator):
             query = self._asked = spelled(query, lambda: table_spelling(table))
             # Before the look: a task that has ended by now has committed by now.
             ask = asks_states(context["ti"])  # pyright: ignore
-            state = states_of_tasks(ask, [query.once] if query.once else ()).get(query.once or "")
+            keys = [query.idempotency_key] if query.idempotency_key else []
+            state = next(iter(states_of_tasks(ask, keys).values()), None)
             result = query.after(query.ask(self._table), state)
         except InvalidInputError as error:
             raise AirflowFailException(str(error)) from error
@@ -285,8 +286,8 @@ class SuccessManifestSensor(BaseSensorOperator):
         check_on_stale(self.on_stale, self.reschedule, self.code_versions)
         if not self.table or is_known(self.table):
             check_table_name(self.table)
-        once = self.once if self.upstream_task_id is None else self.upstream_task_id
-        self._query_of(self.table, once, self._known_partitions(), is_known).check(is_known)
+        key = self.idempotency_key if self.upstream_task_id is None else self.upstream_task_id
+        self._query_of(self.table, key, self._known_partitions(), is_known).check(is_known)
 
     def _query(self, context: Context) -> TableQuery:
         """What the rendered arguments ask.
@@ -296,26 +297,26 @@ class SuccessManifestSensor(BaseSensorOperator):
         table = ZeroRenameHook(self.zero_rename_conn_id).table_url(self.table)
         known: dict[str, Any] = dict(context)
         check_texts(self, _TEXTS)
-        once, upstream = self.once, self.upstream_task_id
-        check_named("once", once)
+        idempotency_key, upstream = self.idempotency_key, self.upstream_task_id
+        check_named("idempotency_key", idempotency_key)
         check_named("upstream_task_id", upstream)
-        if upstream is not None and once is None:
+        if upstream is not None and idempotency_key is None:
             run = task_run(known)
             index = map_index_of(upstream, self.upstream_map_index, known)
-            once = once_key(run.dag_id, run.run_id, upstream, index)
+            idempotency_key = idempotency_key_of(run.dag_id, run.run_id, upstream, index)
         names = self._partitions()
         if names is not None:
             names = tuple(map(check_partition, names))
         elif self.partition_format is not None:
             names = resolve_partitions(known, None, self.partition_format, self.partition_timezone)
-        query = self._query_of(table, once, names, lambda value: value is not None)
+        query = self._query_of(table, idempotency_key, names, lambda value: value is not None)
         query.check()
         return query
 
     def _query_of(
         self,
         table: str,
-        once: str | None,
+        idempotency_key: str | None,
         names: tuple[str, ...] | None,
         known: Callable[[object], bool],
     ) -> TableQuery:
@@ -324,23 +325,27 @@ class SuccessManifestSensor(BaseSensorOperator):
         :param table: its whole root.
         :param known: whether a value is what it will be, and no template of it.
         """
-        if self.once is not None and self.upstream_task_id is not None:
+        if self.idempotency_key is not None and self.upstream_task_id is not None:
             raise InvalidInputError(
                 "once and upstream_task_id both say which job is meant.", remedy="Give one of them."
             )
-        epoch = self.newer_than_epoch
-        if epoch is not None:
-            epoch = epoch_said(epoch) if known(epoch) else 0
+        version = self.newer_than_version
+        if version is not None:
+            version = version_said(version) if known(version) else 0
         asked = [name for name in _OF_PARTITIONS if getattr(self, name) not in (None, False)]
         counts = self.min_rows is not None or self.min_files is not None
         of_all: dict[str, Any] = {
             "table": table,
-            "newer_than_epoch": epoch,
+            "newer_than_version": version,
             "min_rows": self.min_rows,
             "min_files": self.min_files,
             "apply": self.apply,
         }
-        if self.job is None and once is None and (asked or (names and counts and epoch is None)):
+        if (
+            self.job is None
+            and idempotency_key is None
+            and (asked or (names and counts and version is None))
+        ):
             if self.on_foreign_marker != "wait":
                 raise InvalidInputError(
                     "on_foreign_marker is for sensors that wait for one job.",
@@ -365,7 +370,7 @@ class SuccessManifestSensor(BaseSensorOperator):
             )
         return JobQuery(
             job=self.job,
-            once=once,
+            idempotency_key=idempotency_key,
             partition=names[0] if names else None,
             on_foreign_marker=self.on_foreign_marker,
             **of_all,

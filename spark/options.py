@@ -116,17 +116,17 @@ class WriterOptions:
         SuccessMarkers.PARTITION_AND_TABLE,
         "success_markers",
     )
-    once: str | None = option(
+    idempotency_key: str | None = option(
         values.text,
         "A key that makes this write happen once: a second job with it does what `onRepeat` "
         "says. Two writes of one script into one table need two keys.",
         None,
-        "once",
+        "idempotency_key",
     )
     on_repeat: OnRepeat = option(
         partial(texts.choice, OnRepeat),
-        "When a job with this `once` key has committed before: `skip`, `replace_own` (its files) "
-        "or `append`.",
+        "When a job with this `idempotencyKey` has committed before: `skip`, `replace_own` (its "
+        "files) or `append`.",
         OnRepeat.SKIP,
         "on_repeat",
     )
@@ -238,7 +238,7 @@ class WriterOptions:
     task: str | None = option(values.text, "… the task's id.", None, "task")
     map_index: int | None = option(texts.whole, "… the map index.", None, "map_index")
     try_number: int | None = option(
-        texts.whole, "… the try. Not part of `once`.", None, "try_number"
+        texts.whole, "… the try. Not part of `idempotencyKey`.", None, "try_number"
     )
     series: str | None = option(
         values.text, "… what tells its tries since a clear from those before.", None, "series"
@@ -377,9 +377,9 @@ def writer_options(
     return WriterOptions(**handed | read)
 
 
-def names_once(given: Mapping[str, str]) -> bool:
-    """Whether a write was given a ``once`` key of its own, by whichever spelling."""
-    return "once" in map(plain, given)
+def names_key(given: Mapping[str, str]) -> bool:
+    """Whether a write was given an idempotency key of its own, by whichever spelling."""
+    return plain("idempotency_key") in map(plain, given)
 
 
 def read_reader_options(given: Mapping[str, str]) -> ReaderOptions:

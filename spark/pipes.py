@@ -121,4 +121,4 @@ def commit_metadata(committed: Committed) -> Mapping[str, Any]:
     return {**found, "dagster/uri": {"type": "url", "raw_value": url}}
 
 
-_NUMBERS = ("epoch", "rows", "bytes", "files")
+_NUMBERS = ("version", "rows", "bytes", "files")

@@ -74,7 +74,7 @@ def save(
         can tell the rows that another one made. ``None`` for what the operator says.
     :param options: further options of the writer: ``format("zero_rename")``'s natively, else
         Parquet's, such as ``compression``.
-    :returns: natively, what the job did: its id, and of each partition its epoch, the files, rows
+    :returns: natively, what the job did: its id, and of each partition its version, the files, rows
         and bytes added, the files removed; ``repeated`` where an earlier try of the run had
         committed it. ``None`` with a committer of Hadoop's, which tells its own ``_SUCCESS``.
     :raises InvalidInputError: a call that cannot be right, or one that contradicts the operator.
@@ -87,7 +87,7 @@ def save(
     warn_of_overwrites(frame.sparkSession)
     take_handoff(frame.sparkSession)
     handoff = Handoff.decode(os.environ)
-    with failures_told(handoff.table, handoff.once, handoff.owner, handoff.partitions):
+    with failures_told(handoff.table, handoff.idempotency_key, handoff.owner, handoff.partitions):
         target = resolve(
             table,
             partition_by,
@@ -121,12 +121,12 @@ def save(
 
 def _save_natively(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> Committed:
     from ..committer.table import Table
-    from .options import names_once, writer_options
+    from .options import names_key, writer_options
     from .saving.arrow_save import save_by_arrow
 
     options = writer_options(target.options, handoff, target.named_options)
-    own_once = names_once(target.options)
-    return save_by_arrow(frame, Table(target.root.url), target.replaces, options, own_once)
+    own_key = names_key(target.options)
+    return save_by_arrow(frame, Table(target.root.url), target.replaces, options, own_key)
 
 
 def _merged(

@@ -9,8 +9,8 @@
 
 Spark writes down that a batch is done after the sink has returned. An application that dies in
 between runs the batch again when it is started anew, with the same rows and the same number. So
-each batch is saved under a ``once`` key made of the query's id, which lies in the checkpoint, and
-that number: a job that has committed under it is finished if need be, and not repeated.
+each batch is saved under an idempotency key made of the query's id, which lies in the checkpoint,
+and that number: a job that has committed under it is finished if need be, and not repeated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("zero_rename.spark.stream_sink")
 #: Options of a write that the stream sets itself.
-_OWN = ("once", "onRepeat")
+_OWN = ("idempotencyKey", "onRepeat")
 
 
 def stream(
@@ -134,7 +134,11 @@ class MicroBatches:
     def __call__(self, batch: DataFrame, number: int) -> None:
         if self._query is None:
             self._query = query_id(batch, self.checkpoint)
-        given = {**self.options, "once": f"stream-{self._query}-{number}", "onRepeat": "skip"}
+        given = {
+            **self.options,
+            "idempotencyKey": f"stream-{self._query}-{number}",
+            "onRepeat": "skip",
+        }
         by = self.partition_by
         if self.rules is not None:
             merge_by(self.rules, batch, self.table, partition_by=by, options=given)

@@ -36,7 +36,7 @@ from ..committer.format.records.pending_file import TaskResult
 from ..committer.table import Table
 from ..committer.write_job import log_retries
 from . import heartbeat
-from .options import names_once, read_writer_options
+from .options import names_key, read_writer_options
 from .reading.table_reads import TableReads
 from .saving.commit_log import CommitProgress, log_commit, log_skipped
 from .saving.planned_job import PlannedJob, advise, note_end, planned_job
@@ -81,8 +81,8 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
         )
     table, name = Table(options.path), application()
     named = (*options.replace_partitions, *options.only_partitions)
-    with failures_told(table.root, options.once, options.owner(name), named):
-        planned = planned_job(table, schema, overwrite, options, names_once(given), name)
+    with failures_told(table.root, options.idempotency_key, options.owner(name), named):
+        planned = planned_job(table, schema, overwrite, options, names_key(given), name)
         return _opened(planned, options.freeze_workers)
 
 
@@ -99,7 +99,7 @@ def _opened(planned: PlannedJob, freeze: bool) -> TableWriter:
             table.abort(opened)
         raise
     if opened.repeated is not None:
-        log_skipped(opened.repeated, planned.spec.once)
+        log_skipped(opened.repeated, planned.spec.idempotency_key)
     else:
         heartbeat.announce(opened.job, table.root.url)
         logger.info("%s: job %s opened, mode %s", table.root.url, opened.job, planned.spec.mode)
@@ -132,7 +132,7 @@ class TableWriter(DataSourceArrowWriter):
     def _failures_told(self) -> AbstractContextManager[None]:
         spec = self.opened.spec
         named = spec.allowed_partitions or ()
-        return failures_told(self.opened.root, spec.once, spec.owner, named)
+        return failures_told(self.opened.root, spec.idempotency_key, spec.owner, named)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make the job visible. Runs on the driver's host when all tasks have succeeded."""
@@ -189,7 +189,8 @@ class TableWriter(DataSourceArrowWriter):
                 "Spark calls this write failed, but its job is committed: its rows are visible.",
                 table=outcome.table,
                 job=outcome.job,
-                remedy="Do not run it again without a once key: that would double its rows.",
+                remedy="Do not run it again without an idempotency key: that would double its "
+                "rows.",
             )
 
     def _tell_if_fenced(self, table: Table) -> None:
@@ -198,7 +199,9 @@ class TableWriter(DataSourceArrowWriter):
         try:
             if table.job_state(self.opened.job) is JobState.ABORTED:
                 named = spec.allowed_partitions or ()
-                tell_failure(fenced(self.opened), table.root, spec.once, spec.owner, named)
+                tell_failure(
+                    fenced(self.opened), table.root, spec.idempotency_key, spec.owner, named
+                )
         except ZeroRenameError as error:
             logger.warning("whether another process has aborted the job is not known: %s", error)
 

@@ -24,7 +24,7 @@ from zero_rename.committer.store import driver as store_driver
 from zero_rename.committer.store.backoff import Backoff
 from zero_rename.committer.store.driver import BotoDriver, connect
 from zero_rename.committer.store.requests import Deleted, DeleteMany
-from zero_rename.committer.store.weather import Patience
+from zero_rename.committer.store.retries import RetryBudget
 
 # How long an example takes says something of the machine, nothing of the code.
 settings.register_profile("no deadline", deadline=None)
@@ -91,8 +91,8 @@ def s3_env(s3_here: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 @pytest.fixture(autouse=True)
 def soon_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """An endpoint at which nobody has answered yet is given up at once: many tests have one."""
-    monkeypatch.setattr(boto_calls, "_PATIENT", Patience(unheard=0.1))
-    monkeypatch.setattr(store_driver, "_BRIEF", Patience(total=1.0, unheard=0.1))
+    monkeypatch.setattr(boto_calls, "_PATIENT", RetryBudget(unheard=0.1))
+    monkeypatch.setattr(store_driver, "_BRIEF", RetryBudget(total=1.0, unheard=0.1))
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +104,7 @@ def nothing_read() -> None:
 @pytest.fixture
 def impatient(soon_told: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that does not answer, or throttles, is given up at once."""
-    monkeypatch.setattr(boto_calls, "_PATIENT", Patience(total=0.1, unheard=0.1, first=0.01))
+    monkeypatch.setattr(boto_calls, "_PATIENT", RetryBudget(total=0.1, unheard=0.1, first=0.01))
     monkeypatch.setattr(conditional_put, "_TRIES", Backoff(3, 0.01))
 
 

@@ -426,7 +426,7 @@ FOUND = {
     "remedy by a function": ("Nothing should read this load before", "s3a"),
     "remedy of a check": ("Leave it off, or have a lifecycle rule", "s3a"),
     "option's meaning": ("With mode overwrite: the partitions to replace", "spark"),
-    "argument in a message": ("newer_than_epoch counts the changes", "orchestration"),
+    "argument in a message": ("newer_than_version counts the changes", "orchestration"),
 }
 
 
@@ -445,7 +445,13 @@ def test_what_the_rules_compare_with_is_there() -> None:
     assert {"recover", "repair", "purge", "s3a-recover", "checks"} <= set(cli_commands())
     assert {"--accept-loss", "--job"} <= cli_commands()["repair"]
     assert {"test", "demo", "setup"} <= make_targets()
-    assert {"on_repeat", "once", "partitionBy", "buffer_dir", "upstream_task_id"} <= arguments()
+    assert {
+        "on_repeat",
+        "idempotency_key",
+        "partitionBy",
+        "buffer_dir",
+        "upstream_task_id",
+    } <= arguments()
     assert choices()["on_conflict"] == {"fail", "last_wins"}
     assert choices()["coordination"] == {"store", "none"}
 

@@ -203,7 +203,7 @@ def main(upstream: str) -> None:
     with _CountingProxy(upstream) as proxy:
         throttled = 0
 
-        def weather(seen: Seen, carry_out: Callable[[], Reply]) -> Reply:
+        def faults(seen: Seen, carry_out: Callable[[], Reply]) -> Reply:
             nonlocal throttled
             reply = carry_out()
             if seen.operation == "CompleteMultipartUpload" and reply.status == 500:
@@ -212,7 +212,7 @@ def main(upstream: str) -> None:
             throttled += reply.status in (429, 503)
             return reply
 
-        proxy.weather = weather
+        proxy.faults = faults
         print(proxy.endpoint, flush=True)
         for line in sys.stdin:
             asked = json.loads(line)

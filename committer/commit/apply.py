@@ -23,7 +23,7 @@ from ..store.backoff import Backoff
 from ..store.conditional_put import NotWritten, Uncertain
 from ..store.requests import Absent, All, Delete, Done, Found, Refused, Step, Unknown
 from .close import delete_open_record, sweep_losers
-from .complete import Absence, complete_file, lost
+from .complete import MissingFilePolicy, complete_file, lost
 from .markers import (
     look_at_marker,
     naming_marker,
@@ -77,7 +77,7 @@ def apply_all(
         _apply_partition(context, decided, change, held, count, known)
         for change in decision.partitions
     )
-    run = () if decision.once is None else (_move_once(context, decided, held),)
+    run = () if decision.idempotency_key is None else (_move_run(context, decided, held),)
     # What the decision does not name is swept beside; where that fails, markers do not wait for it.
     sweeping = or_error(sweep_losers(context, decision, sole))
     moved, _, swept = yield from All((All(tuple(partitions)), All(run), sweeping))
@@ -120,7 +120,7 @@ def committed(context: Context, decided: Decided, repeated: bool = False) -> Com
     partitions = tuple(
         PartitionCommit(
             partition=change.partition,
-            epoch=change.base_epoch + 1,
+            version=change.base_version + 1,
             **asdict(change.sums),
             small=sum(file.size < SMALL for file in change.files),
             row_changes=change.row_changes,
@@ -171,7 +171,7 @@ def _apply_partition(
     if state.etag is None:
         raise _headless(context, decided, slot)
     marker = moved = None
-    if _awaits(state, decided.decision.job, change.base_epoch):
+    if _awaits(state, decided.decision.job, change.base_version):
         due = wants_marker(decided, change.partition)
         # Read before the head moves: the swap is then the proof that the head named this job after
         # the marker was read.
@@ -195,9 +195,9 @@ def _apply_partition(
     return moved
 
 
-def _awaits(state: HeadState, job: str, base_epoch: int) -> bool:
+def _awaits(state: HeadState, job: str, base_version: int) -> bool:
     """Whether a head carries the claim that the job's decision speaks of, and no later one."""
-    return state.head.claim == job and state.head.epoch == base_epoch
+    return state.head.claim == job and state.head.version == base_version
 
 
 def _complete(
@@ -217,8 +217,8 @@ def _complete(
     def failure(answer: Refused | Unknown, found: Found | Absent) -> ZeroRenameError:
         return _incomplete(context, job, file, answer, found)
 
-    absence = Absence(is_seen_to, failure)
-    done = yield from complete_file(context, job, file, absence)
+    missing = MissingFilePolicy(is_seen_to, failure)
+    done = yield from complete_file(context, job, file, missing)
     if context.facts.complete_resurrects:
         # Whatever the answer was: one that was lost may have brought the file back too.
         yield from _delete_resurrected(context, job, slot, file)
@@ -295,7 +295,7 @@ def _move(
     while True:
         if state.etag is None:
             raise _headless(context, decided, state.slot)
-        if not _awaits(state, job, change.base_epoch):
+        if not _awaits(state, job, change.base_version):
             return None
         said = decided.decision
         version, since = said.schema_version, said.since
@@ -319,17 +319,17 @@ def _move(
             yield from Delete(folded)
 
 
-def _move_once(
+def _move_run(
     context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None
 ) -> Step[None]:
-    """Move the run's ``once`` head: from now on another try is a repeat."""
-    once = decided.decision.once
-    if once is None:
+    """Move the run's run's head: from now on another try is a repeat."""
+    idempotency_key = decided.decision.idempotency_key
+    if idempotency_key is None:
         return
     job = decided.decision.job
-    slot = Slot.once(context.root, once)
+    slot = Slot.idempotency_key(context.root, idempotency_key)
     state = held[slot] if held is not None else (yield from read_head(context, slot))
-    while state.etag is not None and _awaits(state, job, decided.decision.once_epoch):
+    while state.etag is not None and _awaits(state, job, decided.decision.run_version):
         new = state.head.moved(job, None, context.write_id(), state.etag, decided.date)
         outcome = yield from swap_head(context, state, new)
         if isinstance(outcome, Swapped):

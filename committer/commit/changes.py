@@ -65,7 +65,7 @@ def compose_decision(
     opened: OpenedJob,
     targets: Sequence[Target],
     held: Mapping[str, HeadState],
-    once_epoch: int = 0,
+    run_version: int = 0,
 ) -> Step[Decision]:
     """The text of a job's commit decision; partitions are listed where it matters what is there.
 
@@ -77,7 +77,7 @@ def compose_decision(
         tuple(_change(context, opened, target, held.get(target.partition)) for target in targets)
     )
     decision = Decision.commit(
-        opened.job, context.write_id(), opened.spec, tuple(changes), once_epoch, opened.symlinks
+        opened.job, context.write_id(), opened.spec, tuple(changes), run_version, opened.symlinks
     )
     inputs = opened.inputs or UNKNOWN_INPUTS
     if opened.spec.code_version is not None and not inputs.code_versions:
@@ -99,7 +99,7 @@ def _change(
     row_changes = opened.spec.row_changes.get(target.partition)
     change = PartitionDecision(
         partition=target.partition,
-        base_epoch=NO_HEAD if state is None else state.head.epoch,
+        base_version=NO_HEAD if state is None else state.head.version,
         replace=target.replaces,
         files=target.files,
         dropped_job=target.drops,
@@ -116,7 +116,7 @@ def _change(
             dropped = yield from _refuse_named(context, opened, target, state, exclusive)
             change = replace(change, dropped_job=dropped)
         return change
-    first = change.base_epoch == 0
+    first = change.base_version == 0
     if not (first or target.replaces or target.drops or exclusive):
         return change
     listed = yield from list_data(context.root, target.partition)
@@ -255,7 +255,11 @@ def _refuse_moved(
     :raises CommitConflictError: it is so.
     """
     head = state.head
-    if head.last_job is None or head.replace_epoch != head.epoch or target.drops == head.last_job:
+    if (
+        head.last_job is None
+        or head.replace_version != head.version
+        or target.drops == head.last_job
+    ):
         return
     decided = yield from read_decision(context, head.last_job)
     changes = () if decided is None else decided.changes.get(target.partition, ())

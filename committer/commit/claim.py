@@ -40,7 +40,7 @@ class ClaimRequest:
 
     :param base: the head's ETag at opening; ``None``: there was no head.
     :param known: the head as it was read then, without a claim.
-    :param read: the epoch at which the job had read the partition before; ``None``: it had not.
+    :param read: the version at which the job had read the partition before; ``None``: it had not.
     :param replaces: whether the job replaces what the partition holds.
     """
 
@@ -188,33 +188,33 @@ def _settle(context: Context, state: HeadState, other: str) -> Step[bool]:
 
 
 def _changed(opened: OpenedJob, request: ClaimRequest, state: HeadState) -> bool:
-    """The conflict test: a replace against the epoch, an append against the replace epoch.
+    """The conflict test: a replace against the version, an append against the replace version.
 
-    A run's ``once`` head is always under *fail*: who moved it did this run's work.
+    A run's run's head is always under *fail*: who moved it did this run's work.
     """
-    if opened.spec.on_conflict is OnConflict.LAST_WINS and not request.slot.is_once:
+    if opened.spec.on_conflict is OnConflict.LAST_WINS and not request.slot.is_run:
         return False
     if request.read is not None and _changed_since(opened, request, state, request.read):
         return True
-    return _changed_since(opened, request, state, state.epoch_at(request.base))
+    return _changed_since(opened, request, state, state.version_at(request.base))
 
 
 def _changed_since(
     opened: OpenedJob, request: ClaimRequest, state: HeadState, base: int | None
 ) -> bool:
-    """Whether the job must not go on from an epoch; ``None``: one older than the head tells."""
-    exclusive = request.replaces or request.slot.is_once
+    """Whether the job must not go on from a version; ``None``: one older than the head tells."""
+    exclusive = request.replaces or request.slot.is_run
     if base is None:
         return exclusive or _replaced_since(opened, state.head)
-    if exclusive or opened.spec.mode is Mode.FAIL_IF_EXISTS or base > state.head.epoch:
-        return state.head.epoch != base
-    return state.head.replace_epoch > base
+    if exclusive or opened.spec.mode is Mode.FAIL_IF_EXISTS or base > state.head.version:
+        return state.head.version != base
+    return state.head.replace_version > base
 
 
 def _replaced_since(opened: OpenedJob, head: PartitionHead) -> bool:
     """Whether a partition was replaced since a job opened, where its head has gone through too
-    many states to tell by epochs: by the store's clock, whose dates are whole seconds."""
-    if not head.replace_epoch:
+    many states to tell by versions: by the store's clock, whose dates are whole seconds."""
+    if not head.replace_version:
         return False
     return head.replaced_at is None or head.replaced_at >= opened.opened_at
 
@@ -259,11 +259,11 @@ def refuse_moved_reads(context: Context, opened: OpenedJob, held: Collection[Slo
     read = opened.spec.base
     if not opened.spec.serializable or read is None:
         return
-    own = {slot.name for slot in held if not slot.is_once}
+    own = {slot.name for slot in held if not slot.is_run}
     moved = [
         Conflict(state, state.head.claim or state.head.last_job)
         for state in (yield from _heads_read(context, opened, own))
-        if state.head.claim is not None or state.head.epoch != read.epoch(state.slot.name)
+        if state.head.claim is not None or state.head.version != read.version(state.slot.name)
     ]
     if moved:
         raise _conflict(opened, moved)
@@ -272,8 +272,8 @@ def refuse_moved_reads(context: Context, opened: OpenedJob, held: Collection[Slo
 def _heads_read(context: Context, opened: OpenedJob, but: Collection[str]) -> Step[list[HeadState]]:
     """The heads that are there, and those that the job has read."""
     there = yield from list_heads(context)
-    read = opened.spec.base.epochs if opened.spec.base is not None else {}
-    names = sorted({*there, *(name for name, epoch in read.items() if epoch)} - {*but})
+    read = opened.spec.base.versions if opened.spec.base is not None else {}
+    names = sorted({*there, *(name for name, version in read.items() if version)} - {*but})
     slots = (Slot.partition(context.root, name) for name in names)
     return [*(yield from All(tuple(read_head(context, slot) for slot in slots)))]
 
@@ -291,7 +291,7 @@ def tell_overtaken(
         return
     if opened.spec.on_conflict is OnConflict.LAST_WINS:
         return
-    partitions = [request for request in requests if not request.slot.is_once]
+    partitions = [request for request in requests if not request.slot.is_run]
     states = yield from All(tuple(or_error(read_head(context, it.slot)) for it in partitions))
     for request, state in zip(partitions, states, strict=True):
         if isinstance(state, HeadState):
@@ -355,17 +355,17 @@ def _conflict(opened: OpenedJob, conflicts: list[Conflict]) -> CommitConflictErr
     base = opened.spec.base
 
     def was_read(conflict: Conflict) -> bool:
-        return base is not None and base.epoch(conflict.state.slot.name) is not None
+        return base is not None and base.version(conflict.state.slot.name) is not None
 
     # Those come first that the job has read: of them its remedy is.
     conflicts = sorted(conflicts, key=was_read, reverse=True)
     named = first_few(
         [
-            f"{c.state.slot.name} (by {c.by or 'an unknown job'}, epoch {c.state.head.epoch})"
+            f"{c.state.slot.name} (by {c.by or 'an unknown job'}, version {c.state.head.version})"
             for c in conflicts
         ]
     )
-    if any(c.state.slot.is_once for c in conflicts):
+    if any(c.state.slot.is_run for c in conflicts):
         what = "Another try of this run committed while this job was open"
         remedy = "Nothing is to be done if that try's rows are right; else clear the run."
     else:

@@ -229,8 +229,8 @@ def _come_meanwhile(
 
 def _slots(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> list[Slot]:
     slots = [Slot.partition(context.root, target.partition) for target in targets]
-    if opened.spec.once is not None:
-        slots.append(Slot.once(context.root, opened.spec.once))
+    if opened.spec.idempotency_key is not None:
+        slots.append(Slot.idempotency_key(context.root, opened.spec.idempotency_key))
     return slots
 
 
@@ -240,20 +240,21 @@ def _claims(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> l
             Slot.partition(context.root, target.partition),
             opened.base.get(target.partition),
             target.replaces,
-            _read_epoch(opened, target.partition),
+            _read_version(opened, target.partition),
             opened.read.get(target.partition),
         )
         for target in targets
     ]
-    if opened.spec.once is not None:
-        slot = Slot.once(context.root, opened.spec.once)
-        claims.append(ClaimRequest(slot, opened.once_base, replaces=False))
+    if opened.spec.idempotency_key is not None:
+        slot = Slot.idempotency_key(context.root, opened.spec.idempotency_key)
+        claims.append(ClaimRequest(slot, opened.run_base, replaces=False))
     return claims
 
 
-def _read_epoch(opened: OpenedJob, partition: str) -> int | None:
-    """The epoch of a partition that the job's rows, or its plan, were made from; ``None``: none."""
-    read = None if opened.spec.base is None else opened.spec.base.epoch(partition)
+def _read_version(opened: OpenedJob, partition: str) -> int | None:
+    """The version of a partition that the job's rows, or its plan, were made from; ``None``:
+    none."""
+    read = None if opened.spec.base is None else opened.spec.base.version(partition)
     planned = opened.planned.get(partition)
     # Epochs only grow: a head that is at the lower of two is at both, or neither.
     return min((it for it in (read, planned) if it is not None), default=None)
@@ -277,12 +278,16 @@ def _decision(
         else replace(target, keeps=())
         for target in targets
     )
-    once = opened.spec.once
-    once_epoch = 0 if once is None else held[Slot.once(context.root, once)].head.epoch
-    decision = yield from compose_decision(context, opened, targets, states, once_epoch)
+    idempotency_key = opened.spec.idempotency_key
+    run_version = (
+        0
+        if idempotency_key is None
+        else held[Slot.idempotency_key(context.root, idempotency_key)].head.version
+    )
+    decision = yield from compose_decision(context, opened, targets, states, run_version)
     if opened.readers is Readers.HEADS and opened.new_table is None:
         added = (it.partition for it in targets if it.files and not it.replaces)
-        new = [states[name] for name in added if not states[name].head.epoch]
+        new = [states[name] for name in added if not states[name].head.version]
         if new:
             yield from refuse_lost(context, new)
     if opened.readers is Readers.HEADS and states:
@@ -295,11 +300,11 @@ def _check_kept(opened: OpenedJob, held: Mapping[str, HeadState]) -> None:
 
     :raises CommitConflictError: it is forgotten.
     """
-    for partition, epoch in opened.spec.restores.items():
-        if held[partition].head.as_of(epoch) is None:
+    for partition, version in opened.spec.restores.items():
+        if held[partition].head.as_of(version) is None:
             raise CommitConflictError(
-                f"What {partition} held at version {epoch} is not kept any more: it was forgotten "
-                "while this job was open. Nothing of this job is visible.",
+                f"What {partition} held at version {version} is not kept any more: it was "
+                "forgotten while this job was open. Nothing of this job is visible.",
                 job=opened.job,
                 key=opened.root.head_key(partition),
                 remedy=f"{told_versions(held[partition].head)}.",

@@ -22,7 +22,7 @@ _LISTED_FROM = 2
 
 
 @dataclass(frozen=True)
-class Absence:
+class MissingFilePolicy:
     """What an applier makes of a file that is not there after an answer other than Done.
 
     :param is_seen_to: whether another applier has seen to the file, so that none need be sent
@@ -36,7 +36,7 @@ class Absence:
 
 
 def complete_file(
-    context: Context, job: str, file: PendingFile, absence: Absence
+    context: Context, job: str, file: PendingFile, missing: MissingFilePolicy
 ) -> Step[Done | Found | None]:
     """Complete one pending file, or see that it is done.
 
@@ -51,7 +51,7 @@ def complete_file(
 
     :returns: the answer to our own request, or the object that was there; ``None`` where another
         applier has seen to the file.
-    :raises ZeroRenameError: the ``failure`` of ``absence``.
+    :raises ZeroRenameError: the ``failure`` of ``missing``.
     """
     request = CompleteUpload(file.key, file.upload_id, file.etags)
     answer: Done | Refused | Unknown = Unknown("nothing was sent")
@@ -64,17 +64,17 @@ def complete_file(
         found = yield from Head(file.key)
         if is_that_file(found, job, file):
             return found
-        if (yield from absence.is_seen_to(answer, found)):
+        if (yield from missing.is_seen_to(answer, found)):
             return None
         if attempt >= _LISTED_FROM and (yield from _is_gone(context, file)):
             # Listed before the object is looked at again: one completed in between is seen.
             found = yield from Head(file.key)
             if is_that_file(found, job, file):
                 return found
-            if (yield from absence.is_seen_to(answer, found)):
+            if (yield from missing.is_seen_to(answer, found)):
                 return None
-            raise absence.failure(Refused("NoSuchUpload"), found)
-    raise absence.failure(answer, found)
+            raise missing.failure(Refused("NoSuchUpload"), found)
+    raise missing.failure(answer, found)
 
 
 def is_that_file(found: Found | Absent, job: str, file: PendingFile) -> TypeGuard[Found]:

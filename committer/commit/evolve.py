@@ -69,7 +69,7 @@ def evolve(context: Context, opened: OpenedJob) -> Step[tuple[FoundTable | None,
 def _made(found: FoundTable) -> tuple[FoundTable, int]:
     """The table that a job's decision makes good, and the version of its columns."""
     record = found.record.evolved()
-    return replace(found, record=record, settled=False), record.schema_version
+    return replace(found, record=record, as_stored=False), record.schema_version
 
 
 def withdraw(context: Context, opened: OpenedJob) -> Step[None]:
@@ -93,8 +93,8 @@ def see_columns(context: Context, opened: OpenedJob, held: Mapping[Slot, HeadSta
 
     :raises CommitConflictError: another job has overwritten the columns since this one opened.
     """
-    heads = [state.head for slot, state in held.items() if not slot.is_once]
-    if all(head.epoch and head.schema_version <= opened.schema_version for head in heads):
+    heads = [state.head for slot, state in held.items() if not slot.is_run]
+    if all(head.version and head.schema_version <= opened.schema_version for head in heads):
         return
     found = None
     while found is None:

@@ -22,12 +22,15 @@ logger = logging.getLogger("zero_rename.committer.commit.failures")
 
 @contextmanager
 def failures_told(
-    root: TableRoot | None, once: str | None, owner: Owner, partitions: Iterable[str] = ()
+    root: TableRoot | None,
+    idempotency_key: str | None,
+    owner: Owner,
+    partitions: Iterable[str] = (),
 ) -> Iterator[None]:
     """Put an error of this package that leaves the block on record; it goes on as it is.
 
-    Does nothing where nobody submitted the application as a task's run: without a table, a ``once``
-    key or a task. What keeps the record from being written is logged.
+    Does nothing where nobody submitted the application as a task's run: without a table, an
+    ``idempotency_key`` key or a task. What keeps the record from being written is logged.
 
     An attempt of a task that came late does not know why its job was over, and tells nothing.
 
@@ -38,28 +41,28 @@ def failures_told(
     except TaskLateError:
         raise
     except ZeroRenameError as error:
-        tell_failure(error, root, once, owner, partitions)
+        tell_failure(error, root, idempotency_key, owner, partitions)
         raise
 
 
 def tell_failure(
     error: ZeroRenameError,
     root: TableRoot | None,
-    once: str | None,
+    idempotency_key: str | None,
     owner: Owner,
     partitions: Iterable[str] = (),
 ) -> None:
     """Put an error on record, under the conditions of :func:`failures_told`."""
-    if root is None or once is None or owner.task_id is None:
+    if root is None or idempotency_key is None or owner.task_id is None:
         return
-    failure = Failure.of(error, root, once, owner, new_write_id(), partitions)
+    failure = Failure.of(error, root, idempotency_key, owner, new_write_id(), partitions)
     try:
-        connect(root.bucket).run(Put(root.failure_key(failure.once), failure.encode()))
+        connect(root.bucket).run(Put(root.failure_key(failure.idempotency_key), failure.encode()))
     except ZeroRenameError as met:
         logger.warning("the failure could not be put on record: %s", met)
 
 
-def read_failure(root: TableRoot, once: str) -> Step[Failure | None]:
+def read_failure(root: TableRoot, idempotency_key: str) -> Step[Failure | None]:
     """The last failure of a run's applications; ``None`` where none was told."""
-    found = yield from Get(root.failure_key(once))
+    found = yield from Get(root.failure_key(idempotency_key))
     return Failure.decode(found.body, found.key) if isinstance(found, Found) else None

@@ -72,7 +72,7 @@ def design_table(
     yield from refuse_partition_folder(context)
     directory = yield from list_directory(context)
     states = yield from All(tuple(read_head(context, it.slot) for it in listed))
-    heads = [state for state in states if state.head.epoch]
+    heads = [state for state in states if state.head.version]
     if not heads and not replaces_all(spec):
         yield from _refuse_orphans(context, directory)
     if not spec.adopt_partitions:
@@ -232,7 +232,7 @@ def confirm(context: Context, made: FoundTable | None) -> Step[None]:
     """Spare readers a look at the first job's decision, which is *commit*, and at that of an
     evolution; let them list again where an adoption died before its last look. Where this does not
     come about, the next job that opens does it."""
-    if made is None or (made.record.first is None and not made.record.adopting and made.settled):
+    if made is None or (made.record.first is None and not made.record.adopting and made.as_stored):
         return
     record = replace(
         made.record,

@@ -124,16 +124,16 @@ def write_table_marker(context: Context, decided: Decided) -> Step[None]:
 def _is_before(there: ManifestReference, decided: Decided) -> bool:
     """Whether a marker's job comes before another one.
 
-    Jobs that share a partition follow each other there, and its epochs tell. Else the store's
+    Jobs that share a partition follow each other there, and its versions tell. Else the store's
     dates do, which are whole seconds; within one, the ids do, so that all appliers agree.
     """
     job = decided.decision.job
     if there.job == job:
         return False
     for change in decided.decision.partitions:
-        epoch = there.epochs.get(change.partition)
-        if epoch is not None:
-            return epoch <= change.base_epoch
+        version = there.versions.get(change.partition)
+        if version is not None:
+            return version <= change.base_version
     return (there.decided_at, there.job) < (decided.date, job)
 
 
@@ -165,10 +165,10 @@ def marker_bytes(
         files=len(files),
         bytes=sum(file.size for file in files),
         rows=sum(file.rows for file in files),
-        epochs={change.partition: change.base_epoch + 1 for change in partitions},
+        versions={change.partition: change.base_version + 1 for change in partitions},
         decided_at=decided.date,
         owner=decision.owner,
-        once=decision.once,
+        idempotency_key=decision.idempotency_key,
     )
     head = {
         "hostname": decision.owner.host or socket.gethostname(),

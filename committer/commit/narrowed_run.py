@@ -43,12 +43,12 @@ class Left:
         return self.said.taken is None and self.age > self.said.seconds
 
 
-def read_narrowing(root: TableRoot, once: str) -> Step[Left | None]:
+def read_narrowing(root: TableRoot, idempotency_key: str) -> Step[Left | None]:
     """What a plan has left for a run; ``None``: nothing.
 
     :raises RecordDamagedError: it cannot be read.
     """
-    return (yield from _read(recompute_key(root, once)))
+    return (yield from _read(recompute_key(root, idempotency_key)))
 
 
 def pending_narrowings(root: TableRoot) -> Step[list[Left]]:
@@ -64,7 +64,7 @@ def leave_narrowing(root: TableRoot, said: Narrowing, instead_of: Left | None) -
     :returns: ``False``: another plan was faster.
     :raises OutcomeUnknownError: the store does not say whether it is there.
     """
-    key, etag = recompute_key(root, said.once), instead_of.etag if instead_of else None
+    key, etag = recompute_key(root, said.idempotency_key), instead_of.etag if instead_of else None
     put = Put(key, said.encode(), if_none_match=etag is None, if_match=etag)
     outcome = yield from put_record(put, said.write_id)
     if isinstance(outcome, Uncertain):
@@ -94,19 +94,19 @@ def as_planned(context: Context, opened: OpenedJob, earlier: Decision) -> Step[O
     """
     root, spec = context.root, opened.spec
     mine = spec.owner.cleared
-    if spec.once is None or mine is None:
+    if spec.idempotency_key is None or mine is None:
         return opened  # No task does this, which somebody could have cleared.
     while True:
-        left = yield from read_narrowing(root, spec.once)
+        left = yield from read_narrowing(root, spec.idempotency_key)
         if left is None or left.said.over:
             return opened
         said = left.said
-        # A retry after its own commit, which the run's last job is then. (One that gc has settled
+        # A retry after its own commit, which the run's last job is then. (One that gc has condensed
         # does not tell of which clear it was.)
         own = said.taken == mine == earlier.owner.cleared
         if (said.job != earlier.job and not own) or said.taken not in (None, mine):
             yield from end_narrowing(root, left, context.write_id())
-            logger.info("%s: a plan for the run %s is over", root.url, said.once)
+            logger.info("%s: a plan for the run %s is over", root.url, said.idempotency_key)
             return opened
         if not said.whole:
             yield from _check_narrowed(context, opened, left)
@@ -115,8 +115,8 @@ def as_planned(context: Context, opened: OpenedJob, earlier: Decision) -> Step[O
         taken = replace(said, write_id=context.write_id(), taken=mine)
         if (yield from leave_narrowing(root, taken, left)):
             break
-    again = {it.partition: it.base_epoch + 1 for it in earlier.partitions if own}
-    planned = {name: again.get(name, epoch) for name, epoch in said.partitions.items()}
+    again = {it.partition: it.base_version + 1 for it in earlier.partitions if own}
+    planned = {name: again.get(name, version) for name, version in said.partitions.items()}
     if said.whole:
         return replace(opened, planned=planned)
     logger.warning(
@@ -161,7 +161,7 @@ def _refuse_other_kinds(opened: OpenedJob, said: Narrowing) -> None:
             f"job has {what}: it would change the others too. Nothing was written.",
             table=opened.root.url,
             job=opened.job,
-            key=recompute_key(opened.root, said.once),
+            key=recompute_key(opened.root, said.idempotency_key),
             remedy="To load all partitions of the run, remove that object and clear the task.",
         )
 

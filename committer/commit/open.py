@@ -114,11 +114,11 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
     """
     if spec.coordination is Coordination.NONE:
         return (yield from _opened_uncoordinated(context, job, spec))
-    found, others, once, read = yield from All(
+    found, others, idempotency_key, read = yield from All(
         (
             find_table(context),
             list_open(context),
-            _once_state(context, spec),
+            _run_state(context, spec),
             _sure_heads(context, spec, listing),
         )
     )
@@ -126,11 +126,11 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
     table, new = yield from _table_for(context, found, job, spec, tuple(listing.heads.values()))
     context = context.of(table)
     others.discard(job)
-    if others and (spec.once is not None or not table.facts.atomic):
+    if others and (spec.idempotency_key is not None or not table.facts.atomic):
         others = yield from _look_at_others(context, job, spec, others)
-        if once is not None:
-            once = yield from read_head(context, once.slot)
-    earlier = yield from _earlier_commit(context, once, others)
+        if idempotency_key is not None:
+            idempotency_key = yield from read_head(context, idempotency_key.slot)
+    earlier = yield from _earlier_commit(context, idempotency_key, others)
     opened = OpenedJob(
         job=job,
         root=context.root,
@@ -141,7 +141,7 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
         facts=table.facts,
         base={name: listed.etag for name, listed in listing.heads.items()},
         read=read,
-        once_base=once.etag if once else None,
+        run_base=idempotency_key.etag if idempotency_key else None,
         others=frozenset(others),
         new_table=new,
         symlinks=table.symlinks,
@@ -244,17 +244,17 @@ def _write_open_record(context: Context, job: str, spec: JobSpec) -> Step[float]
     return outcome.date
 
 
-def _once_state(context: Context, spec: JobSpec) -> Step[HeadState | None]:
-    if spec.once is None:
+def _run_state(context: Context, spec: JobSpec) -> Step[HeadState | None]:
+    if spec.idempotency_key is None:
         return None
-    return (yield from read_head(context, Slot.once(context.root, spec.once)))
+    return (yield from read_head(context, Slot.idempotency_key(context.root, spec.idempotency_key)))
 
 
 def _look_at_others(context: Context, mine: str, spec: JobSpec, others: set[str]) -> Step[set[str]]:
     """Fence earlier tries of this run; refuse a second live writer where races are not safe.
 
     An earlier try is among the jobs that were opened last. One that is not looked at, or whose
-    record cannot be read, is not fenced here: the run's ``once`` head then lets one of the two
+    record cannot be read, is not fenced here: the run's run's head then lets one of the two
     commit.
 
     :returns: those of ``others`` that are still open, as far as that is known.
@@ -264,8 +264,12 @@ def _look_at_others(context: Context, mine: str, spec: JobSpec, others: set[str]
         names = names[-_LOOKED_AT:]
     found = yield from All(tuple(read_open(context, job) for job in names))
     entries = [entry for entry in found if entry is not None]
-    once = spec.once
-    tries = [e for e in entries if e.record and once is not None and e.record.once == once]
+    idempotency_key = spec.idempotency_key
+    tries = [
+        e
+        for e in entries
+        if e.record and idempotency_key is not None and e.record.idempotency_key == idempotency_key
+    ]
     if tries:
         yield from _give_way(context, mine, tries)
     for entry in tries:
@@ -343,29 +347,31 @@ def _refuse_second_writer(
 
 
 def _earlier_commit(
-    context: Context, once: HeadState | None, others: set[str]
+    context: Context, idempotency_key: HeadState | None, others: set[str]
 ) -> Step[Decided | None]:
     """The job that has done this run's work, applied to its end."""
-    if once is None:
+    if idempotency_key is None:
         return None
     decided: Decided | None = None
-    if once.head.claim is not None:
+    if idempotency_key.head.claim is not None:
         # A commit that was decided and not applied: its try died in between.
-        decided = yield from read_decision(context, once.head.claim)
-    if (decided is None or not decided.decision.is_commit) and once.head.last_job is not None:
-        decided = yield from read_decision(context, once.head.last_job)
+        decided = yield from read_decision(context, idempotency_key.head.claim)
+    if (
+        decided is None or not decided.decision.is_commit
+    ) and idempotency_key.head.last_job is not None:
+        decided = yield from read_decision(context, idempotency_key.head.last_job)
         if decided is None:
             raise DamagedError(
                 "An earlier try of this run has committed, and its decision is gone: this one "
                 "would load its rows a second time. Nothing was written.",
-                job=once.head.last_job,
-                key=context.root.decision_key(once.head.last_job),
+                job=idempotency_key.head.last_job,
+                key=context.root.decision_key(idempotency_key.head.last_job),
                 remedy="Restore the object from a version or backup, or write under another "
-                "once key once you know whether the rows are there.",
+                "idempotency key once you know whether the rows are there.",
             )
     if decided is None or not decided.decision.is_commit:
         return None
     still_open = yield from read_open(context, decided.decision.job)
-    if still_open is not None or once.head.claim == decided.decision.job:
+    if still_open is not None or idempotency_key.head.claim == decided.decision.job:
         yield from finish(context, decided)
     return decided

@@ -98,7 +98,7 @@ def states_as_of(
             remedy=f"zero-rename show {root.url} lists the partitions.",
         )
     before = [_as_of(root, table, state, past) for state in states]
-    return [state for state in before if state.head.epoch]
+    return [state for state in before if state.head.version]
 
 
 def heads_as_of(
@@ -114,7 +114,7 @@ def heads_as_of(
     :param listed: all heads; ``states``: those that were read.
     :raises DamagedError: the one head that might tell of the table cannot be read.
     """
-    moved = [state for state in states if state.head.epoch]
+    moved = [state for state in states if state.head.version]
     found = states_as_of(context.root, table, moved, past)
     if not found and past.time is not None:
         yield from _refuse_before_table(context, listed, states, past, past.time)
@@ -137,12 +137,12 @@ def _refuse_before_table(
     for some in (others[:1], others[1:]):
         found += yield from All(tuple(or_damage(read_head(context, it.slot)) for it in some))
         heads = [it.head for it in found if isinstance(it, HeadState)]
-        if any(head.epoch_at_time(time) for head in heads):
+        if any(head.version_at_time(time) for head in heads):
             return
     for it in found:
         if isinstance(it, DamagedError):
             raise it
-    if any(head.epoch_at_time(time) is None for head in heads):
+    if any(head.version_at_time(time) is None for head in heads):
         raise InvalidInputError(
             f"Nothing was there of these partitions at {past}, and whether the table was there is "
             "not kept any more. Nothing was done.",
@@ -160,15 +160,15 @@ def _refuse_before_table(
 
 def _as_of(root: TableRoot, table: TableRecord, state: HeadState, past: AsOf) -> HeadState:
     head = state.head
-    epoch = past.version if past.time is None else head.epoch_at_time(past.time)
-    if epoch is not None and epoch > head.epoch:
+    version = past.version if past.time is None else head.version_at_time(past.time)
+    if version is not None and version > head.version:
         raise InvalidInputError(
-            f"{_named(head)} is at version {head.epoch}; it never had a version {epoch}. Nothing "
-            "was done.",
+            f"{_named(head)} is at version {head.version}; it never had a version {version}. "
+            "Nothing was done.",
             key=state.slot.key,
             remedy=f"{told_versions(head)}.",
         )
-    former = None if epoch is None else head.as_of(epoch)
+    former = None if version is None else head.as_of(version)
     if former is None:
         raise InvalidInputError(
             f"What {_named(head)} held at {past} is not kept any more. Nothing was done.",
@@ -176,7 +176,7 @@ def _as_of(root: TableRoot, table: TableRecord, state: HeadState, past: AsOf) ->
             remedy=f"{told_versions(head)}. How long it is kept is the table's retention: "
             f"zero-rename retention {root.url}",
         )
-    if former.epoch and former.schema_version < table.overwritten:
+    if former.version and former.schema_version < table.overwritten:
         raise InvalidInputError(
             f"What {_named(head)} held at {past} has other columns than the table, which were "
             "overwritten since. Nothing was done.",
@@ -226,7 +226,7 @@ def told_versions(head: PartitionHead) -> str:
     first = next((move for line in head.lines for move in line.moves), None)
     if first is None:
         return f"{_named(head)} has no former version"
-    return f"{_named(head)} can be read back to version {first.epoch}, of {told(first.since)}"
+    return f"{_named(head)} can be read back to version {first.version}, of {told(first.since)}"
 
 
 def _named(head: PartitionHead) -> str:

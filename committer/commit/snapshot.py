@@ -19,7 +19,7 @@ from ..format.schema.lost_records import named_by
 from ..store.requests import All, ListedObject, Step, Wait
 from .apply import finish
 from .index.indexed_partition import IndexedPartition
-from .index.lost_heads import KnownEpoch, files_without_heads, find_lost_heads, known_by_index
+from .index.lost_heads import KnownVersion, files_without_heads, find_lost_heads, known_by_index
 from .index.read_index import read_index, still_true
 from .past import check_past, heads_as_of, list_after, may_still_count
 from .state.context import Context
@@ -43,11 +43,11 @@ class Snapshot:
     """One consistent state of a table, fixed when it was read.
 
     :param files: all files of the partitions asked for, by partition and age.
-    :param epochs: epoch by partition. A partition that has files and no epoch holds what a listing
-        showed: files from before the table that nobody has adopted yet, or any of a table of
-        coordination *none*.
+    :param versions: version by partition. A partition that has files and no version holds what a
+        listing showed: files from before the table that nobody has adopted yet, or any of a table
+        of coordination *none*.
     :param asked: the partitions asked for; ``None``: all.
-    :param lists: partitions without an epoch hold what a listing showed, if it showed any.
+    :param lists: partitions without a version hold what a listing showed, if it showed any.
     :param read: what was read of the table besides, that rows computed from this depend on, too;
         ``None``: nothing.
     """
@@ -56,7 +56,7 @@ class Snapshot:
     schema: pa.Schema
     partition_by: tuple[str, ...]
     files: tuple[DataFile, ...]
-    epochs: dict[str, int]
+    versions: dict[str, int]
     asked: Collection[str] | None = None
     lists: bool = False
     read: ReadBase | None = None
@@ -68,20 +68,20 @@ class Snapshot:
             return self.read
         # A condition for partitions names those that it was given by name, if any.
         read = (*(self.asked or ()), *(file.partition for file in self.files))
-        epochs = {**dict.fromkeys(read, 0), **self.epochs}
+        versions = {**dict.fromkeys(read, 0), **self.versions}
         listed = {
             name: listing_digest((file.key, file.size) for file in files)
             for name, files in self.by_partition().items()
-            if name not in self.epochs
+            if name not in self.versions
         }
         whole = self.asked is None
-        return ReadBase(self.root.url, epochs, whole, listed if self.lists else None)
+        return ReadBase(self.root.url, versions, whole, listed if self.lists else None)
 
     def of(self, partitions: Collection[str]) -> Snapshot:
         """The same state of some partitions that it was read of, by name."""
         files = tuple(file for file in self.files if file.partition in partitions)
-        epochs = {name: epoch for name, epoch in self.epochs.items() if name in partitions}
-        return replace(self, files=files, epochs=epochs, asked=tuple(sorted(partitions)))
+        versions = {name: version for name, version in self.versions.items() if name in partitions}
+        return replace(self, files=files, versions=versions, asked=tuple(sorted(partitions)))
 
     def chosen(self, partitions: Collection[str]) -> Snapshot:
         """The same state of some partitions, chosen by what all of them hold."""
@@ -307,8 +307,8 @@ class _View:
 
 
 def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
-    moved = [state for state in view.states if state.head.epoch]
-    known = [it for it in view.indexed.values() if it.epoch]
+    moved = [state for state in view.states if state.head.version]
+    known = [it for it in view.indexed.values() if it.version]
     told = {*view.damaged, *(state.slot.name for state in moved), *(it.name for it in known)}
     if view.past is not None:
         for name, error in sorted(_lost(view, ()).items()):
@@ -326,7 +326,7 @@ def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
     lost = _lost(view, named.decisions)
     damaged = {**{n: it for n, it in lost.items() if asked is None or n in asked}, **gone}
     damaged |= view.damaged
-    epochs = {it.name: it.epoch for it in known}
+    versions = {it.name: it.version for it in known}
     files = {**listed, **{it.name: it.files for it in known}}
     for state, of_it in zip(moved, named.files, strict=True):
         name = state.slot.name
@@ -334,13 +334,13 @@ def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
             damaged.setdefault(name, of_it)
         elif name not in damaged:
             files[name] = of_it
-            epochs[name] = state.head.epoch
+            versions[name] = state.head.version
     every = tuple(file for name in sorted(files) for file in files[name])
-    versions = {it.name: it.schema_version for it in known}
-    versions |= {state.slot.name: state.head.schema_version for state in moved}
-    table = yield from with_columns(view.context, view.table, tuple(versions.values()))
-    for name, version in versions.items():
-        if version < table.overwritten:
+    columns = {it.name: it.schema_version for it in known}
+    columns |= {state.slot.name: state.head.schema_version for state in moved}
+    table = yield from with_columns(view.context, view.table, tuple(columns.values()))
+    for name, since in columns.items():
+        if since < table.overwritten:
             # The table was read again, after another change.
             error = HeadMovedError("Its columns were overwritten.")
             damaged.setdefault(name, error)
@@ -349,7 +349,7 @@ def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
         table.schema,
         table.partition_by,
         every,
-        epochs,
+        versions,
         asked,
         lists=view.table.unadopted,
     )
@@ -390,7 +390,7 @@ def _lost(view: _View, decisions: Iterable[Decided]) -> dict[str, DamagedError]:
     """The partitions of which the index, or a decision that was read, says more than heads."""
     root = view.context.root
     known = [
-        KnownEpoch(change.partition, change.base_epoch + 1, named_by(root, it.decision.job))
+        KnownVersion(change.partition, change.base_version + 1, named_by(root, it.decision.job))
         for it in decisions
         for change in it.decision.partitions
     ]

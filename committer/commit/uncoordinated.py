@@ -33,7 +33,7 @@ from .abort import abort_after, close_aborted, take_off
 from .apply import committed, wants_marker, wants_table_marker
 from .changes import compose_decision, targets_of
 from .close import delete_open_record, sweep_losers
-from .complete import Absence, complete_file, lost
+from .complete import MissingFilePolicy, complete_file, lost
 from .first_job import confirm, establish
 from .markers import marker_bytes
 from .removal import remove_listed
@@ -49,12 +49,12 @@ logger = logging.getLogger("zero_rename.committer.commit.uncoordinated")
 def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
     """Say loudly what such a table does not promise; refuse what it cannot keep.
 
-    :raises InvalidInputError: a ``once`` key, a base or a change of the columns, which
+    :raises InvalidInputError: an idempotency key, a base or a change of the columns, which
         need heads. Nothing was sent.
     """
     if spec.base is not None:
         raise InvalidInputError(
-            "A base is epochs of heads, and a table of coordination=none has none. Nothing was "
+            "A base is versions of heads, and a table of coordination=none has none. Nothing was "
             "sent.",
             remedy="Leave base out, and let one job write at a time.",
         )
@@ -71,9 +71,10 @@ def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
             "each other. Nothing was sent.",
             remedy="Leave schema_mode out, or write to another table.",
         )
-    if spec.once is not None:
+    if spec.idempotency_key is not None:
         raise InvalidInputError(
-            "A once key needs a head, and a table of coordination=none has none. Nothing was sent.",
+            "An idempotency key needs a head, and a table of coordination=none has none. Nothing "
+            "was sent.",
             remedy="Leave the key out and replace partitions, so that a repeated run does not "
             "double rows; or write to a table of coordination=store. Airflow's operator gives "
             "every run a key: it loads the latter only.",
@@ -213,7 +214,7 @@ def _complete(context: Context, decided: Decided, file: PendingFile, count: Coun
             key=file.key,
         )
 
-    yield from complete_file(context, job, file, Absence(is_seen_to, failure))
+    yield from complete_file(context, job, file, MissingFilePolicy(is_seen_to, failure))
     count.one_more()
 
 

@@ -17,7 +17,7 @@ class AsOf:
 
     :param time: seconds since the epoch, by the store's clock: what counted then, of all
         partitions.
-    :param version: of the one partition that is read: the epoch that :class:`.PartitionCommit`
+    :param version: of the one partition that is read: the version that :class:`.PartitionCommit`
         and ``Table.history`` tell.
     """
 

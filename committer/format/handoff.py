@@ -126,8 +126,8 @@ class Handoff:
         "With mode merge, the column by which the last of several rows of a key counts, the "
         "table's own among them.",
     )
-    once: str | None = _variable(
-        "ZERO_RENAME_ONCE", _text, "The key that makes the write happen once."
+    idempotency_key: str | None = _variable(
+        "ZERO_RENAME_IDEMPOTENCY_KEY", _text, "The key that makes the write happen once."
     )
     on_repeat: OnRepeat | None = _variable(
         "ZERO_RENAME_ON_REPEAT",

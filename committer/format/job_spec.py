@@ -90,7 +90,7 @@ class Distribute(StrEnum):
 
 
 class OnRepeat(StrEnum):
-    """What a job does whose ``once`` key an earlier job has already moved."""
+    """What a job does whose idempotency key an earlier job has already moved."""
 
     #: It writes nothing, and reports what that job committed.
     SKIP = "skip"
@@ -266,8 +266,8 @@ class JobSpec:
     :param row_changes: by partition, what the job does to the rows that it was computed from. Such
         a job has rows of its own, besides those that it writes again.
     :param change_reads: of such a job, what it has read.
-    :param restores: by partition, the epoch whose content a replace brings back, without writing a
-        byte; 0: it was not there. Only in a table that is read by heads, as long as it is kept.
+    :param restores: by partition, the version whose content a replace brings back, without writing
+        a byte; 0: it was not there. Only in a table that is read by heads, as long as it is kept.
     :param lacked: columns that the job's files may lack, of a table that it makes: of another table
         to which these came later.
     :param schema_mode: what becomes of the table's columns where the job brings others.
@@ -277,7 +277,8 @@ class JobSpec:
     :param coordination: of a new table; a job on a table of the other kind is refused.
     :param readers: of a new table, ``None`` for *listing*; a job that names another kind than the
         table's is refused.
-    :param once: the run's key (DAG, run, task, map index; not the try); ``None`` for none.
+    :param idempotency_key: the run's key (DAG, run, task, map index; not the try); ``None`` for
+        none.
     :param on_repeat: what to do where an earlier job under that key has committed.
     :param data_root: of a new table that is read by heads: where its jobs' files lie first, as
         ``s3://bucket/prefix``; ``None``: in the table. A job that names another one than the
@@ -310,7 +311,7 @@ class JobSpec:
     base: ReadBase | None = None
     serializable: bool = False
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE
-    once: str | None = None
+    idempotency_key: str | None = None
     on_repeat: OnRepeat = OnRepeat.SKIP
     coordination: Coordination = Coordination.STORE
     readers: Readers | None = None

@@ -247,20 +247,20 @@ class TableRoot:
         return self._control("manifests", f"{write_id}.json")
 
     @property
-    def once_prefix(self) -> str:
-        return self._control("once", "")
+    def runs_prefix(self) -> str:
+        return self._control("runs", "")
 
-    def once_key(self, once: str) -> str:
-        """The key of a run's ``once`` head: readable, and unique by a digest."""
-        return self._control("once", _file_of(once))
+    def run_key(self, idempotency_key: str) -> str:
+        """The key of a run's head: readable, and unique by a digest."""
+        return self._control("runs", _file_of(idempotency_key))
 
     @property
     def failures_prefix(self) -> str:
         return self._control("failures", "")
 
-    def failure_key(self, once: str) -> str:
+    def failure_key(self, idempotency_key: str) -> str:
         """The key of a run's last failure."""
-        return self._control("failures", _file_of(once))
+        return self._control("failures", _file_of(idempotency_key))
 
     @property
     def inputs_prefix(self) -> str:
@@ -393,7 +393,7 @@ def _partition_in(folder: str) -> str | None:
     return None if any(is_hidden(name) or not name for name in names) else folder
 
 
-def _file_of(once: str) -> str:
+def _file_of(idempotency_key: str) -> str:
     """A file's name for a run's key: readable, and unique by a digest."""
-    digest = hashlib.sha256(once.encode()).hexdigest()[:16]
-    return f"{quote(once, safe='')[:80]}-{digest}.json"
+    digest = hashlib.sha256(idempotency_key.encode()).hexdigest()[:16]
+    return f"{quote(idempotency_key, safe='')[:80]}-{digest}.json"

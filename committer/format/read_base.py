@@ -1,4 +1,4 @@
-"""Base of a job by what it has read: epochs of partitions, and partitions that were not there."""
+"""Base of a job by what it has read: versions of partitions, and partitions that were not there."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from ..errors import InvalidInputError
 class ReadBase:
     """What a job has read of the table it writes.
 
-    A partition that the job writes and whose head is at another epoch when it is claimed is a
+    A partition that the job writes and whose head is at another version when it is claimed is a
     conflict, under ``on_conflict=fail``. Partitions that were not read are held against what was
     there when the job opened, as without a base.
 
     :param table: the root that was read, ``s3://bucket/prefix``; ``None`` where nothing was.
-    :param epochs: by partition; 0: it was not there; ``None``: it counts as not read.
-    :param whole: the whole table was read, so that partitions not in ``epochs`` were not there.
+    :param versions: by partition; 0: it was not there; ``None``: it counts as not read.
+    :param whole: the whole table was read, so that partitions not in ``versions`` were not there.
     :param listed: of partitions that held what a listing showed, a digest of that: a replace is
         refused where it shows other files by then, whoever wrote them. ``None``: nothing was
         listed, since readers of the table went by heads alone.
     """
 
     table: str | None
-    epochs: Mapping[str, int | None]
+    versions: Mapping[str, int | None]
     whole: bool = True
     listed: Mapping[str, str] | None = None
 
-    def epoch(self, partition: str) -> int | None:
-        """The epoch at which a partition was read; ``None``: it was not read."""
-        return self.epochs.get(partition, 0 if self.whole else None)
+    def version(self, partition: str) -> int | None:
+        """The version at which a partition was read; ``None``: it was not read."""
+        return self.versions.get(partition, 0 if self.whole else None)
 
     def listing(self, partition: str) -> str | None:
         """A digest of the files that a partition without a head held; ``None``: not known."""
-        if self.listed is None or (self.epoch(partition) != 0):
+        if self.listed is None or (self.version(partition) != 0):
             return None
         return self.listed.get(partition, listing_digest(()))
 
@@ -56,14 +56,14 @@ class ReadBase:
             listed = found.get("listed")
             base = ReadBase(
                 found["table"],
-                found["epochs"],
+                found["versions"],
                 found["whole"],
                 None if listed is None else dict(listed),
             )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ValueError("is no text of Snapshot.base.encode()") from error
-        epochs = base.epochs.values() if isinstance(base.epochs, dict) else [-1]
-        right = all(e is None or (type(e) is int and e >= 0) for e in epochs)
+        versions = base.versions.values() if isinstance(base.versions, dict) else [-1]
+        right = all(e is None or (type(e) is int and e >= 0) for e in versions)
         if not (right and isinstance(base.table, str) and isinstance(base.whole, bool)):
             raise ValueError("is no text of Snapshot.base.encode()")
         return base

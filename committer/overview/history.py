@@ -41,7 +41,7 @@ HISTORY = pa.schema(
         ("run_id", pa.string()),
         ("task_id", pa.string()),
         ("try_number", pa.int64()),
-        ("once", pa.string()),
+        ("idempotency_key", pa.string()),
     ]
 )
 
@@ -84,7 +84,7 @@ def _rows(job: SeenJob) -> Iterator[Mapping[str, Any]]:
         "run_id": owner.run_id,
         "task_id": owner.task_id,
         "try_number": owner.try_number,
-        "once": job.once,
+        "idempotency_key": job.idempotency_key,
     }
     if job.change_reads is not None:
         told["partitions_left"] = job.change_reads.partitions_left
@@ -96,7 +96,7 @@ def _rows(job: SeenJob) -> Iterator[Mapping[str, Any]]:
             **told,
             "partition": change.partition,
             "change": _kind(change),
-            "version": change.base_epoch + 1,
+            "version": change.base_version + 1,
             "files": change.files,
             "rows": change.rows,
             "bytes": change.bytes,

@@ -32,13 +32,13 @@ _MOST = 200
 class HistoryEntry:
     """What one job did to the partition.
 
-    :param epoch: the partition's since; 0 where the table has no heads.
+    :param version: the partition's since; 0 where the table has no heads.
     :param visible: how many of the files that it wrote the partition still holds.
     """
 
     job: SeenJob
     change: PartitionChange
-    epoch: int
+    version: int
     visible: int
 
 
@@ -60,7 +60,7 @@ class ReadableVersion:
 class PartitionHistory:
     """A partition's past and present.
 
-    :param epoch: how many jobs have moved it; 0: none has.
+    :param version: how many jobs have moved it; 0: none has.
     :param claim: the job about to change it.
     :param files: what it holds, oldest first.
     :param entries: newest first. Epochs that are missing among them are of jobs that left nothing
@@ -70,7 +70,7 @@ class PartitionHistory:
     """
 
     partition: str
-    epoch: int
+    version: int
     claim: str | None
     files: tuple[DataFile, ...]
     entries: tuple[HistoryEntry, ...]
@@ -104,7 +104,7 @@ def look_back(
     entries = _entries(jobs, partition, held)
     return PartitionHistory(
         partition,
-        state.head.epoch,
+        state.head.version,
         state.head.claim,
         held,
         entries,
@@ -116,14 +116,14 @@ def look_back(
 def _readable(head: PartitionHead, retention: float) -> tuple[ReadableVersion, ...]:
     versions = [
         ReadableVersion(
-            move.epoch,
+            move.version,
             move.job,
             move.since,
             None if line.until == STILL else line.until + retention,
         )
         for line in head.lines
         for move in line.moves
-        if move.epoch != head.epoch
+        if move.version != head.version
     ]
     return tuple(reversed(versions))
 
@@ -160,9 +160,9 @@ def _entries(
 ) -> tuple[HistoryEntry, ...]:
     held = list(files)
     entries = [
-        HistoryEntry(job, change, change.base_epoch + 1, sum(f.job == job.job for f in held))
+        HistoryEntry(job, change, change.base_version + 1, sum(f.job == job.job for f in held))
         for job in jobs.values()
         for change in job.changes
         if change.partition == partition
     ]
-    return tuple(sorted(entries, key=lambda it: it.epoch, reverse=True))
+    return tuple(sorted(entries, key=lambda it: it.version, reverse=True))

@@ -26,7 +26,7 @@ _DIGITS = (4, 3, 0)
 class PartitionChange:
     """What a committed job did to one partition.
 
-    :param base_epoch: the partition's epoch before; -1 in a table without heads.
+    :param base_version: the partition's version before; -1 in a table without heads.
     :param replaced: it took the place of what was there.
     :param files: that it wrote, of ``rows`` and ``bytes``.
     :param adopted: files from before the table that it took over.
@@ -38,7 +38,7 @@ class PartitionChange:
     """
 
     partition: str
-    base_epoch: int
+    base_version: int
     replaced: bool
     files: int
     rows: int
@@ -63,7 +63,7 @@ class SeenJob:
     job: str
     verdict: Verdict
     owner: Owner
-    once: str | None
+    idempotency_key: str | None
     decided_at: float
     changes: tuple[PartitionChange, ...]
     change_reads: ChangeReads | None = None
@@ -90,14 +90,14 @@ class SeenJob:
 class JobManifest:
     """A job's decision, with all files that it names.
 
-    :param is_settled: it was applied long ago, and says how many files there were, and of whom
+    :param is_condensed: it was applied long ago, and says how many files there were, and of whom
         none.
     """
 
     job: SeenJob
     files: tuple[PendingFile, ...]
     lost: tuple[PendingFile, ...]
-    is_settled: bool = False
+    is_condensed: bool = False
 
 
 def read_job_manifest(context: Context, job: str) -> Step[JobManifest | None]:
@@ -110,8 +110,8 @@ def read_job_manifest(context: Context, job: str) -> Step[JobManifest | None]:
     if decided is None:
         return None
     lost = tuple(file for change in decided.decision.partitions for file in change.lost)
-    settled = any(change.settled is not None for change in decided.decision.partitions)
-    return JobManifest(seen_job(decided), decided.decision.files, lost, settled)
+    condensed = any(change.condensed is not None for change in decided.decision.partitions)
+    return JobManifest(seen_job(decided), decided.decision.files, lost, condensed)
 
 
 def seen_job(decided: Decided) -> SeenJob:
@@ -122,7 +122,7 @@ def seen_job(decided: Decided) -> SeenJob:
         decision.job,
         decision.verdict,
         decision.owner,
-        decision.once,
+        decision.idempotency_key,
         decided.date,
         changes,
         decision.change_reads,
@@ -133,7 +133,7 @@ def _change(change: PartitionDecision) -> PartitionChange:
     gone = {job_in_key(file.key) for file in change.removals} | {change.dropped_job}
     return PartitionChange(
         change.partition,
-        change.base_epoch,
+        change.base_version,
         change.replace,
         change.sums.files,
         change.sums.rows,
@@ -162,7 +162,7 @@ def recent_jobs(
         listed = yield from _opened_about(context, now, digits)
         if len(listed) >= most:
             break
-    # By the time in their ids: a decision that was settled has been written again since.
+    # By the time in their ids: a decision that was condensed has been written again since.
     newest = sorted(listed, reverse=True)[:most]
     found = yield from All(tuple(or_damage(read_decision(context, job)) for job in newest))
     seen = [seen_job(it) for it in found if isinstance(it, Decided)]

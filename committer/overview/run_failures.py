@@ -32,7 +32,7 @@ class RunFailure:
     :param partitions: that the run was to load, or the one it was refused; empty: not known.
     """
 
-    once: str
+    idempotency_key: str
     owner: Owner
     job: str | None
     error: str
@@ -61,8 +61,8 @@ def standing_failures(
     young.sort(key=lambda item: item.last_modified, reverse=True)
     done: dict[str, float] = {}
     for job in recent:
-        if job.once is not None and job.verdict == "commit":
-            done[job.once] = max(done.get(job.once, 0.0), job.decided_at)
+        if job.idempotency_key is not None and job.verdict == "commit":
+            done[job.idempotency_key] = max(done.get(job.idempotency_key, 0.0), job.decided_at)
     found = yield from All(tuple(_standing(context, item, done) for item in young[:_MOST]))
     return [failure for failure in found if failure is not None]
 
@@ -77,14 +77,14 @@ def _standing(
         failure = Failure.decode(found.body, item.key)
     except DamagedError:
         return None  # Whoever can write there can write anything; the run's own log has it.
-    since = done.get(failure.once)
+    since = done.get(failure.idempotency_key)
     if since is None:
-        since = yield from _committed_at(context, failure.once)
+        since = yield from _committed_at(context, failure.idempotency_key)
     if since is not None and since >= item.last_modified:
         return None
     head = None if failure.key is None else context.root.partition_of_head_key(failure.key)
     return RunFailure(
-        failure.once,
+        failure.idempotency_key,
         failure.owner,
         failure.job,
         failure.error,
@@ -95,9 +95,11 @@ def _standing(
     )
 
 
-def _committed_at(context: Context, once: str) -> Step[float | None]:
+def _committed_at(context: Context, idempotency_key: str) -> Step[float | None]:
     """When the run's work was done last; ``None``: it is not, or nobody can tell."""
-    state = yield from or_damage(read_head(context, Slot.once(context.root, once)))
+    state = yield from or_damage(
+        read_head(context, Slot.idempotency_key(context.root, idempotency_key))
+    )
     if not isinstance(state, HeadState) or state.head.last_job is None:
         return None
     decided = yield from or_damage(read_decision(context, state.head.last_job))

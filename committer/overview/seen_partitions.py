@@ -57,7 +57,7 @@ class SeenState(StrEnum):
 class SeenPartition:
     """A partition, and what is to be said of it first.
 
-    :param epoch: how many jobs have moved it; ``None``: it has no head.
+    :param version: how many jobs have moved it; ``None``: it has no head.
     :param rows: ``None`` where nobody counted those of some file.
     :param job: the last that wrote files it holds.
     :param changed_at: when its head was written last; ``None`` without one. A claim counts.
@@ -67,7 +67,7 @@ class SeenPartition:
 
     name: str
     state: SeenState
-    epoch: int | None
+    version: int | None
     files: int
     rows: int | None
     bytes: int
@@ -109,7 +109,7 @@ def partitions_there(context: Context, table: TableRecord | None) -> Step[Partit
     if listing.index is not None:
         index = (yield from read_index(context)).entries
         for name, it in still_true(index, listing.heads).items():
-            seen[name] = _seen(listing.heads[name], it.epoch, it.files)
+            seen[name] = _seen(listing.heads[name], it.version, it.files)
     changed = [head for name, head in listing.heads.items() if name not in seen]
     claims = yield from _read(context, changed, seen)
     unmoved = {name: items for name, items in older.items() if name not in seen}
@@ -143,8 +143,8 @@ def _read(
         of_it = files[name]
         if isinstance(of_it, DamagedError):
             seen[name] = _unread(name, of_it, head.last_modified)
-        elif state.head.epoch:
-            seen[name] = _seen(head, state.head.epoch, of_it)
+        elif state.head.version:
+            seen[name] = _seen(head, state.head.version, of_it)
     return claims
 
 
@@ -152,16 +152,16 @@ def _unread(name: str, error: DamagedError, at: float | None) -> SeenPartition:
     return SeenPartition(name, SeenState.UNREADABLE, None, 0, None, 0, None, at, str(error))
 
 
-def _seen(head: ListedHead, epoch: int, files: tuple[DataFile, ...]) -> SeenPartition:
+def _seen(head: ListedHead, version: int, files: tuple[DataFile, ...]) -> SeenPartition:
     jobs = {file.job for file in files}
     state = SeenState.COMMITTED
     if not files:
         state = SeenState.EMPTIED
-    elif epoch > len(jobs):
+    elif version > len(jobs):
         # Each job moves a head once: what one of them brought is there no more.
         state = SeenState.REPLACED
     last = max(jobs, default="") or None
-    return _counted(head.slot.name, state, epoch, files, last, head.last_modified)
+    return _counted(head.slot.name, state, version, files, last, head.last_modified)
 
 
 def _listed(files: Iterable[DataFile]) -> dict[str, SeenPartition]:
@@ -177,7 +177,7 @@ def _listed(files: Iterable[DataFile]) -> dict[str, SeenPartition]:
 def _counted(
     name: str,
     state: SeenState,
-    epoch: int | None,
+    version: int | None,
     files: Sequence[DataFile],
     job: str | None,
     changed_at: float | None,
@@ -185,5 +185,5 @@ def _counted(
     rows, size = rows_of(files), sum(file.size for file in files)
     lacking = next(iter(not_durable(files)), None)
     return SeenPartition(
-        name, state, epoch, len(files), rows, size, job, changed_at, lacking=lacking
+        name, state, version, len(files), rows, size, job, changed_at, lacking=lacking
     )

@@ -120,9 +120,13 @@ def with_states(
     seen = dict(there)
     for partition, why in _conflicts(jobs, now).items():
         _press(seen, partition, SeenState.CONFLICTED, why)
-    at_work = {job.once for job in under_way if job.once is not None and job.is_running}
+    at_work = {
+        job.idempotency_key
+        for job in under_way
+        if job.idempotency_key is not None and job.is_running
+    }
     for failure in failures:
-        if failure.once in at_work:
+        if failure.idempotency_key in at_work:
             continue  # Its next try is under way.
         kind = SeenState.CONFLICTED if failure.gave_way else SeenState.FAILED
         for partition in failure.partitions:
@@ -167,7 +171,7 @@ def _conflicts(jobs: Iterable[SeenJob], now: float) -> dict[str, str]:
             continue
         (later, replaced), (former, _) = of_it
         apart = later.decided_at - former.decided_at
-        runs = {later.once, former.once}
+        runs = {later.idempotency_key, former.idempotency_key}
         if replaced and len(runs) == 2 and None not in runs and apart <= TOGETHER:
             found[partition] = (
                 f"{later.job} replaced what {former.job}, of another run, had written "

@@ -31,7 +31,7 @@ class JobUnderWay:
 
     job: str
     owner: Owner
-    once: str | None
+    idempotency_key: str | None
     silent_for: float
     allowed: float
     decided: Verdict | None
@@ -97,7 +97,7 @@ def _under_way(context: Context, job: str, at_work: set[str]) -> Step[JobUnderWa
     return JobUnderWay(
         job,
         NOBODY if record is None else record.owner,
-        None if record is None else record.once,
+        None if record is None else record.idempotency_key,
         entry.silent_for,
         judged.allowed,
         None if judged.decided is None else judged.decided.decision.verdict,

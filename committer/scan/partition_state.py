@@ -20,7 +20,7 @@ class PartitionState:
     """What a partition holds.
 
     :param etag: of the head that says so.
-    :param epoch: how many jobs have moved it; ``job`` is the last one of them.
+    :param version: how many jobs have moved it; ``job`` is the last one of them.
     :param decided_at: when that job was decided, by the store's clock, seconds since the epoch;
         ``None`` where its decision has been removed since.
     :param files: all files, oldest first.
@@ -31,7 +31,7 @@ class PartitionState:
 
     partition: str
     etag: str
-    epoch: int
+    version: int
     job: str | None
     decided_at: float | None
     files: tuple[DataFile, ...]
@@ -77,7 +77,7 @@ def _partition_state(context: Context, partition: str) -> Step[PartitionState | 
     return PartitionState(
         partition=partition,
         etag=state.etag,
-        epoch=head.epoch,
+        version=head.version,
         job=head.last_job,
         decided_at=None if last is None else last.date,
         files=files,

@@ -51,7 +51,7 @@ def read_of(state: Snapshot) -> TableRead:
     elif asked is not None:
         filters = (UNREADABLE,)
     found = tuple(
-        PartitionRead(name, state.epochs.get(name, 0), content_of(files))
+        PartitionRead(name, state.versions.get(name, 0), content_of(files))
         for name, files in sorted(state.by_partition().items())
     )
     return TableRead(state.root.url, found, tuple(sorted(names)), filters, asked is None)

@@ -27,8 +27,8 @@ from .error_translation import (
 from .lifecycle import LifecycleRule, rules_of
 from .listing import decoded_keys
 from .quick_aborts import QuickAborts
+from .retries import RetryBudget, Trouble
 from .upload_parts import PartBody
-from .weather import Patience, Trouble
 
 _GONE = {"NoSuchKey", "404", "NotFound"}
 #: What stores answer about an upload that is not there.
@@ -41,7 +41,7 @@ _CHANGES = (
 )
 #: Requests that their callers put again by themselves, or can do without.
 _ASKED_AGAIN = (store.AbortUpload, store.ListLifecycleRules)
-_PATIENT, _BRIEF = Patience(), Patience(total=20.0, tries=4)
+_PATIENT, _BRIEF = RetryBudget(), RetryBudget(total=20.0, tries=4)
 #: Requests that write data where nobody reads yet: sent again until they are answered.
 _DATA = (store.PutFile, store.UploadPart, CopyFile, CopyPart)
 #: What may go wrong in a call: an S3 error, boto3's own, or a body that breaks off.
@@ -52,13 +52,13 @@ class S3Requests:
     """Carries out single requests in the calling thread. May be used by many threads.
 
     A request that changes nothing, or that may be repeated blindly, is sent again after a trouble
-    (:class:`.weather.Trouble`), as long as the patience lasts. A conditional write and a
+    (:class:`.retries.Trouble`), as long as the budget lasts. A conditional write and a
     ``CompleteUpload`` are only where nothing was sent: no connection came about. At most so many
-    are under way as the :class:`.weather.Pace` allows.
+    are under way as the :class:`.retries.ConcurrencyLimit` allows.
 
     :param bucket: the one bucket all keys are in.
     :param clock: the monotonic clock, seconds.
-    :param patience: how long a request is repeated; ``None``: as long as usual.
+    :param budget: how long a request is repeated; ``None``: as long as usual.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class S3Requests:
         bucket: str,
         clients: S3Clients,
         clock: Callable[[], float],
-        patience: Patience | None = None,
+        budget: RetryBudget | None = None,
     ) -> None:
         self.bucket = bucket
         self.clients = clients
-        self._patience = patience
+        self._patience = budget
         self._client = clients.client
         self._clock = clock
         copies = ServerCopies(bucket, clients.client)
@@ -102,7 +102,7 @@ class S3Requests:
         :raises StoreUnreachableError: no answer to a request that may be repeated, or no
             connection for one that may not.
         """
-        weather, began, sent = self.clients.weather, self._clock(), False
+        retries, began, sent = self.clients.retries, self._clock(), False
         for tries in count(1):
             signed = self.clients.clock.ahead
             answer, error = self._send(request)
@@ -117,16 +117,16 @@ class S3Requests:
             if is_lasting(error) or (sent and store.is_sent_once(request)):
                 break
             usual = self._patience or _PATIENT
-            patience = _BRIEF if isinstance(request, _ASKED_AGAIN) else usual
-            wait = weather.pause(patience, began, self._clock(), tries)
+            budget = _BRIEF if isinstance(request, _ASKED_AGAIN) else usual
+            wait = retries.pause(budget, began, self._clock(), tries)
             if wait is None or not pause(wait):
                 break
         return self._meaning(error, request, sent)
 
     def _send(self, request: Any) -> tuple[Any, Exception | None]:
         """Send a request once; its answer, or the error that came instead."""
-        weather = self.clients.weather
-        turn = weather.pace.begin()
+        retries = self.clients.retries
+        turn = retries.concurrency.begin()
         trouble: Trouble | None = None
         try:
             answer, error = self._calls[type(request)](request), None
@@ -134,11 +134,11 @@ class S3Requests:
             answer, error = None, failure
             trouble = self._trouble(failure, request)
         finally:
-            weather.pace.end(turn, throttled=trouble is Trouble.THROTTLED)
+            retries.concurrency.end(turn, throttled=trouble is Trouble.THROTTLED)
         if trouble is not None:
-            weather.troubled(trouble, self._clock())
+            retries.troubled(trouble, self._clock())
         elif error is None or isinstance(error, ClientError):
-            weather.answered()
+            retries.answered()
         return answer, error
 
     def _trouble(self, error: Exception, request: Any) -> Trouble | None:

@@ -26,7 +26,7 @@ from botocore.utils import parse_timestamp
 
 from ..errors import StoreRefusedError, ZeroRenameError
 from .error_translation import code_of, describe
-from .weather import Weather
+from .retries import Retries
 
 #: Requests under way at once, and connections kept per client.
 PARALLEL = 32
@@ -35,7 +35,7 @@ PARALLEL = 32
 CONNECT_TIMEOUT = 4
 #: Seconds without a byte of an answer. Long: S3 answers small requests at once, but a store may
 #: say nothing while it puts an upload of thousands of parts together. Half of the patience of a
-#: request (:class:`..weather.weather.Patience`), so that one left unanswered is tried again.
+#: request (:class:`.retries.RetryBudget`), so that one left unanswered is tried again.
 READ_TIMEOUT = 60
 #: Stores that send no Server header, by the owner they name: S3Mock.
 _OWNERS = frozenset({"s3-mock-file-store"})
@@ -130,7 +130,7 @@ class S3Clients:
 
     client: Any
     parallel: int = PARALLEL
-    weather: Weather = field(default_factory=lambda: Weather(PARALLEL), repr=False, compare=False)
+    retries: Retries = field(default_factory=lambda: Retries(PARALLEL), repr=False, compare=False)
     clock: StoreClock = field(default_factory=StoreClock, repr=False, compare=False)
     _heard: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 

@@ -19,7 +19,7 @@ from .requests import LIST_BYTES, Absent, Done, Found, Get, Put, Refused, Step, 
 #: One answer in five may be *unknown*, in all of a job's writes; and a store may be away for a
 #: minute: the pauses alone come to that.
 _TRIES = Backoff(tries=20, first=0.2, cap=8.0)
-#: Refusals in a row, of a condition that holds, after which no weather explains them.
+#: Refusals in a row, of a condition that holds, after which no failure of the store explains them.
 _REFUSALS = 5
 
 

@@ -22,13 +22,13 @@ from .clients import S3Clients, profile_client
 from .copies import CopyFile, CopyPart
 from .fast_root import FastPlace, FastRoot, by_place
 from .requests import Clock, Deleted, DeleteMany, Request, ServerName, Wait, Work
+from .retries import RetryBudget
 from .scheduler import Scheduler, Ticket
-from .weather import Patience
 
 T = TypeVar("T")
 #: A fast root that does not answer is gone, as far as a table can tell, and what lies there lost
 #: for now: nobody waits long to be told so.
-_BRIEF = Patience(total=15.0)
+_BRIEF = RetryBudget(total=15.0)
 #: Seconds for which an interrupt waits for the answers to requests that are sent.
 _LAST_ANSWERS = 3.0
 
@@ -167,7 +167,7 @@ class BotoDriver:
 
     @property
     def retries(self) -> int:
-        return self.clients.weather.tally.total
+        return self.clients.retries.tally.total
 
     def perform(self, request: Request[T]) -> T:
         """Carry out one request to the store in the calling thread.

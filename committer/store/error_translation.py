@@ -18,7 +18,7 @@ from ..errors import (
     StoreUnreachableError,
     ZeroRenameError,
 )
-from .weather import Trouble
+from .retries import Trouble
 
 _CREDENTIALS = (
     "Check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_PROFILE or the role of this host, "
@@ -104,7 +104,7 @@ def status_of(error: boto.ClientError) -> int:
 
 
 def date_of(answer: Any) -> float:
-    """The Date header in epoch seconds. 0.0 without one: every age then comes out negative,
+    """The Date header in version seconds. 0.0 without one: every age then comes out negative,
     so that nothing is ever taken for old."""
     header = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
     try:

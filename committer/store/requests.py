@@ -9,7 +9,7 @@ seconds since the epoch *by the store's clock*; :class:`Clock` alone is this pro
 monotonic clock.
 
 A request that changes nothing, or one that may be repeated blindly, is sent again by the driver
-for as long as its patience lasts (:mod:`..weather.weather`); then the driver raises
+for as long as its budget lasts (:mod:`.retries`); then the driver raises
 :class:`~.errors.StoreUnreachableError` into the step. Rights, credentials and missing buckets
 raise :class:`~.errors.StoreRefusedError`. A conditional ``Put`` or ``Delete``, and
 ``CompleteUpload``, are sent again by the driver only while no connection came about, so that
@@ -125,7 +125,7 @@ class ObjectPage:
 
 @dataclass(frozen=True)
 class ListedUpload:
-    """:param initiated: whole epoch seconds, as the store's Date header tells the time: an upload
+    """:param initiated: whole version seconds, as the store's Date header tells the time: an upload
     of this second would else be younger than none."""
 
     key: str

@@ -150,7 +150,7 @@ def find_unadopted(
     """
     heads = yield from list_heads(context)
     states = yield from All(tuple(read_head(context, heads[name].slot) for name in heads))
-    moved = {state.slot.name for state in states if state.head.epoch}
+    moved = {state.slot.name for state in states if state.head.version}
     names = sorted(set(listed) - moved)
     found, lost = yield from files_without_heads(context, {name: listed[name] for name in names})
     lost = {name: it for name, it in lost.items() if not isinstance(it, HeadMovedError)}

@@ -37,7 +37,7 @@ GAVE_WAY = ("CommitConflictError", "DestinationExistsError", "JobFencedError", "
 class Touch:
     """What one committed job did to a partition, and what is left of it.
 
-    :param epoch: that the partition came to by it. It is the order of the jobs: several may be
+    :param version: that the partition came to by it. It is the order of the jobs: several may be
         decided within the second that a store's dates tell.
     :param decided_at: seconds since the epoch, by the store's clock.
     :param replaced: it took the place of what was there.
@@ -50,8 +50,8 @@ class Touch:
 
     job: str
     owner: Owner
-    once: str | None
-    epoch: int
+    idempotency_key: str | None
+    version: int
     decided_at: float
     replaced: bool
     files: int
@@ -68,7 +68,7 @@ class GaveWay:
 
     job: str | None
     owner: Owner
-    once: str
+    idempotency_key: str
     partition: str | None
     error: str
     message: str
@@ -123,7 +123,7 @@ def conflicts_in(
     context: Context, seen: Survey, window: float, since: float
 ) -> Step[ConflictReport]:
     """As :func:`find_conflicts`, of the partitions of one state. It is read before the decisions,
-    so that all that led to it are there; what has come after it is told by the epoch that it goes
+    so that all that led to it are there; what has come after it is told by the version that it goes
     on from, and left out."""
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
@@ -192,7 +192,7 @@ def _touches(
     for it in decided:
         for change in it.decision.partitions:
             name = change.partition
-            if change.base_epoch >= state.epochs.get(name, 0) and name not in seen.damaged:
+            if change.base_version >= state.versions.get(name, 0) and name not in seen.damaged:
                 continue  # It came after that state.
             touch = _touch(it, change, shown[name, it.decision.job])
             touches[name].append((touch, frozenset(file.key for file in change.files) - keys))
@@ -204,8 +204,8 @@ def _touch(decided: Decided, change: PartitionDecision, visible: int) -> Touch:
     return Touch(
         decision.job,
         decision.owner,
-        decision.once,
-        change.base_epoch + 1,
+        decision.idempotency_key,
+        change.base_version + 1,
         decided.date,
         change.replace,
         change.sums.files,
@@ -224,7 +224,7 @@ def _together(touches: Mapping[str, Written], window: float) -> dict[str, Writte
     """The touches of a partition that have another one of another run near."""
     found = {}
     for partition, all_of_it in touches.items():
-        ordered = sorted(all_of_it, key=lambda it: it[0].epoch)
+        ordered = sorted(all_of_it, key=lambda it: it[0].version)
         near = [
             it
             for it in ordered
@@ -263,7 +263,14 @@ def _gave_way(context: Context, start: float) -> Step[list[GaveWay]]:
     found = yield from All(tuple(or_damage(_failure(key)) for key in keys))
     failures = [it for it in found if isinstance(it, Failure) and it.error in GAVE_WAY]
     return [
-        GaveWay(it.job, it.owner, it.once, _partition(context.root, it.key), it.error, it.message)
+        GaveWay(
+            it.job,
+            it.owner,
+            it.idempotency_key,
+            _partition(context.root, it.key),
+            it.error,
+            it.message,
+        )
         for it in failures
     ]
 

@@ -81,7 +81,7 @@ def examine(context: Context, max_duration: float | None = None) -> Step[list[Pr
     return problems + (yield from _about_lifecycle(context, max_duration))
 
 
-def complaints(context: Context) -> Step[list[Problem]]:
+def problems(context: Context) -> Step[list[Problem]]:
     """As much of an examination as writes nothing and reads no head: jobs left open, uploads left
     over, lifecycle rules. For pages that are looked at often.
     """
@@ -140,7 +140,7 @@ def _about_uploads(context: Context, table: TableRecord) -> Step[list[Problem]]:
     url = context.root.url
     stored = "stored and paid for, and seen by nobody."
     groups = {
-        Whose.OURS: ("left-over uploads", "of closed jobs", ""),
+        Whose.OURS: ("orphaned uploads", "of closed jobs", ""),
         Whose.FOREIGN: (
             "foreign uploads",
             "that no job of this package made, older than a day",

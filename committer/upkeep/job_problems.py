@@ -120,7 +120,7 @@ def about_heads(context: Context, table: TableRecord) -> Step[list[Problem]]:
 
 def _about_names(context: Context, states: list[HeadState]) -> Step[list[Problem]]:
     """Decisions and manifests that heads name: one GET each."""
-    named = yield from files_of_heads(context, [it for it in states if not it.slot.is_once])
+    named = yield from files_of_heads(context, [it for it in states if not it.slot.is_run])
     damaged = (it for it in named.files if isinstance(it, DamagedError))
     told = (about_damage(context.root, it) for it in damaged if not isinstance(it, HeadMovedError))
     return list(dict.fromkeys(told))

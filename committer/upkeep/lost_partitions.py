@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from ..commit.index.lost_heads import (
-    KnownEpoch,
+    KnownVersion,
     find_lost_heads,
     known_by_index,
     known_by_marker,
@@ -48,7 +48,7 @@ def lost_partitions(
 
 def known_by_markers(
     context: Context, objects: Iterable[ListedObject], heads: Collection[str]
-) -> Step[dict[str, list[KnownEpoch]]]:
+) -> Step[dict[str, list[KnownVersion]]]:
     """What the table's marker says, and those of partitions without a head, by the job for whose
     decision a marker stands."""
     root = context.root
@@ -56,7 +56,7 @@ def known_by_markers(
     headed = {root.marker_key(name) for name in heads} - {root.marker_key(UNPARTITIONED)}
     keys = sorted(there - headed)
     found = yield from All(tuple(Get(key) for key in keys))
-    known: dict[str, list[KnownEpoch]] = {}
+    known: dict[str, list[KnownVersion]] = {}
     for job, said in (known_by_marker(root, it) for it in found):
         if job:
             known.setdefault(job, []).extend(said)

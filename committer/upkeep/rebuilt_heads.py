@@ -1,6 +1,6 @@
 """Heads that are gone, built again from the decisions: only where these tell the state whole.
 
-Each decision about a partition says which epoch it found, so those on record line up, from the
+Each decision about a partition says which version it found, so those on record line up, from the
 last replace or the first job on, and what their job did is done again on an empty head. What the
 index, the markers and the files that are there say must agree with that. It is bound to the state
 that it was planned from: a head that somebody makes meanwhile stays, and no job that is open
@@ -49,14 +49,14 @@ class RebuildAction(StrEnum):
 class RebuiltHead:
     """A partition whose head is gone.
 
-    :param epoch: that of the head; ``files`` and ``rows`` what it names. 0 where it is left.
+    :param version: that of the head; ``files`` and ``rows`` what it names. 0 where it is left.
     :param jobs: whose decisions it names.
     :param reason: why it is left.
     """
 
     partition: str
     action: RebuildAction
-    epoch: int = 0
+    version: int = 0
     files: int = 0
     rows: int = 0
     jobs: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class _Records:
     :param changes: the commit decisions about each partition.
     :param unread: decisions that cannot be read.
     :param files: the data files that are there, by partition.
-    :param known: the highest epoch of each partition that the index or a marker names.
+    :param known: the highest version of each partition that the index or a marker names.
     """
 
     decided: Collection[str]
@@ -105,11 +105,11 @@ def rebuild_heads(context: Context, apply: bool) -> Step[list[RebuiltHead]]:
     context = context.of(table)
     records = yield from _read(context)
     result = []
-    known = {name for name, epoch in records.known.items() if epoch}
+    known = {name for name, version in records.known.items() if version}
     for name in sorted(known.union(records.changes)):
         state = records.heads.states.get(name)
         gone = name not in records.heads.listed
-        if name in records.heads.damaged or not (gone or (state and not state.head.epoch)):
+        if name in records.heads.damaged or not (gone or (state and not state.head.version)):
             continue
         now = state or HeadState(Slot.partition(context.root, name), _blank(context, name), None)
         changes = records.changes.get(name, ())
@@ -149,10 +149,10 @@ def _read(context: Context) -> Step[_Records]:
         if partition is not None:
             files.setdefault(partition, {})[item.key] = item
     index = yield from read_index(context)
-    known = {it.name: it.epoch for it in index.entries.values()}
+    known = {it.name: it.version for it in index.entries.values()}
     by_markers = yield from known_by_markers(context, everything.objects, ())
-    for it in (it for epochs in by_markers.values() for it in epochs):
-        known[it.partition] = max(it.epoch, known.get(it.partition, 0))
+    for it in (it for versions in by_markers.values() for it in versions):
+        known[it.partition] = max(it.version, known.get(it.partition, 0))
     heads = yield from read_heads(context)
     return _Records(
         jobs,
@@ -192,13 +192,13 @@ def _plan(context: Context, records: _Records, now: HeadState) -> _Plan:
     if name not in records.changes:
         raise _NotWholeError("no decision about it is on record")
     history = _history(records.changes[name])
-    epoch = history[-1][1].base_epoch + 1
-    if records.known.get(name, 0) > epoch:
+    version = history[-1][1].base_version + 1
+    if records.known.get(name, 0) > version:
         raise _NotWholeError(
-            f"the decisions on record end at epoch {epoch}, and the index or a marker names "
+            f"the decisions on record end at version {version}, and the index or a marker names "
             f"{records.known[name]}"
         )
-    head = replace(_blank(context, name), epoch=history[0][1].base_epoch)
+    head = replace(_blank(context, name), version=history[0][1].base_version)
     last = history[-1][0]
     before = head
     for decided, change in history:
@@ -211,7 +211,7 @@ def _plan(context: Context, records: _Records, now: HeadState) -> _Plan:
     told = RebuiltHead(
         name,
         RebuildAction.WOULD_REBUILD,
-        epoch,
+        version,
         len(files),
         sum(max(0, file.rows) for file in files),
         head.decisions,
@@ -225,29 +225,29 @@ def _plan(context: Context, records: _Records, now: HeadState) -> _Plan:
 def _history(changes: Sequence[_Change]) -> list[_Change]:
     """The changes from the last replace on, or from the first job, in their order.
 
-    :raises _NotWholeError: some are missing, settled, or there are two of one epoch.
+    :raises _NotWholeError: some are missing, condensed, or there are two of one version.
     """
-    ordered = sorted(changes, key=lambda it: it[1].base_epoch)
+    ordered = sorted(changes, key=lambda it: it[1].base_version)
     start = max((n for n, (_, it) in enumerate(ordered) if it.replace), default=0)
     history = ordered[start:]
     first = history[0][1]
-    if first.base_epoch and not first.replace:
-        raise _NotWholeError(f"no decision is on record of its epoch {first.base_epoch}")
+    if first.base_version and not first.replace:
+        raise _NotWholeError(f"no decision is on record of its version {first.base_version}")
     for (before, one), (after, other) in pairwise(history):
-        if other.base_epoch == one.base_epoch:
+        if other.base_version == one.base_version:
             both = f"{before.decision.job} and {after.decision.job}"
-            raise _NotWholeError(f"{both} both found it at epoch {one.base_epoch}")
-        if other.base_epoch != one.base_epoch + 1:
-            raise _NotWholeError(f"no decision is on record of its epoch {one.base_epoch + 2}")
+            raise _NotWholeError(f"{both} both found it at version {one.base_version}")
+        if other.base_version != one.base_version + 1:
+            raise _NotWholeError(f"no decision is on record of its version {one.base_version + 2}")
     for decided, change in history:
         if change.restores is not None:
             raise _NotWholeError(
-                f"{decided.decision.job} brought back its epoch {change.restores}, which the head "
-                "alone kept"
+                f"{decided.decision.job} brought back its version {change.restores}, which the "
+                "head alone kept"
             )
-        if decided.decision.settled:
+        if decided.decision.condensed:
             raise _NotWholeError(
-                f"the decision of {decided.decision.job} is settled: it does not name files any "
+                f"the decision of {decided.decision.job} is condensed: it does not name files any "
                 "more"
             )
     return history

@@ -68,7 +68,7 @@ class Recovered:
 
 
 def is_lasting(error: ZeroRenameError) -> bool:
-    """Whether the same would fail again: not for the store's weather, nor for another job."""
+    """Whether the same would fail again: not for the store's failures, nor for another job."""
     return isinstance(error, DamagedError | InvalidInputError | StoreRefusedError | StoreUnfitError)
 
 
@@ -85,7 +85,7 @@ class OpenJob:
     owner: Owner
     age_seconds: float
     decided: Verdict | None
-    once: str | None
+    idempotency_key: str | None
     damage: str = ""
 
 
@@ -113,7 +113,7 @@ def _open_job(context: Context, job: str) -> Step[OpenJob | None]:
     if entry.record is None:
         return OpenJob(job, NOBODY, entry.silent_for, verdict, None, damage)
     record = entry.record
-    return OpenJob(job, record.owner, entry.silent_for, verdict, record.once, damage)
+    return OpenJob(job, record.owner, entry.silent_for, verdict, record.idempotency_key, damage)
 
 
 def known(context: Context, found: FoundTable | None) -> Step[tuple[Context, Coordination]]:

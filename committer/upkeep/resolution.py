@@ -157,7 +157,7 @@ def plan_undoing(context: Context, partition: str, job: str) -> Step[ResolutionP
     snapshot = yield from take_snapshot(context, [partition])
     changes = yield from _history(context, partition)
     last = max(changes, default=-1)
-    now = snapshot.epochs.get(partition, 0)
+    now = snapshot.versions.get(partition, 0)
     if last < 0 or last + 1 != now or changes[last].decision.job != job:
         raise InvalidInputError(
             f"{job} is not the job that changed {partition} last; nothing was changed.",
@@ -175,14 +175,14 @@ def plan_undoing(context: Context, partition: str, job: str) -> Step[ResolutionP
 
 
 def _history(context: Context, partition: str) -> Step[Mapping[int, Decided]]:
-    """The commits that changed a partition, as far as they can be read, by the epoch that they
+    """The commits that changed a partition, as far as they can be read, by the version that they
     found."""
     prefix = context.root.decisions_prefix
     listing = yield from list_objects(prefix)
     jobs = sorted(jobs_on_record(prefix, listing.keys))
     found = yield from All(tuple(or_damage(read_decision(context, job)) for job in jobs))
     return {
-        change.base_epoch: it
+        change.base_version: it
         for it in found
         if isinstance(it, Decided)
         for change in it.changes.get(partition, ())
@@ -195,15 +195,15 @@ def _only_adds(decided: Decided, partition: str) -> bool:
 
 
 def _state_before(changes: Mapping[int, Decided], partition: str, end: int) -> list[DataFile]:
-    """What a partition held at an epoch: what its jobs did one after another, from the last
+    """What a partition held at a version: what its jobs did one after another, from the last
     replace before it on.
 
     :raises InvalidInputError: one of them is not on record, whole; or the first of all replaced
         files that no job of the table wrote.
     """
 
-    def replaces(epoch: int) -> bool:
-        return any(change.replace for change in changes[epoch].changes[partition])
+    def replaces(version: int) -> bool:
+        return any(change.replace for change in changes[version].changes[partition])
 
     start = max((it for it in changes if it < end and replaces(it)), default=0)
     lost = next((it for it in range(start, end) if not _is_whole(changes.get(it), partition)), None)
@@ -218,26 +218,26 @@ def _state_before(changes: Mapping[int, Decided], partition: str, end: int) -> l
             remedy="Load the partition again with mode replace.",
         )
     files: dict[str, DataFile] = {}
-    for epoch in range(start, end):
-        gone = {change.dropped_job for change in changes[epoch].changes[partition]}
+    for version in range(start, end):
+        gone = {change.dropped_job for change in changes[version].changes[partition]}
         files = {key: file for key, file in files.items() if file.job not in gone}
         # A run's later try names again what its earlier one found there.
-        files |= {it.key: it for it in files_of_decision(changes[epoch].decision, partition)}
+        files |= {it.key: it for it in files_of_decision(changes[version].decision, partition)}
     return list(files.values())
 
 
 def _is_whole(decided: Decided | None, partition: str) -> bool:
     """Whether a decision tells what its job left: one that restores tells where the head does."""
-    if decided is None or decided.decision.settled:
+    if decided is None or decided.decision.condensed:
         return False
     return all(change.restores is None for change in decided.changes[partition])
 
 
-def _why_lost(decided: Decided | None, epoch: int) -> str:
+def _why_lost(decided: Decided | None, version: int) -> str:
     if decided is None:
-        return f"the decision of the job that went on from epoch {epoch} is gone or damaged"
-    if decided.decision.settled:
-        return "gc has settled it"
+        return f"the decision of the job that went on from version {version} is gone or damaged"
+    if decided.decision.condensed:
+        return "gc has condensed it"
     if any(change.restores is not None for it in decided.changes.values() for change in it):
         return "a former version was brought back, which zero-rename undo takes back"
     return "files that no job of the table wrote, which this one replaced"

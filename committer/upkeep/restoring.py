@@ -1,7 +1,7 @@
 """Bringing back what partitions held before: an ordinary job that writes no byte, in a table that
 is read by heads, as long as their heads keep it.
 
-What is brought back is what a head keeps when the job decides, with its claims held; the epochs
+What is brought back is what a head keeps when the job decides, with its claims held; the versions
 that were looked at are the job's read base, so a job that came in between refuses it.
 """
 
@@ -87,24 +87,24 @@ def plan_undo(context: Context, job: str) -> Step[RestorePlan]:
         )
     if (yield from read_open(context, job)) is not None:
         yield from finish(context, decided)
-    epochs = {change.partition: change.base_epoch for change in decided.decision.partitions}
+    versions = {change.partition: change.base_version for change in decided.decision.partitions}
     states = yield from All(
-        tuple(read_head(context, Slot.partition(context.root, name)) for name in sorted(epochs))
+        tuple(read_head(context, Slot.partition(context.root, name)) for name in sorted(versions))
     )
     for state in states:
         if state.etag is None:
             raise head_lost(context.root, state.slot.name, named_by(context.root, job))
-        before = epochs[state.slot.name]
+        before = versions[state.slot.name]
         _refuse_built_on(context, decided, state, before)
         states_as_of(context.root, table, [state], AsOf(version=before))
-    found = {name: epoch + 1 for name, epoch in epochs.items()}
-    restored = Restored(epochs, found)
+    found = {name: version + 1 for name, version in versions.items()}
+    restored = Restored(versions, found)
     return RestorePlan(context.root.url, table.schema, table.partition_by, restored)
 
 
 def _refuse_built_on(context: Context, decided: Decided, state: HeadState, before: int) -> None:
     head, job = state.head, decided.decision.job
-    if head.last_job == job and head.epoch == before + 1:
+    if head.last_job == job and head.version == before + 1:
         return
     name = "the table" if head.name == UNPARTITIONED else head.name
     raise InvalidInputError(
@@ -129,7 +129,6 @@ def plan_restore(
     then = yield from take_snapshot(context, partitions, past)
     now = yield from take_snapshot(context, partitions)
     held, holds = then.by_partition(), now.by_partition()
-    found = {n: at for n, at in now.epochs.items() if held.get(n) != holds.get(n)}
-    versions = {name: then.epochs.get(name, 0) for name in found}
-    restored = Restored(versions, found)
+    found = {n: at for n, at in now.versions.items() if held.get(n) != holds.get(n)}
+    restored = Restored({name: then.versions.get(name, 0) for name in found}, found)
     return RestorePlan(context.root.url, now.schema, now.partition_by, restored)

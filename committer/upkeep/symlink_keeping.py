@@ -81,7 +81,7 @@ def keep_symlinks(context: Context) -> Step[SymlinksReport]:
     jobs = sorted({job for state in states for job in state.head.decisions})
     found = yield from All(tuple(or_damage(read_commit(context, job)) for job in jobs))
     known = tuple(decided for decided in found if not isinstance(decided, DamagedError))
-    names = [state.slot.name for state in states if state.head.epoch]
+    names = [state.slot.name for state in states if state.head.version]
     written = yield from All(tuple(write_symlinks(context, name, known) for name in names))
     return SymlinksReport(True, len(names), sum(written), unaware)
 
@@ -192,7 +192,7 @@ def stale_symlinks(
 
     :param before: a state from before the manifests are read; ``after``: one from after that.
     """
-    names = sorted(before.epochs)
+    names = sorted(before.versions)
     keys = [context.root.symlink_key(name) for name in names]
     found = yield from All(tuple(Get(key) for key in keys))
     texts = [

@@ -104,7 +104,7 @@ def _behind(
         if isinstance(decided, Decided) and decided.decision.is_commit:
             for change in decided.decision.partitions:
                 state = states.get(change.partition)
-                if change.base_epoch >= (0 if state is None else state.head.epoch):
+                if change.base_version >= (0 if state is None else state.head.version):
                     yield change.partition
 
 
@@ -118,7 +118,7 @@ def lost_by_data(
     unheaded: dict[str, set[str]] = {}
     for item in items:
         name, job = context.root.partition_of_data_key(item.key), _job(context, item)
-        if name and job and name not in seen.snapshot.epochs and name not in seen.damaged:
+        if name and job and name not in seen.snapshot.versions and name not in seen.damaged:
             unheaded.setdefault(job, set()).add(name)
     jobs = sorted(unheaded)
     found = yield from All(tuple(or_damage(read_decision(context, job)) for job in jobs))

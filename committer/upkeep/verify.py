@@ -114,7 +114,7 @@ def _lost_by_files(
     unheaded: dict[str, list[ListedObject]] = {}
     for item in there:
         name = context.root.partition_of_data_key(item.key) or ""
-        if name not in seen.snapshot.epochs and name not in seen.damaged:
+        if name not in seen.snapshot.versions and name not in seen.damaged:
             unheaded.setdefault(name, []).append(item)
     _, lost = yield from files_without_heads(context, unheaded)
     return {name: it for name, it in lost.items() if not isinstance(it, HeadMovedError)}
@@ -167,7 +167,7 @@ def _unnamed(
             detail += _NO_PARQUET
         elif canonical_name(partition, after.schema, after.partition_by) is None:
             detail += ", in no partition of this table: move it or remove it"
-        elif partition not in after.epochs:
+        elif partition not in after.versions:
             detail += f", in a partition without a head: zero-rename adopt {context.root.url}"
         yield Finding(partition, key, FindingKind.UNNAMED, detail)
 

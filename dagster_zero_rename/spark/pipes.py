@@ -25,7 +25,7 @@ class SparkPipesClient(dg.ConfigurableResource):
     """Submits Spark applications by spark-submit, each for one asset, under Dagster Pipes.
 
     The application says *what* is written, by :func:`zero_rename.spark.save`; table, partitions,
-    mode and the run's ``once`` key are handed on to it. Keys of the resource go to the driver by
+    mode and the run's idempotency key are handed on to it. Keys of the resource go to the driver by
     environment and to a cluster by a properties file of mode 0600; never on a command line.
     """
 

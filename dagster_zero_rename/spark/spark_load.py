@@ -88,7 +88,7 @@ class SparkLoad:
             _layout(step, table, policy.partition_expr),
         )
         wait_for_living(table, step)
-        earlier, before = earlier_commit(step, table), table.once_job(step.once)
+        earlier, before = earlier_commit(step, table), table.job_of_key(step.idempotency_key)
         return SparkLoad(step, table, policy, committer, paths, earlier, before)
 
     @property
@@ -99,7 +99,7 @@ class SparkLoad:
     @property
     def variables(self) -> dict[str, str]:
         """The environment variables by which the application is told table, partitions, mode,
-        ``once`` key and who runs it. None of them is a secret.
+        idempotency key and who runs it. None of them is a secret.
 
         :raises InvalidInputError: more partitions than a variable can carry.
         """
@@ -121,7 +121,7 @@ class SparkLoad:
             merge_on=self.policy.merge_on,
             delete_when=self._delete_when,
             latest_by=self.policy.latest_by,
-            once=self.step.once,
+            idempotency_key=self.step.idempotency_key,
             on_repeat=OnRepeat.REPLACE_OWN,
             dag=owner.dag_id,
             run=owner.run_id,
@@ -185,7 +185,7 @@ class SparkLoad:
         )
 
     def _committed(self) -> Committed:
-        job = self.table.once_job(self.step.once)
+        job = self.table.job_of_key(self.step.idempotency_key)
         if job is None or job == self.before:
             raise nothing_committed(self.table, self.step, self.before)
         return settled(self.table, job)

@@ -129,7 +129,7 @@ def _dynamic_key(partition: str) -> str:
 
 def _is_whole(state: HeadState, key: str | None) -> bool:
     """Whether a head is all that an event is about: of one partition of several, that the asset
-    does not tell apart, epoch and rows would say nothing."""
+    does not tell apart, version and rows would say nothing."""
     return key is not None or state.slot.name == UNPARTITIONED
 
 
@@ -156,6 +156,6 @@ def _metadata(
     metadata = commit_metadata(root, committed)
     for partition in committed.partitions if _is_whole(state, key) else ():
         if partition.partition == state.slot.name:
-            replaced = state.head.replace_epoch == state.head.epoch
+            replaced = state.head.replace_version == state.head.version
             metadata |= partition_metadata(root, partition, replaced=replaced)
     return metadata

@@ -31,7 +31,7 @@ class _Found:
 
     partition: str
     job: str | None
-    epoch: int
+    version: int
     files: int
     rows: int
     wrong: tuple[str, ...]
@@ -118,8 +118,8 @@ def _look(table: Table, jobs: Mapping[str, str | None], min_rows: int) -> Iterat
         wrong += (
             [f"{counted(rows, 'row')}, at least {min_rows} are wanted"] if rows < min_rows else []
         )
-        epoch = snapshot.epochs.get(path, 0)
-        yield _Found(path, job, epoch, len(named), rows, tuple(wrong))
+        version = snapshot.versions.get(path, 0)
+        yield _Found(path, job, version, len(named), rows, tuple(wrong))
 
 
 def _state(table: Table, job: str) -> str:
@@ -161,7 +161,7 @@ def _result(found: Sequence[_Found], severity: dg.AssetCheckSeverity) -> dg.Asse
                         {
                             "partition": it.partition,
                             "job": it.job or "",
-                            "epoch": it.epoch,
+                            "version": it.version,
                             "files": it.files,
                             "rows": it.rows,
                             "wrong": "; ".join(it.wrong),

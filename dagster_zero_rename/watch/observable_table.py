@@ -50,7 +50,7 @@ def observable_table(
         if partitions_def is None:
             return dg.DataVersion(version_of(state))
         keys = reference.keys(target, context.instance)
-        emptied = dict.fromkeys(state.epochs, ())
+        emptied = dict.fromkeys(state.versions, ())
         held = {**emptied, **state.by_partition()}
         return dg.DataVersionsByPartition(
             {keys[path]: content_of(files) for path, files in held.items() if path in keys}

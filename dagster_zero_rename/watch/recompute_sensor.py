@@ -288,7 +288,7 @@ def _asset_of(assets: _Assets, step: Step) -> AssetNode:
     :raises _RefusedError: it is none of this code location's, or must not be run again.
     """
     run = step.run
-    if not (run.once or "").startswith(f"{APPLICATION}/") or not run.owner.task_id:
+    if not (run.idempotency_key or "").startswith(f"{APPLICATION}/") or not run.owner.task_id:
         by = run.owner.dag_id or run.owner.application or "an unnamed program"
         raise _RefusedError(
             f"it was run outside Dagster, by {by}: run it again there, for "

@@ -21,7 +21,7 @@ from zero_rename.committer import (
     Owner,
 )
 from zero_rename.committer.store.requests import CreateUpload, UploadPart
-from zero_rename.orchestration.runs.task_run import once_key
+from zero_rename.orchestration.runs.task_run import idempotency_key_of
 
 from ..dataset import Flights, partition_on
 
@@ -78,14 +78,16 @@ def owner_on(day: date, kind: str = "scheduled") -> Owner:
     return Owner(dag_id="flights_daily", run_id=run_id, task_id="load", try_number=1)
 
 
-def _once(owner: Owner) -> str | None:
+def _key(owner: Owner) -> str | None:
     if owner.dag_id is None:
         return None
-    return once_key(owner.dag_id, owner.run_id or "", owner.task_id or "")
+    return idempotency_key_of(owner.dag_id, owner.run_id or "", owner.task_id or "")
 
 
 def _load(table: Table, rows: pa.Table, owner: Owner, **policy: Any) -> None:
-    job = table.job(rows.schema, mode="overwrite", owner=owner, once=_once(owner), **policy)
+    job = table.job(
+        rows.schema, mode="overwrite", owner=owner, idempotency_key=_key(owner), **policy
+    )
     with job:
         job.write(rows)
 
@@ -129,7 +131,7 @@ def _open(table: Table, day: date) -> OpenedJob:
         partition_by=PARTITION_BY,
         replace_partitions=(partition_on(day),),
         owner=owner,
-        once=_once(owner),
+        idempotency_key=_key(owner),
     )
     return table.open_job(spec)
 

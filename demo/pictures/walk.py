@@ -88,7 +88,7 @@ class Walk:
         window.element("section[data-filled]")
         script = "document.querySelector('section[data-filled]').scrollIntoView()"
         window.driver.execute_script(script)
-        window.picture("airflow-left-overs")
+        window.picture("airflow-orphaned-uploads")
 
     def _square(self, day: date, state: str) -> None:
         script = (

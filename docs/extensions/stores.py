@@ -96,7 +96,7 @@ sends, and that `zero-rename doctor` sends again; else by documentation or sourc
 `PYTHONPATH=tests python -m docs.extensions.stores > docs/stores.md`.
 """
 _TAIL = """\
-What a request gets where the store is throttled, away or full: [protocol.md](protocol.md#weather).
+What a request gets where the store is throttled, away or full: [protocol.md](protocol.md#retries).
 Which tests run on which store: [contributing.md](contributing.md#tests).
 """
 

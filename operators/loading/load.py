@@ -300,7 +300,7 @@ class LoadOperator(BaseOperator):
         """The report of this run's job, which is made unless an earlier try has done so."""
         table, run = load.table, load.run
         wait_for_living(table, run)
-        earlier = table.once_job(run.once)
+        earlier = table.job_of_key(run.idempotency_key)
         on_repeat = run.on_repeat(self.on_repeat, table.owner_of(earlier) if earlier else None)
         if earlier is not None and on_repeat == "skip":
             report = commit_report(settled(table, earlier))
@@ -311,8 +311,8 @@ class LoadOperator(BaseOperator):
             stored = stored_partitions(table, load.handoff.partitions)
             handoff = replace(load.handoff, partitions=stored, on_repeat=OnRepeat(on_repeat))
             load = replace(load, handoff=handoff, earlier=earlier)
-        tell_narrowing(table, run.once, earlier)
-        self._log_opening(load, f"{run.once}, try {run.try_number}")
+        tell_narrowing(table, run.idempotency_key, earlier)
+        self._log_opening(load, f"{run.idempotency_key}, try {run.try_number}")
         self._submitted = table, run
         self._submit(context, load)
         return self._outcome(load)
@@ -328,7 +328,7 @@ class LoadOperator(BaseOperator):
         :raises TaskResultsError: more than its partitions.
         """
         table, run = load.table, load.run
-        job = table.once_job(run.once)
+        job = table.job_of_key(run.idempotency_key)
         if job is None or job == load.earlier:
             raise nothing_committed(table, run, load.earlier)
         committed = settled(table, job)

@@ -175,7 +175,9 @@ class ServiceLoadOperator(LoadOperator):
         with final_where_refused():
             _check_committer(load)
         run = load.run
-        self._mark = JobMark.of(load.table.root.url, run.once, run.series, run.try_number)
+        self._mark = JobMark.of(
+            load.table.root.url, run.idempotency_key, run.series, run.try_number
+        )
         for job in self._unfinished(self._mark):
             self._submitted = load.table, replace(run, try_number=job.mark.number)
             self._resume = {"following": str(job.mark)}
@@ -222,7 +224,7 @@ class ServiceLoadOperator(LoadOperator):
         :raises AirflowException: it failed, so this try does.
         """
         table, run = load.table, replace(load.run, try_number=mark.number)
-        mine = JobMark.of(table.root.url, run.once, run.series, run.try_number) == mark
+        mine = JobMark.of(table.root.url, run.idempotency_key, run.series, run.try_number) == mark
         try:
             with self._watched(table, run):
                 wait()
@@ -232,7 +234,7 @@ class ServiceLoadOperator(LoadOperator):
             self.log.warning("The job of before the task was cleared ended so: %s", error)
         if not mine:
             return None
-        done = table.once_job(run.once)
+        done = table.job_of_key(run.idempotency_key)
         earlier = done if done is not None and not run.made(table.owner_of(done)) else None
         return self._outcome(replace(load, earlier=earlier))
 

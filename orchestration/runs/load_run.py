@@ -12,7 +12,7 @@ class LoadRun(Protocol):
     """One try of a run."""
 
     @property
-    def once(self) -> str:
+    def idempotency_key(self) -> str:
         """The key of the run's job, the same in all its tries."""
         ...
 

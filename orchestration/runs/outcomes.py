@@ -88,13 +88,13 @@ def jobs_of_run(table: Table, last: str) -> Iterator[Committed]:
         job = done.narrows
 
 
-def tell_narrowing(table: Table, once: str, earlier: str | None) -> None:
+def tell_narrowing(table: Table, idempotency_key: str, earlier: str | None) -> None:
     """Say whether a plan lets a run make only some of its partitions again: its application goes by
     that, and not every service shows what that says. Asks only where the run has a job already."""
     # On use: DAG files are parsed by processes that run nothing.
     from ...committer.commit.narrowed_run import read_narrowing
 
-    left = None if earlier is None else table.run(read_narrowing(table.root, once))
+    left = None if earlier is None else table.run(read_narrowing(table.root, idempotency_key))
     if left is not None and not left.said.over and not left.said.whole:
         _log.warning(
             "%s of DAG %s, run %s, has planned that this run makes only these partitions again: %s",
@@ -112,7 +112,7 @@ def nothing_committed(table: Table, run: LoadRun, earlier: str | None) -> Refuse
         f"The application ended well, but committed no job of {run} to this table.{stands}",
         table=table.root.url,
         remedy="It has to write this table with df.write.format('zero_rename') in the driver "
-        "that spark-submit starts, and may not set the option 'once' itself.",
+        "that spark-submit starts, and may not set the option idempotencyKey itself.",
     )
 
 
@@ -156,7 +156,7 @@ def told_failure(table: Table, run: LoadRun) -> Failure | None:
     from ...committer.commit.failures import read_failure
 
     try:
-        told = table.run(read_failure(table.root, run.once))
+        told = table.run(read_failure(table.root, run.idempotency_key))
     except ZeroRenameError as error:
         _log.warning("Whether the application said why it failed could not be read: %s", error)
         return None

@@ -234,21 +234,21 @@ def said_partitions(
     return partitions_between(first, last, partition_format, timezone)
 
 
-def epoch_said(value: int | str) -> int:
-    """An epoch that an argument says.
+def version_said(value: int | str) -> int:
+    """A version that an argument says.
 
     :raises InvalidInputError: it says none.
     """
     try:
-        epoch = int(value)
+        version = int(value)
     except (TypeError, ValueError, OverflowError):
-        epoch = -1
-    if epoch < 0:
+        version = -1
+    if version < 0:
         raise InvalidInputError(
-            f"newer_than_epoch={value!r} is not an epoch.",
-            remedy="Give a whole number of at least 0, such as an earlier report's epoch.",
+            f"newer_than_version={value!r} is no version.",
+            remedy="Give a whole number of at least 0, such as an earlier report's version.",
         )
-    return epoch
+    return version
 
 
 def moment(name: str, given: str | float | datetime, zone: tzinfo = UTC) -> datetime:

@@ -21,9 +21,9 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
 
     :param partitions: leave out all others; none leaves out nothing.
     :return: ``job``, ``table``, ``files``, ``rows``, ``bytes``, ``decided_at`` (seconds, the
-        store's clock), ``repeated``, ``partitions`` (each with ``partition``, ``epoch``,
+        store's clock), ``repeated``, ``partitions`` (each with ``partition``, ``version``,
         ``files``, ``rows``, ``bytes``, ``removed``), and where it is just one partition its
-        ``partition`` and ``epoch``. Of a merge ``row_changes``: ``inserted``, ``updated``,
+        ``partition`` and ``version``. Of a merge ``row_changes``: ``inserted``, ``updated``,
         ``deleted``, ``unchanged``, of all partitions that it read; ``partitions_left``, which it
         left as they were; ``bytes_read``. Of a job that a plan has narrowed ``narrows``, the run's
         job before, and ``rows_left_out``.
@@ -40,7 +40,7 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
         "partitions": [
             {
                 "partition": p.partition,
-                "epoch": p.epoch,
+                "version": p.version,
                 "files": p.files,
                 "rows": p.rows,
                 "bytes": p.bytes,
@@ -59,7 +59,7 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
         report["partitions_left"] = committed.change_reads.partitions_left
         report["bytes_read"] = committed.change_reads.bytes_read
     report["partition"] = only.partition if only else None
-    report["epoch"] = only.epoch if only else None
+    report["version"] = only.version if only else None
     return report
 
 
@@ -83,7 +83,7 @@ def _changed(report: dict[str, Any]) -> str:
 
 def summary(report: dict[str, Any]) -> str:
     """A commit report for a log: one line, and one for each partition, as far as they are few."""
-    header = ("partition", "epoch", "rows", "files", "bytes", "removed")
+    header = ("partition", "version", "rows", "files", "bytes", "removed")
     entries = report["partitions"]
     rows = [[entry[name] for name in header] for entry in entries[:_SHOWN]]
     if not rows:

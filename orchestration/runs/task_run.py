@@ -1,6 +1,6 @@
 """Identity of one execution of a task, as far as the commit protocol cares.
 
-A job's ``once`` key names DAG, run, task and map index, and not the try: try 2 must find what
+A job's idempotency key names DAG, run, task and map index, and not the try: try 2 must find what
 try 1 committed. Whether an earlier commit under the key is to be reported or replaced depends
 on why the task runs again, which :meth:`TaskRun.on_repeat` tells.
 """
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 ON_REPEAT = ("auto", "skip", "replace_own", "append")
 
 
-def once_key(dag_id: str, run_id: str, task_id: str, map_index: int | None = None) -> str:
-    """The ``once`` key of a task's run; also a macro, ``macros.zero_rename.once_key``.
+def idempotency_key_of(dag_id: str, run_id: str, task_id: str, map_index: int | None = None) -> str:
+    """The idempotency key of a task's run; also a macro, ``macros.zero_rename.idempotency_key_of``.
 
     :param map_index: index of a mapped task; ``None`` and -1 mean a task that is not mapped.
     :return: such as ``flights/scheduled__2013-02-01T00:00:00+00:00/load``; parts are escaped,
@@ -36,7 +36,7 @@ def once_key(dag_id: str, run_id: str, task_id: str, map_index: int | None = Non
 
 @dataclass(frozen=True)
 class NamedTask:
-    """A task of a run, such as a ``once`` key names.
+    """A task of a run, such as an idempotency key names.
 
     :param map_index: -1 for a task that is not mapped.
     """
@@ -64,9 +64,9 @@ class NamedTask:
         return f"task {self.task_id}{mapped} of DAG {self.dag_id}, run {self.run_id}"
 
 
-def task_of(once: str) -> NamedTask | None:
-    """The inverse of :func:`once_key`; ``None`` for a key that is not made by it."""
-    parts = once.split("/")
+def task_of(idempotency_key: str) -> NamedTask | None:
+    """The inverse of :func:`idempotency_key_of`; ``None`` for a key that is not made by it."""
+    parts = idempotency_key.split("/")
     if len(parts) not in (3, 4) or not all(parts) or not "".join(parts[3:] or "0").isdecimal():
         return None
     dag_id, run_id, task_id = map(unquote, parts[:3])
@@ -93,8 +93,8 @@ class TaskRun:
     series: str | None = None
 
     @property
-    def once(self) -> str:
-        return once_key(self.dag_id, self.run_id, self.task_id, self.map_index)
+    def idempotency_key(self) -> str:
+        return idempotency_key_of(self.dag_id, self.run_id, self.task_id, self.map_index)
 
     @property
     def is_first(self) -> bool:
@@ -126,9 +126,9 @@ class TaskRun:
         return "skip" if mine else "replace_own"
 
     def handoff(self) -> Handoff:
-        """What its application is told of it: the job's ``once`` key and owner."""
+        """What its application is told of it: the job's idempotency key and owner."""
         return Handoff(
-            once=self.once,
+            idempotency_key=self.idempotency_key,
             dag=self.dag_id,
             run=self.run_id,
             task=self.task_id,

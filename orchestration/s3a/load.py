@@ -1,7 +1,7 @@
 """A load by one of Hadoop's S3A committers: around the submission, from checks to report.
 
 The report has the shape of a native one; its operator makes it, and sensors ask for it. A committer
-does not count rows: they are read from the files' footers. A partition has no epoch. There is no
+does not count rows: they are read from the files' footers. A partition has no version. There is no
 decision and no head: what its operator put on record says that a job committed, and of one that no
 operator ran, the ``_SUCCESS`` with its UUID.
 """
@@ -32,7 +32,7 @@ from ...s3a.runs.try_record import (
 from ...s3a.verification.verify import CommittedWrite, Contents, verified
 from ..runs.reports import one_line, summary
 from .configuration import Load
-from .tries import Tries, check_come_back, raw_write
+from .tries import Tries, raw_write, refuse_late_commits
 
 if TYPE_CHECKING:
     from ...committer import Table
@@ -56,12 +56,12 @@ def loaded_by_s3a(
     def report_of(record: TryRecord, writes: Sequence[WriteRecord]) -> dict[str, Any]:
         return s3a_report(table, record, writes, [described(table, write) for write in writes])
 
-    found = Tries(table, run.once, report_of, insist=on_repeat == "append").settle()
+    found = Tries(table, run.idempotency_key, report_of, insist=on_repeat == "append").settle()
     if found is None:
         return None
     decided, report = run.on_repeat(on_repeat, found.owner), dict(found.report or {})
     if decided == "skip":
-        check_come_back(table, run.once)
+        refuse_late_commits(table, run.idempotency_key)
         report["repeated"] = True
         _log.info("Not submitted: this run has committed %s", one_line(report))
         _log.info("To load again, clear the task or give on_repeat='append'.")
@@ -91,7 +91,7 @@ class S3ALoad:
         self._root = table.root
         self._try = TryRecord(
             uuid=self.uuid,
-            once=run.once,
+            idempotency_key=run.idempotency_key,
             owner=run.handoff().owner,
             committer=load.committer,
             mode=None if load.mode is None else str(load.mode),
@@ -107,7 +107,7 @@ class S3ALoad:
         """
         self._try = self._table.run(ledger.open_try(self._root, self._try))
         try:
-            check_come_back(self._table, self._try.once, quiet=True)
+            refuse_late_commits(self._table, self._try.idempotency_key, quiet=True)
         except ZeroRenameError:
             # Nothing was submitted.
             self._note(ledger.close_try(self._root, self._try, state=UNDONE))
@@ -126,7 +126,7 @@ class S3ALoad:
         :raises VerificationError: it is not what a committed job leaves, or there is nothing; or
             an earlier try that counted as dead has committed as well.
         """
-        known = self._table.run(ledger.find(self._root, self._try.once, self.uuid))
+        known = self._table.run(ledger.find(self._root, self._try.idempotency_key, self.uuid))
         record = self._try if known is None else known.record
         raw = raw_write(self._root, record, state=WRITTEN, among=record.partitions)
         writes = record.writes or (raw,)
@@ -143,7 +143,7 @@ class S3ALoad:
         if left:
             _log.warning("Reports of this try that nobody needs any more were left: %s", left)
         _log.info("Committed %s", summary(report))
-        check_come_back(self._table, self._try.once)
+        refuse_late_commits(self._table, self._try.idempotency_key)
         return report
 
     def _check(self, writes: Sequence[WriteRecord]) -> None:
@@ -216,7 +216,7 @@ def s3a_report(
         for name, contents in job.partitions.items():
             entries[name] = entries.get(name, Contents()) + contents
     partitions = [
-        {"partition": name, "epoch": None, **vars(contents), "removed": None}
+        {"partition": name, "version": None, **vars(contents), "removed": None}
         for name, contents in sorted(entries.items())
     ]
     return {
@@ -229,15 +229,15 @@ def s3a_report(
         "repeated": False,
         "partitions": partitions,
         "partition": partitions[0]["partition"] if len(partitions) == 1 else None,
-        "epoch": None,
+        "version": None,
         "committer": record.committer,
         "jobs": [job.uuid for job in jobs],
     }
 
 
-def report_of_run(table: Table, once: str) -> dict[str, Any] | None:
+def report_of_run(table: Table, idempotency_key: str) -> dict[str, Any] | None:
     """The report of the latest of a run's tries that committed."""
-    tries = table.run(ledger.tries_of(table.root, once))
+    tries = table.run(ledger.tries_of(table.root, idempotency_key))
     done = [known.record for known in tries if known.record.state == COMMITTED]
     return dict(done[-1].report or {}) if done else None
 

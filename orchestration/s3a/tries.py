@@ -9,7 +9,7 @@ where rows would be doubled (append), and loaded again where it cannot harm (rep
 A retry takes an application for dead after :data:`~...try_record.HEARTBEAT_TIMEOUT` seconds of
 silence, and nothing in Hadoop's committers refuses the commit of one that was only paused. So the
 record is fenced first, on the condition that it is still as silent: from then on the application
-ends its writes when it looks. What slips through is found by :func:`check_come_back`.
+ends its writes when it looks. What slips through is found by :func:`refuse_late_commits`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ...s3a.runs.try_record import (
     SETTLED,
     UNDONE,
     WRITTEN,
-    Known,
+    StoredTry,
     TryRecord,
     WriteRecord,
 )
@@ -61,14 +61,14 @@ class Tries:
     def __init__(
         self,
         table: Table,
-        once: str,
+        idempotency_key: str,
         report_of: Callable[[TryRecord, Sequence[WriteRecord]], dict[str, Any]],
         insist: bool = False,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._table = table
         self._pause = pause
-        self._once = once
+        self._idempotency_key = idempotency_key
         self._insist = insist
         self._report_of = report_of
 
@@ -79,14 +79,14 @@ class Tries:
         :raises RefusedError: it may have added rows, and nobody but a person can tell.
         """
         latest = None
-        for known in self._table.run(ledger.tries_of(self._table.root, self._once)):
+        for known in self._table.run(ledger.tries_of(self._table.root, self._idempotency_key)):
             settled = known.record.state in SETTLED
             record = known.record if settled else self._settled(self._fenced(known))
             if record.state == COMMITTED:
                 latest = record
         return latest
 
-    def _fenced(self, known: Known) -> Known:
+    def _fenced(self, known: StoredTry) -> StoredTry:
         """A try, once it has been silent for long enough: the application of a killed one is so
         soon, and one at work sends its next heartbeat before.
 
@@ -109,12 +109,12 @@ class Tries:
             known = self._look(first)
         return self._look(first)
 
-    def _look(self, record: TryRecord) -> Known:
+    def _look(self, record: TryRecord) -> StoredTry:
         """The record as it is now.
 
         :raises OutcomeUnknownError: it is gone.
         """
-        known = self._table.run(ledger.find(self._table.root, self._once, record.uuid))
+        known = self._table.run(ledger.find(self._table.root, self._idempotency_key, record.uuid))
         if known is None:
             raise OutcomeUnknownError(
                 f"The record of try {record.owner.try_number} of this run was removed while it "
@@ -125,7 +125,7 @@ class Tries:
             )
         return known
 
-    def _settled(self, known: Known) -> TryRecord:
+    def _settled(self, known: StoredTry) -> TryRecord:
         record = known.record
         writes = record.writes or (raw_write(self._table.root, record),)
         unsure = [w for w in writes if not is_committed(self._table, w)]
@@ -254,7 +254,7 @@ class Tries:
         )
 
 
-def at_work(table: Table, known: Known) -> OutcomeUnknownError:
+def at_work(table: Table, known: StoredTry) -> OutcomeUnknownError:
     """The error for a try whose application has not ended."""
     record = known.record
     return OutcomeUnknownError(
@@ -290,7 +290,7 @@ def raw_write(root: TableRoot, record: TryRecord, **changes: Any) -> WriteRecord
     )
 
 
-def check_come_back(table: Table, once: str, quiet: bool = False) -> None:
+def refuse_late_commits(table: Table, idempotency_key: str, quiet: bool = False) -> None:
     """See that none of a run's undone tries has committed since.
 
     Asked with ``quiet`` when the new try's record is written and before anything is submitted:
@@ -303,7 +303,7 @@ def check_come_back(table: Table, once: str, quiet: bool = False) -> None:
         loaded. Raised each time until somebody has removed them, for no retry can tell which
         rows to keep.
     """
-    for known in table.run(ledger.tries_of(table.root, once)):
+    for known in table.run(ledger.tries_of(table.root, idempotency_key)):
         record = known.record
         if record.state != UNDONE:
             continue

@@ -17,7 +17,7 @@ class JobMark:
     It is made of what every try of the run knows, so that a job is found again without anything
     that the try which started it would have had to write down.
 
-    :param load: digest of the table and of the run's ``once`` key.
+    :param load: digest of the table and of the run's idempotency key.
     :param series: digest of what the tries since the run was made or cleared have in common.
     :param number: of the try.
     """
@@ -27,9 +27,9 @@ class JobMark:
     number: int
 
     @staticmethod
-    def of(table: str, once: str, series: str | None, number: int) -> JobMark:
+    def of(table: str, idempotency_key: str, series: str | None, number: int) -> JobMark:
         """:param table: the root's URL: two deployments may have runs of the same name."""
-        load = sha256(f"{table}\0{once}".encode()).hexdigest()[:16]
+        load = sha256(f"{table}\0{idempotency_key}".encode()).hexdigest()[:16]
         return JobMark(load, sha256((series or "").encode()).hexdigest()[:8], number)
 
     @staticmethod

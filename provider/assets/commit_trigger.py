@@ -37,10 +37,11 @@ class TableCommitTrigger(BaseEventTrigger):
 
     The event's payload has ``table`` and ``commits``, oldest first: the report of each job, as of
     the load operators, with ``job``, ``rows``, ``files``, ``bytes``, ``decided_at``, ``partitions``
-    with ``epoch`` and numbers of each, for a single one ``partition`` and ``epoch``; and ``owner``,
-    who ran it. What one look finds is one event: of several at once Airflow starts one run, by the
-    first, and leaves the others to the run after it. A commit is told when readers that list see
-    all of it. Compactions, which bring no rows, are none, nor are jobs of Hadoop's committers.
+    with ``version`` and numbers of each, for a single one ``partition`` and ``version``; and
+    ``owner``, who ran it. What one look finds is one event: of several at once Airflow starts one
+    run, by the first, and leaves the others to the run after it. A commit is told when readers that
+    list see all of it. Compactions, which bring no rows, are none, nor are jobs of Hadoop's
+    committers.
 
     How far it has come is noted in the asset's state store (Airflow 3.3), some seconds after the
     event: a triggerer that dies in between tells it again, with the same jobs, and none is missed.

@@ -25,7 +25,7 @@ from ...committer.format.schema.hive_paths import parse_partition
 if TYPE_CHECKING:
     from ...committer.format.records.inputs import TableRead
 
-#: Partitions whose epochs are in a version by name; of more it is a digest.
+#: Partitions whose versions are in a version by name; of more it is a digest.
 _NAMED = 20
 
 
@@ -47,7 +47,7 @@ def load_lineage(
     """What a load has written and read: datasets named as the Amazon provider names those on S3.
 
     The output has the job's rows, bytes and files, its id as the version, its partitions and the
-    table's columns. An input has the partitions that were read, and their epochs as the version.
+    table's columns. An input has the partitions that were read, and their versions as the version.
 
     :param report: :func:`.reports.commit_report`.
     :param schema: the table's; ``None`` where it is not known.
@@ -112,11 +112,11 @@ def _name(table: str) -> dict[str, str]:
 
 
 def _version(read: TableRead) -> str:
-    """The state that was read: an epoch tells one state of a partition from any other, and a digest
-    the contents of many."""
+    """The state that was read: a version tells one state of a partition from any other, and a
+    digest the contents of many."""
     if read.digest:
         return f"{read.more} partitions {read.digest}"
-    epochs = ";".join(f"{it.partition}@{it.epoch}" for it in read.partitions)
+    versions = ";".join(f"{it.partition}@{it.version}" for it in read.partitions)
     if len(read.partitions) <= _NAMED:
-        return epochs
-    return f"{len(read.partitions)} partitions {sha256(epochs.encode()).hexdigest()}"
+        return versions
+    return f"{len(read.partitions)} partitions {sha256(versions.encode()).hexdigest()}"

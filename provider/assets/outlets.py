@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 _LONGEST = 250
 #: Events of one load: Airflow records them one by one in the request that ends the task.
 MOST_EVENTS = 1000
-_OF_PARTITION = ("partition", "epoch", "rows", "files", "bytes")
+_OF_PARTITION = ("partition", "version", "rows", "files", "bytes")
 
 
 class UnsaidOutlets(list[Any]):

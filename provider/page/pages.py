@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ...committer import (
     UNPARTITIONED,
     JobManifest,
-    LeftOvers,
+    OrphanedUploads,
     Owner,
     PartitionHistory,
     Problem,
@@ -243,7 +243,7 @@ def partition(
         seen=seen,
         failures=failures,
         under_way=under_way,
-        gaps=history.epoch - len({it.epoch for it in history.entries if it.epoch}),
+        gaps=history.version - len({it.version for it in history.entries if it.version}),
         owners=_Owners(visitor),
         files=history.files[:_FILES_SHOWN],
         readable=[
@@ -262,9 +262,9 @@ def job(visitor: Visitor, conn: str, name: str, job: str, found: JobManifest | N
 
 
 def upkeep(
-    conn: str, name: str, url: str, left: LeftOvers, problems: Sequence[Problem], part: bool
+    conn: str, name: str, url: str, left: OrphanedUploads, problems: Sequence[Problem], part: bool
 ) -> str:
-    """Left-over uploads and problems, as a part of a page or a page of its own."""
+    """Orphaned uploads and problems, as a part of a page or a page of its own."""
     template = "upkeep_part.html" if part else "upkeep.html"
     return _page(template, conn=conn, name=name, url=url, left=left, problems=problems)
 

@@ -175,11 +175,11 @@ async def _job(visitor: VisitorDep, conn: str, table: str, job: str) -> Response
 
 
 async def _upkeep(visitor: VisitorDep, conn: str, table: str, part: bool = False) -> Response:
-    """Left-over uploads and problems: a part of the table's page, asked for when that is there."""
+    """Orphaned uploads and problems: a part of the table's page, asked for when that is there."""
 
     def look() -> str:
         asked = table_of(conn, table)
-        left, problems = asked.left_overs(), asked.complaints()
+        left, problems = asked.orphaned_uploads(), asked.problems()
         return pages.upkeep(conn, table, asked.root.url, left, problems, part)
 
     return await _read(visitor, conn, look)

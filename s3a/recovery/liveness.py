@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from ...committer.format.job_spec import NOBODY, Owner
 from ..runs.ledger import NO_TRIES, OpenTries
-from ..runs.try_record import PATIENCE, Known, TryRecord, is_of
+from ..runs.try_record import PATIENCE, StoredTry, TryRecord, is_of
 from .leftovers import Kind, LeftoverJob
 
 #: Seconds of silence below which a job counts as live where nobody says otherwise.
@@ -86,7 +86,7 @@ def judge(job: LeftoverJob, now: float, known: Knowledge) -> Judgement:
     return Judgement(*_by_silence(quiet, known, "no run's record names it"))
 
 
-def _by_record(read: Known, is_dead: bool, quiet: float, known: Knowledge) -> tuple[State, str]:
+def _by_record(read: StoredTry, is_dead: bool, quiet: float, known: Knowledge) -> tuple[State, str]:
     record, run = read.record, _name(read.record.owner)
     asked, later = known.ask(record), _later_try(record, known)
     if asked is State.LIVE:

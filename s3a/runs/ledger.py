@@ -57,7 +57,7 @@ from .try_record import (
     PATIENCE,
     SETTLED,
     UNDONE,
-    Known,
+    StoredTry,
     TryRecord,
     WriteRecord,
     run_of,
@@ -75,7 +75,7 @@ class OpenTries:
     :param damage: why the record of another one cannot be read; ``""`` for none.
     """
 
-    known: tuple[Known, ...] = ()
+    known: tuple[StoredTry, ...] = ()
     damage: str = ""
 
 
@@ -90,18 +90,18 @@ def runs_prefix(root: TableRoot) -> str:
     return _beside(root, "s3a-runs")
 
 
-def run_prefix(root: TableRoot, once: str) -> str:
+def run_prefix(root: TableRoot, idempotency_key: str) -> str:
     """Below which the tries of one run are."""
-    digest = hashlib.sha256(once.encode()).hexdigest()[:16]
-    return f"{runs_prefix(root)}{quote(once, safe='')[:80]}-{digest}/"
+    digest = hashlib.sha256(idempotency_key.encode()).hexdigest()[:16]
+    return f"{runs_prefix(root)}{quote(idempotency_key, safe='')[:80]}-{digest}/"
 
 
-def open_key(root: TableRoot, once: str, run: str) -> str:
-    return f"{run_prefix(root, once)}{run}{_OPEN}"
+def open_key(root: TableRoot, idempotency_key: str, run: str) -> str:
+    return f"{run_prefix(root, idempotency_key)}{run}{_OPEN}"
 
 
-def closed_key(root: TableRoot, once: str, run: str) -> str:
-    return _closed(open_key(root, once, run))
+def closed_key(root: TableRoot, idempotency_key: str, run: str) -> str:
+    return _closed(open_key(root, idempotency_key, run))
 
 
 def reports_prefix(root: TableRoot, run: str) -> str:
@@ -128,21 +128,21 @@ def _beside(root: TableRoot, kind: str) -> str:
 # Reading
 
 
-def find(root: TableRoot, once: str, run: str) -> Step[Known | None]:
+def find(root: TableRoot, idempotency_key: str, run: str) -> Step[StoredTry | None]:
     """A try's record, open or closed."""
-    return _read(open_key(root, once, run))
+    return _read(open_key(root, idempotency_key, run))
 
 
-def find_try(root: TableRoot, run: str) -> Step[Known | None]:
+def find_try(root: TableRoot, run: str) -> Step[StoredTry | None]:
     """A try's record by its UUID, or by that of one of its writes: one LIST per thousand runs."""
     names = tuple(f"/{run_of(run)}{ending}" for ending in (_OPEN, _CLOSED))
     item = yield from first_object(runs_prefix(root), lambda it: it.key.endswith(names))
     return None if item is None else (yield from _read(item.key))
 
 
-def tries_of(root: TableRoot, once: str) -> Step[tuple[Known, ...]]:
+def tries_of(root: TableRoot, idempotency_key: str) -> Step[tuple[StoredTry, ...]]:
     """A run's tries, the oldest first."""
-    listing = yield from list_objects(run_prefix(root, once))
+    listing = yield from list_objects(run_prefix(root, idempotency_key))
     read = yield from All(tuple(_read(key) for key in _of_tries(listing.keys)))
     found = [known for known in read if known is not None]
     # The store's times have whole seconds.
@@ -155,16 +155,16 @@ def open_tries(root: TableRoot) -> Step[OpenTries]:
     keys = [key for key in _of_tries(listing.keys) if key.endswith(_OPEN)]
     found = yield from All(tuple(_readable(key) for key in keys))
     damaged = [one for one in found if isinstance(one, str)]
-    known = tuple(one for one in found if isinstance(one, Known) and one.key.endswith(_OPEN))
+    known = tuple(one for one in found if isinstance(one, StoredTry) and one.key.endswith(_OPEN))
     return OpenTries(known, damaged[0] if damaged else "")
 
 
-def superseded(root: TableRoot, once: str, run: str) -> Step[str]:
+def superseded(root: TableRoot, idempotency_key: str, run: str) -> Step[str]:
     """Why a try may not write any more, a sentence; ``""`` where it may.
 
     Later tries that are known to have left nothing do not count.
     """
-    known = yield from tries_of(root, once)
+    known = yield from tries_of(root, idempotency_key)
     order = [k.record for k in known if k.record.state != UNDONE or k.record.uuid == run]
     mine = next((at for at, record in enumerate(order) if record.uuid == run), None)
     if mine is None:
@@ -193,16 +193,16 @@ def _closed(key: str) -> str:
     return f"{key.removesuffix(_OPEN)}{_CLOSED}" if key.endswith(_OPEN) else key
 
 
-def _read(key: str) -> Step[Known | None]:
+def _read(key: str) -> Step[StoredTry | None]:
     """A try by either key of its record, which may be closed at any moment."""
     for place in (_closed(key), key, _closed(key)):
         found = yield from Get(place, most=LIST_BYTES)
         if isinstance(found, Found):
-            return Known.of(found)
+            return StoredTry.of(found)
     return None
 
 
-def _readable(key: str) -> Step[Known | str | None]:
+def _readable(key: str) -> Step[StoredTry | str | None]:
     try:
         return (yield from _read(key))
     except RecordDamagedError as error:
@@ -218,7 +218,7 @@ def open_try(root: TableRoot, record: TryRecord) -> Step[TryRecord]:
 
     :raises StoreUnreachableError: the store does not say whether it is there.
     """
-    date = yield from _put(open_key(root, record.once, record.uuid), record)
+    date = yield from _put(open_key(root, record.idempotency_key, record.uuid), record)
     return replace(record, opened_at=record.opened_at or date, beat_at=record.beat_at or date)
 
 
@@ -233,16 +233,16 @@ def change(
     :raises OutcomeUnknownError: the store does not say whether it is changed.
     """
     for _ in range(_CHANGES):
-        known = yield from find(root, record.once, record.uuid)
+        known = yield from find(root, record.idempotency_key, record.uuid)
         if known is None:
             return None
         new = make(known.record, known.record.beat_at + known.silent_for)
         if new == known.record or (yield from swap(known, new)):
             return new
-    raise _uncertain(open_key(root, record.once, record.uuid))
+    raise _uncertain(open_key(root, record.idempotency_key, record.uuid))
 
 
-def swap(known: Known, new: TryRecord) -> Step[bool]:
+def swap(known: StoredTry, new: TryRecord) -> Step[bool]:
     """Put a record in the place of one that was read; ``False`` where that has changed since.
 
     :raises OutcomeUnknownError: the store does not say whether it is there.
@@ -302,7 +302,7 @@ def close_try(root: TableRoot, record: TryRecord, **changes: Any) -> Step[TryRec
     return (yield from _move(root, made or replace(record, **changes)))
 
 
-def settle_try(root: TableRoot, known: Known, **changes: Any) -> Step[TryRecord | None]:
+def settle_try(root: TableRoot, known: StoredTry, **changes: Any) -> Step[TryRecord | None]:
     """The same of one whose application may come back; ``None``: its record has changed since it
     was read, and nothing was written."""
     done = replace(known.record, **changes)
@@ -315,14 +315,17 @@ def forget_try(root: TableRoot, record: TryRecord) -> Step[None]:
     if record.is_alone:
         yield from remove_try(root, record)
         return
-    known = yield from find(root, record.once, record.uuid)
+    known = yield from find(root, record.idempotency_key, record.uuid)
     if known is not None and known.key.endswith(_OPEN):
         yield from _move(root, known.record)
 
 
 def remove_try(root: TableRoot, record: TryRecord) -> Step[Mapping[str, str]]:
     """Forget a try wholly. Returns as :func:`remove_reports`."""
-    own = [open_key(root, record.once, record.uuid), closed_key(root, record.once, record.uuid)]
+    own = [
+        open_key(root, record.idempotency_key, record.uuid),
+        closed_key(root, record.idempotency_key, record.uuid),
+    ]
     return remove_reports(root, record.uuid, own)
 
 
@@ -340,8 +343,8 @@ def remove_reports(
 
 def _move(root: TableRoot, record: TryRecord) -> Step[TryRecord]:
     """To the closed ones."""
-    yield from _put(closed_key(root, record.once, record.uuid), record)
-    deletion = Delete(open_key(root, record.once, record.uuid))
+    yield from _put(closed_key(root, record.idempotency_key, record.uuid), record)
+    deletion = Delete(open_key(root, record.idempotency_key, record.uuid))
     if isinstance((yield from deletion), Unknown):
         yield from deletion
     return record

@@ -114,8 +114,8 @@ class TryRecord:
     """One try of a run's task, what it wrote, and what came of it.
 
     :param uuid: the try's.
-    :param once: the run's key, which all its tries share; the try's UUID where no operator
-        submitted it.
+    :param idempotency_key: the run's key, which all its tries share; the try's UUID where no
+        operator submitted it.
     :param partitions: those that it may write; none for any.
     :param opened_at: seconds by the store's clock; 0 in a record that was written only once,
         whose own age says so. The same of ``beat_at``, the last heartbeat.
@@ -128,7 +128,7 @@ class TryRecord:
     """
 
     uuid: str
-    once: str
+    idempotency_key: str
     owner: Owner
     committer: str
     mode: str | None
@@ -144,7 +144,7 @@ class TryRecord:
     @property
     def is_alone(self) -> bool:
         """Whether no operator submitted it: nobody tries again, nor asks what came of it."""
-        return self.once == self.uuid
+        return self.idempotency_key == self.uuid
 
     def with_write(self, write: WriteRecord) -> TryRecord:
         """The record with a write entered, or entered again."""
@@ -165,7 +165,8 @@ class TryRecord:
             raise RecordDamagedError(
                 "The record of a try is open and of an earlier version of "
                 "airflow-provider-zero-rename, which kept what it wrote elsewhere: what came of "
-                f"it is not known here. It is try {record.owner.try_number} of {record.once}.",
+                f"it is not known here. It is try {record.owner.try_number} of "
+                f"{record.idempotency_key}.",
                 field="writes",
                 key=key,
                 remedy="Let it end under that version. Where it is dead, see what it left "
@@ -176,7 +177,7 @@ class TryRecord:
 
 
 @dataclass(frozen=True)
-class Known:
+class StoredTry:
     """A try's record as it was found, its times filled in.
 
     :param key: where it lies, with this ``etag``.
@@ -189,11 +190,11 @@ class Known:
     silent_for: float
 
     @staticmethod
-    def of(found: Found) -> Known:
+    def of(found: Found) -> StoredTry:
         read = TryRecord.decode(found.body, found.key)
         opened_at, beat_at = (at or found.last_modified for at in (read.opened_at, read.beat_at))
         record = replace(read, opened_at=opened_at, beat_at=beat_at)
-        return Known(record, found.key, found.etag, max(0.0, found.date - beat_at))
+        return StoredTry(record, found.key, found.etag, max(0.0, found.date - beat_at))
 
     @property
     def may_be_writing(self) -> bool:

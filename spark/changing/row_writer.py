@@ -22,7 +22,7 @@ from ...committer.format.row_changes import ChangeReads
 from ...committer.row_rewrite import TableChange
 from ...committer.table import Table
 from ...s3a.hadoop.settings import NATIVE
-from ..options import WriterOptions, names_once, writer_options
+from ..options import WriterOptions, names_key, writer_options
 from ..pipes import pipes_session, report_commit
 from ..reading.table_reads import TableReads
 from ..saving.arrow_save import all_read, carry_out
@@ -49,7 +49,7 @@ class RowWriter:
         check_versions()
         self.session = session
         self.table = Table(target.root.url)
-        self._own_once = names_once(target.options)
+        self._own_key = names_key(target.options)
         named = {"path": target.root.url, "expected_mode": None, "replace_table": False}
         named |= {"only_partitions": target.partitions} if target.partitions else {}
         named |= {"code_version": target.code_version} if target.code_version else {}
@@ -95,9 +95,9 @@ class RowWriter:
     def _done_before(self) -> Committed | None:
         """What an earlier try of the run has done, where it is not to be done again."""
         options = self._options
-        if options.once is None or options.on_repeat is not OnRepeat.SKIP:
+        if options.idempotency_key is None or options.on_repeat is not OnRepeat.SKIP:
             return None
-        if self.table.once_job(options.once) is None:
+        if self.table.job_of_key(options.idempotency_key) is None:
             return None
         return self._without_rows(self.table.schema, SchemaMode.KEEP)
 
@@ -114,7 +114,7 @@ class RowWriter:
         reads = TableChange.of(rows.state, counts.rows, counts.changed).reads(counts.rows)
         if not changed:
             evolves = not rows.schema.equals(rows.state.schema)
-            needed = self._options.once is not None or evolves
+            needed = self._options.idempotency_key is not None or evolves
             return self._without_rows(rows.schema, rows.schema_mode, reads) if needed else None
         self._refuse_repeat(rows)
         frame = rows.rows(counts.changed)
@@ -150,16 +150,16 @@ class RowWriter:
             # What it wrote before holds the rows of others, too: the change is made once more on
             # what is there.
             options = replace(options, on_repeat=OnRepeat.APPEND)
-        own, name = self._own_once, self._name
+        own, name = self._own_key, self._name
         planned = planned_job(self.table, schema, replaces, options, own, name, self.any_case)
         return planned, options
 
     def _refuse_repeat(self, rows: ChangedRows) -> None:
         """Of a run that is to do its work again."""
         options = self._options
-        if options.once is None or options.on_repeat is not OnRepeat.REPLACE_OWN:
+        if options.idempotency_key is None or options.on_repeat is not OnRepeat.REPLACE_OWN:
             return
-        earlier = self.table.once_job(options.once)
+        earlier = self.table.job_of_key(options.idempotency_key)
         why = None if earlier is None else rows.why_not_repeatable()
         refuse_repeat(earlier, why, self.table.root.url)
 
@@ -207,7 +207,7 @@ def change_table(
     warn_of_overwrites(session)
     take_handoff(session)
     handoff = Handoff.decode(os.environ)
-    with failures_told(handoff.table, handoff.once, handoff.owner, handoff.partitions):
+    with failures_told(handoff.table, handoff.idempotency_key, handoff.owner, handoff.partitions):
         target = _target(table, partition_by, code_version, handoff, options)
         pipes = pipes_session()
         writer = RowWriter(session, target, handoff)

@@ -2,7 +2,7 @@
 
 Spark opens a write's job after all stages but the last: what its rows were computed from may have
 been read long before, and another job may have committed since. Nothing tells a writer which
-readers feed it, so it goes by all of this application's, the smallest epoch of each partition.
+readers feed it, so it goes by all of this application's, the smallest version of each partition.
 
 What was read stays noted until it no longer can be what a new write is made of: until a write
 into the table has ended, by commit or abort, or a state that was to be read was gone, *and* the
@@ -47,8 +47,8 @@ _MOST_FILTERS = 100
 class Noted:
     """What an application has read of a table.
 
-    :param base: of each partition the smallest epoch that was read.
-    :param filters: conditions that were read by: partitions that may fit one and have no epoch
+    :param base: of each partition the smallest version that was read.
+    :param filters: conditions that were read by: partitions that may fit one and have no version
         were not there.
     :param ended: a write has ended since the table was loaded last.
     """
@@ -62,10 +62,10 @@ class Noted:
 
         :param partition_filter: the condition that chose its partitions.
         """
-        epochs = dict(self.base.epochs)
-        for partition in base.epochs.keys() | (epochs.keys() if base.whole else set()):
-            found = [self.base.epoch(partition), base.epoch(partition)]
-            epochs[partition] = min(epoch for epoch in found if epoch is not None)
+        versions = dict(self.base.versions)
+        for partition in base.versions.keys() | (versions.keys() if base.whole else set()):
+            found = [self.base.version(partition), base.version(partition)]
+            versions[partition] = min(version for version in found if version is not None)
         filters = self.filters
         if partition_filter is not None and partition_filter not in filters:
             filters = (*filters, partition_filter)
@@ -73,7 +73,7 @@ class Noted:
         listed = self.base.listed
         if base.listed is not None:
             listed = {**base.listed, **(listed or {})}
-        both = replace(self.base, epochs=epochs, whole=whole, listed=listed)
+        both = replace(self.base, versions=versions, whole=whole, listed=listed)
         return replace(self, base=both, filters=() if whole else filters)
 
     def wrote(self, done: Committed | None, replaced: bool) -> Noted:
@@ -81,15 +81,15 @@ class Noted:
 
         :param done: what it did; ``None``: nothing, it is aborted.
         :param replaced: it replaced what its partitions held, so that it no longer matters what
-            that was. What it appended to is an epoch further, if nobody else came between.
+            that was. What it appended to is a version further, if nobody else came between.
         """
-        epochs = dict(self.base.epochs)
+        versions = dict(self.base.versions)
         for change in done.partitions if done is not None else ():
             if replaced:
-                epochs[change.partition] = None
-            elif self.base.epoch(change.partition) == change.epoch - 1:
-                epochs[change.partition] = change.epoch
-        return replace(self, base=replace(self.base, epochs=epochs), ended=True)
+                versions[change.partition] = None
+            elif self.base.version(change.partition) == change.version - 1:
+                versions[change.partition] = change.version
+        return replace(self, base=replace(self.base, versions=versions), ended=True)
 
     def base_of(self, opened: OpenedJob) -> ReadBase:
         """What a write goes by that has just opened."""
@@ -98,10 +98,10 @@ class Noted:
         late = {
             partition: 0
             for partition in opened.base
-            if partition not in self.base.epochs
+            if partition not in self.base.versions
             and any(fit is None or partition in fit for fit in selected)
         }
-        return replace(self.base, epochs={**self.base.epochs, **late})
+        return replace(self.base, versions={**self.base.versions, **late})
 
     def encode(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))

@@ -85,7 +85,7 @@ class _Application:
         self._beside = named or target.root
         self._try = TryRecord(
             uuid=run,
-            once=(handoff.once if handoff.s3a_run else None) or run,
+            idempotency_key=(handoff.idempotency_key if handoff.s3a_run else None) or run,
             owner=replace(handoff.owner, application=view.hadoop("spark.app.name")),
             committer=target.committer,
             mode=str(target.mode),
@@ -193,7 +193,9 @@ class _Application:
     def _check_alone(self) -> None:
         """See that no other driver writes as this try, and that it is on record. One that YARN has
         started again would write once more what the first one wrote, under the same numbers."""
-        known = self._records.run(ledger.find(self._beside, self._try.once, self._try.uuid))
+        known = self._records.run(
+            ledger.find(self._beside, self._try.idempotency_key, self._try.uuid)
+        )
         if known is None:
             self._records.run(ledger.open_try(self._beside, self._try))
             return
@@ -266,7 +268,7 @@ class _Application:
         mine = self._try
         if mine.is_alone:
             return ""
-        return self._records.run(ledger.superseded(self._beside, mine.once, mine.uuid))
+        return self._records.run(ledger.superseded(self._beside, mine.idempotency_key, mine.uuid))
 
     def _fenced(self, record: WriteRecord, why: str, remedy: str) -> JobFencedError:
         table = self._target.root.url

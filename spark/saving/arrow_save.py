@@ -42,12 +42,12 @@ _ROWS_PER_FILE = "spark.sql.files.maxRecordsPerFile"
 
 
 def save_by_arrow(
-    frame: DataFrame, table: Table, overwrite: bool, options: WriterOptions, own_once: bool
+    frame: DataFrame, table: Table, overwrite: bool, options: WriterOptions, own_key: bool
 ) -> Committed:
     """Write a frame as one job.
 
     :param overwrite: replace what the partitions hold.
-    :param own_once: the ``once`` key among the options was given to this very write.
+    :param own_key: the idempotency key among the options was given to this very write.
     :raises RefusedError: nothing of the job is visible.
     :raises OutcomeUnknownError: it may be committed.
     :raises UnfinishedCommitError: it is, and recovery finishes it.
@@ -57,7 +57,8 @@ def save_by_arrow(
         raise InvalidInputError(
             "A streaming frame has no end to commit; nothing was written.",
             table=table.root.url,
-            remedy="Write it by writeStream.foreachBatch, each batch with a once key of its own.",
+            remedy="Write it by writeStream.foreachBatch, each batch with an idempotency key of "
+            "its own.",
         )
     session = frame.sparkSession
     if options.rows_per_file is None:
@@ -65,7 +66,7 @@ def save_by_arrow(
         options = replace(options, rows_per_file=limit if limit > 0 else None)
     name = application_of(session)
     any_case = session.conf.get("spark.sql.caseSensitive", None) != "true"
-    planned = planned_job(table, frame.schema, overwrite, options, own_once, name, any_case)
+    planned = planned_job(table, frame.schema, overwrite, options, own_key, name, any_case)
     return carry_out(frame, planned, options, TableReads.of(name, table.root.url))
 
 
@@ -90,14 +91,14 @@ def carry_out(
             opened = job.opened
             base = planned.base(opened, reads)
             if base is not None:
-                job.go_by(base)
+                job.check_against(base)
             planned.refuse_second_use(opened)
             if opened.repeated is None:
                 _write(frame, job, options, expected)
                 # A frame that is planned late, by its tasks, counts as of its plan.
                 job.made_of(all_read(reads) if inputs is None else inputs)
             else:
-                log_skipped(opened.repeated, planned.spec.once)
+                log_skipped(opened.repeated, planned.spec.idempotency_key)
     except CommitConflictError as error:
         if base is not None:
             advise(error, opened, base)

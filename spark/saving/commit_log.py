@@ -33,13 +33,13 @@ class CommitProgress:
             )
 
 
-def log_skipped(done: Committed, once: str | None) -> None:
+def log_skipped(done: Committed, idempotency_key: str | None) -> None:
     """Say that nothing is written, since an earlier job has done it."""
     logger.warning(
-        "%s: job %s has done this already (once key %r); nothing is computed or written",
+        "%s: job %s has done this already (idempotency key %r); nothing is computed or written",
         done.table,
         done.job,
-        once,
+        idempotency_key,
     )
 
 

@@ -43,12 +43,12 @@ class PlannedJob:
     """A job that is not open yet.
 
     :param spec: what it will do.
-    :param own_once: its ``once`` key was given to the write, not to the whole application.
+    :param own_key: its idempotency key was given to the write, not to the whole application.
     """
 
     table: Table
     spec: JobSpec
-    own_once: bool
+    own_key: bool
 
     def base(self, opened: OpenedJob, reads: TableReads) -> ReadBase | None:
         """What its rows were computed from, where that is what this application has read.
@@ -66,7 +66,7 @@ class PlannedJob:
         return reads.noted().base_of(opened) if by_reads else None
 
     def refuse_second_use(self, opened: OpenedJob) -> None:
-        """Refuse a second write of one application under the run's own ``once`` key.
+        """Refuse a second write of one application under the run's own idempotency key.
 
         The operator's key reaches every write of a script. Two writes into one table would share
         it, and the second would be skipped, or would replace the first.
@@ -75,19 +75,19 @@ class PlannedJob:
         """
         earlier = opened.repeated.job if opened.repeated is not None else opened.repeat_of
         own = opened.spec.owner.application
-        if earlier is None or own is None or self.own_once:
+        if earlier is None or own is None or self.own_key:
             return
         owner = self.table.owner_of(earlier)
         if owner is None or owner.application != own:
             return
         raise InvalidInputError(
-            "This application has committed a write into this table already under the run's once "
-            f"key, {opened.spec.once!r}, which comes from the environment; this second one was not "
-            "begun.",
+            "This application has committed a write into this table already under the run's "
+            f"idempotency key, {opened.spec.idempotency_key!r}, which comes from the environment; "
+            "this second one was not begun.",
             table=self.table.root.url,
             job=earlier,
-            remedy='If it is another write, give both keys of their own: .option("once", "…"). If '
-            "it repeats the first, there is nothing left to do.",
+            remedy='If it is another write, give both keys of their own: .option("idempotencyKey", '
+            '"…"). If it repeats the first, there is nothing left to do.',
         )
 
 
@@ -96,13 +96,13 @@ def planned_job(
     schema: StructType,
     overwrite: bool,
     options: WriterOptions,
-    own_once: bool,
+    own_key: bool,
     application: str | None,
     any_case: bool = True,
 ) -> PlannedJob:
     """Check everything that can be checked before a job opens.
 
-    :param own_once: the ``once`` key among them was given to this very write.
+    :param own_key: the idempotency key among them was given to this very write.
     :param application: what tells this Spark application from others.
     :param any_case: columns are the table's whatever their case, as for Spark by default.
     :raises InvalidInputError: nothing was written.
@@ -125,7 +125,7 @@ def planned_job(
         any_case=any_case,
         **policy,
     )
-    return PlannedJob(table, spec, own_once)
+    return PlannedJob(table, spec, own_key)
 
 
 def advise(error: CommitConflictError, opened: OpenedJob, base: ReadBase) -> None:
@@ -134,7 +134,7 @@ def advise(error: CommitConflictError, opened: OpenedJob, base: ReadBase) -> Non
     :param base: what it has read.
     """
     partition = opened.root.partition_of_head_key(error.key or "")
-    if partition is not None and base.epoch(partition) is not None:
+    if partition is not None and base.version(partition) is not None:
         error.remedy = _LOAD_ANEW
 
 

@@ -68,7 +68,7 @@ def cleared(world: World) -> str:
     after = world.succeeded(run)
     assert (after["job"] != before["job"], after["repeated"]) == (True, False)
     check_day(world.table("flights"), day, world.flights.of(day))
-    return f"epoch {before['epoch']}, then {after['epoch']}"
+    return f"version {before['version']}, then {after['version']}"
 
 
 def backfilled_again(world: World) -> str:

@@ -68,9 +68,9 @@ def corrected(world: World) -> str:
 def came_out_equal(world: World) -> str:
     """a correction that changes no delay: the week comes out equal, and the wave ends there"""
     _correct(world, "2013-01-16", "tailnum", lambda old: f"{old}X")
-    before = _epochs(world, MONTHLY), _epochs(world, RANKING), _count_of_runs(world)
+    before = _versions(world, MONTHLY), _versions(world, RANKING), _count_of_runs(world)
     assert _recompute(world, RANKING) == [[(WEEKLY, "week=2013-01-14")]]
-    assert (_epochs(world, MONTHLY), _epochs(world, RANKING), _count_of_runs(world)) == before
+    assert (_versions(world, MONTHLY), _versions(world, RANKING), _count_of_runs(world)) == before
     return _checked(world, WEEKLY, MONTHLY, RANKING)
 
 
@@ -101,10 +101,10 @@ def healed(world: World) -> str:
             world.store.client().delete_object(Bucket=table.root.bucket, Key=file.key)
     lost = {it: state for it, state in _wrong(world).items() if state is LineageState.LOST}
     assert set(lost) == set(places.items())
-    before = _epochs(world, MONTHLY), _count_of_runs(world)
+    before = _versions(world, MONTHLY), _count_of_runs(world)
     [layer] = _recompute(world, WEEKLY, BY_DAY)
     assert {(name, it) for name, *of in layer for it in of} >= set(places.items())
-    assert (_epochs(world, MONTHLY), _count_of_runs(world)) == before
+    assert (_versions(world, MONTHLY), _count_of_runs(world)) == before
     return _checked(world, BY_DAY, WEEKLY, MONTHLY, RANKING)
 
 
@@ -126,26 +126,26 @@ SCENES = (made, corrected, came_out_equal, narrowed, rewritten, healed, in_the_e
 def _carried_on(world: World, week: str) -> str:
     """A correction in a week is carried on by a layer of weeks and one of months, which are
     cleared, and the ranking, which the month's asset starts: each once."""
-    before, others = _count_of_runs(world), _epochs(world, WEEKLY)
-    month = _epochs(world, MONTHLY)
+    before, others = _count_of_runs(world), _versions(world, WEEKLY)
+    month = _versions(world, MONTHLY)
     partition = f"week={week}"
     layers = _recompute(world, RANKING)
     assert layers == [[(WEEKLY, partition)], [(MONTHLY, "month=2013-01")]], layers
     world.airflow.settled(RANKING)
     assert _count_of_runs(world) == before + Counter({RANKING: 1})
     others[partition] += 1
-    assert _epochs(world, WEEKLY) == others
-    assert _epochs(world, MONTHLY) == {it: epoch + 1 for it, epoch in month.items()}
+    assert _versions(world, WEEKLY) == others
+    assert _versions(world, MONTHLY) == {it: version + 1 for it, version in month.items()}
     return f"2 layers, and one run by an asset; {_checked(world, WEEKLY, MONTHLY, RANKING)}"
 
 
 def _one_day_alone(world: World, day: str) -> str:
     """A report of a day has that day made again first: by the run that made all, and alone."""
     table, airflow, partition = world.table(BY_DAY), world.airflow, f"day={day}"
-    before, held = table.snapshot().epochs, _jobs(table)
+    before, held = table.snapshot().versions, _jobs(table)
     run = airflow.trigger("flights_day_report", conf={"day": day})
     airflow.succeeded("flights_day_report", run)
-    after, holds = table.snapshot().epochs, _jobs(table)
+    after, holds = table.snapshot().versions, _jobs(table)
     assert after.pop(partition) == before.pop(partition) + 1
     assert after == before
     assert held.pop(partition) != holds.pop(partition)
@@ -192,8 +192,8 @@ def _count_of_runs(world: World) -> Counter[str]:
     return Counter({it: len(world.airflow.runs(it)) for it in (BY_DAY, WEEKLY, MONTHLY, RANKING)})
 
 
-def _epochs(world: World, name: str) -> dict[str, int]:
-    return dict(world.table(name).snapshot().epochs)
+def _versions(world: World, name: str) -> dict[str, int]:
+    return dict(world.table(name).snapshot().versions)
 
 
 def _jobs(table: Table) -> dict[str, set[str]]:

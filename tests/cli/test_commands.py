@@ -71,7 +71,7 @@ def test_without_its_libraries_the_command_names_the_extra(library: str) -> None
 
 
 def test_show(table: Table) -> None:
-    assert [(p["partition"], p["epoch"], p["rows"]) for p in as_json("show", table.root.url)] == [
+    assert [(p["partition"], p["version"], p["rows"]) for p in as_json("show", table.root.url)] == [
         ("day=1", 1, 2),
         ("day=2", 1, 1),
     ]
@@ -225,15 +225,15 @@ def test_purge_fails_loudly_where_aborting_does(
 
 def test_gc_says_what_it_would_do_and_does_it(table: Table) -> None:
     url = table.root.url
-    assert as_json("gc", url)["settled"] == 0, "it keeps what is younger than seven days"
+    assert as_json("gc", url)["condensed"] == 0, "it keeps what is younger than seven days"
     assert "nothing is to be done" in invoke("gc", url).stdout
-    while as_json("gc", url, "--older-than", "0")["settled"] == 0:
+    while as_json("gc", url, "--older-than", "0")["condensed"] == 0:
         pass  # The store's dates are whole seconds.
     planned = invoke("gc", url, "--older-than", "0")
-    assert "would be settled" in planned.stdout
+    assert "would be condensed" in planned.stdout
     assert "--apply" in planned.stderr
     report = as_json("gc", url, "--older-than", "0s", "--apply")
-    assert (report["folded"], report["settled"], report["failed"]) == (2, 1, {})
+    assert (report["folded"], report["condensed"], report["failed"]) == (2, 1, {})
     assert report["saved"] > 0
     assert [entry["rows"] for entry in as_json("show", url)] == [2, 1]
     assert as_json("verify", url) == []
@@ -331,7 +331,7 @@ def test_adopt_is_dry_until_told(s3_bucket: Any) -> None:
     assert "--apply" in invoke("adopt", url).stderr
     assert not table.exists()
     assert {e["action"] for e in as_json("adopt", url, "--apply")["entries"]} == {"adopted"}
-    assert [(p["partition"], p["epoch"]) for p in as_json("show", url)] == [
+    assert [(p["partition"], p["version"]) for p in as_json("show", url)] == [
         ("day=1", 1),
         ("day=2", 1),
     ]

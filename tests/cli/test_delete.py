@@ -69,7 +69,7 @@ def test_a_person_is_forgotten_in_what_is_kept_of_the_past(s3_bucket: Any) -> No
     invoke("delete", table.root.url, "--where", "id = 7", "--apply")
     assert former <= set(s3_bucket.keys("kept/")), "it can be undone"
     invoke("purge", table.root.url, "--keep", "0", "--apply")
-    while as_json("gc", table.root.url, "--older-than", "0s")["settled"] < 2:
+    while as_json("gc", table.root.url, "--older-than", "0s")["condensed"] < 2:
         pass  # The store's dates are whole seconds.
     invoke("gc", table.root.url, "--older-than", "0s", "--apply")
     invoke("index", table.root.url)

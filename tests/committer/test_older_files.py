@@ -110,7 +110,7 @@ class TestReading:
         assert older.ids(partitions=["day=1"]) == list(range(10, 20))
         assert older.ids(partitions=["day=1", "day=3"]) == [*range(10, 20), *range(30, 40), 99]
         assert older.table.partitions() == ["day=1", "day=2", "day=3"]
-        assert older.table.snapshot().epochs == {"day=3": 1}
+        assert older.table.snapshot().versions == {"day=3": 1}
 
     def test_what_another_committer_loads_later_is_seen_too(self, older: Directory) -> None:
         older.load([99], day=3)
@@ -428,7 +428,7 @@ class TestAdopting:
         older.counts()
         assert older.ids() == [*ALL, 99]
         assert older.counts()["ListObjects"] == 2
-        assert older.table.snapshot().epochs == {"day=1": 1, "day=2": 1, "day=3": 1}
+        assert older.table.snapshot().versions == {"day=1": 1, "day=2": 1, "day=3": 1}
         assert older.table.verify() == []
         assert older.table.adopt(apply=True).entries == ()
 

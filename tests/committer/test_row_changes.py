@@ -56,7 +56,7 @@ def texts(*rows: Row) -> list[str]:
 
 
 def versions(table: Table) -> dict[str, int]:
-    return table.snapshot().epochs
+    return table.snapshot().versions
 
 
 def decision_of(store: MemoryStore, job: str) -> Decision:
@@ -87,24 +87,24 @@ class TestMerge:
         assert not table.files("p=z")
         assert table.merge(rows, on=["k", "j"], delete_when=deletes).committed is None
 
-    @pytest.mark.parametrize("is_settled", [False, True])
-    def test_its_figures_are_on_record(self, is_settled: bool) -> None:
+    @pytest.mark.parametrize("is_condensed", [False, True])
+    def test_its_figures_are_on_record(self, is_condensed: bool) -> None:
         store = MemoryStore()
         table = memory_table(store)
         put(table, (1, "a", 1.0, "x"), (2, "a", 2.0, "x"), (3, "b", 3.0, "y"))
         rows = arrow((1, "a", 10.0, "x"), (9, "a", 9.0, "x"), (3, "b", 3.0, "y"))
-        done = table.merge(rows, on=["k"], once="run")
+        done = table.merge(rows, on=["k"], idempotency_key="run")
         assert done.rows == RowChanges(inserted=1, updated=1, unchanged=2)
         assert done.committed is not None
         assert done.committed.row_changes == done.rows
         decision = decision_of(store, done.committed.job)
         put(table, (4, "c", 4.0, "x"))
-        if is_settled:
+        if is_condensed:
             key = table.root.decision_key(decision.job)
-            settled = decision.settle(done.committed.decided_at).encode()
-            store.objects[key] = replace(store.objects[key], body=settled)
+            condensed = decision.condense(done.committed.decided_at).encode()
+            store.objects[key] = replace(store.objects[key], body=condensed)
         else:
-            assert table.merge(rows, on=["k"], once="run").rows == done.rows
+            assert table.merge(rows, on=["k"], idempotency_key="run").rows == done.rows
         told = [it for it in table.history().to_pylist() if it["job"] == decision.job]
         assert [(it["partition"], it["change"]) for it in told] == [("p=x", "change")]
         kinds = ("inserted", "updated", "deleted", "unchanged")
@@ -115,14 +115,14 @@ class TestMerge:
 
     def test_a_run_that_changes_nothing_says_so(self, table: Table) -> None:
         put(table, (1, "a", 1.0, "x"))
-        done = table.merge(arrow((1, "a", 1.0, "x")), on=["k"], once="run")
+        done = table.merge(arrow((1, "a", 1.0, "x")), on=["k"], idempotency_key="run")
         assert done.committed is not None
         report = commit_report(done.committed)
         assert report["row_changes"] == asdict(RowChanges(unchanged=1))
         assert (report["partitions"], report["partitions_left"]) == ([], 1)
         assert report["bytes_read"] == done.bytes_read > 0
         assert "; rows 0 inserted, 0 updated, 0 deleted, 1 unchanged" in one_line(report)
-        (told,) = [it for it in table.history().to_pylist() if it["once"] == "run"]
+        (told,) = [it for it in table.history().to_pylist() if it["idempotency_key"] == "run"]
         assert (told["partition"], told["partitions_left"]) == (None, 1)
 
     def test_rows_that_move(self, table: Table) -> None:
@@ -249,7 +249,7 @@ class TestDelete:
 def beside(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
     """Let another job commit once, when a change has been worked out and its job is not open."""
 
-    def once(commit: Callable[[], object]) -> None:
+    def idempotency_key(commit: Callable[[], object]) -> None:
         waiting = [commit]
         policies = Table.rewrite_policies
 
@@ -260,7 +260,7 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], 
 
         monkeypatch.setattr(Table, "rewrite_policies", lands)
 
-    return once
+    return idempotency_key
 
 
 class TestOthers:
@@ -333,43 +333,62 @@ class TestRuns:
     def test_a_retry_and_a_cleared_run(self, table: Table) -> None:
         put(table, (1, "a", 1.0, "x"))
         rows = arrow((1, "A", 1.0, "x"), (2, "b", 1.0, "y"))
-        first = table.merge(rows, on=["k"], once="run")
-        retry = table.merge(rows, on=["k"], once="run")
+        first = table.merge(rows, on=["k"], idempotency_key="run")
+        retry = table.merge(rows, on=["k"], idempotency_key="run")
         assert first.committed is not None
         assert retry.committed is not None
         assert (retry.committed.job, retry.committed.repeated) == (first.committed.job, True)
         assert retry.rows == first.rows
-        cleared = table.merge(rows, on=["k"], once="run", on_repeat="replace_own")
+        cleared = table.merge(rows, on=["k"], idempotency_key="run", on_repeat="replace_own")
         assert cleared.rows == RowChanges(unchanged=2)
         assert cleared.committed is not None
-        assert table.once_job("run") == cleared.committed.job
-        fewer = table.merge(rows.slice(0, 1), on=["k"], once="run", on_repeat="replace_own")
+        assert table.job_of_key("run") == cleared.committed.job
+        fewer = table.merge(
+            rows.slice(0, 1), on=["k"], idempotency_key="run", on_repeat="replace_own"
+        )
         assert fewer.rows == RowChanges(unchanged=1)
         assert held(table) == texts((1, "A", 1.0, "x"), (2, "b", 1.0, "y"))
 
     def test_what_would_double_rows_is_refused(self, table: Table) -> None:
-        put(table, (1, "a", 1.0, "x"), once="load")
+        put(table, (1, "a", 1.0, "x"), idempotency_key="load")
         rows = arrow((1, "A", 1.0, "x"), (None, "n", 1.0, "x"))
-        table.merge(rows, on=["k"], once="run")
+        table.merge(rows, on=["k"], idempotency_key="run")
         with pytest.raises(InvalidInputError, match="null key match nothing"):
-            table.merge(rows, on=["k"], once="run", on_repeat="replace_own")
-        for once in ("load", "run"):
+            table.merge(rows, on=["k"], idempotency_key="run", on_repeat="replace_own")
+        for idempotency_key in ("load", "run"):
             with pytest.raises(CommitConflictError, match="or a merge"):
-                put(table, (1, "a", 1.0, "x"), once=once, on_repeat="replace_own")
+                put(
+                    table,
+                    (1, "a", 1.0, "x"),
+                    idempotency_key=idempotency_key,
+                    on_repeat="replace_own",
+                )
         assert len(held(table)) == 2
 
     @pytest.mark.parametrize("readers", ["listing", "heads"])
     def test_rows_that_have_moved_are_not_loaded_beside_themselves(
         self, table: Table, readers: str
     ) -> None:
-        put(table, (1, "a", 1.0, "x"), once="load", readers=readers)
-        put(table, (2, "b", 1.0, "z"), once="gone", readers=readers)
+        put(table, (1, "a", 1.0, "x"), idempotency_key="load", readers=readers)
+        put(table, (2, "b", 1.0, "z"), idempotency_key="gone", readers=readers)
         table.merge(arrow((1, "a", 2.0, "y")), on=["k", "j"], across_partitions=True)
         with pytest.raises(CommitConflictError, match="moved to other partitions"):
-            put(table, (1, "a", 1.0, "x"), once="load", on_repeat="replace_own", readers=readers)
+            put(
+                table,
+                (1, "a", 1.0, "x"),
+                idempotency_key="load",
+                on_repeat="replace_own",
+                readers=readers,
+            )
         assert held(table) == texts((1, "a", 2.0, "y"), (2, "b", 1.0, "z"))
         table.delete(pc.field("p") == "z")
-        put(table, (2, "b", 3.0, "z"), once="gone", on_repeat="replace_own", readers=readers)
+        put(
+            table,
+            (2, "b", 3.0, "z"),
+            idempotency_key="gone",
+            on_repeat="replace_own",
+            readers=readers,
+        )
         assert held(table) == texts((1, "a", 2.0, "y"), (2, "b", 3.0, "z"))
 
 
@@ -394,14 +413,14 @@ def test_days_that_are_merged_again_leave_what_one_run_of_each_leaves(
         given = arrow(*rows, schema=TIMED)
         into.merge(given, on=["k", "p"], latest_by="at", partition_by=["p"])
 
-    once, often = memory_table(MemoryStore()), memory_table(MemoryStore())
+    idempotency_key, often = memory_table(MemoryStore()), memory_table(MemoryStore())
     for day in range(len(days)):
-        merge(once, day)
+        merge(idempotency_key, day)
     order = data.draw(st.permutations(range(len(days))))
     cleared = data.draw(st.lists(st.sampled_from(range(len(days))), max_size=4))
     for day in (*order, *cleared):
         merge(often, day)
-    assert held(often) == held(once)
+    assert held(often) == held(idempotency_key)
     before = versions(often)
     merge(often, cleared[-1] if cleared else order[0])
     assert versions(often) == before
@@ -429,7 +448,7 @@ def test_any_sequence_leaves_what_a_dictionary_says(
         assert row_model.held(table) == model.texts
         if isinstance(step, Load):
             continue
-        moved = {name for name, epoch in versions(table).items() if before.get(name) != epoch}
+        moved = {name for name, version in versions(table).items() if before.get(name) != version}
         assert moved == states.changed(model)
 
 

@@ -139,7 +139,7 @@ class TestBlock:
 
     def test_a_repeated_run_writes_nothing(self, table: Table) -> None:
         for _ in range(2):
-            with job(table, once="run 1") as written:
+            with job(table, idempotency_key="run 1") as written:
                 written.write(DATA)
         assert written.committed is not None
         assert written.committed.repeated
@@ -204,21 +204,23 @@ class TestLeftAborted:
         clean-up, and one that is at work."""
         world = World(MemoryStore())
         world.load(DAY1)
-        self.alive, self.left = world.open(), world.open(once="run")
+        self.alive, self.left = world.open(), world.open(idempotency_key="run")
         for opened in (self.alive, self.left):
             world.write(opened, DAY2)
         decision = Decision.abort(self.left.job, new_write_id())
         world.store.apply(Put(ROOT.decision_key(self.left.job), decision.encode()))
         return world
 
-    def begin(self, world: World, once: str | None = None) -> OpenedJob:
+    def begin(self, world: World, idempotency_key: str | None = None) -> OpenedJob:
         """The next job, as every kind of writer opens it."""
-        spec = JobSpec(SCHEMA, partition_by=("day",), once=once)
+        spec = JobSpec(SCHEMA, partition_by=("day",), idempotency_key=idempotency_key)
         return open_checked(world.driver, world.context, spec)  # pyright: ignore
 
-    @pytest.mark.parametrize("once", [None, "run", "another"])
-    def test_the_next_job_of_the_table_cleans_up(self, world: World, once: str | None) -> None:
-        opened = self.begin(world, once)
+    @pytest.mark.parametrize("idempotency_key", [None, "run", "another"])
+    def test_the_next_job_of_the_table_cleans_up(
+        self, world: World, idempotency_key: str | None
+    ) -> None:
+        opened = self.begin(world, idempotency_key)
         assert world.store.keys(ROOT.open_prefix) == sorted(
             ROOT.open_key(job) for job in (self.alive.job, opened.job)
         )

@@ -36,13 +36,13 @@ def asset(data: Any = None, **given: Any) -> Any:
 
 def refused(zero: ZeroRenameResource, made: Any, message: str, **run: Any) -> None:
     """Materialise an asset that is refused, for good; the table stays what it was."""
-    before = zero.table("flights").snapshot().epochs if zero.table("flights").exists() else None
+    before = zero.table("flights").snapshot().versions if zero.table("flights").exists() else None
     with pytest.raises(dg.Failure, match=message) as failed:
         dg.materialize([made], resources={"zero": zero}, **run)
     check_final(failed.value)
     table = zero.table("flights")
     assert table.exists() is (before is not None)
-    assert before is None or table.snapshot().epochs == before
+    assert before is None or table.snapshot().versions == before
     assert table.open_jobs() == []
 
 

@@ -55,7 +55,7 @@ def test_what_was_materialised_is_there(
 ) -> None:
     [found] = checked(manifest_check(flights), zero, instance=loaded, tags=RUN)
     assert found.passed
-    assert [(it["partition"], it["rows"], it["epoch"]) for it in report(found)] == [
+    assert [(it["partition"], it["rows"], it["version"]) for it in report(found)] == [
         ("day=2013-01-01", 2, 1),
         ("day=2013-01-02", 1, 1),
     ]

@@ -83,13 +83,13 @@ def test_rows_are_merged_and_the_event_says_what_became_of_them(
     after = [(DAY, 1, "A", 2), (DAY, 3, "n", 2), (NEXT, 11, "a", 1), (NEXT, 12, "a", 1)]
     assert held(table) == after
     events = told(run)
-    counts = ("rows_inserted", "rows_updated", "rows_deleted", "rows_unchanged", "epoch")
+    counts = ("rows_inserted", "rows_updated", "rows_deleted", "rows_unchanged", "version")
     assert [events[DAY][name] for name in counts] == [1, 1, 1, 0, 2]
     assert events[DAY]["dagster/partition_row_count"] == 2
     # What did not change is as it was, and nothing is said of its rows.
-    assert "epoch" not in events[NEXT]
+    assert "version" not in events[NEXT]
     assert "dagster/partition_row_count" not in events[NEXT]
-    assert table.snapshot().epochs["day=2013-01-02"] == 1
+    assert table.snapshot().versions["day=2013-01-02"] == 1
     for event in events.values():
         assert (event["partitions_replaced"], event["partitions_left"]) == (1, 1)
         assert event["rows_in_all_unchanged"] == 2
@@ -109,16 +109,16 @@ def test_re_execution_and_backfill_leave_what_one_run_leaves(
         return dg.materialize([made], resources=resources, instance=instance, **asked)
 
     first = run(given, partition_key=DAY)
-    once, before = held(table), table.snapshot().epochs
+    idempotency_key, before = held(table), table.snapshot().versions
     again = {"dagster/parent_run_id": first.run_id, "dagster/root_run_id": first.run_id}
     run(given, partition_key=DAY, tags=again)
     run(given, tags=days(DAY, "2013-01-04"))
-    assert (held(table), table.snapshot().epochs) == (once, before)
+    assert (held(table), table.snapshot().versions) == (idempotency_key, before)
     run({DAY: rows((DAY, 1, "later", 3, "U"))}, partition_key=DAY)
     after = held(table)
     run(given, partition_key=DAY)
     assert held(table) == after
-    assert after == [(DAY, 1, "later", 3), *once[1:]]
+    assert after == [(DAY, 1, "later", 3), *idempotency_key[1:]]
 
 
 def test_a_step_that_is_retried_after_its_commit_reports_it(

@@ -105,7 +105,7 @@ def test_one_application_loads_all_partitions_of_a_run(
     assert asset.rows() == [1, 1, 3]
     assert len(spark.calls()) == 2
     assert {k: v["zero_rename/rows"] for k, v in told.items()} == {"1": 2, "2": 0, "3": 1}
-    assert {k: v["zero_rename/epoch"] for k, v in told.items()} == {"1": 1, "2": 2, "3": 1}
+    assert {k: v["zero_rename/version"] for k, v in told.items()} == {"1": 1, "2": 2, "3": 1}
     jobs = {v["zero_rename/job"] for v in told.values()}
     assert jobs == {told["1"]["zero_rename/job"]}
     assert "zero_rename/partitions" not in told["1"]
@@ -138,7 +138,7 @@ def test_what_the_application_is_told(
     assert variables["AWS_SECRET_ACCESS_KEY"] == "a-secret-of-its-own"
     assert variables["ZERO_RENAME_MODE"] == "replace"
     assert json.loads(variables["ZERO_RENAME_PARTITIONS"]) == ["day=1"]
-    assert variables["ZERO_RENAME_ONCE"].startswith("dagster/")
+    assert variables["ZERO_RENAME_IDEMPOTENCY_KEY"].startswith("dagster/")
     assert "DAGSTER_PIPES_CONTEXT" in variables
 
 
@@ -209,7 +209,7 @@ job = committer.Table(url).job(
     schema,
     mode=options.mode(options.expected_mode == "replace"),
     replace_table=options.replace_table,
-    once=options.once,
+    idempotency_key=options.idempotency_key,
     on_repeat=options.on_repeat,
     owner=options.owner("test"),
 )

@@ -51,7 +51,7 @@ def test_a_run_of_several_partitions_is_one_commit(load: Load, zero: ZeroRenameR
     assert len({it["zero_rename/job"] for it in told}) == 1
     assert [it["dagster/partition_row_count"] for it in told] == [2, 0, 1]
     assert [it["zero_rename/files"] for it in told] == [1, 0, 1]
-    assert [it["zero_rename/epoch"] for it in told] == [1, 1, 1]
+    assert [it["zero_rename/version"] for it in told] == [1, 1, 1]
     assert told[2]["dagster/uri"] == f"{zero.table_root}/flights/day=2013-01-03"
     assert {it["zero_rename/repeated"] for it in told} == {False}
     assert told[0]["zero_rename/bytes"] > 0 <= told[0]["zero_rename/seconds"]

@@ -54,7 +54,7 @@ def _asset(window: Browser, address: str) -> None:
     """What a day's event says."""
     window.open(f"{address}/assets/flights?view=events")
     window.click("button", "Skip")
-    window.expect("body", "Partition 2013-12-31 materialized", "zero_rename/epoch", "776")
+    window.expect("body", "Partition 2013-12-31 materialized", "zero_rename/version", "776")
     window.picture("dagster-asset")
 
 

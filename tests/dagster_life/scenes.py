@@ -39,9 +39,9 @@ class World:
     def table(self) -> Table:
         return Table(f"{self.place.root}/flights")
 
-    def epochs(self, days: Sequence[int]) -> list[int]:
-        epochs = self.table.snapshot().epochs if self.table.exists() else {}
-        return [epochs.get(path_of(day), 0) for day in days]
+    def versions(self, days: Sequence[int]) -> list[int]:
+        versions = self.table.snapshot().versions if self.table.exists() else {}
+        return [versions.get(path_of(day), 0) for day in days]
 
     def derived(self) -> tuple[Rows, Rows]:
         """The weeks and the carriers, as they are."""
@@ -156,7 +156,7 @@ def backfill(world: World) -> str:
     runs = world.dagster.backfill([key_of(day) for day in around])
     assert {run.status for run in runs} == {"SUCCESS"}, runs
     assert sorted(run.days for run in runs) == [(key_of(2), key_of(3)), (key_of(5), key_of(7))]
-    assert world.epochs([4, *around]) == [1] * 6
+    assert world.versions([4, *around]) == [1] * 6
     return f"{len(runs)} runs, {', '.join(map(_shown, runs))}; {world.check(*around)}"
 
 
@@ -178,7 +178,7 @@ def january(world: World) -> str:
 def killed(world: World) -> str:
     """a run whose worker is killed: the daemon notices, and runs it again"""
     dagster, source = world.dagster, world.place.source
-    before = world.epochs([9])
+    before = world.versions([9])
     source.unlink()
     os.mkfifo(source)  # Who opens it to read waits for somebody who writes.
     idle = dagster.descendants()
@@ -195,7 +195,7 @@ def killed(world: World) -> str:
     )
     assert [run.status for run in again] == ["SUCCESS"], again
     assert dagster.run(first).status == "FAILURE"
-    assert world.epochs([9]) == [before[0] + 1]
+    assert world.versions([9]) == [before[0] + 1]
     return world.check(9)
 
 

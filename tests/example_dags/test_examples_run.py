@@ -42,7 +42,7 @@ job = committer.Table(os.environ["ZERO_RENAME_TABLE"]).job(
     partition_by=options.partition_by,
     replace_partitions=named,
     on_conflict=options.on_conflict,
-    once=options.once,
+    idempotency_key=options.idempotency_key,
     on_repeat=options.on_repeat,
     owner=options.owner("test"),
 )

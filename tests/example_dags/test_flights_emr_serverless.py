@@ -30,6 +30,6 @@ def test_a_day_is_loaded(service: Service, tables: Tables) -> None:
     assert (report["partition"], report["rows"]) == ("year=2013/month=2/day=1", 1)
     driver = service.requests[0]["job_driver"]["sparkSubmit"]
     assert driver["entryPointArguments"] == ["--csv", "s3://lake/f.csv", "--day", "2013-02-01"]
-    assert Handoff.decode(service.variables(service.requests[0])).once == (
+    assert Handoff.decode(service.variables(service.requests[0])).idempotency_key == (
         "flights/scheduled__2013-02-02/load"
     )

@@ -132,7 +132,7 @@ def test_the_example_with_real_spark(plain: PlainInstall, tables: Tables, tmp_pa
     marker = tables.table().marker(DAY)
     assert marker is not None
     assert marker.manifest is not None
-    assert marker.manifest.once == f"flights_daily/{load['run_id']}/load"
+    assert marker.manifest.idempotency_key == f"flights_daily/{load['run_id']}/load"
     assert marker.manifest.owner.task_id == "load"
     frame = tables.table().to_arrow()
     assert frame.num_rows == 926

@@ -219,23 +219,29 @@ class TestNarrowed:
     def load(self, lake: Lake, clear: int, *days: int, **more: Any) -> str:
         owner = Owner("backfill", "january", "load", try_number=clear + 1, series=f"x {clear}")
         raw = [f"s3://{lake.bucket.name}/raw/x.csv"]
-        policy = {"inputs": raw, "owner": owner, "once": "run", "on_repeat": "replace_own", **more}
+        policy = {
+            "inputs": raw,
+            "owner": owner,
+            "idempotency_key": "run",
+            "on_repeat": "replace_own",
+            **more,
+        }
         return lake.load(*(days or range(31)), x=clear, **policy)
 
     def again(self, lake: Lake, clear: int, *days: int) -> None:
         """As RecomputeOperator does."""
         targets = (f"{lake.daily.root.url}/day={day}" for day in days)
         (layer,) = lake.plan(*targets).layers
-        epochs = {name: epoch for step in layer for name, epoch in step.epochs.items()}
-        assert (sorted(epochs), [it.besides for it in layer if it.besides]) == (
+        versions = {name: version for step in layer for name, version in step.versions.items()}
+        assert (sorted(versions), [it.besides for it in layer if it.besides]) == (
             [f"day={day}" for day in days],
             [],
         )
-        last = lake.daily.once_job("run")
+        last = lake.daily.job_of_key("run")
         assert last is not None
         left = lake.daily.run(read_narrowing(lake.daily.root, "run"))
         planner = Owner("recompute", "r", "again")
-        said = Narrowing(new_write_id(), "run", last, epochs, 60, planner)
+        said = Narrowing(new_write_id(), "run", last, versions, 60, planner)
         lake.daily.run(leave_narrowing(lake.daily.root, said, left))
         self.load(lake, clear)
 
@@ -274,14 +280,14 @@ class TestNarrowed:
 
     def test_all_are_run_whole_where_all_are_asked_for(self, backfill: Lake) -> None:
         ((step,),) = backfill.plan(backfill.daily.root.url).layers
-        assert (len(step.partitions), step.narrowed, len(step.epochs)) == (31, False, 31)
+        assert (len(step.partitions), step.narrowed, len(step.versions)) == (31, False, 31)
 
     def test_of_what_is_fresh_only_what_is_lost_is_made_again(self, backfill: Lake) -> None:
         self.load(backfill, 1)
         (file,) = backfill.daily.files("day=5")
         backfill.bucket.client.delete_object(Bucket=backfill.bucket.name, Key=file.key)
         ((step,),) = backfill.plan(backfill.daily.root.url).layers
-        assert (step.partitions, step.narrowed, step.epochs) == (("day=5",), True, {"day=5": 2})
+        assert (step.partitions, step.narrowed, step.versions) == (("day=5",), True, {"day=5": 2})
 
     def test_what_others_have_mended_is_theirs(self, backfill: Lake) -> None:
         """It was refused: a clear of the whole run would have taken it away."""
@@ -304,7 +310,7 @@ class TestNarrowed:
         [
             {"mode": "append"},
             {"owner": Owner(application="by hand")},
-            {"once": None, "on_repeat": "skip"},
+            {"idempotency_key": None, "on_repeat": "skip"},
         ],
     )
     def test_a_job_that_goes_by_no_plan_is_run_whole(
@@ -315,7 +321,7 @@ class TestNarrowed:
         self.load(lake, 0, **policy)
         s3_bucket.put("raw/x.csv", b"2")
         ((step,),) = lake.plan(f"{lake.daily.root.url}/day=5").layers
-        assert (len(step.besides), step.narrowed, step.epochs) == (30, False, {})
+        assert (len(step.besides), step.narrowed, step.versions) == (30, False, {})
 
 
 class TestBadInput:

@@ -231,14 +231,14 @@ def test_what_is_told_is_so(seed: int) -> None:
     walk(seed)
 
 
-def settles_inputs_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Settled(decision.SettledDecision):
+def condenses_inputs_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Condensed(decision.CondensedDecision):
         @staticmethod
-        def of(one: decision.Decision, at: float) -> decision.SettledDecision:
+        def of(one: decision.Decision, at: float) -> decision.CondensedDecision:
             return _of(replace(one, inputs=inputs.UNKNOWN_INPUTS), at)
 
-    _of = decision.SettledDecision.of
-    monkeypatch.setattr(decision.SettledDecision, "of", Settled.of)
+    _of = decision.CondensedDecision.of
+    monkeypatch.setattr(decision.CondensedDecision, "of", Condensed.of)
 
 
 def compacts_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +253,7 @@ def _compacting_alone(*given: Any) -> Any:
     return spec, inputs.UNKNOWN_INPUTS
 
 
-def compares_epochs_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def compares_versions_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "content_of", lambda files: repr([file.key for file in files]))
 
 
@@ -322,9 +322,9 @@ def two_plans_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("variant", "told"),
     [
-        (settles_inputs_away, "not known any more"),
+        (condenses_inputs_away, "not known any more"),
         (compacts_without_them, "not known any more|is called fresh"),
-        (compares_epochs_only, "is called stale"),
+        (compares_versions_only, "is called stale"),
         (forgets_the_filter, "is called fresh"),
         (clears_a_job_that_lost_a_partition, "takes rows of others"),
         (notes_what_was_read_after_the_claim, "'monthly', 1\\) is called stale"),

@@ -43,7 +43,7 @@ job = committer.Table(url).job(
     mode=options.mode(bool(options.replace_partitions)),
     partition_by=options.partition_by,
     replace_partitions=options.replace_partitions,
-    once=options.once,
+    idempotency_key=options.idempotency_key,
     on_repeat=options.on_repeat,
     owner=options.owner("test"),
 )
@@ -177,8 +177,8 @@ def test_the_trigger_of_a_deferred_sensor(daily: Any) -> None:
     )
     assert states == {daily.run_id: {"load": "success", "committed": "success"}, "none": {}}
 
-    async def answer(once: str) -> Any:
-        query = JobQuery(table=TABLE, once=once).as_dict()
+    async def answer(idempotency_key: str) -> Any:
+        query = JobQuery(table=TABLE, idempotency_key=idempotency_key).as_dict()
         trigger = SuccessManifestTrigger(query, "zero_rename_default", 0.1)
         return await anext(aiter(trigger.run()))
 

@@ -57,7 +57,7 @@ with Table(url).job(
     mode=options.mode(True),
     partition_by=["part"],
     replace_partitions=options.replace_partitions,
-    once=options.once,
+    idempotency_key=options.idempotency_key,
     on_repeat=options.on_repeat,
     owner=options.owner("test"),
     files=FileOptions(content="rows"),

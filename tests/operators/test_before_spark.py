@@ -252,7 +252,7 @@ class TestTheLog:
         ):
             assert words in before
         assert f"Committed {report['job']}" in after
-        assert "partition  epoch  rows  files  bytes  removed" in after
+        assert "partition  version  rows  files  bytes  removed" in after
         assert "Running Spark version" not in after
         assert re.search(r"\[warning +\] 24/11/22 05:00:01 WARN Native", after)
         assert re.search(r"\[info +\] what the application prints", after)

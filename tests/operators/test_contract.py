@@ -51,7 +51,7 @@ def test_every_variable_is_read(given: dict[str, str]) -> None:
 
 def test_they_mean_the_same(given: dict[str, str], tables: Tables) -> None:
     options = read_writer_options({"path": tables.url()}, given)
-    assert options.once == "flights/scheduled__2013-02-02/load/3"
+    assert options.idempotency_key == "flights/scheduled__2013-02-02/load/3"
     assert options.on_repeat == "replace_own"
     assert options.success_markers == "table"
     assert options.mode(overwrite=True) == "replace"
@@ -110,5 +110,5 @@ def test_a_merge_is_handed_over_with_its_words(tables: Tables) -> None:
 
 def test_they_do_not_speak_of_another_table(given: dict[str, str], tables: Tables) -> None:
     options = read_writer_options({"path": tables.url("other")}, given)
-    assert options.once is None
+    assert options.idempotency_key is None
     assert options.replace_partitions == ()

@@ -79,7 +79,7 @@ def test_a_load_and_a_sensor_that_reads_its_xcom(
     report = xcom(run, "load")
     assert report["partition"] == "day=1"
     assert xcom(run, "wait")["job"] == report["job"]
-    assert spark.calls()[0]["env"]["ZERO_RENAME_ONCE"] == f"one_load/{run.run_id}/load"
+    assert spark.calls()[0]["env"]["ZERO_RENAME_IDEMPOTENCY_KEY"] == f"one_load/{run.run_id}/load"
     assert_no_secret_shown(capfd)
     # Without outlets= the load is an event of the asset at the table's address.
     ((uri, key, extra),) = events(run)
@@ -92,7 +92,7 @@ def test_a_load_and_a_sensor_that_reads_its_xcom(
         "bytes": report["bytes"],
         "partition": "day=1",
         "partitions": 1,
-        "epoch": 1,
+        "version": 1,
     }
 
 
@@ -108,7 +108,7 @@ def test_each_partition_is_an_event_that_starts_dags(
     wait = f"""
         SuccessManifestSensor(
             task_id="wait", table="{tables.url()}", partition="{{{{ partition_key }}}}",
-            newer_than_epoch=0, timeout=60,
+            newer_than_version=0, timeout=60,
         )
     """
     by_partition = f"airflow.sdk.PartitionedAssetTimetable(assets={listened})"
@@ -131,7 +131,7 @@ def test_each_partition_is_an_event_that_starts_dags(
     entries = {entry["partition"]: entry for entry in report["partitions"]}
     assert {key: extra["rows"] for key, extra in found.items()} == {None: 3, "day=1": 1, "day=2": 2}
     for key, entry in entries.items():
-        expected = {n: entry[n] for n in ("partition", "epoch", "rows", "files", "bytes")}
+        expected = {n: entry[n] for n in ("partition", "version", "rows", "files", "bytes")}
         assert found[key] == {"job": report["job"], "table": tables.url(), **expected}
     assert names_of_assets(tables.url()) == ["flights"]
 
@@ -205,7 +205,7 @@ def test_the_example_that_a_commit_by_anybody_starts(
     run = run_tasks(dag, started["flights_watch", None])
     file.unlink()
     assert str(run.state) == "success"
-    assert [(it["partition"], it["epoch"], it["rows"]) for it in xcom(run, "changed")] == [
+    assert [(it["partition"], it["version"], it["rows"]) for it in xcom(run, "changed")] == [
         ("day=1", 2, 3),
         ("day=2", 1, 3),
     ]
@@ -238,7 +238,7 @@ def test_a_deferred_sensor_wakes_up_when_the_job_commits(
         "deferred",
         f"""
         SuccessManifestSensor(
-            task_id="wait", table="{tables.url()}", partition="day=1", newer_than_epoch=0,
+            task_id="wait", table="{tables.url()}", partition="day=1", newer_than_version=0,
             poke_interval=0.2, timeout=500, deferrable=True,
         )
         """,
@@ -248,7 +248,7 @@ def test_a_deferred_sensor_wakes_up_when_the_job_commits(
     run = dag.test(logical_date=datetime(2013, 2, 1, tzinfo=UTC))
     writer.join()
     assert str(run.state) == "success"
-    assert (xcom(run, "wait")["partition"], xcom(run, "wait")["epoch"]) == ("day=1", 1)
+    assert (xcom(run, "wait")["partition"], xcom(run, "wait")["version"]) == ("day=1", 1)
     assert len(looks) >= 3
 
 

@@ -34,7 +34,7 @@ def jobs(found: dict[str, Any]) -> list[list[str]]:
 def test_two_layers_after_a_correction(tables: Tables) -> None:
     tables.load(1, 2, inputs=())
     days = tables.table().snapshot()
-    week = tables.load(1, name="weekly", inputs=[days], once="w")
+    week = tables.load(1, name="weekly", inputs=[days], idempotency_key="w")
     month = tables.load(1, name="monthly", inputs=[tables.table("weekly").snapshot()])
     assert jobs(planned(tables.url("monthly"))) == []
     tables.load(2, rows=5, mode="overwrite", inputs=())
@@ -42,7 +42,7 @@ def test_two_layers_after_a_correction(tables: Tables) -> None:
     found = planned(["{{ params.of }}"], of=f"{tables.url('weekly')}/day=1")
     assert jobs(found) == [[week.job]]
     ((step,),) = found["layers"]
-    assert (step["run"]["once"], step["partitions"]) == ("w", ["day=1"])
+    assert (step["run"]["idempotency_key"], step["partitions"]) == ("w", ["day=1"])
     assert "day=2 was of version 1, is of 2" in step["why"][0]
 
 
@@ -115,7 +115,11 @@ class TestBetweenPlanAndClear:
     def week(self, tables: Tables, clear: int, rows: int = 2, week: int = 1) -> None:
         """A try of the week's run."""
         owner = Owner("flights", f"{week}", "load", try_number=clear + 1, series=f"x {clear}")
-        policy = {"owner": owner, "once": f"flights/{week}/load", "on_repeat": "replace_own"}
+        policy = {
+            "owner": owner,
+            "idempotency_key": f"flights/{week}/load",
+            "on_repeat": "replace_own",
+        }
         read = [tables.table().snapshot()]
         tables.load(week, name="weekly", rows=rows, mode="overwrite", inputs=read, **policy)
 

@@ -49,7 +49,7 @@ with Table(url).job(
     mode=options.mode(True),
     partition_by=["part"],
     replace_partitions=options.replace_partitions,
-    once=options.once,
+    idempotency_key=options.idempotency_key,
     on_repeat=options.on_repeat,
     owner=options.owner("test"),
     code_version=options.code_version,
@@ -213,7 +213,10 @@ def test_what_is_stale_is_run_again(lake: Lake) -> None:
     lake.load("copied")
     lake.day(0, 100)
     report = lake.waited(1)
-    assert (report["partitions"][0]["partition"], report["partitions"][0]["epoch"]) == ("part=1", 2)
+    assert (report["partitions"][0]["partition"], report["partitions"][0]["version"]) == (
+        "part=1",
+        2,
+    )
     assert lake.value("copied") == {0: 0, 1: 210, 2: 1000, 3: 10000}
 
 
@@ -228,10 +231,10 @@ def test_what_cannot_be_run_again(lake: Lake) -> None:
     lake.load("yearly")
 
     # A program that was run again and is of the version before is not run a second time.
-    before = lake.table("weekly").snapshot().epochs["part=0"]
+    before = lake.table("weekly").snapshot().versions["part=0"]
     assert lake.recompute("recompute_by_1") == []
     assert "is made by code version 1, now 2: deploy that" in lake.refused("recompute_by_2")
-    assert lake.table("weekly").snapshot().epochs["part=0"] == before + 1
+    assert lake.table("weekly").snapshot().versions["part=0"] == before + 1
     assert "is made by code version 1, now 2: deploy that" in lake.refused("week_of_2")
 
     lake.day(2, 5)
@@ -258,7 +261,10 @@ def test_only_what_is_asked_for_of_a_run(lake: Lake) -> None:
     lake.day(1, 101)
     lake.day(3, 103)
     report = lake.waited(1)
-    assert (report["partitions"][0]["partition"], report["partitions"][0]["epoch"]) == ("part=1", 2)
+    assert (report["partitions"][0]["partition"], report["partitions"][0]["version"]) == (
+        "part=1",
+        2,
+    )
     assert lake.value("copied") == {0: 0, 1: 1010, 2: 20, 3: -3}
     # Fresh now, so nothing is run again.
     assert lake.waited(1) == report

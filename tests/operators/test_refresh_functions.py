@@ -60,7 +60,7 @@ Table(said.table.url).merge(
     pq.read_table(folder / f"{{name}}-{{day}}.parquet"),
     said.merge_on,
     delete_when=pc.field("op") == "D",
-    once=said.once,
+    idempotency_key=said.idempotency_key,
     on_repeat=said.on_repeat or "skip",
 )
 """
@@ -166,11 +166,11 @@ def test_ten_days_are_those_of_duckdb(
         run = dag.test(logical_date=datetime(2013, 2, day, tzinfo=UTC))
         assert str(run.state) == "success"
         if day == CLEARED:
-            before = {name: tables.table(name).snapshot().epochs for name in TABLES}
+            before = {name: tables.table(name).snapshot().versions for name in TABLES}
             again = clear(dag, run)
             assert str(again.state) == "success"
             assert not xcom(again, "orders")["repeated"]
-            after = {name: tables.table(name).snapshot().epochs for name in TABLES}
+            after = {name: tables.table(name).snapshot().versions for name in TABLES}
             assert after == before
         for name, file in files.items():
             refresh(own, name, file)
@@ -180,4 +180,4 @@ def test_ten_days_are_those_of_duckdb(
     assert not list(tmp_path.glob("*.kill"))
     assert len(spark.calls()) == 10 * 2 + 2 + 1  # Cleared; what was decided needs no other try.
     # A month that no order of the last days was of has kept its version.
-    assert tables.table("orders").snapshot().epochs["month=1995-01"] < 11
+    assert tables.table("orders").snapshot().versions["month=1995-01"] < 11

@@ -118,7 +118,7 @@ class TestTables:
         (report,) = run(tables, state, apply=True, patience=0)["tables"]
         assert report["outcomes"] == {"rolled-back": 1}
         assert data(tables) == []
-        assert tables.bucket.keys("wh/") == [closed_key(ROOT, a_try().once, JOB)]
+        assert tables.bucket.keys("wh/") == [closed_key(ROOT, a_try().idempotency_key, JOB)]
         assert tables.bucket.uploads() == []
 
     def test_leaves_what_nobody_knows_unless_forced(self, tables: Tables) -> None:

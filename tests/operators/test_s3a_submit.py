@@ -26,7 +26,7 @@ from zero_rename.committer import (
 )
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.s3a.runs import ledger, try_record
-from zero_rename.s3a.runs.try_record import Known, TryRecord
+from zero_rename.s3a.runs.try_record import StoredTry, TryRecord
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
 ONCE = "flights/scheduled__2013-02-02/load"
@@ -75,7 +75,7 @@ def killed(task: Any, **context: Any) -> None:
         run(task, **context)
 
 
-def records(tables: Tables) -> tuple[Known, ...]:
+def records(tables: Tables) -> tuple[StoredTry, ...]:
     table = tables.table()
     return table.driver.run(ledger.tries_of(table.root, ONCE))
 
@@ -130,7 +130,7 @@ class TestALoad:
         assert env["ZERO_RENAME_COMMITTER"] == committer
         assert env["ZERO_RENAME_MODE"] == mode.replace("overwrite", "replace")
         assert json.loads(env["ZERO_RENAME_PARTITIONS"]) == ["day=1"]
-        assert env["ZERO_RENAME_ONCE"] == ONCE
+        assert env["ZERO_RENAME_IDEMPOTENCY_KEY"] == ONCE
 
     def test_has_the_members_of_a_native_one(self, tables: Tables) -> None:
         from zero_rename.orchestration.runs.reports import commit_report

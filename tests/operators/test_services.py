@@ -83,11 +83,11 @@ def context(task: Any, try_number: int = 1, **members: Any) -> dict[str, Any]:
 @every_service
 def test_what_the_service_is_asked_to_run(service: Service, tables: Tables) -> None:
     report = run(service, 2, ship_package=True)
-    assert report["job"] == tables.table().once_job(ONCE)
+    assert report["job"] == tables.table().job_of_key(ONCE)
     assert (report["rows"], report["partition"], report["repeated"]) == (1, "day=1", False)
     (sent,) = service.requests
     told = Handoff.decode(service.variables(sent))
-    assert (told.table, told.once, told.try_number) == (tables.table().root, ONCE, 2)
+    assert (told.table, told.idempotency_key, told.try_number) == (tables.table().root, ONCE, 2)
     assert (told.mode, told.partitions, told.on_repeat) == ("replace", ("day=1",), "skip")
     *theirs, package = service.packages(sent)
     assert all(url.startswith("s3://code/") for url in theirs)
@@ -231,7 +231,7 @@ class TestTries:
         task = operator(service)
         report = run_task(task, context(task, 2, clear_number=1, max_tries=3))
         assert (report["repeated"], report["rows"]) == (False, 1)
-        assert report["epoch"] == (2 if well else 1)
+        assert report["version"] == (2 if well else 1)
         assert len(service.jobs) == 2
         assert sum(file.rows for file in tables.table().files()) == 1
 
@@ -250,7 +250,7 @@ class TestTries:
             told = Handoff.decode(variables)
             driver = tables.table().driver
             monkeypatch.setattr("zero_rename.committer.commit.failures.connect", lambda _: driver)
-            with failures_told(told.table, told.once, told.owner):
+            with failures_told(told.table, told.idempotency_key, told.owner):
                 raise kind("Another job changed day=1.", remedy="Load it again.")
 
         monkeypatch.setattr(service.application, "write", conflicts)
@@ -269,7 +269,7 @@ class TestAKill:
         def on_kill() -> None:
             names: Any = {"dag_id": "flights", "run_id": "scheduled__2013-02-02", "task_id": "load"}
             owner = Owner(**names, map_index=-1, try_number=1)
-            left.append(tables.undecided(1, once=ONCE, owner=owner))
+            left.append(tables.undecided(1, idempotency_key=ONCE, owner=owner))
             task.on_kill()
 
         worker_dies(service, monkeypatch, lambda: run_task(task, context(task)), on_kill)
@@ -443,7 +443,7 @@ class TestDeferred:
         assert len(service.jobs) == 2
         service.end()
         report = self.resumed(service, 2, loads.value, **cleared)
-        assert (report["repeated"], report["rows"], report["epoch"]) == (False, 1, 2)
+        assert (report["repeated"], report["rows"], report["version"]) == (False, 1, 2)
 
     @pytest.mark.parametrize("service", ["EmrSteps", "Glue"], indirect=True)
     def test_a_user_who_ends_the_task_ends_the_job(

@@ -55,7 +55,7 @@ def loads(tables: Tables, **arguments: Any) -> Any:
             mode="replace",
             partition_by=options.partition_by,
             replace_partitions=options.replace_partitions,
-            once=options.once,
+            idempotency_key=options.idempotency_key,
             owner=options.owner("test"),
         )
         with job:

@@ -41,11 +41,11 @@ ONCE = "flights/scheduled__2013-02-02/load"
 class TestALoad:
     def test_reports_what_this_run_committed(self, tables: Tables, spark: FakeSpark) -> None:
         report = run(operator(tables))
-        assert report["job"] == tables.table().once_job(ONCE)
+        assert report["job"] == tables.table().job_of_key(ONCE)
         assert report["rows"] == 1
         assert report["files"] == 1
         assert report["repeated"] is False
-        assert (report["partition"], report["epoch"]) == ("day=1", 1)
+        assert (report["partition"], report["version"]) == ("day=1", 1)
         assert report["partitions"][0]["partition"] == "day=1"
         assert report == json.loads(json.dumps(report))
         assert tables.table().files()[0].job == report["job"]
@@ -55,7 +55,7 @@ class TestALoad:
         env = spark.calls()[0]["env"]
         assert {name: env[name] for name in env if name.startswith("ZERO_RENAME_")} == {
             "ZERO_RENAME_TABLE": tables.url(),
-            "ZERO_RENAME_ONCE": f"{ONCE}/4",
+            "ZERO_RENAME_IDEMPOTENCY_KEY": f"{ONCE}/4",
             "ZERO_RENAME_ON_REPEAT": "skip",
             "ZERO_RENAME_ON_CONFLICT": "last_wins",
             "ZERO_RENAME_MODE": "append",
@@ -99,7 +99,7 @@ class TestThePartition:
         monkeypatch.setenv("TEST_DAYS", "")
         task = operator(tables, partition=None, partition_format="day=%-d", mode="overwrite")
         report = run(task)
-        assert (report["partition"], report["rows"], report["epoch"]) == ("day=1", 0, 2)
+        assert (report["partition"], report["rows"], report["version"]) == ("day=1", 0, 2)
         assert tables.table().files() == []
 
     def test_rows_for_another_are_refused(
@@ -144,7 +144,7 @@ class TestTries:
         spark.runs(FAILS_AFTERWARDS)
         with pytest.raises(AirflowException, match="Error code is: 3"):
             run(operator(tables, retries=2))
-        job = tables.table().once_job(ONCE)
+        job = tables.table().job_of_key(ONCE)
         report = run(operator(tables, retries=2), try_number=2)
         assert (report["job"], report["repeated"], report["rows"]) == (job, True, 1)
         assert len(spark.calls()) == 1
@@ -153,14 +153,14 @@ class TestTries:
     def test_a_retry_finishes_what_an_earlier_try_decided(
         self, tables: Tables, spark: FakeSpark
     ) -> None:
-        job = tables.decided(1, once=ONCE)
+        job = tables.decided(1, idempotency_key=ONCE)
         report = run(operator(tables, retries=2), try_number=2)
         assert (report["job"], report["rows"]) == (job, 2)
         assert spark.calls() == []
         assert tables.table().open_jobs() == []
 
     def test_a_retry_fences_what_a_killed_try_left(self, tables: Tables, spark: FakeSpark) -> None:
-        left = tables.undecided(1, once=ONCE)
+        left = tables.undecided(1, idempotency_key=ONCE)
         report = run(operator(tables, retries=2), try_number=2)
         assert report["rows"] == 1
         assert report["job"] != left
@@ -187,7 +187,9 @@ class TestTries:
             try_number=1,
             series="2013-02-02T00:00:00+00:00 0 2",
         )
-        opened = table.open_job(JobSpec(SCHEMA, partition_by=("day",), once=ONCE, owner=owner))
+        opened = table.open_job(
+            JobSpec(SCHEMA, partition_by=("day",), idempotency_key=ONCE, owner=owner)
+        )
         writer = table.task_writer(opened, 0, 0)
         writer.write(day_rows((1,), 5))
 
@@ -240,7 +242,7 @@ class TestTries:
             another = Owner(**{**mine, "task_id": "other"})
             other = tables.undecided(2, owner=another, max_duration=-1.0)
             owner = Owner(**mine, map_index=-1, try_number=1)
-            left.extend((tables.undecided(1, once=ONCE, owner=owner), other))
+            left.extend((tables.undecided(1, idempotency_key=ONCE, owner=owner), other))
             task.on_kill()
             raise AirflowException("killed")
 
@@ -482,10 +484,10 @@ class TestSecrets:
         (call,) = spark.calls()
         (text,) = [f["text"] for n, f in call["files"].items() if n.endswith(".properties")]
         assert f"spark.yarn.appMasterEnv.AWS_SECRET_ACCESS_KEY={SECRET_KEY}" in text
-        assert f"spark.yarn.appMasterEnv.ZERO_RENAME_ONCE={ONCE}" in text
+        assert f"spark.yarn.appMasterEnv.ZERO_RENAME_IDEMPOTENCY_KEY={ONCE}" in text
         assert f"spark.executorEnv.AWS_SECRET_ACCESS_KEY={SECRET_KEY}" in text
         assert SECRET_KEY not in " ".join(call["argv"])
-        assert "ZERO_RENAME_ONCE" not in call["env"]
+        assert "ZERO_RENAME_IDEMPOTENCY_KEY" not in call["env"]
 
     def test_are_not_passed_where_nobody_wants_them(self, tables: Tables, spark: FakeSpark) -> None:
         spark.runs(IDLE)

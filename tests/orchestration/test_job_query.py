@@ -23,7 +23,7 @@ def ask(tables: Tables, **query: Any) -> QueryResult:
 
 def test_an_answer_stays_while_nothing_is_about_to_change(tables: Tables) -> None:
     """What a head's listing does not show: the job that claims it decides."""
-    first: dict[str, Any] = {"partition": "day=1", "newer_than_epoch": 1}
+    first: dict[str, Any] = {"partition": "day=1", "newer_than_version": 1}
     tables.load(1)
     assert ask(tables, **first).quiet
     tables.claimed(1)
@@ -45,7 +45,7 @@ class TestAJob:
         job = tables.load(1, 2, rows=3).job
         result = ask(tables, job=job, partition="day=2")
         assert result.report is not None
-        assert (result.report["rows"], result.report["epoch"]) == (3, 1)
+        assert (result.report["rows"], result.report["version"]) == (3, 1)
 
     def test_a_partition_it_did_not_change(self, tables: Tables) -> None:
         result = ask(tables, job=tables.load(1).job, partition="day=2")
@@ -98,7 +98,7 @@ class TestAJob:
         result = ask(tables, job=job, partition="day=1")
         assert result.state == READY
         assert result.report is not None
-        assert (result.report["rows"], result.report["epoch"]) == (0, 2)
+        assert (result.report["rows"], result.report["version"]) == (0, 2)
 
     def test_too_few_rows(self, tables: Tables) -> None:
         job = tables.load(1, rows=2).job
@@ -110,44 +110,44 @@ class TestAJob:
 
 class TestARun:
     def test_its_key(self, tables: Tables) -> None:
-        assert ask(tables, once="flights/run/load").state == WAITING
-        job = tables.load(1, once="flights/run/load").job
-        result = ask(tables, once="flights/run/load")
+        assert ask(tables, idempotency_key="flights/run/load").state == WAITING
+        job = tables.load(1, idempotency_key="flights/run/load").job
+        result = ask(tables, idempotency_key="flights/run/load")
         assert result.report is not None
         assert result.report["job"] == job
-        assert ask(tables, once="flights/other/load").state == WAITING
+        assert ask(tables, idempotency_key="flights/other/load").state == WAITING
 
     def test_a_decided_commit_is_seen(self, tables: Tables) -> None:
-        tables.decided(1, once="flights/run/load")
-        assert "not yet applied" in ask(tables, once="flights/run/load").explanation
+        tables.decided(1, idempotency_key="flights/run/load")
+        assert "not yet applied" in ask(tables, idempotency_key="flights/run/load").explanation
 
     def test_the_last_job_of_a_run_that_was_repeated(self, tables: Tables) -> None:
-        tables.load(1, once="k")
-        job = tables.load(1, once="k", on_repeat=OnRepeat.REPLACE_OWN).job
-        result = ask(tables, once="k")
+        tables.load(1, idempotency_key="k")
+        job = tables.load(1, idempotency_key="k", on_repeat=OnRepeat.REPLACE_OWN).job
+        result = ask(tables, idempotency_key="k")
         assert result.report is not None
         assert result.report["job"] == job
 
 
 class TestAPartition:
-    def test_only_a_newer_epoch_counts(self, tables: Tables) -> None:
-        assert ask(tables, partition="day=1", newer_than_epoch=0).state == WAITING
+    def test_only_a_newer_version_counts(self, tables: Tables) -> None:
+        assert ask(tables, partition="day=1", newer_than_version=0).state == WAITING
         tables.load(1)
-        assert ask(tables, partition="day=1", newer_than_epoch=0).state == READY
-        assert ask(tables, partition="day=1", newer_than_epoch=1).state == WAITING
-        assert ask(tables, partition="day=10", newer_than_epoch=0).state == WAITING
+        assert ask(tables, partition="day=1", newer_than_version=0).state == READY
+        assert ask(tables, partition="day=1", newer_than_version=1).state == WAITING
+        assert ask(tables, partition="day=10", newer_than_version=0).state == WAITING
         job = tables.load(1, 2).job
-        result = ask(tables, partition="day=1", newer_than_epoch=1)
+        result = ask(tables, partition="day=1", newer_than_version=1)
         assert result.report is not None
-        assert (result.report["job"], result.report["epoch"]) == (job, 2)
+        assert (result.report["job"], result.report["version"]) == (job, 2)
 
     def test_a_decided_commit_waits_to_be_applied(self, tables: Tables) -> None:
         tables.load(1)
         job = tables.decided(1)
-        result = ask(tables, partition="day=1", newer_than_epoch=1)
+        result = ask(tables, partition="day=1", newer_than_version=1)
         assert result.state == WAITING
         assert job in result.explanation
-        result = ask(tables, partition="day=1", newer_than_epoch=1, apply=True)
+        result = ask(tables, partition="day=1", newer_than_version=1, apply=True)
         assert result.state == READY
 
     def test_a_job_that_claimed_it_and_has_not_decided_changed_nothing(
@@ -156,28 +156,28 @@ class TestAPartition:
         """It may hold the claim long, or never decide; what was committed before is there."""
         job = tables.load(1).job
         claimant = tables.claimed(1)
-        answer = ask(tables, partition="day=1", newer_than_epoch=0)
+        answer = ask(tables, partition="day=1", newer_than_version=0)
         assert answer.state == READY
         assert answer.report is not None
-        assert (answer.report["job"], answer.report["epoch"]) == (job, 1)
-        assert ask(tables, partition="day=1", newer_than_epoch=1).state == WAITING
+        assert (answer.report["job"], answer.report["version"]) == (job, 1)
+        assert ask(tables, partition="day=1", newer_than_version=1).state == WAITING
         tables.table().recover(patience=0.0)
         assert ask(tables, job=claimant).state == FAILED
-        assert ask(tables, partition="day=1", newer_than_epoch=0).state == READY
+        assert ask(tables, partition="day=1", newer_than_version=0).state == READY
 
     def test_markers_are_not_needed(self, tables: Tables) -> None:
         tables.load(1, success_markers="none")
-        assert ask(tables, partition="day=1", newer_than_epoch=0).state == READY
+        assert ask(tables, partition="day=1", newer_than_version=0).state == READY
 
 
 class TestForeignMarkers:
     @pytest.mark.parametrize("place", ["wh/flights/day=1/_SUCCESS", "wh/flights/_SUCCESS"])
     def test_an_empty_one(self, tables: Tables, place: str) -> None:
         tables.bucket.put(place, b"")
-        result = ask(tables, once="k", partition="day=1")
+        result = ask(tables, idempotency_key="k", partition="day=1")
         assert result.state == WAITING
         assert "classic rename committer" in result.explanation
-        failed = ask(tables, once="k", partition="day=1", on_foreign_marker="fail")
+        failed = ask(tables, idempotency_key="k", partition="day=1", on_foreign_marker="fail")
         assert (failed.state, failed.explanation) == (FAILED, result.explanation)
 
     def test_one_of_s3a(self, tables: Tables) -> None:
@@ -191,7 +191,7 @@ class TestForeignMarkers:
 
     def test_ours_is_not_foreign(self, tables: Tables) -> None:
         tables.load(1)
-        assert ask(tables, once="k", on_foreign_marker="fail").state == WAITING
+        assert ask(tables, idempotency_key="k", on_foreign_marker="fail").state == WAITING
 
 
 @pytest.mark.parametrize(
@@ -199,11 +199,11 @@ class TestForeignMarkers:
     [
         ({}, "nothing says which"),
         ({"partition": "day=1"}, "nothing says which"),
-        ({"job": new_job_id(), "once": "k"}, "two arguments say which"),
-        ({"newer_than_epoch": 1}, "none is named"),
+        ({"job": new_job_id(), "idempotency_key": "k"}, "two arguments say which"),
+        ({"newer_than_version": 1}, "none is named"),
         ({"job": "None"}, "'None' is not a job's id"),
-        ({"once": "k", "partition": "2013"}, "not a partition path"),
-        ({"once": "k", "on_foreign_marker": "ignore"}, "on_foreign_marker='ignore'"),
+        ({"idempotency_key": "k", "partition": "2013"}, "not a partition path"),
+        ({"idempotency_key": "k", "on_foreign_marker": "ignore"}, "on_foreign_marker='ignore'"),
     ],
 )
 def test_questions_that_do_not_say_which_job(query: dict[str, Any], message: str) -> None:

@@ -40,12 +40,12 @@ def test_each_commit_is_told_once(tables: Tables) -> None:
     before = tables.load(1)
     cursor = present(tables.table(), None, NOW)
     assert look(tables, cursor)[0] == []
-    first, second = tables.load(1).job, tables.load(1, 2, rows=3, once="d/r/t").job
+    first, second = tables.load(1).job, tables.load(1, 2, rows=3, idempotency_key="d/r/t").job
     found, cursor = look(tables, cursor)
     assert jobs(found) == [first, second]
     assert before.job not in jobs(found)
     report = found[1]
-    assert [(it["partition"], it["epoch"], it["rows"]) for it in report["partitions"]] == [
+    assert [(it["partition"], it["version"], it["rows"]) for it in report["partitions"]] == [
         ("day=1", 3, 3),
         ("day=2", 1, 3),
     ]
@@ -117,7 +117,7 @@ def test_a_job_that_began_just_before_ids_change_their_beginning(tables: Tables)
 
 
 def test_a_decision_that_is_written_anew_is_no_commit(tables: Tables) -> None:
-    """It is settled, or a loss is accepted: right after it was told, or long after."""
+    """It is condensed, or a loss is accepted: right after it was told, or long after."""
     cursor = present(tables.table(), None, NOW)
     job = tables.load(1).job
     found, cursor = look(tables, cursor)

@@ -41,7 +41,7 @@ class TestPartitions:
         second = tables.load(2, rows=3).job
         found = report(ask(tables, 1, 2))
         assert [entry["job"] for entry in found["partitions"]] == [first, second]
-        assert [entry["epoch"] for entry in found["partitions"]] == [1, 1]
+        assert [entry["version"] for entry in found["partitions"]] == [1, 1]
         assert (found["rows"], found["files"], found["job"]) == (5, 2, None)
         assert report(ask(tables, 2))["job"] == second
 
@@ -51,9 +51,9 @@ class TestPartitions:
         assert ask(tables, 1, newer_than=at - 1).state == READY
         stale = ask(tables, 1, newer_than=at)
         assert (stale.state, "day=1 (committed 20" in stale.explanation) == (WAITING, True)
-        assert "day=1 (epoch 1)" in ask(tables, 1, newer_than_epoch=1).explanation
+        assert "day=1 (version 1)" in ask(tables, 1, newer_than_version=1).explanation
         tables.load(1)
-        assert ask(tables, 1, newer_than_epoch=1).state == READY
+        assert ask(tables, 1, newer_than_version=1).state == READY
 
     def test_what_each_holds(self, tables: Tables) -> None:
         """Of all its jobs, not of the last one."""
@@ -70,7 +70,7 @@ class TestPartitions:
         result = ask(tables, 1)
         assert f"job {job} is not yet applied to its end" in result.explanation
         assert not result.quiet
-        assert report(ask(tables, 1, apply=True))["epoch"] == 2
+        assert report(ask(tables, 1, apply=True))["version"] == 2
 
     def test_the_first_commit_of_all_that_is_not_applied(self, tables: Tables) -> None:
         job = tables.decided(1)
@@ -162,7 +162,7 @@ class TestMarkers:
         ({"min_rows": -1}, "no number of rows"),
         ({"min_files": -1}, "no number of files"),
         ({"committer": "delta"}, "'delta'"),
-        ({"committer": "magic", "newer_than_epoch": 1}, "have no epochs"),
+        ({"committer": "magic", "newer_than_version": 1}, "have no versions"),
     ],
 )
 def test_questions_that_cannot_be_answered(asked: dict[str, Any], message: str) -> None:

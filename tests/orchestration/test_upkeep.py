@@ -25,10 +25,10 @@ def test_old_records_are_made_small_and_the_index_says_so(s3_bucket: Any) -> Non
         job.write(DATA)
     options: dict[str, Any] = {"foreign_age": None, "patience": None}
     planned = look_after(table, apply=False, **options)
-    assert planned.records == {"would-be-folded": 2, "would-be-settled": 1}
+    assert planned.records == {"would-be-folded": 2, "would-be-condensed": 1}
     done = look_after(table, apply=True, **options)
-    assert done.records == {"folded": 2, "settled": 1}
-    assert "2 folded, 1 settled" in as_markdown([done], applied=True)
+    assert done.records == {"folded": 2, "condensed": 1}
+    assert "2 folded, 1 condensed" in as_markdown([done], applied=True)
     assert (done.person, done.again, done.findings) == ([], [], {})
     assert sum(file.rows for file in table.snapshot().files) == 3
     parts = [key for key in s3_bucket.keys("flights/_zero_rename/index/")]

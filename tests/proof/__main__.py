@@ -21,7 +21,7 @@ PARTS: dict[str, Callable[[int], Outcome]] = {
     "walk": walked.prove,
     "torture": programs.torture,
     "each": programs.each_request,
-    "weather": programs.weather,
+    "faults": programs.faults,
     "s3a": programs.s3a,
     "airflow": programs.airflow,
 }

@@ -15,9 +15,9 @@ _INTRODUCTION = """\
 `make proof` writes this page. It runs what is too long for `make test`, before a release and by
 hand: the simulation to the end of every scenario, or two million states of it, and on long random
 walks, the walk through the public table for an hour, the torture, kills at each request, jobs in
-bad weather, Hadoop's committers on a real S3 server, and the example DAGs in a whole Airflow.
-`make test` runs a shorter form of each, in which every broken variant is still caught.
-`make proof PARTS="simulation walk torture each weather s3a airflow"` chooses parts; the results of
+faults of the store, Hadoop's committers on a real S3 server, and the example DAGs in a whole
+Airflow. `make test` runs a shorter form of each, in which every broken variant is still caught.
+`make proof PARTS="simulation walk torture each faults s3a airflow"` chooses parts; the results of
 the others stay here as they were, with their own commit and day.
 
 | part | last result | commit | day | minutes | why |

@@ -64,12 +64,12 @@ def each_request(processes: int) -> Outcome:
     return Outcome(Verdict.PASSED, command, shown)
 
 
-def weather(processes: int) -> Outcome:
-    """Jobs in bad weather; ``WEATHER`` and ``SERVER`` as for ``make torture``."""
-    named = os.environ.get("WEATHER") or "all"
+def faults(processes: int) -> Outcome:
+    """Jobs in faults of the store; ``FAULTS`` and ``SERVER`` as for ``make torture``."""
+    named = os.environ.get("FAULTS") or "all"
     server = os.environ.get("SERVER")
-    command = f"make torture WEATHER={named}" + (f" SERVER={server}" if server else "")
-    arguments = ["-m", "torture", "--weather", named]
+    command = f"make torture FAULTS={named}" + (f" SERVER={server}" if server else "")
+    arguments = ["-m", "torture", "--faults", named]
     status, lines = _run(arguments, {"PYTHONPATH": str(REPOSITORY / "tests")})
     shown = _block(lines[-_SHOWN:])
     if status:

@@ -112,7 +112,7 @@ print("ANSWER", json.dumps({
     "behaviour": manager.field_behaviours["zero_rename"],
     "links": "zero_rename.provider.links.TableConsoleLink" in manager.extra_links_class_names,
     "config": conf.get("zero_rename", "purge_floor_hours"),
-    "macro": macros.zero_rename.once_key("a", "b", "c"),
+    "macro": macros.zero_rename.idempotency_key_of("a", "b", "c"),
 }))
 """
 

@@ -116,7 +116,7 @@ class Lake:
             *(1, 2),
             mode="overwrite",
             inputs=(),
-            once=ONCE,
+            idempotency_key=ONCE,
             on_repeat="replace_own",
             owner=Owner("flights", "a+b:c", "days.load", -1, clears + 1, series=f"x {clears}"),
             code_version=str(clears + 1),
@@ -134,8 +134,8 @@ class Lake:
         )
         return engine.to_end(engine.begin([f"{url}{partition}"]), lambda _: wait())
 
-    def epochs(self) -> dict[str, int]:
-        return self.tables.table().snapshot().epochs
+    def versions(self) -> dict[str, int]:
+        return self.tables.table().snapshot().versions
 
 
 @pytest.fixture
@@ -162,11 +162,11 @@ def test_a_clear_whose_answer_is_lost_goes_by_the_plan(lake: Lake, asked: str, s
             lake.load()
 
     lake.make_again(wait, asked)
-    assert (lake.api.clears, lake.epochs()) == (1, {"day=1": 2, "day=2": second})
+    assert (lake.api.clears, lake.versions()) == (1, {"day=1": 2, "day=2": second})
     # Who clears the run later has all of it again.
     lake.api.clears = 2
     lake.load()
-    assert lake.epochs() == {"day=1": 3, "day=2": second + 1}
+    assert lake.versions() == {"day=1": 3, "day=2": second + 1}
 
 
 def test_a_server_that_is_away_for_minutes_is_waited_for(lake: Lake) -> None:
@@ -180,7 +180,7 @@ def test_a_server_that_is_away_for_minutes_is_waited_for(lake: Lake) -> None:
 
     assert len(lake.make_again(wait).layers) == 1
     assert len(looks) > 2
-    assert (lake.api.clears, lake.epochs()) == (1, {"day=1": 2, "day=2": 1})
+    assert (lake.api.clears, lake.versions()) == (1, {"day=1": 2, "day=2": 1})
 
 
 def test_a_server_that_stays_away(lake: Lake) -> None:
@@ -193,7 +193,7 @@ def test_a_server_that_stays_away(lake: Lake) -> None:
 def test_the_word_of_a_plan_that_cannot_be_asked_about_stays(lake: Lake) -> None:
     """Who may not ask about its task took it for one that was deleted."""
     table = lake.tables.table()
-    said = Narrowing(new_write_id(), ONCE, table.once_job(ONCE), {"day=2": 1}, 3600, OTHER)
+    said = Narrowing(new_write_id(), ONCE, table.job_of_key(ONCE), {"day=2": 1}, 3600, OTHER)
     table.run(leave_narrowing(table.root, said, None))
     with pytest.raises(AirflowFailException, match="403"):
         lake.make_again(lake.load)

@@ -35,7 +35,7 @@ async def first_event(asked: SuccessManifestTrigger) -> dict[str, Any]:
     raise AssertionError("the trigger ended without an event")
 
 
-def once(number: object) -> str:
+def idempotency_key(number: object) -> str:
     return f"flights/r{number}/load"
 
 
@@ -55,13 +55,13 @@ def test_triggers_share_looks_and_clients(
 
     async def play() -> int:
         queries: list[dict[str, Any]] = [
-            {"once": once(n)}
+            {"idempotency_key": idempotency_key(n)}
             if kind == "runs"
-            else {"partition": f"day={n}", "newer_than_epoch": 0}
+            else {"partition": f"day={n}", "newer_than_version": 0}
             for n in range(40)
         ]
         tasks = [waiting(tables, **query) for query in queries]
-        await asyncio.to_thread(tables.load, 7, once=once(7))
+        await asyncio.to_thread(tables.load, 7, idempotency_key=idempotency_key(7))
         before = tables.bucket.counter.total()
         assert (await asyncio.wait_for(tasks[7], 120))["state"] == "ready"
         rest = [task for task in tasks if task is not tasks[7]]
@@ -102,7 +102,7 @@ def test_partitions_are_spelled_as_their_table_does_once_it_is_there(tables: Tab
     """A trigger that was deferred before the first load waited for ``day=01``."""
 
     async def play() -> list[dict[str, Any]]:
-        said: dict[str, Any] = {"newer_than_epoch": 0}
+        said: dict[str, Any] = {"newer_than_version": 0}
         tasks = [waiting(tables, partition=name, **said) for name in ("day=01", "day=x")]
         asked = PartitionsQuery(tables.url(), ("day=01", "day=1")).as_dict()
         tasks.append(asyncio.create_task(first_event(SuccessManifestTrigger(asked, CONN, 0.05))))
@@ -119,10 +119,13 @@ def test_partitions_are_spelled_as_their_table_does_once_it_is_there(tables: Tab
 
 def test_a_trigger_that_ends_leaves_the_others(tables: Tables) -> None:
     async def play() -> str:
-        leaving, staying = waiting(tables, once=once(1)), waiting(tables, once=once(2))
+        leaving, staying = (
+            waiting(tables, idempotency_key=idempotency_key(1)),
+            waiting(tables, idempotency_key=idempotency_key(2)),
+        )
         await asyncio.to_thread(tables.load, 9)
         leaving.cancel()
-        await asyncio.to_thread(tables.load, 1, once=once(2))
+        await asyncio.to_thread(tables.load, 1, idempotency_key=idempotency_key(2))
         return (await asyncio.wait_for(staying, 60))["state"]
 
     assert asyncio.run(play()) == "ready"
@@ -139,7 +142,10 @@ def test_a_task_that_was_marked_as_done(tables: Tables, monkeypatch: pytest.Monk
     monkeypatch.setattr(table_watch, "_task_states", lambda: get_task_states)
 
     async def play() -> list[dict[str, Any]]:
-        tasks = [waiting(tables, once=once(1)), waiting(tables, once=f"{once(2)}/3")]
+        tasks = [
+            waiting(tables, idempotency_key=idempotency_key(1)),
+            waiting(tables, idempotency_key=f"{idempotency_key(2)}/3"),
+        ]
         await asyncio.to_thread(tables.load, 9)
         assert not tasks[0].done()
         states.update({"r1": {"load": "success"}, "r2": {"load_3": "skipped"}})
@@ -168,13 +174,13 @@ class TestARefusal:
     ) -> None:
         now = [0.0]
         monkeypatch.setattr(table_watch, "_tables", SharedTables(lambda: now[0]))
-        tables.load(1, once=once(1))
+        tables.load(1, idempotency_key=idempotency_key(1))
 
         async def play() -> dict[str, Any]:
             table_watch._tables.table(CONN, tables.url())
             now[0] = 60.0
             self.refuse(monkeypatch, 1)
-            return await asyncio.wait_for(waiting(tables, once=once(1)), 60)
+            return await asyncio.wait_for(waiting(tables, idempotency_key=idempotency_key(1)), 60)
 
         assert asyncio.run(play())["state"] == "ready"
 
@@ -185,7 +191,7 @@ class TestARefusal:
         self.refuse(monkeypatch, 100)
 
         async def play() -> dict[str, Any]:
-            return await asyncio.wait_for(waiting(tables, once=once(1)), 60)
+            return await asyncio.wait_for(waiting(tables, idempotency_key=idempotency_key(1)), 60)
 
         found = asyncio.run(play())
         assert (found["state"], "ExpiredToken" in found["explanation"]) == ("failed", True)
@@ -200,7 +206,7 @@ def test_an_error_that_nobody_thought_of_ends_the_triggers(
     monkeypatch.setattr(TableWatch, "_look", broken)
 
     async def play() -> None:
-        await asyncio.wait_for(waiting(tables, once=once(1)), 60)
+        await asyncio.wait_for(waiting(tables, idempotency_key=idempotency_key(1)), 60)
 
     with pytest.raises(RuntimeError, match="no such thing"):
         asyncio.run(play())
@@ -213,16 +219,19 @@ def test_triggers_join_a_look_within_half_their_interval(
     answered: dict[str, QueryResult] = {}
 
     def looked(self: TableWatch, joined: list[Any]) -> list[Any]:
-        looks.append([waiter.query.once for waiter in joined])
+        looks.append([waiter.query.idempotency_key for waiter in joined])
         now[0] += 4.0
         ready = QueryResult("ready", "there")
         waits = QueryResult("waiting", "not there")
-        return [(w, answered.get(w.query.once, ready if len(looks) > 3 else waits)) for w in joined]
+        return [
+            (w, answered.get(w.query.idempotency_key, ready if len(looks) > 3 else waits))
+            for w in joined
+        ]
 
     monkeypatch.setattr(TableWatch, "_look", looked)
 
     async def one(asked: TableWatch, name: str, interval: float) -> None:
-        async for _ in asked.results(JobQuery(tables.url(), once=name), interval):
+        async for _ in asked.results(JobQuery(tables.url(), idempotency_key=name), interval):
             pass
 
     async def play() -> None:

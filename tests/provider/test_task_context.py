@@ -118,5 +118,5 @@ def test_a_context_without_max_tries() -> None:
         dag_id="d", run_id="r", task_id="t", try_number=2, map_index=None, max_tries=None
     )
     found = task_run({"ti": ti})
-    assert (found.first_try, found.map_index, found.once) == (1, -1, "d/r/t")
+    assert (found.first_try, found.map_index, found.idempotency_key) == (1, -1, "d/r/t")
     assert found.series is None

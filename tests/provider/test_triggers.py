@@ -29,7 +29,7 @@ async def first(asked: SuccessManifestTrigger) -> dict[str, Any]:
 
 
 def test_it_survives_serialisation(tables: Tables) -> None:
-    path, kwargs = trigger(tables, once="k", min_rows=1, apply=True).serialize()
+    path, kwargs = trigger(tables, idempotency_key="k", min_rows=1, apply=True).serialize()
     again = import_string(path)(**json.loads(json.dumps(kwargs)))
     assert again.serialize() == (path, kwargs)
 
@@ -67,10 +67,10 @@ def test_it_waits_without_blocking_the_loop(
     monkeypatch.setattr(JobQuery, "after", watched)
 
     async def play() -> dict[str, Any]:
-        waiting = asyncio.create_task(first(trigger(tables, once="k")))
+        waiting = asyncio.create_task(first(trigger(tables, idempotency_key="k")))
         await asyncio.to_thread(looked.wait, 30)
         assert not waiting.done()
-        await asyncio.to_thread(tables.load, 1, once="k")
+        await asyncio.to_thread(tables.load, 1, idempotency_key="k")
         return await asyncio.wait_for(waiting, 60)
 
     assert asyncio.run(play())["state"] == "ready"
@@ -100,7 +100,9 @@ def test_a_connection_that_cannot_be_right_ends_it(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", login="me"))
-    asked = SuccessManifestTrigger(JobQuery(tables.url(), once="k").as_dict(), "zr", 0.05)
+    asked = SuccessManifestTrigger(
+        JobQuery(tables.url(), idempotency_key="k").as_dict(), "zr", 0.05
+    )
     event = asyncio.run(first(asked))
     assert event["state"] == "failed"
     assert "holds a credential" in event["explanation"]

@@ -32,19 +32,19 @@ RECORDS = {
     # Of the version that kept the writes in objects of their own.
     "try.json": TryRecord(
         uuid=RUN,
-        once=ONCE,
+        idempotency_key=ONCE,
         owner=OWNER,
         committer="magic",
         mode="overwrite",
         partitions=("day=1", "day=ü"),
         state=COMMITTED,
         opened_at=AT,
-        report={"job": RUN, "rows": None, "files": 2, "partitions": [{"epoch": 1}], "s": 1.5},
+        report={"job": RUN, "rows": None, "files": 2, "partitions": [{"version": 1}], "s": 1.5},
         replaced=(f"{RUN[:-4]}0001",),
     ),
     "try-open.json": TryRecord(
         uuid=RUN,
-        once=ONCE,
+        idempotency_key=ONCE,
         owner=OWNER,
         committer="partitioned",
         mode="overwrite",

@@ -50,25 +50,25 @@ class TestHere:
         assert (report["job"], report["rows"], report["partition"]) == (job, 2, "day=1")
 
     def test_the_task_of_this_run(self, tables: Tables) -> None:
-        job = tables.load(1, once="flights/scheduled__2013-02-02/load").job
+        job = tables.load(1, idempotency_key="flights/scheduled__2013-02-02/load").job
         assert run(sensor(tables, upstream_task_id="load"))["job"] == job
         with pytest.raises(AirflowSensorTimeout):
             run(sensor(tables, upstream_task_id="load"), run_id="another")
 
     def test_a_mapped_task_of_this_run(self, tables: Tables) -> None:
-        job = tables.load(1, once="flights/scheduled__2013-02-02/load/2").job
+        job = tables.load(1, idempotency_key="flights/scheduled__2013-02-02/load/2").job
         waiting = sensor(tables, upstream_task_id="load", upstream_map_index=2)
         assert run(waiting)["job"] == job
 
-    def test_an_epoch_from_a_template(self, tables: Tables) -> None:
+    def test_a_version_from_a_template(self, tables: Tables) -> None:
         job = tables.load(1).job
-        waiting = sensor(tables, partition="day=1", newer_than_epoch="{{ params.epoch }}")
-        assert run(waiting, params={"epoch": 0})["job"] == job
+        waiting = sensor(tables, partition="day=1", newer_than_version="{{ params.version }}")
+        assert run(waiting, params={"version": 0})["job"] == job
 
     def test_mere_existence_times_out(self, tables: Tables) -> None:
         tables.load(1)
         with pytest.raises(AirflowSensorTimeout):
-            run(sensor(tables, once="some/other/run", partition="day=1"))
+            run(sensor(tables, idempotency_key="some/other/run", partition="day=1"))
 
     @pytest.mark.parametrize("of", [{"job": "{{ params.job }}"}, {"partitions": ["day=1"]}])
     def test_a_stale_one(self, tables: Tables, of: dict[str, Any]) -> None:
@@ -101,32 +101,35 @@ class TestHere:
     def test_a_foreign_marker(self, tables: Tables) -> None:
         tables.bucket.put("wh/flights/_SUCCESS", b"")
         with pytest.raises(AirflowFailException, match="classic rename committer"):
-            run(sensor(tables, once="k", on_foreign_marker="fail"))
+            run(sensor(tables, idempotency_key="k", on_foreign_marker="fail"))
 
     def test_a_template_that_cannot_be_right(self, tables: Tables) -> None:
-        task = sensor(tables, partition="day=1", newer_than_epoch="{{ params.epoch }}")
-        with pytest.raises(AirflowFailException, match="is not an epoch"):
-            run(task, params={"epoch": "soon"})
+        task = sensor(tables, partition="day=1", newer_than_version="{{ params.version }}")
+        with pytest.raises(AirflowFailException, match="is no version"):
+            run(task, params={"version": "soon"})
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
             ({"partition": "day=1"}, "nothing says which"),
-            ({"partition": "day=1", "newer_than_epoch": "soon"}, "is not an epoch"),
-            ({"once": "k", "upstream_task_id": "load"}, "both say"),
-            ({"once": "k", "job": "{{ params.job }}"}, "two arguments say"),
+            ({"partition": "day=1", "newer_than_version": "soon"}, "is no version"),
+            ({"idempotency_key": "k", "upstream_task_id": "load"}, "both say"),
+            ({"idempotency_key": "k", "job": "{{ params.job }}"}, "two arguments say"),
             ({"job": "yesterday"}, "is not a job's id"),
-            ({"newer_than_epoch": 0}, "none is named"),
-            ({"once": "k", "partition": "2013-02-01"}, "is not a partition path"),
-            ({"once": "k", "min_rows": -1}, "is no number of rows"),
-            ({"once": "k", "on_foreign_marker": "skip"}, "on_foreign_marker='skip'"),
-            ({"once": "k", "on_stale": "skip"}, "on_stale='skip'"),
-            ({"once": "k", "code_versions": {"flights": "4"}}, "on_stale='ignore' asks for none"),
-            ({"once": "k", "min_files": -1}, "is no number of files"),
+            ({"newer_than_version": 0}, "none is named"),
+            ({"idempotency_key": "k", "partition": "2013-02-01"}, "is not a partition path"),
+            ({"idempotency_key": "k", "min_rows": -1}, "is no number of rows"),
+            ({"idempotency_key": "k", "on_foreign_marker": "skip"}, "on_foreign_marker='skip'"),
+            ({"idempotency_key": "k", "on_stale": "skip"}, "on_stale='skip'"),
+            (
+                {"idempotency_key": "k", "code_versions": {"flights": "4"}},
+                "on_stale='ignore' asks for none",
+            ),
+            ({"idempotency_key": "k", "min_files": -1}, "is no number of files"),
             ({"partitions": []}, "waits for no partition"),
             ({"partitions": ["day=1", "2"]}, "is not a partition path"),
             ({"partitions": [1]}, "is no list of partitions"),
-            ({"partitions": ["day=1"], "once": "k"}, "are about one job"),
+            ({"partitions": ["day=1"], "idempotency_key": "k"}, "are about one job"),
             ({"partitions": ["day=1"], "partition": "day=2"}, "each say which"),
             ({"partitions": ["day=1"], "newer_than": "soon"}, "newer_than='soon' is no time"),
             ({"partitions": ["day=1"], "on_foreign_marker": "fail"}, "wait for one job"),
@@ -142,7 +145,7 @@ class TestHere:
 
     def test_what_is_not_known_yet_does_not(self) -> None:
         sensor(job="{{ ti.xcom_pull('load')['job'] }}", partition="day={{ ds }}")
-        sensor(partition="{{ params.p }}", newer_than_epoch="{{ params.e }}")
+        sensor(partition="{{ params.p }}", newer_than_version="{{ params.e }}")
         sensor(partitions="{{ params.p }}", committer="{{ params.c }}", newer_than="{{ ds }}")
         sensor(partitions=["day={{ ds }}"], min_rows=1)
         sensor(None, **RANGE | {"from_date": "{{ ds }}"})
@@ -154,25 +157,27 @@ class TestHere:
     def test_a_statement_of_a_template_does_not(self, name: str) -> None:
         of_partitions = ("newer_than", "committer", "partitions")
         given: dict[str, Any] = {"partition": "day=1"}
-        given |= RANGE if name.endswith(("_date", "_format")) else {"newer_than_epoch": 1}
-        if name in ("job", "upstream_task_id", "once") or name in of_partitions:
-            del given["newer_than_epoch"]
+        given |= RANGE if name.endswith(("_date", "_format")) else {"newer_than_version": 1}
+        if name in ("job", "upstream_task_id", "idempotency_key") or name in of_partitions:
+            del given["newer_than_version"]
         if name == "partitions" or "to_date" in given:
             del given["partition"]
         given |= {"on_stale": "fail"} if name == "code_versions" else {}
         sensor(None, **given | {name: "{% if params.full %}a{% else %}b{% endif %}"})
 
-    @pytest.mark.parametrize("name", ["table", "partition", "job", "once", "upstream_task_id"])
+    @pytest.mark.parametrize(
+        "name", ["table", "partition", "job", "idempotency_key", "upstream_task_id"]
+    )
     @pytest.mark.parametrize("value", [5, {"day": 1}])
     def test_what_a_template_makes_that_is_no_text(
         self, tables: Tables, name: str, value: object
     ) -> None:
-        task = sensor(tables, partition="day=1", newer_than_epoch="{{ params.epoch }}")
+        task = sensor(tables, partition="day=1", newer_than_version="{{ params.version }}")
         setattr(task, name, value)
         with pytest.raises(AirflowFailException, match=f"{name}=.* is no text|names no table"):
             task.poke(task_context(task))  # pyright: ignore[reportArgumentType]
 
-    @pytest.mark.parametrize("name", ["once", "upstream_task_id"])
+    @pytest.mark.parametrize("name", ["idempotency_key", "upstream_task_id"])
     @pytest.mark.parametrize("value", ["", "None"])
     def test_a_template_without_a_value_is_nobodys_run(
         self, tables: Tables, name: str, value: str
@@ -185,7 +190,7 @@ class TestHere:
         ("named", "message"),
         [
             ("load", r"has no task 'load'.*its task group, days\.load"),
-            ("lod", r"has no task 'lod'.*of another one give once="),
+            ("lod", r"has no task 'lod'.*of another one give idempotency_key="),
             ("mapped", "'mapped' is mapped.*upstream_map_index"),
             ("days.load", "'days.load' is mapped"),
         ],
@@ -205,7 +210,7 @@ class TestHere:
             waiting = sensor(tables, upstream_task_id=named, timeout=3600)
         with pytest.raises(AirflowFailException, match=message):
             run(waiting)
-        job = tables.load(1, once=f"flights/scheduled__2013-02-02/{named}/2").job
+        job = tables.load(1, idempotency_key=f"flights/scheduled__2013-02-02/{named}/2").job
         waiting.upstream_map_index = "2"
         assert run(waiting)["job"] == job
 
@@ -234,7 +239,7 @@ class TestHere:
             run_task(task, context)
         runs = ["scheduled__2013-02-02"]
         assert asked == [{"dag_id": "flights", "task_ids": ["load"], "run_ids": runs}]
-        job = tables.load(1, once="flights/scheduled__2013-02-02/load").job
+        job = tables.load(1, idempotency_key="flights/scheduled__2013-02-02/load").job
         assert run_task(task, context)["job"] == job
 
     def test_a_store_out_of_reach_is_asked_again(
@@ -258,18 +263,18 @@ class TestPartitions:
     @pytest.mark.parametrize(
         "arguments",
         [
-            {"partition": "day=01", "newer_than_epoch": 0},
-            {"partition": " day=1/\n", "newer_than_epoch": 0},
-            {"partition": "day=01", "once": "k"},
+            {"partition": "day=01", "newer_than_version": 0},
+            {"partition": " day=1/\n", "newer_than_version": 0},
+            {"partition": "day=01", "idempotency_key": "k"},
             {"partitions": "day=1; day=01"},
-            {"partition_format": "day=%d", "newer_than_epoch": 0},
+            {"partition_format": "day=%d", "newer_than_version": 0},
             {**RANGE, "to_date": "2013-02-01", "partition_format": "day=%d"},
         ],
     )
     def test_in_another_spelling(self, tables: Tables, arguments: dict[str, Any]) -> None:
         """It waited for another partition than the load with the same arguments had written, or
         failed."""
-        job = tables.load(1, once="k").job
+        job = tables.load(1, idempotency_key="k").job
         report = run(sensor(tables, **arguments))
         assert (report["job"], report["partition"]) == (job, "day=1")
 
@@ -340,18 +345,18 @@ class TestDeferred:
 
     def test_it_is_deferred_once_with_its_whole_timeout(self, tables: Tables) -> None:
         with pytest.raises(TaskDeferred) as caught:
-            run(sensor(tables, once="k", min_rows=1, deferrable=True, timeout=90))
+            run(sensor(tables, idempotency_key="k", min_rows=1, deferrable=True, timeout=90))
         deferred = caught.value
         assert deferred.timeout == timedelta(seconds=90)
         assert deferred.method_name == "execute_complete"
         _, kwargs = deferred.trigger.serialize()
         assert kwargs["poke_interval"] == 0.05
-        assert kwargs["query"]["once"] == "k"
+        assert kwargs["query"]["idempotency_key"] == "k"
         assert kwargs["query"]["min_rows"] == 1
 
     def test_the_answer_is_the_end(self, tables: Tables) -> None:
         """No second deferral, which would begin the timeout anew."""
-        task = sensor(tables, once="k", deferrable=True)
+        task = sensor(tables, idempotency_key="k", deferrable=True)
         event = {"state": "ready", "explanation": "x", "report": {"rows": 0}}
         assert task.execute_complete({}, event) == {"rows": 0}  # pyright: ignore
         event = {"state": "failed", "explanation": "aborted", "report": None}
@@ -368,7 +373,7 @@ class TestDeferred:
         expected: type[Exception],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        task = sensor(tables, once="k", deferrable=True, soft_fail=soft_fail)
+        task = sensor(tables, idempotency_key="k", deferrable=True, soft_fail=soft_fail)
 
         def timed_out(*_: Any, **__: Any) -> None:
             raise TaskDeferralTimeout("too long")

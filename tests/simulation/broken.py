@@ -117,8 +117,8 @@ def writes_its_parts_after_the_decision(context, decision):
 _decide = decide.decide
 
 
-def decides_without_removals(context, opened, target, epoch):
-    change = yield from _change(context, opened, target, epoch)
+def decides_without_removals(context, opened, target, version):
+    change = yield from _change(context, opened, target, version)
     return replace(change, removals=())
 
 
@@ -232,7 +232,7 @@ def claims_over_the_claim_of_another(context, state, other):
     return True
 
 
-def moves_a_head_from_any_epoch(state, job_id, base_epoch):
+def moves_a_head_from_any_version(state, job_id, base_version):
     return state.head.claim == job_id
 
 
@@ -373,7 +373,7 @@ def does_not_confirm_its_open_record(context, job_id, spec):
     return 0.0
 
 
-def forgets_the_run_s_earlier_commit(context, once, others):
+def forgets_the_run_s_earlier_commit(context, idempotency_key, others):
     return None
     yield
 
@@ -386,14 +386,14 @@ def leaves_the_run_s_earlier_commit_unapplied(context, decided):
 # Applying
 
 
-def adopts_nothing(context, opened, target, epoch):
-    change = yield from _change(context, opened, target, epoch)
+def adopts_nothing(context, opened, target, version):
+    change = yield from _change(context, opened, target, version)
     return replace(change, adopted=())
 
 
-def removes_what_it_shall_keep(context, opened, target, epoch):
+def removes_what_it_shall_keep(context, opened, target, version):
     spec = replace(opened.spec, keep_replaced=False)
-    return (yield from _change(context, replace(opened, spec=spec), target, epoch))
+    return (yield from _change(context, replace(opened, spec=spec), target, version))
 
 
 def removes_whatever_is_there_now(context, removals):
@@ -430,7 +430,7 @@ _move = apply._move
 def deletes_a_manifest_whose_swap_it_saw_refused(context, decided, change, state):
     """Without a look whether the head that is there names it: the swap's answer may be lost."""
     job = decided.decision.job
-    while state.etag is not None and apply._awaits(state, job, change.base_epoch):
+    while state.etag is not None and apply._awaits(state, job, change.base_version):
         new = state.head.moved(job, change, context.write_id(), state.etag, decided.date)
         folded = None
         if len(new.decisions) > context.limits.decisions_per_head:
@@ -457,8 +457,8 @@ def looks_for_what_it_resurrected_after_an_answer_only(context, job_id, slot, fi
     def failure(answer, found):
         return apply._incomplete(context, job_id, file, answer, found)
 
-    absence = complete.Absence(is_seen_to, failure)
-    done = yield from complete.complete_file(context, job_id, file, absence)
+    missing = complete.MissingFilePolicy(is_seen_to, failure)
+    done = yield from complete.complete_file(context, job_id, file, missing)
     if isinstance(done, Done):
         yield from apply._delete_resurrected(context, job_id, slot, file)
 
@@ -685,7 +685,7 @@ def lets_claims_pass(context, opened, held):
     except CommitConflictError:
         states = yield from claim._heads_read(context, opened, ())
         base = opened.spec.base
-        if any(state.head.epoch != base.epoch(state.slot.name) for state in states):
+        if any(state.head.version != base.version(state.slot.name) for state in states):
             raise
 
 

@@ -21,7 +21,7 @@ from zero_rename.committer.store.deletion import remove
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Done, PutFile
 from zero_rename.committer.upkeep import checkpoint, retention, unnamed_data
-from zero_rename.committer.upkeep.gc import settle
+from zero_rename.committer.upkeep.gc import condense
 from zero_rename.committer.upkeep.unnamed_data import UnnamedFile
 
 _forgetful = retention._forgetful
@@ -125,7 +125,7 @@ def _named_now(self):
     return claims.union(*(it.head.decisions for it in self.states.values()))
 
 
-class settles_what_is_kept(settle.HeadsKnown):
+class condenses_what_is_kept(condense.HeadsKnown):
     named = property(_named_now)
 
 

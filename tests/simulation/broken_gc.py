@@ -14,7 +14,7 @@ from zero_rename.committer.commit.state.partition_files import fold
 from zero_rename.committer.format.layout import job_of_part
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Delete
-from zero_rename.committer.upkeep.gc import collect, settle
+from zero_rename.committer.upkeep.gc import collect, condense
 
 
 def takes_a_lost_answer_for_a_no(context, state, jobs, known, remembers):
@@ -30,12 +30,12 @@ def takes_a_lost_answer_for_a_no(context, state, jobs, known, remembers):
     return None
 
 
-def settles_what_is_not_finished(context):
+def condenses_what_is_not_finished(context):
     return set()
     yield
 
 
-def settles_what_heads_name(known):
+def condenses_what_heads_name(known):
     return set()
 
 
@@ -43,7 +43,7 @@ def removes_a_list_that_may_yet_be_named(origin, state):
     return False
 
 
-def takes_a_settled_decision_for_a_whole_one(context, job):
+def takes_a_condensed_decision_for_a_whole_one(context, job):
     decided = yield from read_decision(context, job)
     assert decided is not None
     return decided
@@ -57,7 +57,7 @@ def never_reads_a_head_again(context, state, damage):
 def removes_files_that_no_head_names(context, horizon, apply):
     done = yield from collect.gc(context, horizon, apply=apply)
     seen = yield from take_snapshot(context)
-    for partition in seen.epochs:
+    for partition in seen.versions:
         named = {file.key for file in seen.files}
         listed = yield from list_data(context.root, partition)
         for item in listed:
@@ -74,14 +74,14 @@ def removes_decisions(context, decided, apply):
 def forgets_what_a_run_did(context, decided, apply):
     changes = tuple(replace(change, partition="day=9") for change in decided.decision.partitions)
     forgotten = replace(decided, decision=replace(decided.decision, partitions=changes))
-    return (yield from _settle(context, forgotten, apply))
+    return (yield from _condense(context, forgotten, apply))
 
 
-_settle = settle._settle
+_condense = condense._condense
 
 
 def removes_heads_of_runs(context, older_than, apply):
-    runs = yield from list_objects(context.root.once_prefix)
+    runs = yield from list_objects(context.root.runs_prefix)
     for key in runs.keys:
         yield from Delete(key)
     return (yield from _gc(context, older_than, apply))
@@ -90,7 +90,7 @@ def removes_heads_of_runs(context, older_than, apply):
 _gc = collect.gc
 
 
-def removes_parts_that_a_decision_names(context, jobs, settling):
+def removes_parts_that_a_decision_names(context, jobs, condensing):
     prefix = context.root.decisions_prefix
     return [OldRecord(item, "") for item in jobs.objects if job_of_part(prefix, item.key)]
 

@@ -15,7 +15,7 @@ from zero_rename.committer.format.job_spec import NOBODY
 from zero_rename.committer.format.records.narrowing import recompute_key, recompute_prefix
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Put
-from zero_rename.committer.upkeep.gc import settle
+from zero_rename.committer.upkeep.gc import condense
 
 
 def takes_back_all(context, opened, results):
@@ -40,8 +40,8 @@ def goes_by_a_word_for_ever(context, opened, earlier):
     left = yield from read_narrowing(ROOT, RUN)
     if found.narrowed is not None or left is None or opened.spec.owner.cleared is None:
         return found
-    again = {change.partition: change.base_epoch + 1 for change in earlier.partitions}
-    planned = {name: again.get(name, epoch) for name, epoch in left.said.partitions.items()}
+    again = {change.partition: change.base_version + 1 for change in earlier.partitions}
+    planned = {name: again.get(name, version) for name, version in left.said.partitions.items()}
     return replace(opened, planned=planned, narrowed=frozenset(planned))
 
 
@@ -57,7 +57,7 @@ _as_planned = narrowed_run.as_planned
 
 
 def swaps_words_without_a_condition(root, said, instead_of):
-    yield from Put(recompute_key(root, said.once), said.encode())
+    yield from Put(recompute_key(root, said.idempotency_key), said.encode())
     return True
 
 
@@ -67,15 +67,15 @@ def ends_whatever_word_is_there(root, left, write_id):
 
 
 def leaves_a_word_over_that_of_another(root, said, instead_of):
-    left = yield from read_narrowing(root, said.once)
+    left = yield from read_narrowing(root, said.idempotency_key)
     return (yield from leave_narrowing(root, said, left))
 
 
 def makes_anew_what_has_moved(opened, partition):
-    return _read_epoch(replace(opened, planned={}), partition)
+    return _read_version(replace(opened, planned={}), partition)
 
 
-_read_epoch = commit._read_epoch
+_read_version = commit._read_version
 
 
 def follows_no_chain(context, opened):
@@ -86,12 +86,12 @@ def follows_no_chain(context, opened):
     return [(opened.repeat_of, change) for change in earlier.decision.partitions]
 
 
-def settles_what_a_run_narrows_away(context, decided, apply):
+def condenses_what_a_run_narrows_away(context, decided, apply):
     whole = replace(decided, decision=replace(decided.decision, narrows=None))
-    return (yield from _settle(context, whole, apply))
+    return (yield from _condense(context, whole, apply))
 
 
-_settle = settle._settle
+_condense = condense._condense
 
 
 def removes_words_of_the_age_that_it_is_told(context, kept_for):

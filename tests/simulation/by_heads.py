@@ -78,7 +78,7 @@ def _check_exclusive(before: Store, after: Store) -> None:
             decision = decision_of(after, job)
             fails = decision is not None and decision.mode is Mode.FAIL_IF_EXISTS
             new = ROOT.decision_key(job) not in before.objects
-            if fails and new and change.files and content_after(log, change.base_epoch):
+            if fails and new and change.files and content_after(log, change.base_version):
                 raise Violation("concurrent", f"{job} found files in {partition}")
 
 
@@ -105,14 +105,16 @@ def _check_swept(before: Store, key: str) -> None:
 
 
 def _check_told(store: Store) -> None:
-    """Every epoch that a head tells is what the partition held then, and there."""
+    """Every version that a head tells is what the partition held then, and there."""
     log = changes(store)
     for head in heads_of(store):
-        for epoch in (move.epoch for line in head.lines for move in line.moves):
-            former = head.as_of(epoch)
-            held = content_after(log.get(head.name, []), epoch)
+        for version in (move.version for line in head.lines for move in line.moves):
+            former = head.as_of(version)
+            held = content_after(log.get(head.name, []), version)
             if former is None or content_of(store, former) != held:
-                raise Violation("consistency", f"{head.name} tells other files of epoch {epoch}")
+                raise Violation(
+                    "consistency", f"{head.name} tells other files of version {version}"
+                )
             missing = [key for key in held if key not in store.objects]
             if missing:
                 raise Violation("completeness", f"{missing} of {head.name} are kept and gone")
@@ -131,7 +133,7 @@ def check_all_named(store: Store) -> None:
         for head in heads_of(store)
         for line in head.lines
         for move in line.moves
-        for key in content_after(log.get(head.name, []), move.epoch)
+        for key in content_after(log.get(head.name, []), move.version)
     }
     left = {key for key in store.objects if key.startswith(_DATA)} - named
     if left:

@@ -74,7 +74,7 @@ LISTS: dict[str, Any] = {"limits": Limits(decisions_per_head=1, merged_below=0)}
 TWICE: dict[str, Any] = {"before": ((Mode.APPEND, (ONE, TWO)), (Mode.APPEND, (ONE,)))}
 #: States of a scenario that `make test` explores: every broken variant is caught within.
 MOST = int(os.environ.get("SIMULATION_STATES", "3000"))
-OWN: dict[str, Any] = {"once": "run", "on_repeat": OnRepeat.REPLACE_OWN}
+OWN: dict[str, Any] = {"idempotency_key": "run", "on_repeat": OnRepeat.REPLACE_OWN}
 WORST = Faults(denials=True, reads=True, deletes=True, in_flight=True)
 #: What must be reached.
 DONE = ("a committed",)
@@ -155,8 +155,8 @@ def crowd(**bounds: Any) -> Callable[[], Explorer]:
     """Three writers on overlapping partitions, readers, recovery and purge beside them."""
     return lambda: explorer(
         writer("a", REPLACE, ONE, TWO),
-        writer("b", APPEND, ONE, once="run"),
-        writer("c", REPLACE, TWO, once="run", **LAST),
+        writer("b", APPEND, ONE, idempotency_key="run"),
+        writer("c", REPLACE, TWO, idempotency_key="run", **LAST),
         reader(ONE, TWO),
         recoverer(),
         purger(),
@@ -195,20 +195,30 @@ EXHAUSTIVE = {
     "a replace committed by two processes": Scenario(lambda: twice(REPLACE, ONE), SHARED),
     "an append committed by two processes, the store full": Scenario(
         lambda **bounds: twice(
-            APPEND, ONE, once=None, faults=2, kinds=Faults(lost=False, full=True), **bounds
+            APPEND,
+            ONE,
+            idempotency_key=None,
+            faults=2,
+            kinds=Faults(lost=False, full=True),
+            **bounds,
         ),
         (*SHARED, "first StoreFullError", "second StoreFullError"),
         switches=1,
     ),
     "an append committed by two processes, lost rights": Scenario(
         lambda **bounds: twice(
-            APPEND, ONE, once=None, faults=2, kinds=Faults(lost=False, denials=True), **bounds
+            APPEND,
+            ONE,
+            idempotency_key=None,
+            faults=2,
+            kinds=Faults(lost=False, denials=True),
+            **bounds,
         ),
         (*SHARED, "first StoreRefusedError", "first UnfinishedCommitError"),
         switches=1,
     ),
     "one that finds its partition taken, two faults, a crash": Scenario(
-        one(FAIL, ONE, policy={"once": "run"}, faults=2, crashes=1, owner=job_id("a")),
+        one(FAIL, ONE, policy={"idempotency_key": "run"}, faults=2, crashes=1, owner=job_id("a")),
         ("a DestinationExistsError",),
     ),
     "one append, three faults, lost rights among them": Scenario(
@@ -323,8 +333,8 @@ COLLECTED = {
     "two tries of a run, and gc, a crash": Scenario(
         lambda **bounds: explorer(
             collector(),
-            writer("a", APPEND, ONE, once="run", **UNMARKED),
-            writer("b", APPEND, ONE, once="run", **UNMARKED),
+            writer("a", APPEND, ONE, idempotency_key="run", **UNMARKED),
+            writer("b", APPEND, ONE, idempotency_key="run", **UNMARKED),
             crashes=1,
             **bounds,
         ),
@@ -336,7 +346,7 @@ COLLECTED = {
         lambda **bounds: explorer(
             collector(),
             writer("a", APPEND, ONE, **OWN, **UNMARKED),
-            before=((APPEND, (ONE,), {"once": "run"}), (APPEND, (ONE,))),
+            before=((APPEND, (ONE,), {"idempotency_key": "run"}), (APPEND, (ONE,))),
             **bounds,
         ),
         ("a committed", "collector done"),
@@ -680,8 +690,8 @@ BOUNDED = {
     ),
     "two tries of one run, a crash": Scenario(
         lambda **bounds: explorer(
-            writer("a", APPEND, ONE, once="run"),
-            writer("b", APPEND, ONE, once="run"),
+            writer("a", APPEND, ONE, idempotency_key="run"),
+            writer("b", APPEND, ONE, idempotency_key="run"),
             crashes=1,
             **bounds,
         ),
@@ -827,7 +837,7 @@ WIDER = {
         lambda **bounds: explorer(
             writer("a", APPEND, ONE, **OWN, **UNMARKED),
             writer("b", APPEND, ONE, **UNMARKED),
-            before=((APPEND, (ONE,), {"once": "run"}),),
+            before=((APPEND, (ONE,), {"idempotency_key": "run"}),),
             foreign=(ONE,),
             **bounds,
         ),
@@ -839,7 +849,7 @@ WIDER = {
             writer("a", APPEND, ONE, **OWN, **UNMARKED, **LISTS),
             writer("b", APPEND, ONE, **UNMARKED, **LISTS),
             reader(ONE),
-            before=((APPEND, (ONE,), {"once": "run", **LISTS}), (APPEND, (ONE,), LISTS)),
+            before=((APPEND, (ONE,), {"idempotency_key": "run", **LISTS}), (APPEND, (ONE,), LISTS)),
             **bounds,
         ),
         (*BOTH, "reader done"),
@@ -849,7 +859,7 @@ WIDER = {
         lambda **bounds: explorer(
             writer("a", APPEND, ONE, **OWN, **UNMARKED, **SMALL),
             writer("b", APPEND, ONE, **UNMARKED, **SMALL),
-            before=((APPEND, (ONE,), {"once": "run"}),),
+            before=((APPEND, (ONE,), {"idempotency_key": "run"}),),
             foreign=(ONE,),
             faults=1,
             **bounds,
@@ -991,7 +1001,7 @@ def runs(**bounds: Any) -> Callable[[], Explorer]:
         cleaner(),
         repairer(),
         reader(ONE, TWO),
-        before=((APPEND, (ONE,), {"once": "run"}),),
+        before=((APPEND, (ONE,), {"idempotency_key": "run"}),),
         foreign=(ONE,),
         loses=True,
         **bounds,

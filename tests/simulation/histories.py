@@ -7,7 +7,7 @@ from collections.abc import Collection
 from itertools import pairwise
 
 from simulation.columns import OVERWRITES
-from simulation.invariants import ROOT, Violation, changes, decision_of, epoch_in, is_head
+from simulation.invariants import ROOT, Violation, changes, decision_of, is_head, version_in
 from simulation.sim_store import Store, body_of
 
 from zero_rename.committer import JobSpec, Mode, OnConflict, SchemaMode
@@ -67,8 +67,8 @@ def _check_base(
     policy, etag, *_ = change.files[0].checksum.split("|")
     if policy != OnConflict.FAIL:
         return
-    base = epoch_in(body_of(etag)) if etag else 0
-    since = log[base : change.base_epoch]
+    base = version_in(body_of(etag)) if etag else 0
+    since = log[base : change.base_version]
     exclusive = change.replace or mode is Mode.FAIL_IF_EXISTS
     unseen = [other for other, its in since if exclusive or its.replace]
     if unseen:
@@ -123,7 +123,7 @@ def check_claims_released(before: Store, after: Store) -> None:
         if key.startswith(prefix)
     }
     for key, found in after.objects.items():
-        if is_head(key) or "/_zero_rename/once/" in key:
+        if is_head(key) or "/_zero_rename/runs/" in key:
             claim = json.loads(found.body)["claim"]
             if claim in was_open:
                 raise Violation("ability to abort", f"recovery left the claim of {claim} on {key}")

@@ -6,7 +6,7 @@
 * concurrent: writers of one partition follow each other, no change is lost;
 * ability to abort: after recovery no upload, claim or open record is left, and every
   participant's answer is true;
-* continuity of correctness: what wakes up late changes nothing: decisions stand, epochs and
+* continuity of correctness: what wakes up late changes nothing: decisions stand, versions and
   markers never go back, removed files stay away.
 """
 
@@ -19,7 +19,7 @@ from functools import lru_cache, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from simulation.program import Node
-from simulation.sim_store import SETTLED, Store
+from simulation.sim_store import CONDENSED, Store
 
 from support.memory_store import StoredObject
 from zero_rename.committer import (
@@ -82,14 +82,14 @@ def _remembered(work: Callable[Concatenate[Store, P], T]) -> Callable[Concatenat
 
 @_remembered
 def decision_of(store: Store, job: str) -> Decision | None:
-    """The decision of ``job``, its parts included, as it was before it was settled."""
+    """The decision of ``job``, its parts included, as it was before it was condensed."""
     key = ROOT.decision_key(job)
-    found = _before_settled(store, key)
+    found = _before_condensed(store, key)
     if found is None:
         return None
     decision = _decision(key, found.body)
     if decision.parts:
-        read = {part.key: _before_settled(store, part.key) for part in decision.parts}
+        read = {part.key: _before_condensed(store, part.key) for part in decision.parts}
         missing = [key for key, part in read.items() if part is None]
         if missing:
             raise Violation("ability to abort", f"{job} is decided and lacks {missing}")
@@ -102,8 +102,8 @@ def decision_of(store: Store, job: str) -> Decision | None:
     return decision
 
 
-def _before_settled(store: Store, key: str) -> StoredObject | None:
-    return store.objects.get(SETTLED + key) or store.objects.get(key)
+def _before_condensed(store: Store, key: str) -> StoredObject | None:
+    return store.objects.get(CONDENSED + key) or store.objects.get(key)
 
 
 @_remembered
@@ -116,9 +116,9 @@ def jobs(store: Store) -> list[str]:
 
 @_remembered
 def changes(store: Store) -> dict[str, list[tuple[str, PartitionDecision]]]:
-    """What committed jobs do to each partition, in the order of their base epochs.
+    """What committed jobs do to each partition, in the order of their base versions.
 
-    :raises Violation: two jobs changed a partition from one epoch.
+    :raises Violation: two jobs changed a partition from one version.
     """
     found: dict[str, list[tuple[str, PartitionDecision]]] = {}
     for job in jobs(store):
@@ -128,17 +128,17 @@ def changes(store: Store) -> dict[str, list[tuple[str, PartitionDecision]]]:
         for change in decision.partitions:
             found.setdefault(change.partition, []).append((job, change))
     for partition, log in found.items():
-        log.sort(key=lambda entry: entry[1].base_epoch)
-        if [change.base_epoch for _, change in log] != list(range(len(log))):
-            epochs = [(job, change.base_epoch) for job, change in log]
-            raise Violation("concurrent", f"{partition} was changed from {epochs}")
+        log.sort(key=lambda entry: entry[1].base_version)
+        if [change.base_version for _, change in log] != list(range(len(log))):
+            versions = [(job, change.base_version) for job, change in log]
+            raise Violation("concurrent", f"{partition} was changed from {versions}")
     return found
 
 
-def content_after(log: list[tuple[str, PartitionDecision]], epoch: int) -> list[str]:
-    """The keys a partition holds at an epoch, by carrying out its changes one after another."""
+def content_after(log: list[tuple[str, PartitionDecision]], version: int) -> list[str]:
+    """The keys a partition holds at a version, by carrying out its changes one after another."""
     keys: list[str] = []
-    for job, change in log[:epoch]:
+    for job, change in log[:version]:
         if change.replace:
             keys = content_after(log, change.restores) if change.restores else []
         if change.dropped_job is not None:
@@ -162,8 +162,8 @@ def check_step(before: Store, after: Store) -> None:
             raise Violation("exclusivity", f"{key} became visible without a commit decision")
     for key in before.objects.keys() & after.objects.keys():
         if before.objects[key].etag != after.objects[key].etag:
-            if is_decision(key) and _decision(key, after.objects[key].body).settled:
-                _check_settled(before, after, key)
+            if is_decision(key) and _decision(key, after.objects[key].body).condensed:
+                _check_condensed(before, after, key)
             else:
                 _check_overwrite(key, before.objects[key].body, after.objects[key].body)
     for key in before.objects.keys() - after.objects.keys():
@@ -172,8 +172,8 @@ def check_step(before: Store, after: Store) -> None:
 
 
 def never_deleted(key: str) -> bool:
-    """Heads and decisions stay; parts of decisions that lost, or were settled, do not."""
-    return is_head(key) or is_decision(key) or "/_zero_rename/once/" in key
+    """Heads and decisions stay; parts of decisions that lost, or were condensed, do not."""
+    return is_head(key) or is_decision(key) or "/_zero_rename/runs/" in key
 
 
 def is_decision(key: str) -> bool:
@@ -214,7 +214,7 @@ def check_owner(before: Store, after: Store, job: str, process: str) -> None:
 
 def _claim_of(store: Store, key: str, job: str) -> list[str | None]:
     """The process whose claim of ``job`` a key carries, if it does."""
-    if not is_head(key) and "/_zero_rename/once/" not in key:
+    if not is_head(key) and "/_zero_rename/runs/" not in key:
         return []
     found = store.objects.get(key)
     if found is None:
@@ -230,9 +230,9 @@ def _claim_in(body: bytes) -> tuple[str | None, str | None]:
 
 
 @lru_cache(maxsize=200_000)
-def epoch_in(body: bytes) -> int:
-    """The epoch that a head says."""
-    return json.loads(body)["epoch"]
+def version_in(body: bytes) -> int:
+    """The version that a head says."""
+    return json.loads(body)["version"]
 
 
 def check_applied(store: Store, job: str) -> None:
@@ -244,7 +244,7 @@ def check_applied(store: Store, job: str) -> None:
     for change in decision.partitions if decision else ():
         slot = Slot.partition(ROOT, change.partition)
         found = store.objects.get(slot.key)
-        if found is None or epoch_in(found.body) <= change.base_epoch:
+        if found is None or version_in(found.body) <= change.base_version:
             raise Violation("completeness", f"{job} is reported and not applied to {slot.name}")
 
 
@@ -259,9 +259,9 @@ def _check_overwrite(key: str, old: bytes, new: bytes) -> None:
     elif "/_zero_rename/jobs/" in key or "/_zero_rename/manifests/" in key:
         raise Violation("continuity of correctness", f"{key} was overwritten")
     if is_head(key):
-        step = epoch_in(new) - epoch_in(old)
+        step = version_in(new) - version_in(old)
         if step not in (0, 1):
-            raise Violation("continuity of correctness", f"{key} went {step} epochs on")
+            raise Violation("continuity of correctness", f"{key} went {step} versions on")
     if key.endswith("_SUCCESS"):
         _check_marker(key, json.loads(old)["manifest"], json.loads(new)["manifest"])
 
@@ -276,20 +276,27 @@ def _check_amended(key: str, old: bytes, new: bytes) -> None:
         raise Violation("continuity of correctness", f"{key} was overwritten")
 
 
-def _check_settled(before: Store, after: Store, key: str) -> None:
-    """A decision is settled where nobody needs its lists: all of its job is done, and no head
-    names it. It goes on to say what its run did, and from which epochs.
+def _check_condensed(before: Store, after: Store, key: str) -> None:
+    """A decision is condensed where nobody needs its lists: all of its job is done, and no head
+    names it. It goes on to say what its run did, and from which versions.
 
     The job is closed by then, but the request that opened it may arrive once more."""
     job = key.removeprefix(ROOT.decisions_prefix).removesuffix(".json")
     whole, left = decision_of(before, job), _decision(key, after.objects[key].body)
     assert whole is not None
-    said = [(c.partition, c.base_epoch, c.replace, c.dropped_job, c.sums) for c in left.partitions]
-    same = [(c.partition, c.base_epoch, c.replace, c.dropped_job, c.sums) for c in whole.partitions]
-    if said != same or (left.once, left.once_epoch) != (whole.once, whole.once_epoch):
-        raise Violation("continuity of correctness", f"{key} was settled as {left}")
+    said = [
+        (c.partition, c.base_version, c.replace, c.dropped_job, c.sums) for c in left.partitions
+    ]
+    same = [
+        (c.partition, c.base_version, c.replace, c.dropped_job, c.sums) for c in whole.partitions
+    ]
+    if said != same or (left.idempotency_key, left.run_version) != (
+        whole.idempotency_key,
+        whole.run_version,
+    ):
+        raise Violation("continuity of correctness", f"{key} was condensed as {left}")
     if not whole.is_commit or _is_left(before, job, whole):
-        raise Violation("ability to abort", f"{job} was settled while something of it is left")
+        raise Violation("ability to abort", f"{job} was condensed while something of it is left")
 
 
 def _is_left(store: Store, job: str, decision: Decision) -> bool:
@@ -298,7 +305,7 @@ def _is_left(store: Store, job: str, decision: Decision) -> bool:
         return True
     for change in decision.partitions:
         head = store.objects.get(ROOT.head_key(change.partition))
-        if head is None or epoch_in(head.body) <= change.base_epoch:
+        if head is None or version_in(head.body) <= change.base_version:
             return True
         listed = {(key, found.etag) for key, found in store.objects.items()}
         if any((file.key, file.etag) in listed for file in change.removals):
@@ -320,10 +327,10 @@ def _with_all_files(decision: Decision) -> Decision:
 
 def _check_marker(key: str, old: dict[str, Any], new: dict[str, Any]) -> None:
     partition = ROOT.partition_of_data_key(key.removesuffix("_SUCCESS") + "x")
-    if partition == UNPARTITIONED and UNPARTITIONED not in old["epochs"]:
+    if partition == UNPARTITIONED and UNPARTITIONED not in old["versions"]:
         went_back = new["decided_at"] < old["decided_at"]
     else:
-        went_back = new["epochs"].get(partition, 0) < old["epochs"].get(partition, 0)
+        went_back = new["versions"].get(partition, 0) < old["versions"].get(partition, 0)
     if went_back:
         raise Violation(
             "continuity of correctness", f"{key} went from {old['job']} back to {new['job']}"
@@ -340,17 +347,17 @@ def check_reader(store: Store, snapshot: Snapshot, partitions: Collection[str]) 
     for file in snapshot.files:
         seen[file.partition].append(file.key)
     for partition, keys in seen.items():
-        epoch = snapshot.epochs.get(partition, 0)
-        expected = content_after(log.get(partition, []), epoch)
+        version = snapshot.versions.get(partition, 0)
+        expected = content_after(log.get(partition, []), version)
         if keys != expected:
-            raise Violation("consistency", f"{partition} at epoch {epoch} read {keys}")
+            raise Violation("consistency", f"{partition} at version {version} read {keys}")
     for partition in partitions:
         for job, change in log.get(partition, []):
             decision = decision_of(store, job)
             for other in decision.partitions if decision else ():
                 if other.partition in seen and (
-                    (snapshot.epochs.get(partition, 0) > change.base_epoch)
-                    != (snapshot.epochs.get(other.partition, 0) > other.base_epoch)
+                    (snapshot.versions.get(partition, 0) > change.base_version)
+                    != (snapshot.versions.get(other.partition, 0) > other.base_version)
                 ):
                     raise Violation(
                         "consistency",
@@ -400,14 +407,14 @@ def check_recovered(store: Store, start: Store, kept: Collection[str] = ()) -> N
     :raises Violation: they do not, or something is.
     """
     check_nothing_left(store)
-    _check_once(store)
+    _check_runs(store)
     log = changes(store)
     for partition, entries in log.items():
         slot = Slot.partition(ROOT, partition)
         body = store.objects[slot.key].body
         head = PartitionHead.decode(body, slot, ROOT)
-        if (head.epoch, head.last_job) != (len(entries), entries[-1][0]):
-            raise Violation("completeness", f"{partition} is at {head.epoch} of {len(entries)}")
+        if (head.version, head.last_job) != (len(entries), entries[-1][0]):
+            raise Violation("completeness", f"{partition} is at {head.version} of {len(entries)}")
         expected = content_after(entries, len(entries))
         if content_of(store, head) != expected:
             raise Violation("completeness", f"{partition}'s head holds {content_of(store, head)}")
@@ -432,17 +439,17 @@ def _is_newly_foreign(store: Store, start: Store, key: str) -> bool:
     return job_in_key(key) is None and (old is None or old.etag != store.objects[key].etag)
 
 
-def _check_once(store: Store) -> None:
+def _check_runs(store: Store) -> None:
     """The tries of a run do its work once: a later one skips it, or takes away what the earlier
     ones did, in each partition the last one that did anything there."""
     tries: dict[str, list[Decision]] = {}
     for job in jobs(store):
         decision = decision_of(store, job)
-        if decision is not None and decision.is_commit and decision.once is not None:
-            tries.setdefault(decision.once, []).append(decision)
+        if decision is not None and decision.is_commit and decision.idempotency_key is not None:
+            tries.setdefault(decision.idempotency_key, []).append(decision)
     for decisions in tries.values():
         held: dict[str, str] = {}
-        for later in sorted(decisions, key=lambda decision: decision.once_epoch):
+        for later in sorted(decisions, key=lambda decision: decision.run_version):
             changed = {change.partition for change in later.partitions}
             taken = {(change.partition, change.dropped_job) for change in later.partitions}
             # One that is narrowed does some partitions again; the others stay the run's.
@@ -467,7 +474,7 @@ def check_nothing_left(store: Store) -> None:
     for key, found in store.objects.items():
         if key.startswith(ROOT.open_prefix):
             raise Violation("ability to abort", f"an open record is left: {key}")
-        if is_head(key) or "/once/" in key:
+        if is_head(key) or "/runs/" in key:
             claim, _ = _claim_in(found.body)
             if claim is not None:
                 raise Violation("ability to abort", f"{key} still carries the claim of {claim}")
@@ -495,7 +502,7 @@ def content_of(store: Store, head: PartitionHead) -> list[str]:
         manifest = Manifest.decode(body, named.key, ROOT, head.name)
         keys += [file.key for file in manifest.files if file.job not in head.dropped]
     for job in head.decisions:
-        if SETTLED + ROOT.decision_key(job) in store.objects:
+        if CONDENSED + ROOT.decision_key(job) in store.objects:
             raise Violation("completeness", f"{head.name} names {job}, whose files are left out")
         decision = decision_of(store, job)
         if decision is None or not decision.is_commit:

@@ -21,7 +21,7 @@ def kept_files(store: Store, keepers: Collection[str]) -> frozenset[str]:
         kept: set[str] = set()
         for job, change in log:
             if job in keepers:
-                kept.update(content_after(log, change.base_epoch))
+                kept.update(content_after(log, change.base_version))
             elif change.replace:
                 kept.clear()
         found |= kept
@@ -35,7 +35,7 @@ def keepers_before(start: Store) -> frozenset[str]:
         for log in changes(start).values()
         for job, change in log
         if change.replace
-        and any(not is_written_once(key) for key in content_after(log, change.base_epoch))
+        and any(not is_written_once(key) for key in content_after(log, change.base_version))
         and not change.removals
     )
 

@@ -81,22 +81,22 @@ def check_merged(store: Store, job: str) -> None:
     before: set[str] = set()
     for change in decision.partitions:
         entries = log[change.partition]
-        expected = merged(_rows_at(store, entries, change.base_epoch), row)
+        expected = merged(_rows_at(store, entries, change.base_version), row)
         found = rows_of(change.files)
         if found != expected:
             lost = sorted(expected ^ found)
             raise Violation("concurrent", f"{job} goes on from other rows than it read: {lost}")
-        before |= {other for other, _ in entries[: change.base_epoch]}
+        before |= {other for other, _ in entries[: change.base_version]}
     for partition in set(touched) - {change.partition for change in decision.partitions}:
         entries = log.get(partition, [])
         least = max((n for n, (other, _) in enumerate(entries, 1) if other in before), default=0)
-        epochs = range(least, len(entries) + 1)
-        if not any(row in _rows_at(store, entries, epoch) for epoch in epochs):
+        versions = range(least, len(entries) + 1)
+        if not any(row in _rows_at(store, entries, version) for version in versions):
             raise Violation("concurrent", f"{job} left {partition}, which had not the row {row}")
 
 
-def _rows_at(store: Store, log: _Log, epoch: int) -> frozenset[str]:
-    there = content_after(log, epoch)
+def _rows_at(store: Store, log: _Log, version: int) -> frozenset[str]:
+    there = content_after(log, version)
     files = {
         file.key: file
         for job, _ in log

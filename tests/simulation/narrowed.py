@@ -65,8 +65,8 @@ def check_narrowed(store: Store, job: str) -> None:
         raise Violation("completeness", f"{job} was to change {named}, and changes {changed}")
     log = changes(store)
     for change in decision.partitions:
-        planned = word.partitions.get(change.partition, change.base_epoch)
-        since = log[change.partition][planned : change.base_epoch]
+        planned = word.partitions.get(change.partition, change.base_version)
+        since = log[change.partition][planned : change.base_version]
         unseen = [other for other, _ in since if not _is_of(word, decision_of(store, other))]
         if unseen:
             raise Violation("concurrent", f"{job} takes {unseen} away, which no plan has seen")
@@ -75,9 +75,14 @@ def check_narrowed(store: Store, job: str) -> None:
 def _before(store: Store, decision: Decision) -> Decision:
     """The run's job before."""
     found = [decision_of(store, job) for job in jobs(store)]
-    of_run = [it for it in found if it is not None and it.is_commit and it.once == decision.once]
+    of_run = [
+        it
+        for it in found
+        if it is not None and it.is_commit and it.idempotency_key == decision.idempotency_key
+    ]
     return max(
-        (it for it in of_run if it.once_epoch < decision.once_epoch), key=lambda it: it.once_epoch
+        (it for it in of_run if it.run_version < decision.run_version),
+        key=lambda it: it.run_version,
     )
 
 

@@ -48,9 +48,9 @@ def check_rewritten(store: Store, job: str) -> None:
     }
     for change in decision.partitions:
         entries = log[change.partition]
-        before = _first_written(sources, content_after(entries, change.base_epoch))
+        before = _first_written(sources, content_after(entries, change.base_version))
         told = _first_written(sources, _sources(decision.owner))
-        after = _first_written(sources, content_after(entries, change.base_epoch + 1))
+        after = _first_written(sources, content_after(entries, change.base_version + 1))
         if after != told or max(after.values(), default=1) > 1:
             raise Violation("completeness", f"{job} holds {after} of {told}")
         gone = sorted(key for key in before - after if job_in_key(key) not in dropped)
@@ -59,7 +59,7 @@ def check_rewritten(store: Store, job: str) -> None:
         kept = sorted(key for key in after if job_in_key(key) in dropped)
         if kept:
             raise Violation("completeness", f"{job} was to drop {kept}")
-        former = _first_written(sources, content_after(entries, change.base_epoch - 1))
+        former = _first_written(sources, content_after(entries, change.base_version - 1))
         if decision.owner.application == _BACK and after != former:
             raise Violation("completeness", f"{job} was to take back to {former}, not {after}")
 

@@ -375,7 +375,7 @@ def again(
 
 
 def _cleared_spec(clear: str, named: Sequence[str], **policy: Any) -> JobSpec:
-    words: dict[str, Any] = {"once": RUN, "on_repeat": OnRepeat.REPLACE_OWN, **policy}
+    words: dict[str, Any] = {"idempotency_key": RUN, "on_repeat": OnRepeat.REPLACE_OWN, **policy}
     words["success_markers"] = SuccessMarkers.NONE
     return JobSpec(SCHEMA, Mode.REPLACE, ("day",), owner=cleared(clear, named), **words)
 
@@ -416,10 +416,10 @@ def _leave_word(
     theirs = left is not None and left.said.planner.task_id not in (planner, *ended)
     if left is not None and theirs and not left.said.over:
         return False
-    last = (yield from read_head(context, Slot.once(ROOT, RUN))).head.last_job
+    last = (yield from read_head(context, Slot.idempotency_key(ROOT, RUN))).head.last_job
     assert last is not None
-    epochs = {name: state.epochs[name] for name in named}
-    said = Narrowing(context.write_id(), RUN, last, epochs, 1000, Owner(task_id=planner), whole)
+    versions = {name: state.versions[name] for name in named}
+    said = Narrowing(context.write_id(), RUN, last, versions, 1000, Owner(task_id=planner), whole)
     return (yield from leave_narrowing(ROOT, said, left))
 
 
@@ -783,7 +783,11 @@ def narrowed(
     :param whole: the plan lets it make all, as what is named was then.
     """
     behaviour = Behaviour()
-    own = (Mode.REPLACE, (ONE, TWO), {"once": RUN, "success_markers": SuccessMarkers.NONE})
+    own = (
+        Mode.REPLACE,
+        (ONE, TWO),
+        {"idempotency_key": RUN, "success_markers": SuccessMarkers.NONE},
+    )
     start = table(behaviour, own, *before, readers=readers)
     ids = Ids()
     ids.prefix = "plan"
@@ -872,14 +876,14 @@ def firsts(
 def twice(
     mode: Mode,
     *partitions: str,
-    once: str | None = "run",
+    idempotency_key: str | None = "run",
     beside: Sequence[Participant] = (),
     readers: Readers = Readers.LISTING,
     **bounds: Any,
 ) -> Explorer:
     """One job whose commit is called in two processes at once.
 
-    :param once: its run; ``None``: of none.
+    :param idempotency_key: its run; ``None``: of none.
     :param beside: who else takes part.
     """
     behaviour = Behaviour()
@@ -887,7 +891,13 @@ def twice(
 
     def begin(ids: Ids) -> Step[None]:
         context = context_of(ids, "a")
-        opened.append((yield from open_job(context, JobSpec(SCHEMA, mode, ("day",), once=once))))
+        opened.append(
+            (
+                yield from open_job(
+                    context, JobSpec(SCHEMA, mode, ("day",), idempotency_key=idempotency_key)
+                )
+            )
+        )
         opened.append((yield from _write(opened[0], partitions)))
 
     ids = Ids()

@@ -36,8 +36,8 @@ def body_of(etag: str) -> bytes:
     return _heads[etag]
 
 
-#: Where it is kept what decisions said before they were settled, for who checks: beside the table.
-SETTLED = "settled/"
+#: Where it is kept, beside the table, what decisions said before they were condensed.
+CONDENSED = "condensed/"
 
 
 class Store(MemoryStore):
@@ -96,17 +96,17 @@ class Store(MemoryStore):
             return answer
         if "/_zero_rename/heads/" in request.key:
             _heads[answer.etag] = request.body
-        if old is not None and decides and b'"kind":"settled"' in request.body:
-            self._set("objects", SETTLED + request.key, old)
+        if old is not None and decides and b'"kind":"commit"' in request.body:
+            self._set("objects", CONDENSED + request.key, old)
         return answer
 
     def _delete(self, request: s.Delete) -> s.Done | s.Refused:
         old = self.objects.get(request.key)
         answer = super()._delete(request)
         folder, jobs, name = request.key.rpartition("/jobs/")
-        settled = f"{SETTLED}{folder}/jobs/{name.partition('.')[0]}.json"
-        if old is not None and isinstance(answer, s.Done) and jobs and settled in self.objects:
-            self._set("objects", SETTLED + request.key, old)
+        condensed = f"{CONDENSED}{folder}/jobs/{name.partition('.')[0]}.json"
+        if old is not None and isinstance(answer, s.Done) and jobs and condensed in self.objects:
+            self._set("objects", CONDENSED + request.key, old)
         return answer
 
 

@@ -42,7 +42,7 @@ def check_symlinks(store: Store) -> None:
         slot = Slot.partition(ROOT, partition)
         head = PartitionHead.decode(store.objects[slot.key].body, slot, ROOT)
         found = store.objects.get(ROOT.symlink_key(partition))
-        expected = content_after(entries, head.epoch)
+        expected = content_after(entries, head.version)
         if found is None or sorted(_named(found.body)) != sorted(expected):
             there = None if found is None else _named(found.body)
             raise Violation(

@@ -59,7 +59,7 @@ from zero_rename.committer.upkeep import (
     unnamed_data,
 )
 from zero_rename.committer.upkeep import upload_judge as uploads_judge
-from zero_rename.committer.upkeep.gc import collect, fold_heads, settle
+from zero_rename.committer.upkeep.gc import collect, condense, fold_heads
 
 Patch = tuple[Any, str, Any]
 
@@ -160,12 +160,12 @@ NARROWED = [
         COMPLETENESS,
     ),
     _variant(
-        [(job, "_read_epoch", broken_narrowed.makes_anew_what_has_moved)],
+        [(job, "_read_version", broken_narrowed.makes_anew_what_has_moved)],
         NARROWED_TWICE,
         CONCURRENT,
     ),
     _variant(
-        [(job, "_read_epoch", broken_narrowed.makes_anew_what_has_moved)],
+        [(job, "_read_version", broken_narrowed.makes_anew_what_has_moved)],
         WHOLE_TWICE,
         CONCURRENT,
     ),
@@ -173,7 +173,7 @@ NARROWED = [
         [(job, "_own_before", broken_narrowed.follows_no_chain)], CLEARED_BY_HAND, COMPLETENESS
     ),
     _variant(
-        [(settle, "_settle", broken_narrowed.settles_what_a_run_narrows_away)],
+        [(condense, "_condense", broken_narrowed.condenses_what_a_run_narrows_away)],
         GC_AND_CLEARED,
         COMPLETENESS,
         CONTINUITY,
@@ -257,7 +257,7 @@ HEADS_ALONE = [
         COMPLETENESS,
     ),
     _variant(
-        [(collect, "HeadsKnown", broken_by_heads.settles_what_is_kept)],
+        [(collect, "HeadsKnown", broken_by_heads.condenses_what_is_kept)],
         PAST_AND_GC,
         CONSISTENCY,
         COMPLETENESS,
@@ -378,7 +378,7 @@ VARIANTS = [
     ),
     _variant(
         [
-            (apply, "_awaits", broken.moves_a_head_from_any_epoch),
+            (apply, "_awaits", broken.moves_a_head_from_any_version),
             (claim, "_refuse_if_fenced", broken.claims_without_a_look_at_its_own_decision),
         ],
         "a commit in two processes, writers, recovery",
@@ -654,13 +654,13 @@ VARIANTS = [
         CONSISTENCY,
     ),
     _variant(
-        [(collect, "list_open", broken_gc.settles_what_is_not_finished)],
+        [(collect, "list_open", broken_gc.condenses_what_is_not_finished)],
         "a job that died before it was applied, gc and recovery",
         ABORT,
     ),
     Variant(
-        "settles what heads name",
-        [(settle.HeadsKnown, "named", property(broken_gc.settles_what_heads_name))],
+        "condenses what heads name",
+        [(condense.HeadsKnown, "named", property(broken_gc.condenses_what_heads_name))],
         "an append that folds, and gc",
         frozenset({COMPLETENESS, ABORT}),
     ),
@@ -686,7 +686,7 @@ VARIANTS = [
         ABORT,
     ),
     _variant(
-        [(contents, "read_commit", broken_gc.takes_a_settled_decision_for_a_whole_one)],
+        [(contents, "read_commit", broken_gc.takes_a_condensed_decision_for_a_whole_one)],
         "gc and a reader",
         CONSISTENCY,
     ),
@@ -694,12 +694,12 @@ VARIANTS = [
         [(contents, "_moved_or", broken_gc.never_reads_a_head_again)], "gc and a reader", ABORT
     ),
     _variant(
-        [(settle, "_settle", broken_gc.removes_decisions)],
+        [(condense, "_condense", broken_gc.removes_decisions)],
         "an append committed by two processes, and gc",
         CONTINUITY,
     ),
     _variant(
-        [(settle, "_settle", broken_gc.forgets_what_a_run_did)],
+        [(condense, "_condense", broken_gc.forgets_what_a_run_did)],
         "a run that replaces its own rows after gc",
         CONTINUITY,
     ),
@@ -709,7 +709,7 @@ VARIANTS = [
         CONTINUITY,
     ),
     _variant(
-        [(collect, "_parts_of_settled", broken_gc.removes_parts_that_a_decision_names)],
+        [(collect, "_parts_of_condensed", broken_gc.removes_parts_that_a_decision_names)],
         "a replace in parts, and gc, a crash",
         ABORT,
         COMPLETENESS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from simulation.invariants import ROOT, Violation, changes, content_after, decision_of, epoch_in
+from simulation.invariants import ROOT, Violation, changes, content_after, decision_of, version_in
 from simulation.sim_store import Store
 
 from zero_rename.committer import UNPARTITIONED
@@ -35,7 +35,9 @@ def check_visible(before: Store, after: Store, delete_conditions: bool) -> None:
         if key.endswith("/_SUCCESS"):
             _check_marked(after, key)
         partition = partition_of_slot_key(ROOT, key)
-        if partition is not None and (old is None or epoch_in(old.body) != epoch_in(found.body)):
+        if partition is not None and (
+            old is None or version_in(old.body) != version_in(found.body)
+        ):
             _check_named(after, partition)
 
 
@@ -54,7 +56,7 @@ def _check_named(store: Store, partition: str) -> None:
     head = store.objects.get(ROOT.head_key(partition))
     if head is None:
         return
-    for key in content_after(changes(store).get(partition, []), epoch_in(head.body)):
+    for key in content_after(changes(store).get(partition, []), version_in(head.body)):
         if key not in store.objects:
             raise Violation("completeness", f"{key} is named by the head of {partition} and gone")
 
@@ -69,7 +71,7 @@ def _check_marked(store: Store, key: str) -> None:
     for change in decision.partitions if decision else ():
         if marked not in (UNPARTITIONED, change.partition):
             continue
-        for other, earlier in log[change.partition][: change.base_epoch + 1]:
+        for other, earlier in log[change.partition][: change.base_version + 1]:
             for file in earlier.removals:
                 left = store.objects.get(file.key)
                 if left is not None and left.etag == file.etag:

@@ -102,7 +102,7 @@ def test_what_a_run_s_job_was_made_of_is_told(spark, url, monkeypatch):
 
     def told(job):
         found = Table(f"{url}_2").inputs_of(job).tables
-        return {it.table: [(p.partition, p.epoch) for p in it.partitions] for it in found}
+        return {it.table: [(p.partition, p.version) for p in it.partitions] for it in found}
 
     both = {url: [("p=x", 2), ("p=y", 1)]}
     first = save(load(spark, url), f"{url}_2", partition_by=["p"])
@@ -110,7 +110,7 @@ def test_what_a_run_s_job_was_made_of_is_told(spark, url, monkeypatch):
     assert told(first.job).items() >= both.items()
     append(url, (4, "y"))
     frame = read(spark, url).where("p = 'y'")
-    second = save(frame, f"{url}_2", mode="append", options={"once": "d/r/t/2"})
+    second = save(frame, f"{url}_2", mode="append", options={"idempotency_key": "d/r/t/2"})
     assert second is not None
     # What is read again once a job has ended counts as it is then.
     assert told(second.job)[url] == [("p=x", 2), ("p=y", 2)]

@@ -76,7 +76,7 @@ def test_frames_are_merged(spark: Any, bucket: str) -> None:
         assert sorted(table.to_arrow()["number"].to_pylist()) == [1, 3]
         told = {it.partition: it.metadata for it in run.asset_materializations_for_node("flights")}
     assert told["2013-01-02"]["zero_rename/partitions_left"].value == 2
-    assert table.snapshot().epochs == {"day=2013-01-01": 1, "day=2013-01-02": 2}
+    assert table.snapshot().versions == {"day=2013-01-01": 1, "day=2013-01-02": 2}
     numbers["2013-01-03"] = 7
     with pytest.raises(dg.Failure, match="may write day=2013-01-01"):
         dg.materialize([flights], resources=resources, tags=tags)

@@ -63,7 +63,7 @@ def test_what_a_submitter_says_by_a_setting_of_spark(
 
 
 def load(table: Table, owner: Owner = FIRST) -> None:
-    with table.job(DATA.schema, partition_by=("day",), once="d/r/t", owner=owner) as job:
+    with table.job(DATA.schema, partition_by=("day",), idempotency_key="d/r/t", owner=owner) as job:
         job.write(DATA)
 
 
@@ -78,7 +78,7 @@ def test_what_an_earlier_try_committed_is_not_computed_again(
     report = written()
     assert "nothing is computed" in caplog.text
     assert report.repeated
-    assert (report.job, report.rows) == (table.once_job("d/r/t"), 2)
+    assert (report.job, report.rows) == (table.job_of_key("d/r/t"), 2)
 
 
 def test_a_run_that_has_not_committed_is_computed(table: Table) -> None:
@@ -87,7 +87,7 @@ def test_a_run_that_has_not_committed_is_computed(table: Table) -> None:
     assert table.open_jobs() == []
 
 
-@pytest.mark.parametrize("options", [{"once": "another"}, {"onRepeat": "append"}])
+@pytest.mark.parametrize("options", [{"idempotency_key": "another"}, {"onRepeat": "append"}])
 def test_a_write_with_a_key_of_its_own_is_another(table: Table, options: dict[str, str]) -> None:
     load(table)
     with pytest.raises(Computed):

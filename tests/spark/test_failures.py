@@ -357,7 +357,7 @@ def test_what_is_on_record_of_a_run_whose_tasks_came_late(s3_bucket, url, dead):
     from zero_rename.spark.writer import TableWriter
 
     table, batch = Table(url), pa.record_batch({"n": [1]})
-    spec = JobSpec(batch.schema, once="the run", owner=Owner(task_id="load"))
+    spec = JobSpec(batch.schema, idempotency_key="the run", owner=Owner(task_id="load"))
     writer = TableWriter(table.open_job(spec))
 
     def rows_of_a_slow_task():
@@ -367,7 +367,7 @@ def test_what_is_on_record_of_a_run_whose_tasks_came_late(s3_bucket, url, dead):
         else:
             with (
                 pytest.raises(InvalidInputError),
-                failures_told(table.root, spec.once, spec.owner),
+                failures_told(table.root, spec.idempotency_key, spec.owner),
             ):
                 raise InvalidInputError("A row that cannot be.")
             writer.abort([None, None])

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 
 TIMED = "k long, v string, p string, at int"
 #: A key of the write's own, as each batch of a stream has one.
-OWN = {"once": "own"}
+OWN = {"idempotency_key": "own"}
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("p", pa.string())])
 
 
@@ -37,7 +37,7 @@ def url(s3_bucket):
 def beside(monkeypatch):
     """Let another job commit once, when a merge has read and joined, before it opens its own."""
 
-    def once(commit):
+    def idempotency_key(commit):
         waiting = [commit]
         policies = Table.rewrite_policies
 
@@ -48,7 +48,7 @@ def beside(monkeypatch):
 
         monkeypatch.setattr(Table, "rewrite_policies", lands)
 
-    return once
+    return idempotency_key
 
 
 def put(url: str, *rows: tuple[Any, ...], schema: pa.Schema = SCHEMA, **policy: Any) -> None:
@@ -67,7 +67,7 @@ def changes(spark: Any, *rows: tuple[Any, ...], schema: str = "k long, v string,
 
 
 def versions(url: str) -> dict[str, int]:
-    return Table(url).snapshot().epochs
+    return Table(url).snapshot().versions
 
 
 def test_a_merge_that_makes_the_table_loses_no_column_that_a_condition_names(spark, url):
@@ -252,7 +252,11 @@ class TestHandoff:
     @pytest.fixture(autouse=True)
     def submitted(self, url, monkeypatch):
         said = Handoff(
-            mode=Mode.MERGE, merge_on=("k",), delete_when="op = 'D'", latest_by="at", once="run"
+            mode=Mode.MERGE,
+            merge_on=("k",),
+            delete_when="op = 'D'",
+            latest_by="at",
+            idempotency_key="run",
         )
         for name, value in said.encode().items():
             monkeypatch.setenv(name, value)
@@ -328,7 +332,7 @@ class TestRuns:
         assert cleared.rows == RowChanges(unchanged=4)
         assert cleared.committed is not None
         assert not cleared.committed.partitions
-        assert Table(url).once_job("own") == cleared.committed.job
+        assert Table(url).job_of_key("own") == cleared.committed.job
         corrected = changes(spark, (1, "A", "x"), (3, "C", "y"))
         assert merge(corrected, url, on=["k"], options=again).partitions == ("p=y",)
         assert held(url) == [(1, "A", "x"), (2, "b", "y"), (3, "C", "y"), (9, "later", "x")]
@@ -344,11 +348,11 @@ class TestRuns:
         assert held(url) == [(1, "aA", "x")]
 
     def test_a_run_whose_rows_were_merged_does_not_add_them_once_more(self, spark, url):
-        put(url, (1, "a", "x"), once="other")
+        put(url, (1, "a", "x"), idempotency_key="other")
         merge(changes(spark, (1, "A", "x"), (2, "b", "x")), url, on=["k"], options=OWN)
         with pytest.raises(CommitConflictError, match="or a merge"):
-            put(url, (1, "a", "x"), once="other", on_repeat="replace_own")
+            put(url, (1, "a", "x"), idempotency_key="other", on_repeat="replace_own")
         # Nor does the merge's own run take away what others wrote.
         with pytest.raises(RefusedError, match="or a merge"):
-            put(url, (7, "z", "x"), once="own", on_repeat="replace_own")
+            put(url, (7, "z", "x"), idempotency_key="own", on_repeat="replace_own")
         assert held(url) == [(1, "A", "x"), (2, "b", "x")]

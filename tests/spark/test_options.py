@@ -66,7 +66,7 @@ def test_every_option_is_read():
         "onConflict": "last-wins",
         "base": ReadBase("s3://bucket/t", {"day=1": 4}).encode(),
         "successMarkers": "table",
-        "once": "dag/run",
+        "idempotency_key": "dag/run",
         "onRepeat": "replace_own",
         "schemaMode": "overwrite",
         "compression": "snappy",
@@ -108,7 +108,7 @@ def test_every_option_is_read():
         on_conflict=OnConflict.LAST_WINS,
         base=ReadBase("s3://bucket/t", {"day=1": 4}),
         success_markers=SuccessMarkers.TABLE,
-        once="dag/run",
+        idempotency_key="dag/run",
         on_repeat=OnRepeat.REPLACE_OWN,
         schema_mode=SchemaMode.OVERWRITE,
         compression="snappy",
@@ -230,7 +230,7 @@ def test_contradictions_are_refused():
 
 
 ENVIRONMENT = {
-    "ZERO_RENAME_ONCE": "d/r/t",
+    "ZERO_RENAME_IDEMPOTENCY_KEY": "d/r/t",
     "ZERO_RENAME_ON_REPEAT": "replace_own",
     "ZERO_RENAME_ON_CONFLICT": "last_wins",
     "ZERO_RENAME_MODE": "overwrite",
@@ -249,7 +249,7 @@ def test_the_environment_completes_the_options():
     assert options == WriterOptions(
         run="mine",
         expected_mode=Mode.REPLACE,
-        once="d/r/t",
+        idempotency_key="d/r/t",
         on_repeat=OnRepeat.REPLACE_OWN,
         on_conflict=OnConflict.LAST_WINS,
         replace_partitions=("day=1",),
@@ -272,8 +272,8 @@ def test_partitions_are_emptied_only_where_the_submitter_says_replace(mode):
 
 def test_the_environment_may_speak_of_one_table_only():
     environment = ENVIRONMENT | {"ZERO_RENAME_TABLE": "s3://bucket/t/"}
-    assert read_writer_options({"path": "s3a://bucket/t"}, environment).once == "d/r/t"
-    assert read_writer_options({"path": "s3://bucket/other"}, environment).once is None
+    assert read_writer_options({"path": "s3a://bucket/t"}, environment).idempotency_key == "d/r/t"
+    assert read_writer_options({"path": "s3://bucket/other"}, environment).idempotency_key is None
 
 
 def test_a_bad_variable_is_named():

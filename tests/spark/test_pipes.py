@@ -29,7 +29,7 @@ def table(s3_bucket: Any) -> Table:
 
 
 def commit(table: Table, data: pa.Table = DATA) -> Any:
-    with table.job(data.schema, partition_by=("day",), once="a") as job:
+    with table.job(data.schema, partition_by=("day",), idempotency_key="a") as job:
         job.write(data)
     return job.committed
 
@@ -53,7 +53,7 @@ def test_a_commit_is_told_whole_and_as_the_assets_materialisation(
     [asset] = pipes.params("report_asset_materialization")
     assert (asset["asset_key"], asset["data_version"]) == ("flights", "1")
     partitions = asset["metadata"]["zero_rename/partitions"]["raw_value"]
-    assert [(p["partition"], p["epoch"], p["rows"]) for p in partitions] == [
+    assert [(p["partition"], p["version"], p["rows"]) for p in partitions] == [
         ("day=1", 1, 2),
         ("day=2", 1, 1),
     ]
@@ -68,7 +68,7 @@ def test_one_partitions_numbers_are_the_materialisations(table: Table, pipes: Pi
     report_commit(session, committed, is_asset=True)
     metadata = pipes.params("report_asset_materialization")[0]["metadata"]
     found = {name: value["raw_value"] for name, value in metadata.items()}
-    assert found["zero_rename/epoch"] == 2
+    assert found["zero_rename/version"] == 2
     assert found["zero_rename/rows"] == 1
     assert found["dagster/uri"] == f"{table.root.url}/day=2"
 
@@ -131,13 +131,13 @@ def test_save_reports_what_it_committed(
     spark: Any, table: Table, pipes: PipesRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frame = spark.createDataFrame([(1, 1), (2, 1), (3, 2)], "value int, day int")
-    told = {"table": table.root.url, "mode": "replace", "once": "dagster/run/flights"}
+    told = {"table": table.root.url, "mode": "replace", "idempotency_key": "dagster/run/flights"}
     for name, value in told.items():
         monkeypatch.setenv(Handoff.variable(name), value)
-    save(frame, partition_by=["day"], options={"once": told["once"]})
+    save(frame, partition_by=["day"], options={"idempotency_key": told["idempotency_key"]})
     [message] = pipes.params("report_custom_message")
     reported = message["payload"]["zero_rename"]
-    assert reported["job"] == table.once_job(told["once"])
+    assert reported["job"] == table.job_of_key(told["idempotency_key"])
     assert {p["partition"]: p["rows"] for p in reported["partitions"]} == {"day=1": 2, "day=2": 1}
     assert len(pipes.params("report_asset_materialization")) == 1
 

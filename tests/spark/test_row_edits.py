@@ -37,7 +37,7 @@ def test_rows_of_which_the_condition_is_null_stay(url):
     assert done.rows == RowChanges(deleted=2, unchanged=3)
     assert done.partitions == ("p=y", "p=z")
     state = Table(url).snapshot()
-    assert state.epochs == {f"p={name}": epoch for name, epoch in EPOCHS}
+    assert state.versions == {f"p={name}": version for name, version in EPOCHS}
     assert set(state.by_partition()) == {"p=x", "p=__HIVE_DEFAULT_PARTITION__"}
     assert delete(url, where="v >= 30").committed is None
     assert delete(url, where="not (v < 10)").rows.deleted == 1

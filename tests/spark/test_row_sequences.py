@@ -37,19 +37,19 @@ def test_any_sequence_leaves_what_a_dictionary_says(
     model.load(table, first, replaces=False)
     model = model.after(Load(first, replaces=False))
     for step in steps:
-        before, states = table.snapshot().epochs, model
+        before, states = table.snapshot().versions, model
         try:
             model = model.after(step)
         except InvalidInputError:
             with pytest.raises(InvalidInputError, match="several times"):
                 _carry_out(spark, table, states, step)
-            assert table.snapshot().epochs == before
+            assert table.snapshot().versions == before
             continue
         _carry_out(spark, table, states, step)
         assert row_model.held(table) == model.texts
         if isinstance(step, Load):
             continue
-        after = table.snapshot().epochs
+        after = table.snapshot().versions
         assert {it for it in after if before.get(it) != after[it]} == states.changed(model)
 
 

@@ -89,7 +89,10 @@ class TestWhatIsAsked:
     def test_what_the_call_names_reaches_the_job_as_it_is(self) -> None:
         """No text is made of it on the way, which would have to be read again."""
         base = ReadBase(TABLE, {"day=1": 4})
-        environ = {"ZERO_RENAME_PARTITIONS": json.dumps(DAYS), "ZERO_RENAME_ONCE": "a run"}
+        environ = {
+            "ZERO_RENAME_PARTITIONS": json.dumps(DAYS),
+            "ZERO_RENAME_IDEMPOTENCY_KEY": "a run",
+        }
         given = {"partitionBy": "other", "rowsPerFile": "9"}
         named = {"partitions": ["day=2"], "base": base, "code_version": "4"}
         call = asked(environ, mode="overwrite", options=given, **named)
@@ -97,7 +100,7 @@ class TestWhatIsAsked:
         assert (options.base, options.code_version) == (base, "4")
         assert (options.partition_by, options.rows_per_file) == (("day",), 9)
         assert (options.replace_partitions, options.only_partitions) == (("day=2",), DAYS)
-        assert (options.path, options.once, options.mode(call.replaces)) == (
+        assert (options.path, options.idempotency_key, options.mode(call.replaces)) == (
             *(TABLE, "a run", Mode.REPLACE),
         )
 

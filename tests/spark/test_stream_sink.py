@@ -32,7 +32,7 @@ save = stream_sink.save
 
 def saved_and_killed(batch, *arguments, **given):
     save(batch, *arguments, **given)
-    if given["options"]["once"].endswith(f"-{last}"):
+    if given["options"]["idempotencyKey"].endswith(f"-{last}"):
         os.kill(spark._jvm.java.lang.ProcessHandle.current().pid(), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -165,7 +165,7 @@ def test_few_files_of_each_batch(spark: Any, source: Path, url: str, checkpoint:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"options": {"once": "x"}}, "once is given, which each batch has of its own"),
+        ({"options": {"idempotency_key": "x"}}, "once is given, which each batch has of its own"),
         ({"options": {"on_repeat": "append"}}, "on_repeat is given"),
         ({"mode": "upsert"}, "mode='upsert' is unknown"),
         ({"options": {"rowsPerFle": "9"}}, "Is rowsPerFile meant"),

@@ -22,6 +22,6 @@ def test_a_store_that_coordinates_nothing_can_still_be_written(spark, s3_bucket)
     assert s3_bucket.uploads() == []
     with pytest.raises(Exception, match="coordination is none"):
         write(frame, url)
-    with pytest.raises(Exception, match="once key needs a head"):
-        write(frame, url, coordination="none", once="run")
+    with pytest.raises(Exception, match="idempotency key needs a head"):
+        write(frame, url, coordination="none", idempotency_key="run")
     assert Table(url).to_arrow().num_rows == 2

@@ -222,12 +222,12 @@ def test_spark_lets_no_data_source_distribute_rows(s3_bucket, spark, url, frame)
 
 
 def test_once_per_run(spark, url, frame):
-    run = {"once": "dag/run/task", "partitionBy": "p"}
+    run = {"idempotency_key": "dag/run/task", "partitionBy": "p"}
     write(frame, url, **run)
-    first = Table(url).once_job("dag/run/task")
+    first = Table(url).job_of_key("dag/run/task")
     write(frame, url, **run)
     assert count(spark, url) == {"x": 2, "y": 1}
-    assert Table(url).once_job("dag/run/task") == first
+    assert Table(url).job_of_key("dag/run/task") == first
     write(frame.where("p = 'x'"), url, onRepeat="replace_own", **run)
     assert count(spark, url) == {"x": 2}
     write(frame, url, onRepeat="append", **run)
@@ -236,26 +236,26 @@ def test_once_per_run(spark, url, frame):
 
 def test_the_operator_s_environment(spark, s3_bucket, url, frame):
     variables = {
-        "ZERO_RENAME_ONCE": "dag/run/task",
+        "ZERO_RENAME_IDEMPOTENCY_KEY": "dag/run/task",
         "ZERO_RENAME_DAG": "dag",
         "ZERO_RENAME_RUN": "run",
         "ZERO_RENAME_TRY_NUMBER": "2",
     }
     with worker_environment(spark, **variables):
         write(frame, url, partitionBy="p")
-        job = Table(url).once_job("dag/run/task")
+        job = Table(url).job_of_key("dag/run/task")
         decision = json.loads(s3_bucket.read(f"lake/table/_zero_rename/jobs/{job}.json"))
         assert "run" in json.dumps(decision["owner"])
         # Another write of this application would be skipped as if it were the same.
         with pytest.raises(Exception, match=r"second one was not begun.*give both keys"):
             write(frame, url)
-        write(frame, url, once="dag/run/task/2")
+        write(frame, url, idempotency_key="dag/run/task/2")
     assert count(spark, url) == {"x": 4, "y": 2}
 
 
 @pytest.mark.parametrize("policy", ["skip", "replace_own"])
 def test_a_second_write_under_the_runs_key_leaves_no_open_job(spark, s3_bucket, url, frame, policy):
-    with worker_environment(spark, ZERO_RENAME_ONCE="dag/run/task"):
+    with worker_environment(spark, ZERO_RENAME_IDEMPOTENCY_KEY="dag/run/task"):
         write(frame, url, partitionBy="p")
         there = data_keys(s3_bucket, "lake/")
         with pytest.raises(Exception, match="second one was not begun"):

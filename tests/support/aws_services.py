@@ -65,7 +65,7 @@ class Application:
             mode=options.mode(bool(options.replace_partitions)),
             partition_by=options.partition_by,
             replace_partitions=options.replace_partitions,
-            once=options.once,
+            idempotency_key=options.idempotency_key,
             on_repeat=options.on_repeat,
             on_conflict=options.on_conflict,
             owner=options.owner("stand-in"),

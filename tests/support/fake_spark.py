@@ -52,7 +52,7 @@ job = committer.Table(url).job(
     partition_by=options.partition_by,
     replace_partitions=options.replace_partitions,
     on_conflict=options.on_conflict,
-    once=options.once,
+    idempotency_key=options.idempotency_key,
     on_repeat=options.on_repeat,
     owner=options.owner("test"),
 )

@@ -216,9 +216,11 @@ def _put(bucket: _Bucket, operation: str, given: dict[str, Any]) -> dict[str, An
     if given.keys() & {"Metadata", "StorageClass", "Tagging"}:
         done = bucket.store.apply(s.PutFile(key, body, _settings(given)))
     else:
-        if_match, once = given.get("IfMatch"), given.get("IfNoneMatch") == "*"
+        if_match, idempotency_key = given.get("IfMatch"), given.get("IfNoneMatch") == "*"
         kind = given.get("ContentType", "binary/octet-stream")
-        done = bucket.store.apply(s.Put(key, body, once, if_match and if_match.strip('"'), kind))
+        done = bucket.store.apply(
+            s.Put(key, body, idempotency_key, if_match and if_match.strip('"'), kind)
+        )
     return _answer(ETag=f'"{_taken(done, operation).etag}"')
 
 

@@ -26,7 +26,7 @@ Fault = Callable[[Any, Callable[[Any], Any]], Any]
 
 
 class ManualClock:
-    """Time that passes only when told. The default is a plausible epoch time."""
+    """Time that passes only when told. The default is a plausible version time."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self.now = now
@@ -101,7 +101,7 @@ class Behaviour:
 class MemoryStore:
     """The bucket. ``apply`` carries out one request and answers as S3 would.
 
-    :param clock: the store's own clock, epoch seconds.
+    :param clock: the store's own clock, version seconds.
     """
 
     def __init__(

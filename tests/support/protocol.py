@@ -139,7 +139,7 @@ class World:
         assert self.store.keys(ROOT.open_prefix) == []
         assert self.store.upload_keys() == []
         heads = [key for key in self.store.keys(ROOT.heads_prefix) if key != ROOT.index_key]
-        for key in (*heads, *self.store.keys(ROOT.once_prefix)):
+        for key in (*heads, *self.store.keys(ROOT.runs_prefix)):
             assert b'"claim":null' in self.store.objects[key].body
 
     def with_context(self, **changes: Any) -> World:

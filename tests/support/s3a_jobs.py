@@ -32,7 +32,7 @@ WRITE = "11111111-2222-4333-8444-555555555555"
 
 def a_try(uuid: str = JOB, owner: Owner = NOBODY, **changes: Any) -> TryRecord:
     """A try's record, under a key of its own unless told otherwise."""
-    given: dict[str, Any] = {"once": f"load/{uuid}", "committer": "magic", "mode": None}
+    given: dict[str, Any] = {"idempotency_key": f"load/{uuid}", "committer": "magic", "mode": None}
     return TryRecord(uuid, owner=owner, **{**given, **changes})
 
 

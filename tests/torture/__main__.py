@@ -35,7 +35,7 @@ def main() -> int:
         "--scenes", default="long_shuffle,speculation", help="which to play after the kills"
     )
     parser.add_argument(
-        "--weather",
+        "--faults",
         default="",
         metavar="NAMES",
         help="no kills, but jobs in these weathers: per cent of requests that are throttled, "
@@ -50,8 +50,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     try:
-        if options.weather:
-            return 0 if weathered(options) else 1
+        if options.faults:
+            return 0 if survived(options) else 1
         if options.each:
             return 0 if killed_at_each(options) else 1
         return 0 if torture(options) else 1
@@ -86,17 +86,17 @@ def torture(options: argparse.Namespace) -> bool:
     return good
 
 
-def weathered(options: argparse.Namespace) -> bool:
-    """Whether jobs finish in every weather that was asked for."""
+def survived(options: argparse.Namespace) -> bool:
+    """Whether jobs finish under all the faults that were asked for."""
     with serving(options.server) as store:
-        bucket = f"weather-{options.seed}"
+        bucket = f"faults-{options.seed}"
         store.client().create_bucket(Bucket=bucket)
         print(f"{store.ran_on}, seed {options.seed}", flush=True)
         good = True
-        names = storms.ALL if options.weather == "all" else options.weather.split(",")
+        names = storms.ALL if options.faults == "all" else options.faults.split(",")
         for name in names:
-            weather, skew = storms.by_name(name, options.seed)
-            told = storms.storm(name, store, bucket, weather, skew=skew)
+            faults, skew = storms.by_name(name, options.seed)
+            told = storms.storm(name, store, bucket, faults, skew=skew)
             print(told, flush=True)
             good &= told.good
     return good

@@ -101,7 +101,7 @@ VERBS: dict[str, Verb] = {
         appends=_FOLDED,
     ),
     "append, tried again": Verb(
-        _write("append", _APPEND, once="a run"), {1: [3, 4, 5], 2: [2, 6]}, again=True
+        _write("append", _APPEND, idempotency_key="a run"), {1: [3, 4, 5], 2: [2, 6]}, again=True
     ),
     "replace": Verb(_write("replace", _REPLACE), {1: [7], 2: [2], 3: [9]}),
     "merge": Verb(_merge, {1: [3, 4], 2: [2, 8]}, (3,)),
@@ -195,7 +195,7 @@ class Attack:
             with table.job(_SCHEMA, **words) as job:
                 job.write(_table(days))
         self._job = str(job.job)
-        self._versions = dict(table.snapshot().epochs)
+        self._versions = dict(table.snapshot().versions)
         if self._verb.died is not None:
             name, when = self._verb.died
             assert self.kill(Trap(decides, when, lambda: None), name)

@@ -173,7 +173,7 @@ class _Series:
         torture.summary.kills[kind] += 1
         torture.summary.fates[struck, fate] += 1
         torture._say(
-            f"{number:>4} {kind[:-1]:<12} {load.mode:<8}{'once' if load.once else '':<5}"
+            f"{number:>4} {kind[:-1]:<12} {load.mode:<8}{'once' if load.idempotency_key else '':<5}"
             f"killed while {struck.name.lower():<9} {trap.when.name.lower():<7}{fate:<14}"
             f"{answer or ''} {outcome}"
         )
@@ -230,11 +230,11 @@ class _Series:
             problems.append(f"{job} said it was committed and is {state}")
         if answer == "repeated":
             self._torture.summary.repeats_skipped += 1
-            if load.once is None or self._ledger.run_of(load.once) is None:
+            if load.idempotency_key is None or self._ledger.run_of(load.idempotency_key) is None:
                 problems.append(f"{job} skipped a run that nobody has done")
         elif answer is not None and answer != "committed" and not self._is_refusal(answer):
             problems.append(f"{job} answered {answer}")
-        if load.once is not None and answer is None:
+        if load.idempotency_key is not None and answer is None:
             # What Airflow does: the same run again, in another process.
             self._again = load if self._rng.random() < 0.7 else None
         if not self._table.exists():
@@ -253,7 +253,10 @@ class _Series:
         return "aborted" if state is JobState.ABORTED else "nothing begun"
 
     def _is_done(self, load: Load) -> bool:
-        return load.once is not None and self._ledger.run_of(load.once) is not None
+        return (
+            load.idempotency_key is not None
+            and self._ledger.run_of(load.idempotency_key) is not None
+        )
 
     def _is_refusal(self, answer: str) -> bool:
         """On a store without atomic conditions a second writer is refused while another's open

@@ -131,7 +131,7 @@ def left_behind(table: Table, client: Any) -> Iterator[str]:
         name = key.removeprefix(f"{table.root.prefix}/_zero_rename/")
         if name.startswith("open/"):
             yield f"open record {key}"
-        if name.startswith(("heads/", "once/")):
+        if name.startswith(("heads/", "runs/")):
             body = client.get_object(Bucket=table.root.bucket, Key=key)["Body"].read()
             claim = json.loads(body).get("claim")
             if claim is not None:

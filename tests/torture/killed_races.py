@@ -117,7 +117,7 @@ class _Series:
     def _enter(
         self, number: int, jobs: list[str], loads: list[Load], answers: list[str | None]
     ) -> tuple[str, str]:
-        """Enter what was committed into the ledger, in the order of the partitions' epochs."""
+        """Enter what was committed into the ledger, in the order of the partitions' versions."""
         states = [self._table.job_state(job) for job in jobs]
         for job, state, answer in zip(jobs, states, answers, strict=True):
             if (answer == "committed") and state is not JobState.COMMITTED:
@@ -140,15 +140,15 @@ class _Series:
         """Two jobs follow each other in all partitions they share, or the history has no order."""
         if len(committed) < 2:
             return committed
-        epochs = []
+        versions = []
         for job, _ in committed:
             result = self._table.result(job)
             assert result is not None
-            epochs.append({change.partition: change.epoch for change in result.partitions})
-        shared = epochs[0].keys() & epochs[1].keys()
-        firsts = {epochs[0][name] < epochs[1][name] for name in shared}
+            versions.append({change.partition: change.version for change in result.partitions})
+        shared = versions[0].keys() & versions[1].keys()
+        firsts = {versions[0][name] < versions[1][name] for name in shared}
         if len(firsts) != 1:
-            self._summary.problems.append(f"race {number}: no order among {epochs}")
+            self._summary.problems.append(f"race {number}: no order among {versions}")
         return committed if firsts == {True} else committed[::-1]
 
     def _inspect(self, number: int) -> None:

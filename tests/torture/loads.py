@@ -26,7 +26,7 @@ class Load:
     :param rows: rows in each of them.
     :param rows_per_file: so many rows make a file.
     :param payload: bytes in each row, so that files can have several parts.
-    :param once: the run's key; tries of the same load share it.
+    :param idempotency_key: the run's key; tries of the same load share it.
     """
 
     number: int
@@ -36,7 +36,7 @@ class Load:
     rows_per_file: int
     partitioned: bool = True
     payload: int = 0
-    once: str | None = None
+    idempotency_key: str | None = None
     on_repeat: str = "skip"
 
     @property
@@ -72,7 +72,7 @@ def random_load(number: int, rng: Random, partitioned: bool, large: bool) -> Loa
         rows_per_file=rows if big else rng.choice((2, 3, 100)),
         partitioned=partitioned,
         payload=_MIB if big else 0,
-        once=f"run {number}" if rng.random() < 0.5 else None,
+        idempotency_key=f"run {number}" if rng.random() < 0.5 else None,
         on_repeat=rng.choice(("skip", "skip", "replace_own")),
     )
 
@@ -94,16 +94,18 @@ class Ledger:
         gone = set(load.days) if load.mode == "replace" else set()
         if not load.partitioned and gone:
             gone = {row[2] for _, row in self._rows}
-        earlier = self._runs.get(load.once or "") if load.on_repeat == "replace_own" else None
+        earlier = (
+            self._runs.get(load.idempotency_key or "") if load.on_repeat == "replace_own" else None
+        )
         self._rows = [(j, row) for j, row in self._rows if row[2] not in gone and j != earlier]
         self._rows += [(job, row) for row in load.row_ids()]
-        if load.once is not None:
-            self._runs[load.once] = job
+        if load.idempotency_key is not None:
+            self._runs[load.idempotency_key] = job
         self.committed.append(job)
 
-    def run_of(self, once: str) -> str | None:
+    def run_of(self, idempotency_key: str) -> str | None:
         """The job that did a run's work."""
-        return self._runs.get(once)
+        return self._runs.get(idempotency_key)
 
     def expected(self) -> Counter[Row]:
         return Counter(row for _, row in self._rows)

@@ -47,7 +47,7 @@ class Tracker:
             return Phase.WRITING
         if put and self.job is not None and f"/jobs/{self.job}" in seen.key:
             return Phase.DECIDING
-        if put and ("/_zero_rename/heads/" in seen.key or "/_zero_rename/once/" in seen.key):
+        if put and ("/_zero_rename/heads/" in seen.key or "/_zero_rename/runs/" in seen.key):
             return Phase.CLAIMING if self.phase < Phase.DECIDING else Phase.APPLYING
         if self.phase >= Phase.DECIDING and not opened:
             listing = seen.operation == "ListMultipartUploads"

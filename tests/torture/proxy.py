@@ -36,11 +36,11 @@ class Seen:
 
 
 #: What becomes of a request: by what carries it out, its answer, another one, or ``DROPPED``.
-Weather = Callable[[Seen, Callable[[], Reply]], Reply]
+Faults = Callable[[Seen, Callable[[], Reply]], Reply]
 
 
 def fair(_: Seen, carry_out: Callable[[], Reply]) -> Reply:
-    """The weather of a store that answers everything."""
+    """A store that answers everything."""
     return carry_out()
 
 
@@ -65,13 +65,13 @@ class Proxy(FaultyServer):
 
     :param upstream: the server's URL.
     :param latency: seconds each request takes longer.
-    :param weather: what becomes of each request that no trap strikes.
+    :param faults: what becomes of each request that no trap strikes.
     """
 
-    def __init__(self, upstream: str, latency: float = 0.0, weather: Weather = fair) -> None:
+    def __init__(self, upstream: str, latency: float = 0.0, faults: Faults = fair) -> None:
         super().__init__(self._carry_out, upstream)
         self.latency = latency
-        self.weather = weather
+        self.faults = faults
         self.seen: list[Seen] = []
         self._trap: Trap | None = None
         self._failures: list[Exception] = []
@@ -112,7 +112,7 @@ class Proxy(FaultyServer):
                 trap = None
             if self.latency:
                 time.sleep(self.latency)
-            reply = self.weather(seen, pass_on)
+            reply = self.faults(seen, pass_on)
         finally:
             with self._changed:
                 self._active -= 1

@@ -63,8 +63,8 @@ options = {
 }
 if load["partitioned"]:
     options["partitionBy"] = "day"
-if load["once"]:
-    options["once"] = load["once"]
+if load["idempotency_key"]:
+    options["idempotency_key"] = load["once"]
 save(frame, url, "overwrite" if load["mode"] == "replace" else "append", **options)
 """
 

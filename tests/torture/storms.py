@@ -1,4 +1,5 @@
-"""Jobs in bad weather: how many finish, how long it takes, and whether every row is there once."""
+"""Jobs in faults of the store: how many finish, how long it takes, and whether every row is there
+once."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import pyarrow as pa
-from torture.proxy import Proxy, Weather
+from torture.faults import Outage, StrictClock, Throttling
+from torture.proxy import Faults, Proxy
 from torture.servers import Store
-from torture.weather import Outage, StrictClock, Throttling
 from torture.writers import FORKS, enter, receive, start
 
 from zero_rename import FileOptions, Table
@@ -70,20 +71,20 @@ def storm(
     name: str,
     store: Store,
     bucket: str,
-    weather: Weather,
+    faults: Faults,
     *,
     jobs: int = JOBS,
     files: int = FILES,
     latency: float = 0.0,
     skew: float = 0.0,
 ) -> Told:
-    """Run jobs in a weather, at once and in processes of their own, and look at their tables.
+    """Run jobs under faults, at once and in processes of their own, and look at their tables.
 
-    :param name: of the weather; tables are named by it.
+    :param name: of the faults; tables are named by it.
     :param skew: seconds that the jobs' clocks are ahead.
     """
     urls = [f"s3://{bucket}/{name.replace(' ', '-')}-{job}" for job in range(jobs)]
-    with Proxy(store.endpoint, latency, weather) as proxy:
+    with Proxy(store.endpoint, latency, faults) as proxy:
         began = time.monotonic()
         variables = store.environment(proxy.endpoint)
         with contextlib.ExitStack() as stack:
@@ -182,7 +183,7 @@ def completes(seen: Any) -> bool:
 #: Weathers that have a name, each with how far the jobs' clocks are ahead: the store is away, its
 #: connections closed or silent, from the first decision or the first Complete on; or it refuses
 #: what is dated wrongly.
-NAMED: Mapping[str, tuple[Callable[[], Weather], float]] = {
+NAMED: Mapping[str, tuple[Callable[[], Faults], float]] = {
     "restart": (lambda: Outage(decides, AWAY, silent=False), 0.0),
     "restart-applying": (lambda: Outage(completes, AWAY, silent=False), 0.0),
     "silence": (lambda: Outage(decides, AWAY, silent=True), 0.0),
@@ -193,8 +194,8 @@ NAMED: Mapping[str, tuple[Callable[[], Weather], float]] = {
 ALL = ("0", "5", "10", "20", *NAMED)
 
 
-def by_name(name: str, seed: int) -> tuple[Weather, float]:
-    """A weather, and how far a client's clock is ahead in it.
+def by_name(name: str, seed: int) -> tuple[Faults, float]:
+    """Faults, and how far a client's clock is ahead under them.
 
     :param name: per cent of requests that are throttled, such as ``20``; or one of :data:`NAMED`.
     """

@@ -28,7 +28,7 @@ class TestLedger:
 
     def test_a_run_can_replace_its_own(self) -> None:
         ledger = Ledger()
-        own = replace(LOAD, once="run", on_repeat="replace_own")
+        own = replace(LOAD, idempotency_key="run", on_repeat="replace_own")
         ledger.commit("a", own)
         ledger.commit("b", replace(LOAD, number=2))
         ledger.commit("c", replace(own, days=(3,)))

@@ -195,7 +195,7 @@ def _write(url: str, load: Load, variables: Mapping[str, str], answer: Connectio
             load.table().schema,
             mode=load.mode,
             partition_by=load.partition_by,
-            once=load.once,
+            idempotency_key=load.idempotency_key,
             on_repeat=OnRepeat(load.on_repeat),
             files=files,
         )

@@ -41,7 +41,7 @@ class Change(Effect):
     updates: bool = True
     inserts: bool = True
     serial: bool = False
-    once: str | None = None
+    idempotency_key: str | None = None
     on_repeat: str = "skip"
     columns: dict[str, str] = field(default_factory=dict)
     merges: bool = False
@@ -50,11 +50,11 @@ class Change(Effect):
     counts: tuple[int, int, int] = (0, 0, 0)
 
     def apply(self, oracle: Oracle, state: State) -> State:
-        oracle.run_before(self.job, self.once, self.on_repeat)
+        oracle.run_before(self.job, self.idempotency_key, self.on_repeat)
         after = self._after(oracle, state)
         makes = oracle.columns is None
         oracle.bring({**self.foreign, **self.columns} if makes else self.columns, self.merges)
-        oracle.ran(self.once, self.job)
+        oracle.ran(self.idempotency_key, self.job)
         for name in self.partitions:
             state = oracle.rewritten(state, name, self.job, after[name])
             oracle.again[self.job, name] |= {self.job}

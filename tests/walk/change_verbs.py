@@ -32,7 +32,11 @@ def merge(world: World, process: Process, operation: Operation) -> Told:
     words |= {"schema_mode": "merge" if options["evolves"] else "keep"}
     words |= {"delete_when": [("gone", "==", True)]} if says_gone else {}
     words |= {"partition_by": ("day",) if world.plan.partitioned else ()}
-    words |= {name: options[name] for name in ("once", "on_repeat", "attempts") if name in options}
+    words |= {
+        name: options[name]
+        for name in ("idempotency_key", "on_repeat", "attempts")
+        if name in options
+    }
     kinds = {name: str(schema.field(name).type) for name in columns}
     effects: list[Change] = []
 
@@ -44,7 +48,7 @@ def merge(world: World, process: Process, operation: Operation) -> Told:
             updates=options["when_matched"] == "update",
             inserts=inserts,
             serial=across,
-            once=options.get("once"),
+            idempotency_key=options.get("idempotency_key"),
             on_repeat=options.get("on_repeat", "skip"),
             columns=kinds,
             merges=options["evolves"],
@@ -74,7 +78,7 @@ def delete(world: World, process: Process, operation: Operation) -> Told:
             job,
             given=dict.fromkeys(numbers, Given("", gone=True)),
             looked=named,
-            once=options.get("once"),
+            idempotency_key=options.get("idempotency_key"),
             on_repeat=options.get("on_repeat", "skip"),
             foreign={"n": "int32"},
             begun=begun,
@@ -83,7 +87,11 @@ def delete(world: World, process: Process, operation: Operation) -> Told:
         return made
 
     process.effect = effect
-    words = {name: options[name] for name in ("once", "on_repeat", "attempts") if name in options}
+    words = {
+        name: options[name]
+        for name in ("idempotency_key", "on_repeat", "attempts")
+        if name in options
+    }
     done = table.delete([("id", "in", numbers)], partitions=named, **words)
     return _told(world, process, done, effects)
 

@@ -44,7 +44,7 @@ MUTANTS = (
         8,
     ),
     Mutant(
-        "gc settles decisions that heads name",
+        "gc condenses decisions that heads name",
         "upkeep.gc.collect",
         "free = set(asked) - still_open - known.named",
         "free = set(asked) - still_open",
@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "an append goes by any replace",
         "commit.claim",
-        "return state.head.replace_epoch > base",
+        "return state.head.replace_version > base",
         "return False",
         ("append", "replace", "open", "commit"),
         1,
@@ -134,8 +134,8 @@ MUTANTS = (
     Mutant(
         "an index holds the first file of each partition",
         "commit.index.write_index",
-        "state.slot.name, state.etag, state.head.epoch, of_it, state.head.schema_version",
-        "state.slot.name, state.etag, state.head.epoch, of_it[:1], state.head.schema_version",
+        "state.slot.name, state.etag, state.head.version, of_it, state.head.schema_version",
+        "state.slot.name, state.etag, state.head.version, of_it[:1], state.head.schema_version",
         ("append", "index", "read"),
         1,
     ),
@@ -150,8 +150,8 @@ MUTANTS = (
     Mutant(
         "symlink manifests are begun for one partition",
         "upkeep.symlink_keeping",
-        "names = [state.slot.name for state in states if state.head.epoch]",
-        "names = [state.slot.name for state in states if state.head.epoch][:1]",
+        "names = [state.slot.name for state in states if state.head.version]",
+        "names = [state.slot.name for state in states if state.head.version][:1]",
         ("keep symlinks", "append"),
         18,
     ),
@@ -247,7 +247,7 @@ AGAIN = (
         3,
     ),
     Mutant(
-        "a narrowed run goes by no plan's epochs",
+        "a narrowed run goes by no plan's versions",
         "commit.commit",
         "planned = opened.planned.get(partition)",
         "planned = None",
@@ -463,8 +463,8 @@ PAST = tuple(
             6,
         ),
         Mutant(
-            "gc settles what is kept",
-            "upkeep.gc.settle",
+            "gc condenses what is kept",
+            "upkeep.gc.condense",
             "line.decisions for head in heads for line in head.lines",
             "head.decisions for head in heads",
             ("append", "replace", "gc"),

@@ -1,6 +1,6 @@
 """The oracle: what each partition holds after each decision, in plain Python.
 
-It knows nothing of heads, epochs or files: of each job what its user asked for, and when its
+It knows nothing of heads, versions or files: of each job what its user asked for, and when its
 decision came into the store. Jobs follow each other in the order of their decisions.
 """
 
@@ -56,7 +56,7 @@ class Write(Effect):
     named: tuple[str, ...] = ()
     whole: bool = False
     last_wins: bool = False
-    once: str | None = None
+    idempotency_key: str | None = None
     on_repeat: str = "skip"
     read: dict[str, Counter[int]] = field(default_factory=dict)
     columns: dict[str, str] = field(default_factory=dict)
@@ -78,14 +78,14 @@ class Write(Effect):
         for name, rows in self.rows.items():
             new.setdefault(name, {})[self.job] = rows
         oracle.bring(self.columns, self.merges, self.overwrites)
-        oracle.ran(self.once, self.job)
+        oracle.ran(self.idempotency_key, self.job)
         return new
 
     def _run_before(self, oracle: Oracle) -> dict[str, set[int]]:
         """The ids of the run's rows that this job's take the place of, by partition, whoever wrote
         them again."""
         gone: dict[str, set[int]] = {}
-        before = oracle.run_before(self.job, self.once, self.on_repeat)
+        before = oracle.run_before(self.job, self.idempotency_key, self.on_repeat)
         on_repeat = self.on_repeat
         while before is not None and on_repeat == "replace_own":
             earlier = oracle.effects[before]
@@ -94,7 +94,7 @@ class Write(Effect):
             for name, rows in earlier.rows.items():
                 gone.setdefault(name, set()).update(number for number, _ in rows)
             # What this one took out may have been brought back.
-            runs = oracle.runs[self.once or ""]
+            runs = oracle.runs[self.idempotency_key or ""]
             before = runs[runs.index(before) - 1] if before != runs[0] else None
             on_repeat = earlier.on_repeat
         return gone
@@ -272,20 +272,20 @@ class Oracle:
             if self.since[number] > since and {*named} & {*partitions}:
                 raise Violation(f"{job} counts from {since} on, before {self.commits[number]}")
 
-    def run_before(self, job: str, once: str | None, on_repeat: str) -> str | None:
+    def run_before(self, job: str, idempotency_key: str | None, on_repeat: str) -> str | None:
         """The job that did a run's work before.
 
         :raises Violation: another one must not do it again.
         """
-        before = self.runs.get(once or "", [])
+        before = self.runs.get(idempotency_key or "", [])
         if before and on_repeat == "skip":
-            raise Violation(f"{job} repeats {before[-1]}, which did the work of {once}")
+            raise Violation(f"{job} repeats {before[-1]}, which did the work of {idempotency_key}")
         return before[-1] if before else None
 
-    def ran(self, once: str | None, job: str) -> None:
+    def ran(self, idempotency_key: str | None, job: str) -> None:
         """A job has done a run's work."""
-        if once is not None:
-            self.runs.setdefault(once, []).append(job)
+        if idempotency_key is not None:
+            self.runs.setdefault(idempotency_key, []).append(job)
 
     def bring(self, columns: Mapping[str, str], merges: bool, overwrites: bool = False) -> None:
         """A job brings columns, which become the table's where it has none, beside its own, or in

@@ -193,7 +193,7 @@ def make_plan(seed: int, verbs: Collection[str] = (), by_heads: bool | None = No
     for _ in range(chance.randint(5, 22)):
         made = draw.operation()
         operations.append(made)
-        if made.troubles and "once" in made.options and chance.random() < 0.6:
+        if made.troubles and "idempotency_key" in made.options and chance.random() < 0.6:
             operations.append(draw.again(made))
     return Plan(seed, partitioned, older, small, behaviour, tuple(operations), by_heads)
 
@@ -266,7 +266,7 @@ def _options(chance: random.Random, verb: str, keys: float) -> dict[str, Any]:
         if chance.random() < 0.25:
             options["on_conflict"] = "last_wins"
         if chance.random() < keys:
-            options["once"] = chance.choice(KEYS)
+            options["idempotency_key"] = chance.choice(KEYS)
             options["on_repeat"] = chance.choices(("skip", "replace_own", "append"), (4, 5, 1))[0]
         if chance.random() < 0.15:
             options["success_markers"] = chance.choice(("table", "none"))
@@ -275,7 +275,7 @@ def _options(chance: random.Random, verb: str, keys: float) -> dict[str, Any]:
         if chance.random() < 0.1:
             options["empty"] = True
     if verb == "make again":
-        options["once"] = chance.choice(KEYS)
+        options["idempotency_key"] = chance.choice(KEYS)
         options["clear"] = f"{chance.randrange(10**6):06d}"
         options["by hand"] = chance.random() < 0.3
         options["ends"] = chance.random() < 0.5

@@ -44,7 +44,7 @@ class Again(Write):
     left_out: int = field(default=0, init=False)
 
     def apply(self, oracle: Oracle, state: State) -> State:
-        is_next = oracle.runs[self.once or ""][-1] == self.planned
+        is_next = oracle.runs[self.idempotency_key or ""][-1] == self.planned
         self.narrowed = is_next if self.sure else {*self.partitions} == {*self.only}
         if not self.narrowed:
             return super().apply(oracle, state)
@@ -70,13 +70,13 @@ def _count(rows: dict[str, tuple[Row, ...]]) -> int:
 def make_again(world: World, process: Process, operation: Operation) -> Told:
     """A run that has had a job is made again, after a plan's word or by hand."""
     table, options = process.fresh(), operation.options
-    once = options["once"]
-    if not world.plan.partitioned or not world.oracle.runs.get(once):
+    idempotency_key = options["idempotency_key"]
+    if not world.plan.partitioned or not world.oracle.runs.get(idempotency_key):
         return None
-    world.by_hand[once] += options["by hand"]
-    clears, said, seen = world.by_hand[once], None, {}
+    world.by_hand[idempotency_key] += options["by hand"]
+    clears, said, seen = world.by_hand[idempotency_key], None, {}
     if not options["by hand"]:
-        said, seen = _leave_word(world, process, operation, table, once)
+        said, seen = _leave_word(world, process, operation, table, idempotency_key)
         if said is None:
             return None
     columns = frozenset(table.schema.names) - {"id", "day"}
@@ -93,7 +93,7 @@ def make_again(world: World, process: Process, operation: Operation) -> Told:
                 job,
                 rows=rows,
                 mode="replace",
-                once=once,
+                idempotency_key=idempotency_key,
                 on_repeat="replace_own",
                 columns={name: str(table.schema.field(name).type) for name in columns},
             )
@@ -103,21 +103,25 @@ def make_again(world: World, process: Process, operation: Operation) -> Told:
         return made[-1]
 
     process.effect = effect
-    words: dict[str, Any] = {"once": once, "on_repeat": "replace_own", "mode": "replace"}
+    words: dict[str, Any] = {
+        "idempotency_key": idempotency_key,
+        "on_repeat": "replace_own",
+        "mode": "replace",
+    }
     words["owner"] = Owner(series=f"try {options['clear']}")
     data = rows_as_table(rows, table.schema)
     with table.job(table.schema, partition_by=("day",), **words) as job:
         process.opened(job.job)
         if said is not None:
-            made[-1].sure = world.by_hand[once] == clears
-            world.words.pop(once, None)
-        elif once in world.words:
-            made[-1].only, made[-1].sure = world.words[once], False
+            made[-1].sure = world.by_hand[idempotency_key] == clears
+            world.words.pop(idempotency_key, None)
+        elif idempotency_key in world.words:
+            made[-1].only, made[-1].sure = world.words[idempotency_key], False
         job.write(data)
     _check_report(job.committed, made[-1])
     if said is not None and options["ends"]:
         with suppress(ZeroRenameError):
-            left = table.run(read_narrowing(table.root, once))
+            left = table.run(read_narrowing(table.root, idempotency_key))
             if left is not None and left.said.planner.host == process.name:
                 table.run(end_narrowing(table.root, left, world.write_id()))
     return "committed"
@@ -132,7 +136,7 @@ def _check_report(committed: Any, made: Again) -> None:
 
 
 def _leave_word(
-    world: World, process: Process, operation: Operation, table: Table, once: str
+    world: World, process: Process, operation: Operation, table: Table, idempotency_key: str
 ) -> tuple[Narrowing | None, dict[str, Counter[int]]]:
     """A plan's word to the run, unless another plan is at work; and what it was planned on."""
     # Of one that is to make all nobody could tell whether it was narrowed.
@@ -141,18 +145,18 @@ def _leave_word(
     snapshot = table.snapshot(names)
     seen = readers.by_heads(world, table, snapshot)
     readers.require_state(world, "a plan", start, snapshot.schema, seen, names)
-    epochs = {name: snapshot.epochs[name] for name in names if snapshot.epochs.get(name)}
-    left = table.run(read_narrowing(table.root, once))
-    job = table.once_job(once)
-    if not epochs or job is None:
+    versions = {name: snapshot.versions[name] for name in names if snapshot.versions.get(name)}
+    left = table.run(read_narrowing(table.root, idempotency_key))
+    job = table.job_of_key(idempotency_key)
+    if not versions or job is None:
         return None, {}
     other = None if left is None or left.said.over else left.said.planner.host
     if other != process.name and world.is_at_work(other):
         return None, {}
     planner = Owner(task_id="plan", host=process.name)
-    said = Narrowing(world.write_id(), once, job, epochs, _AN_HOUR, planner)
-    before, world.words[once] = world.words.get(once, ()), tuple(epochs)
+    said = Narrowing(world.write_id(), idempotency_key, job, versions, _AN_HOUR, planner)
+    before, world.words[idempotency_key] = world.words.get(idempotency_key, ()), tuple(versions)
     if not table.run(leave_narrowing(table.root, said, left)):
-        world.words[once] = before
+        world.words[idempotency_key] = before
         return None, {}
-    return said, {name: readers.ids_of(seen, name) for name in epochs}
+    return said, {name: readers.ids_of(seen, name) for name in versions}

@@ -86,7 +86,7 @@ def _overtaken(after: int, *troubles: Trouble) -> Plan:
 
     :param after: the write of the first try after which the next one comes.
     """
-    words = {"once": "run", "on_repeat": "replace_own", "rows_per_file": 1}
+    words = {"idempotency_key": "run", "on_repeat": "replace_own", "rows_per_file": 1}
     days = (2, 3)
     other = Operation(9, "append", process=2, days=days, options=words)
     beside = (Beside(after, other, after_write=True),)

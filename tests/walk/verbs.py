@@ -88,7 +88,7 @@ def _write(world: World, table: Table, operation: Operation, verb: str) -> _Want
         rows.pop(names[-1], None)
     words |= {"mode": mode, "replace_table": whole, "replace_partitions": named}
     words["schema_mode"] = {"evolve": "merge", "overwrite schema": "overwrite"}.get(verb, "keep")
-    for name in ("on_conflict", "once", "on_repeat", "success_markers"):
+    for name in ("on_conflict", "idempotency_key", "on_repeat", "success_markers"):
         if name in options:
             words[name] = options[name]
     kinds = {name: str(schema.field(name).type) for name in columns}
@@ -101,7 +101,7 @@ def _write(world: World, table: Table, operation: Operation, verb: str) -> _Want
             named=named,
             whole=whole,
             last_wins=options.get("on_conflict") == "last_wins",
-            once=options.get("once"),
+            idempotency_key=options.get("idempotency_key"),
             on_repeat=options.get("on_repeat", "skip"),
             columns=kinds,
             merges=verb == "evolve",
@@ -353,13 +353,13 @@ def look_after(world: World, process: Process, operation: Operation) -> Told:
     process.effect = Rewrite
     looks: list[Callable[[], Any]] = [
         table.doctor,
-        table.complaints,
+        table.problems,
         table.survey,
         table.verify,
         table.overview,
         lambda: table.partition_history(names[0]),
         table.conflicts,
-        table.left_overs,
+        table.orphaned_uploads,
         table.plan_recovery,
         table.purge,
         lambda: table.gc(0.0),

@@ -262,7 +262,7 @@ def _settled(jobs: Iterable[Recovered]) -> None:
 
 
 def _no_claims(world: World) -> None:
-    keys = [*world.objects(ROOT.heads_prefix), *world.objects(ROOT.once_prefix)]
+    keys = [*world.objects(ROOT.heads_prefix), *world.objects(ROOT.runs_prefix)]
     left = [key for key in keys if b'"claim":"' in world.store.objects[key].body]
     if left:
         raise Violation(f"claims are left on {left}")

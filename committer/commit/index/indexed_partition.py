@@ -19,7 +19,7 @@ _SCHEMA = pa.schema(
     [
         pa.field("partition", pa.string(), nullable=False),
         pa.field("etag", pa.string(), nullable=False),
-        pa.field("epoch", pa.int64(), nullable=False),
+        pa.field("version", pa.int64(), nullable=False),
         pa.field("schema_version", pa.int64(), nullable=False),
         pa.field("key", pa.string()),
         pa.field("size", pa.int64()),
@@ -33,7 +33,7 @@ _SCHEMA = pa.schema(
 #: Columns of the first versions; those behind came one after the other.
 _LEAST = 9
 _ENCODINGS = {name: "DELTA_BYTE_ARRAY" for name in ("key", "checksum", "summary")}
-_DICTIONARIES = ["partition", "etag", "epoch", "schema_version", "job"]
+_DICTIONARIES = ["partition", "etag", "version", "schema_version", "job"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class IndexedPartition:
 
     name: str
     etag: str
-    epoch: int
+    version: int
     files: tuple[DataFile, ...]
     schema_version: int = 0
 
@@ -63,7 +63,7 @@ def encode_part(root: TableRoot, partitions: Iterable[IndexedPartition]) -> byte
     """The bytes of one object of the index."""
     start = len(root.prefix) + 1
     rows = [
-        (it.name, it.etag, it.epoch, it.schema_version, *_of_file(file, start))
+        (it.name, it.etag, it.version, it.schema_version, *_of_file(file, start))
         for it in partitions
         for file in it.files or (None,)
     ]
@@ -111,9 +111,9 @@ def decode_part(body: bytes, key: str, root: TableRoot, rows: int) -> list[Index
         raise _damaged(key, f"is no Parquet file: {error}") from error
     found = []
     for head, lines in groupby(zip(*columns, strict=True), lambda line: line[:4]):
-        name, etag, epoch, version = head
+        name, etag, version, schema_version = head
         files = tuple(_file(root, key, line) for line in lines if line[4] is not None)
-        found.append(IndexedPartition(name, etag, epoch, files, version))
+        found.append(IndexedPartition(name, etag, version, files, schema_version))
     return found
 
 

@@ -28,25 +28,25 @@ from .read_index import read_index
 
 
 @dataclass(frozen=True)
-class KnownEpoch:
-    """An epoch that a partition had, as a record says.
+class KnownVersion:
+    """A version that a partition had, as a record says.
 
     :param by: how the record is called.
     """
 
     partition: str
-    epoch: int
+    version: int
     by: str
 
 
-def known_by_index(entries: Iterable[IndexedPartition]) -> list[KnownEpoch]:
+def known_by_index(entries: Iterable[IndexedPartition]) -> list[KnownVersion]:
     """What the index knows."""
-    return [KnownEpoch(it.name, it.epoch, "the table's index") for it in entries]
+    return [KnownVersion(it.name, it.version, "the table's index") for it in entries]
 
 
 def find_lost_heads(
     root: TableRoot,
-    known: Iterable[KnownEpoch],
+    known: Iterable[KnownVersion],
     heads: Collection[str],
     states: Iterable[HeadState],
 ) -> dict[str, DamagedError]:
@@ -59,28 +59,28 @@ def find_lost_heads(
     by_name = {state.slot.name: state for state in states}
     lost: dict[str, DamagedError] = {}
     for it in known:
-        if it.epoch <= 0:
+        if it.version <= 0:
             continue  # Claimed and given back; or of a table of coordination *none*.
         if it.partition not in heads:
             lost[it.partition] = head_lost(root, it.partition, it.by)
-        elif (state := by_name.get(it.partition)) is not None and was_made_anew(state, it.epoch):
+        elif (state := by_name.get(it.partition)) is not None and was_made_anew(state, it.version):
             lost[it.partition] = _head_made_anew(root, state, it)
     return lost
 
 
-def was_made_anew(state: HeadState, epoch: int) -> bool:
+def was_made_anew(state: HeadState, version: int) -> bool:
     """Whether a head was lost and another one made in its place, which begins at 0. What has been
     replaced since holds what it should."""
-    return state.head.epoch < epoch and not state.head.replace_epoch
+    return state.head.version < version and not state.head.replace_version
 
 
-def _head_made_anew(root: TableRoot, state: HeadState, known: KnownEpoch) -> DamagedError:
-    if not state.head.epoch:
+def _head_made_anew(root: TableRoot, state: HeadState, known: KnownVersion) -> DamagedError:
+    if not state.head.version:
         return head_lost(root, state.slot.name, known.by)
     return DamagedError(
-        f"The head of {state.slot.name!r} was lost and made anew: it is at epoch "
-        f"{state.head.epoch}, and {known.by} names epoch {known.epoch}. What the partition held "
-        "before is not in it.",
+        f"The head of {state.slot.name!r} was lost and made anew: it is at version "
+        f"{state.head.version}, and {known.by} names version {known.version}. What the partition "
+        "held before is not in it.",
         key=state.slot.key,
         remedy="Restore the object from a version or backup, or load the partition again with "
         f"mode replace. {PAGE}",
@@ -145,12 +145,12 @@ def _unless_moved(
     if isinstance(state, DamagedError):
         return state
     wrote = {job_in_key(item.key) for item in items} - {None}
-    if not state.head.epoch and state.head.claim not in wrote:
+    if not state.head.version and state.head.claim not in wrote:
         return damage
     return head_moved(state.slot)
 
 
-def known_by_marker(root: TableRoot, found: Found | Absent) -> tuple[str, list[KnownEpoch]]:
+def known_by_marker(root: TableRoot, found: Found | Absent) -> tuple[str, list[KnownVersion]]:
     """The job that a marker stands for, and what it says; ``""`` where it is no marker of this
     table's. It may be left of another table that was here, of which no decision is."""
     parsed = None if isinstance(found, Absent) else SuccessMarker.parse_or_none(found.body)
@@ -158,7 +158,7 @@ def known_by_marker(root: TableRoot, found: Found | Absent) -> tuple[str, list[K
     if isinstance(found, Absent) or said is None or said.decision != root.decision_key(said.job):
         return "", []
     by = f"the marker {found.key}"
-    return said.job, [KnownEpoch(name, epoch, by) for name, epoch in said.epochs.items()]
+    return said.job, [KnownVersion(name, version, by) for name, version in said.versions.items()]
 
 
 def refuse_lost(context: Context, states: Collection[HeadState]) -> Step[None]:
@@ -166,7 +166,7 @@ def refuse_lost(context: Context, states: Collection[HeadState]) -> Step[None]:
     no directory would tell. A request for each, and those of the index.
 
     :param states: their heads, as a job has claimed them.
-    :raises DamagedError: a partition's marker, or the index, tells of an epoch.
+    :raises DamagedError: a partition's marker, or the index, tells of a version.
     """
     names = [state.slot.name for state in states]
     asked = All(tuple(Get(context.root.marker_key(name)) for name in names))

@@ -166,7 +166,7 @@ def _read(
     named = yield from files_of_heads(context, states, before, held)
     return {
         state.slot.name: IndexedPartition(
-            state.slot.name, state.etag, state.head.epoch, of_it, state.head.schema_version
+            state.slot.name, state.etag, state.head.version, of_it, state.head.schema_version
         )
         for state, of_it in zip(states, named.files, strict=True)
         if state.etag is not None
@@ -185,7 +185,7 @@ def _read_unless_known(
 
 
 def _made_anew(state: HeadState, old: IndexedPartition | None) -> bool:
-    return old is not None and was_made_anew(state, old.epoch)
+    return old is not None and was_made_anew(state, old.version)
 
 
 def _unclaimed(found: Iterable[HeadState | DamagedError]) -> list[HeadState]:

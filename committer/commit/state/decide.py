@@ -64,7 +64,7 @@ def read_decision(context: Context, job: str) -> Step[Decided | None]:
 
 
 def _whole(context: Context, job: str, found: Found) -> Step[Decided]:
-    """A decision with its parts; as it is now where it was settled, and its parts removed, since
+    """A decision with its parts; as it is now where it was condensed, and its parts removed, since
     it was read."""
     while True:
         try:

@@ -32,13 +32,13 @@ class FoundTable:
     """A record that is there.
 
     :param counts: whether it is the table's: the job that made it is committed.
-    :param settled: whether the object says the same: no evolution in it has been decided on.
+    :param as_stored: whether the object says the same: no evolution in it has been decided on.
     """
 
     record: TableRecord
     etag: str
     counts: bool
-    settled: bool = True
+    as_stored: bool = True
 
 
 def find_table(context: Context) -> Step[FoundTable | None]:
@@ -52,7 +52,7 @@ def find_table(context: Context) -> Step[FoundTable | None]:
         return found
     committed = decided.decision.is_commit
     record = found.record.evolved() if committed else replace(found.record, evolution=None)
-    return replace(found, record=record, settled=False)
+    return replace(found, record=record, as_stored=False)
 
 
 def _find_made(context: Context) -> Step[FoundTable | None]:
@@ -198,7 +198,7 @@ def is_unused(context: Context, mine: str) -> Step[bool]:
     listed = yield from list_heads(context)
     slots = (Slot.partition(context.root, name) for name in listed)
     states = yield from All(tuple(read_head(context, slot) for slot in slots))
-    if any(state.head.epoch or state.head.claim not in (None, mine) for state in states):
+    if any(state.head.version or state.head.claim not in (None, mine) for state in states):
         return False
     prefix = context.root.decisions_prefix
     found = yield from list_objects(prefix)

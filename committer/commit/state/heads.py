@@ -14,7 +14,7 @@ from .tolerance import or_damage
 
 
 def read_head(context: Context, slot: Slot) -> Step[HeadState]:
-    """A slot's head now; epoch 0 where there is none."""
+    """A slot's head now; version 0 where there is none."""
     found = yield from Get(slot.key)
     return head_state(context, slot, found)
 
@@ -117,7 +117,7 @@ def list_heads(context: Context) -> Step[dict[str, ListedHead]]:
 def all_heads(context: Context) -> Step[list[HeadState | DamagedError]]:
     """The heads of all partitions and of all runs: one GET each."""
     partitions = yield from list_heads(context)
-    runs = yield from list_objects(context.root.once_prefix)
+    runs = yield from list_objects(context.root.runs_prefix)
     keys = (*(listed.slot.key for listed in partitions.values()), *runs.keys)
     found = yield from All(tuple(or_damage(_head_at(context, key)) for key in keys))
     return [state for state in found if state is not None]

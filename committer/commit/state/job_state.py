@@ -39,7 +39,7 @@ class PartitionCommit:
     """What a job did to one partition.
 
     :param partition: its path; ``""`` of an unpartitioned table.
-    :param epoch: the partition's epoch since, which each change makes greater by one.
+    :param version: the partition's version since, which each change makes greater by one.
     :param files: files added.
     :param rows: rows in these.
     :param bytes: bytes of these.
@@ -49,7 +49,7 @@ class PartitionCommit:
     """
 
     partition: str
-    epoch: int
+    version: int
     files: int
     rows: int
     bytes: int
@@ -89,11 +89,11 @@ class Committed:
 
     @property
     def version(self) -> str:
-        """What tells the rows of the job's partitions from those before: their epoch. Where they
-        differ, one of them could be the epoch that another partition had before; then it is the
+        """What tells the rows of the job's partitions from those before: their version. Where they
+        differ, one of them could be the version that another partition had before; then it is the
         job's id."""
-        epochs = {partition.epoch for partition in self.partitions}
-        return str(epochs.pop()) if len(epochs) == 1 else self.job
+        versions = {partition.version for partition in self.partitions}
+        return str(versions.pop()) if len(versions) == 1 else self.job
 
     @property
     def files(self) -> int:
@@ -140,11 +140,11 @@ class OpenedJob:
     :param partition_by: the table's partition columns, outermost first.
     :param base: ETag of each partition's head when the job opened.
     :param read: the heads that were read then, of partitions that the job changes for sure.
-    :param once_base: the same of the run's ``once`` head; ``None`` where there is none.
+    :param run_base: the same of the run's run's head; ``None`` where there is none.
     :param others: jobs that were open then.
     :param repeat_of: the earlier job of this run, when its files are to be replaced.
     :param narrowed: the only partitions of that job that this one does again; ``None``: all.
-    :param planned: of partitions that a plan lets this one do again, the epochs it may replace.
+    :param planned: of partitions that a plan lets this one do again, the versions it may replace.
     :param repeated: the earlier job of this run, when nothing is to be written.
     :param opened_at: when it opened, by the store's clock, not after it listed the heads; 0 if
         that is not known.
@@ -169,7 +169,7 @@ class OpenedJob:
     facts: StoreFacts
     base: Mapping[str, str] = field(default_factory=dict)
     read: Mapping[str, HeadState] = field(default_factory=dict)
-    once_base: str | None = None
+    run_base: str | None = None
     others: frozenset[str] = frozenset()
     repeat_of: str | None = None
     narrowed: frozenset[str] | None = None

@@ -64,7 +64,7 @@ def read_commit(context: Context, job: str) -> Step[Decided]:
     :raises DamagedError: it has none.
     """
     decided = yield from read_decision(context, job)
-    if decided is None or not decided.decision.is_commit or decided.decision.settled:
+    if decided is None or not decided.decision.is_commit or decided.decision.condensed:
         raise DamagedError(
             "A partition's head names a job that has no commit decision with files.",
             job=job,
@@ -210,7 +210,7 @@ def files_of_heads(
 
 def _moved_or(context: Context, state: HeadState, damage: DamagedError) -> Step[DamagedError]:
     """What is said where something that a head names cannot be read: a list that was folded into
-    another, and a decision that was settled, are no damage, but then the head has moved."""
+    another, and a decision that was condensed, are no damage, but then the head has moved."""
     now = yield from or_damage(read_head(context, state.slot))
     if isinstance(now, DamagedError) or now.etag == state.etag:
         return damage

@@ -2,8 +2,8 @@
 
 The form is that of Hive's ``org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat``, which Athena,
 Trino, Presto, Spark and Redshift Spectrum know: a text with a URL a line and nothing else. So it
-holds no epoch and no write id, by which records are told apart. A list is made of the head that is
-read *after* the list that it takes the place of, and written on that one's ETag. A list can come
+holds no version and no write id, by which records are told apart. A list is made of the head that
+is read *after* the list that it takes the place of, and written on that one's ETag. A list can come
 back with all its bytes (a partition that is emptied twice), and so can its ETag; so whoever has
 written one looks at the head again, and writes anew where it has moved.
 """
@@ -87,7 +87,7 @@ def write_symlinks(context: Context, partition: str, known: Collection[Decided] 
         if isinstance(outcome, Written):
             written = True
             again = yield from read_head(context, slot)
-            if again.head.epoch == state.head.epoch:
+            if again.head.version == state.head.version:
                 return True
     raise UnfinishedCommitError(
         f"A partition's symlink manifest could not be written ({cause}); readers of it see the "

@@ -118,7 +118,7 @@ def list_directory(root: TableRoot) -> Step[Directory]:
     listing = yield from list_objects(root.heads_prefix)
     keys = (key for key in listing.keys if key != root.index_key)
     found = yield from All(tuple(Get(key) for key in keys))
-    if any(head_at(root, item).head.epoch for item in found if isinstance(item, Found)):
+    if any(head_at(root, item).head.version for item in found if isinstance(item, Found)):
         raise table_lost(root)
     listing = yield from list_objects(f"{root.prefix}/")
     directory = arrange(root, listing.objects)

@@ -20,20 +20,21 @@ from .pending_file import PendingFile
 
 _FILES = ("files", "adopted", "removals", "lost")
 
-_SETTLED = "settled"
-_SETTLED_FORMAT = 2
-_SAYS_SO = re.compile(rb'"kind"\s*:\s*"settled"')
-#: The base epoch, the sums, and whether it replaced what was there.
+#: None is made of an abort.
+_CONDENSED = "commit"
+_CONDENSED_FORMAT = 2
+_SAYS_SO = re.compile(rb'"kind"\s*:\s*"commit"')
+#: The base version, the sums, and whether it replaced what was there.
 _NUMBERS = 6
 
 
 @dataclass(frozen=True)
-class SettledDecision:
+class CondensedDecision:
     """The record. Whoever writes it for a job writes the same bytes.
 
     :param write_id: the job's id, which no other record has for one.
-    :param changes: by partition: the base epoch, files, their rows and bytes, removed files, and 1
-        for a replace, else 0.
+    :param changes: by partition: the base version, files, their rows and bytes, removed files, and
+        1 for a replace, else 0.
     :param dropped: by partition: the earlier job of the run whose files went.
     :param merged: by partition: jobs whose rows were written again.
     :param row_changes: by partition: rows inserted, updated, deleted and left.
@@ -46,8 +47,8 @@ class SettledDecision:
     decided_at: Moment
     changes: Mapping[str, tuple[Count, ...]]
     mode: Annotated[Mode, LEFT_OUT] = Mode.APPEND
-    once: Annotated[str | None, LEFT_OUT] = None
-    once_epoch: Annotated[Count, LEFT_OUT] = 0
+    idempotency_key: Annotated[str | None, LEFT_OUT] = None
+    run_version: Annotated[Count, LEFT_OUT] = 0
     dropped: Annotated[Mapping[str, str] | None, LEFT_OUT] = None
     merged: Annotated[Mapping[str, tuple[str, ...]] | None, LEFT_OUT] = None
     row_changes: Annotated[Mapping[str, RowChanges] | None, LEFT_OUT] = None
@@ -58,16 +59,16 @@ class SettledDecision:
     left_out: Annotated[Count, LEFT_OUT] = 0
 
     @staticmethod
-    def of(decision: Decision, at: float) -> SettledDecision:
+    def of(decision: Decision, at: float) -> CondensedDecision:
         """:param at: when it was decided."""
         partitions = decision.partitions
-        return SettledDecision(
+        return CondensedDecision(
             decision.job,
             at,
             {it.partition: _numbers(it) for it in partitions},
             decision.mode,
-            decision.once,
-            decision.once_epoch,
+            decision.idempotency_key,
+            decision.run_version,
             {it.partition: it.dropped_job for it in partitions if it.dropped_job} or None,
             {it.partition: it.merged for it in partitions if it.merged} or None,
             {it.partition: it.row_changes for it in partitions if it.row_changes} or None,
@@ -85,36 +86,36 @@ class SettledDecision:
         return tuple(
             PartitionDecision(
                 name,
-                epoch,
+                version,
                 bool(replace),
                 dropped_job=dropped.get(name),
                 merged=merged.get(name, ()),
-                settled=Sums(*sums),
+                condensed=Sums(*sums),
                 row_changes=row_changes.get(name),
             )
-            for name, (epoch, *sums, replace) in self.changes.items()
+            for name, (version, *sums, replace) in self.changes.items()
         )
 
     def encode(self) -> bytes:
-        return encode(_SETTLED, self.write_id, self, _SETTLED_FORMAT)
+        return encode(_CONDENSED, self.write_id, self, _CONDENSED_FORMAT)
 
     @staticmethod
     def is_one(body: bytes) -> bool:
-        """Whether a decision's bytes are those of a settled one."""
+        """Whether a decision's bytes are those of a condensed one."""
         return _SAYS_SO.search(body[:80]) is not None
 
     @staticmethod
-    def decode(body: bytes, key: str) -> SettledDecision:
+    def decode(body: bytes, key: str) -> CondensedDecision:
         """:raises RecordDamagedError: it cannot be read."""
-        document = decode(body, _SETTLED, key)
-        settled = document.read(SettledDecision)
-        if any(len(numbers) != _NUMBERS for numbers in settled.changes.values()):
+        document = decode(body, _CONDENSED, key)
+        condensed = document.read(CondensedDecision)
+        if any(len(numbers) != _NUMBERS for numbers in condensed.changes.values()):
             raise document.damaged("changes", f"has a list of other than {_NUMBERS} numbers")
-        return settled
+        return condensed
 
 
 def _numbers(change: PartitionDecision) -> tuple[int, ...]:
-    return (change.base_epoch, *astuple(change.sums), int(change.replace))
+    return (change.base_version, *astuple(change.sums), int(change.replace))
 
 
 class Verdict(StrEnum):
@@ -136,7 +137,7 @@ class Decision:
 
     :param partitions: what happens to each partition; empty while the parts are not read.
     :param parts: where the partitions are when they are too many for one object.
-    :param once: the run's ``once`` key, moved together with the heads.
+    :param idempotency_key: the run's idempotency key, moved together with the heads.
     :param schema_version: of the table's columns, at the least, that hold the files' columns.
     :param decided_at: when it was decided, by the store's clock, in a decision that was written
         again since (see :mod:`.repair`); ``None`` in all others, whose Last-Modified says it.
@@ -146,8 +147,8 @@ class Decision:
         applier copies it, so that a time shows all of a job or nothing.
     :param readers: how the table's readers find its files: by heads alone, its tasks have written
         them whole, and nothing is to be completed.
-    :param settled: it was applied long ago and no head names it: its lists were left out since.
-        It still says *commit*, what its run did and from which epochs, and can never be written
+    :param condensed: it was applied long ago and no head names it: its lists were left out since.
+        It still says *commit*, what its run did and from which versions, and can never be written
         by anybody else.
     :param inputs: what its rows were computed from, and by which version of their program.
     :param change_reads: of a merge, an update or a deletion: what of the table was read.
@@ -161,15 +162,15 @@ class Decision:
     verdict: Verdict
     mode: Mode = Mode.APPEND
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE
-    once: str | None = None
-    once_epoch: Count = 0
+    idempotency_key: str | None = None
+    run_version: Count = 0
     owner: Owner = NOBODY
     partitions: tuple[PartitionDecision, ...] = ()
     parts: tuple[PartReference, ...] = ()
     decided_at: Annotated[Moment | None, LEFT_OUT] = None
     symlinks: Annotated[bool, LEFT_OUT] = False
     schema_version: Annotated[Count, LEFT_OUT] = 0
-    settled: Annotated[bool, LEFT_OUT] = False
+    condensed: Annotated[bool, LEFT_OUT] = False
     since: Annotated[Moment | None, LEFT_OUT] = None
     readers: Annotated[Readers, LEFT_OUT] = Readers.LISTING
     inputs: Annotated[Inputs, LEFT_OUT] = UNKNOWN_INPUTS
@@ -183,7 +184,7 @@ class Decision:
         write_id: str,
         spec: JobSpec,
         partitions: tuple[PartitionDecision, ...],
-        once_epoch: int = 0,
+        run_version: int = 0,
         symlinks: bool = False,
     ) -> Decision:
         """What a job of ``spec`` does to each partition, for whoever applies it."""
@@ -193,8 +194,8 @@ class Decision:
             verdict=Verdict.COMMIT,
             mode=spec.mode,
             success_markers=spec.success_markers,
-            once=spec.once,
-            once_epoch=once_epoch,
+            idempotency_key=spec.idempotency_key,
+            run_version=run_version,
             owner=spec.owner,
             partitions=partitions,
             symlinks=symlinks,
@@ -222,12 +223,12 @@ class Decision:
     def upload_ids(self) -> frozenset[tuple[str, str]]:
         return frozenset((file.key, file.upload_id) for file in self.files)
 
-    def settle(self, at: float) -> SettledDecision:
+    def condense(self, at: float) -> CondensedDecision:
         """What is left of this commit decision where nobody needs its lists any more.
 
         :param at: when it was decided.
         """
-        return SettledDecision.of(self, at)
+        return CondensedDecision.of(self, at)
 
     def encode(self) -> bytes:
         if not self.is_commit:
@@ -246,8 +247,8 @@ class Decision:
             table, outside the named partition, or a file that does not carry the job's id:
             whoever applies it often has more rights than its writer had.
         """
-        if SettledDecision.is_one(body):
-            return _of_settled(SettledDecision.decode(body, key), key, job)
+        if CondensedDecision.is_one(body):
+            return _of_condensed(CondensedDecision.decode(body, key), key, job)
         document = decode(body, "decision", key)
         said = document.read(_Said)
         if said.job != job:
@@ -272,7 +273,7 @@ class _Said:
     verdict: Verdict
 
 
-def _of_settled(said: SettledDecision, key: str, job: str) -> Decision:
+def _of_condensed(said: CondensedDecision, key: str, job: str) -> Decision:
     if said.write_id != job:
         raise RecordDamagedError(
             f"A decision is not of {job}. It was left as it is.",
@@ -286,11 +287,11 @@ def _of_settled(said: SettledDecision, key: str, job: str) -> Decision:
         verdict=Verdict.COMMIT,
         mode=said.mode,
         success_markers=SuccessMarkers.NONE,
-        once=said.once,
-        once_epoch=said.once_epoch,
+        idempotency_key=said.idempotency_key,
+        run_version=said.run_version,
         partitions=said.partitions,
         decided_at=said.decided_at,
-        settled=True,
+        condensed=True,
         owner=said.owner,
         inputs=said.inputs,
         change_reads=said.change_reads,

@@ -33,14 +33,14 @@ def is_final(error: ZeroRenameError, root: TableRoot | None) -> bool:
     So is any error that hides such a conflict (:attr:`.RefusedError.overtaken`): a job that was
     fenced while it held its claims was fenced by who wanted them.
 
-    A conflict over the run's own ``once`` key is not final: another try did the run's work, which
-    the next one reports.
+    A conflict over the run's own idempotency key is not final: another try did the run's work,
+    which the next one reports.
 
     :param root: of the table that the error is about; ``None``: of none.
     """
-    over_once = root is not None and (error.key or "").startswith(root.once_prefix)
+    over_run = root is not None and (error.key or "").startswith(root.runs_prefix)
     overtaken = isinstance(error, RefusedError) and error.overtaken
-    return overtaken or (isinstance(error, _FINAL) and not over_once)
+    return overtaken or (isinstance(error, _FINAL) and not over_run)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Failure:
     """
 
     write_id: str
-    once: str
+    idempotency_key: str
     owner: Owner
     error: str
     message: str
@@ -67,7 +67,7 @@ class Failure:
     def of(
         error: ZeroRenameError,
         root: TableRoot,
-        once: str,
+        idempotency_key: str,
         owner: Owner,
         write_id: str,
         partitions: Iterable[str] = (),
@@ -76,7 +76,7 @@ class Failure:
         named = tuple(sorted(partitions))
         return Failure(
             write_id,
-            once,
+            idempotency_key,
             owner,
             type(error).__name__,
             error.message,

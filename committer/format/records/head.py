@@ -16,47 +16,47 @@ from .kept_state import (
     NamedManifest,
     as_of,
     bounded,
-    epoch_at,
     line_of,
+    version_at,
 )
 from .marks import LEFT_OUT, Count, JobId
 from .partition_decision import PartitionDecision
 
-#: Former states a head remembers, so that an ETag from a listing can be dated by epoch.
+#: Former states a head remembers, so that an ETag from a listing can be dated by version.
 TRAIL_LENGTH = 16
 
 
 @dataclass(frozen=True)
 class Slot:
-    """What a job can claim: a partition, or the ``once`` key of a run (a head without files)."""
+    """What a job can claim: a partition, or the idempotency key of a run (a head without files)."""
 
     name: str
     key: str
-    is_once: bool = False
+    is_run: bool = False
 
     @staticmethod
     def partition(root: TableRoot, name: str) -> Slot:
         return Slot(name, root.head_key(name))
 
     @staticmethod
-    def once(root: TableRoot, once: str) -> Slot:
-        return Slot(once, root.once_key(once), is_once=True)
+    def idempotency_key(root: TableRoot, idempotency_key: str) -> Slot:
+        return Slot(idempotency_key, root.run_key(idempotency_key), is_run=True)
 
 
 @dataclass(frozen=True)
 class FormerState:
-    """A state this head had: its ETag then, and the epoch."""
+    """A state this head had: its ETag then, and the version."""
 
     etag: str
-    epoch: Count
+    version: Count
 
 
 @dataclass(frozen=True)
 class PartitionHead:
-    """The head of one slot. Absent means epoch 0: :meth:`initial`.
+    """The head of one slot. Absent means version 0: :meth:`initial`.
 
-    :param epoch: how many jobs have moved this head.
-    :param replace_epoch: the epoch that the last replace made; 0 for none.
+    :param version: how many jobs have moved this head.
+    :param replace_version: the version that the last replace made; 0 for none.
     :param replaced_at: when that replace was decided, by the store's clock; ``None``: not known.
     :param last_job: the job that moved it last.
     :param decisions: jobs whose decisions name files that the partition holds, oldest first.
@@ -67,7 +67,7 @@ class PartitionHead:
     :param holder: the process of that job which put the claim there.
     :param schema_version: of the table's columns, at the least, that hold the files' columns.
     :param trail: the last states before this one, oldest first.
-    :param moves: in a table read by heads, the epochs since it last stopped naming files.
+    :param moves: in a table read by heads, the versions since it last stopped naming files.
     :param kept: there, what it named before, oldest first.
     :param marker: there, the ETag that its marker will have, if nobody else writes one: a guess,
         by which the next job need not read it.
@@ -75,8 +75,8 @@ class PartitionHead:
 
     name: str
     write_id: str
-    epoch: Count = 0
-    replace_epoch: Count = 0
+    version: Count = 0
+    replace_version: Count = 0
     replaced_at: Annotated[float | None, LEFT_OUT] = None
     last_job: JobId | None = None
     decisions: tuple[JobId, ...] = ()
@@ -119,7 +119,7 @@ class PartitionHead:
     def _from(self, write_id: str, etag: str | None) -> PartitionHead:
         trail = self.trail
         if etag is not None:
-            trail = (*trail, FormerState(etag, self.epoch))[-TRAIL_LENGTH:]
+            trail = (*trail, FormerState(etag, self.version))[-TRAIL_LENGTH:]
         return replace(self, write_id=write_id, trail=trail)
 
     def claimed(self, job: str, holder: str, write_id: str, etag: str | None) -> PartitionHead:
@@ -139,7 +139,7 @@ class PartitionHead:
         return replace(self, manifest=first, newer=newer, decisions=decisions, dropped=())
 
     def tidied(self, write_id: str, etag: str, remembers: int) -> PartitionHead:
-        """This head, whose lists have changed, as another state of the same epoch.
+        """This head, whose lists have changed, as another state of the same version.
 
         :param remembers: how many former states, this one's among them.
         """
@@ -156,7 +156,8 @@ class PartitionHead:
         schema_version: int = 0,
         since: float | None = None,
     ) -> PartitionHead:
-        """The head after ``job``'s decision; ``change`` is ``None`` for a ``once`` slot.
+        """The head after ``job``'s decision; ``change`` is ``None`` for an ``idempotency_key``
+        slot.
 
         :param at: when it was decided, by the store's clock.
         :param schema_version: the decision's; so too ``since``: what goes is kept where it is told.
@@ -164,16 +165,16 @@ class PartitionHead:
         free = self.released(write_id, etag)
         after = replace(
             free,
-            epoch=self.epoch + 1,
+            version=self.version + 1,
             last_job=job,
             schema_version=max(self.schema_version, schema_version),
         )
         if change is None:
             return after
         if since is not None:
-            after = after._keeping(self, change.goes_on, Move(after.epoch, job, since))
+            after = after._keeping(self, change.goes_on, Move(after.version, job, since))
         if change.replace:
-            after = replace(after, replace_epoch=after.epoch, replaced_at=at)
+            after = replace(after, replace_version=after.version, replaced_at=at)
             if change.restores is not None:
                 return after._naming_as(self._kept(change.restores))
         own = (job,) if change.files or change.adopted else ()
@@ -214,24 +215,24 @@ class PartitionHead:
         kept = (*before.kept, before._line(move.since)) if before.moves else before.kept
         return replace(self, moves=(move,), kept=bounded(kept, (move,)))
 
-    def epoch_at_time(self, at: float) -> int | None:
-        """The epoch that counted at a time; ``None``: it is not known any more."""
-        return epoch_at(self.lines, at)
+    def version_at_time(self, at: float) -> int | None:
+        """The version that counted at a time; ``None``: it is not known any more."""
+        return version_at(self.lines, at)
 
-    def as_of(self, epoch: int) -> PartitionHead | None:
-        """The head as it was at an epoch, as far as its files go; ``None``: it is not kept, or
+    def as_of(self, version: int) -> PartitionHead | None:
+        """The head as it was at a version, as far as its files go; ``None``: it is not kept, or
         never was."""
-        state = as_of(self.lines, epoch)
+        state = as_of(self.lines, version)
         if state is None:
             return None
-        return replace(self._naming_as(state), epoch=epoch, schema_version=state.schema_version)
+        return replace(self._naming_as(state), version=version, schema_version=state.schema_version)
 
-    def _kept(self, epoch: int) -> KeptState:
-        state = as_of(self.lines, epoch)
+    def _kept(self, version: int) -> KeptState:
+        state = as_of(self.lines, version)
         if state is None:
             raise RecordDamagedError(
-                f"The head of {self.name!r} does not keep its epoch {epoch}, which a committed job "
-                "takes back: when it decided it did.",
+                f"The head of {self.name!r} does not keep its version {version}, which a committed "
+                "job takes back: when it decided it did.",
                 field="kept",
                 job=self.claim,
                 remedy="Restore the head from a version or backup.",
@@ -281,18 +282,18 @@ class HeadState:
         the one that moved it last."""
         return max([self.written_at, *(move.since for move in self.head.moves[-1:])])
 
-    def epoch_at(self, base: str | None) -> int | None:
-        """The epoch of the state whose ETag was ``base`` (``None``: there was no head).
+    def version_at(self, base: str | None) -> int | None:
+        """The version of the state whose ETag was ``base`` (``None``: there was no head).
 
         ``None`` when that state is older than the trail.
         """
         if base is None:
             return 0
         if base == self.etag:
-            return self.head.epoch
+            return self.head.version
         for state in self.head.trail:
             if state.etag == base:
-                return state.epoch
+                return state.version
         return None
 
 
@@ -320,7 +321,7 @@ def head_at(root: TableRoot, found: Found) -> HeadState:
     name = document.read(_Name).name
     slot = Slot.partition(root, name)
     if slot.key != found.key:
-        slot = Slot.once(root, name)
+        slot = Slot.idempotency_key(root, name)
     if slot.key != found.key:
         raise document.damaged("name", "is not what its key says")
     return HeadState(slot, PartitionHead.decode(found.body, slot, root), found.etag)

@@ -43,12 +43,12 @@ def _digest(lines: Iterable[str]) -> str:
 class PartitionRead:
     """A partition as it was read.
 
-    :param epoch: 0: it held what a listing showed, so that its content alone tells.
+    :param version: 0: it held what a listing showed, so that its content alone tells.
     :param content: :func:`content_of` its files.
     """
 
     partition: str
-    epoch: Count
+    version: Count
     content: str
 
 

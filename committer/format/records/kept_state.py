@@ -1,8 +1,8 @@
 """Former states that a partition's head keeps, so that they can be read and taken back.
 
-The epochs from one move that stops naming files to the next are one *line*: each of them names
-what the one before it did and the files of one job more. So a line is kept by what its last epoch
-names and by the jobs that led there, and every epoch of it can be told.
+The versions from one move that stops naming files to the next are one *line*: each of them names
+what the one before it did and the files of one job more. So a line is kept by what its last version
+names and by the jobs that led there, and every version of it can be told.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ class NamedManifest:
 
 @dataclass(frozen=True)
 class Move:
-    """One epoch of a line.
+    """One version of a line.
 
     :param job: which moved the head to it.
     :param since: from when it counts, by the store's clock.
     """
 
-    epoch: Count
+    version: Count
     job: JobId
     since: Moment
 
 
 @dataclass(frozen=True)
 class KeptState:
-    """A line that is over, as its last epoch left it.
+    """A line that is over, as its last version left it.
 
     :param until: when the next one began to count.
-    :param moves: its epochs, oldest first, the last among them; older ones may be forgotten.
+    :param moves: its versions, oldest first, the last among them; older ones may be forgotten.
     :param decisions: as in the head; so too ``manifests``, ``dropped`` and ``schema_version``.
     """
 
@@ -62,12 +62,12 @@ class KeptState:
     dropped: Annotated[tuple[JobId, ...], LEFT_OUT] = ()
     schema_version: Annotated[Count, LEFT_OUT] = 0
 
-    def as_of(self, epoch: int) -> KeptState | None:
-        """What an epoch of this line named; ``None``: it is none of those that are known."""
-        known = [move.epoch for move in self.moves]
-        if epoch not in known:
+    def as_of(self, version: int) -> KeptState | None:
+        """What a version of this line named; ``None``: it is none of those that are known."""
+        known = [move.version for move in self.moves]
+        if version not in known:
             return None
-        moves = self.moves[: known.index(epoch) + 1]
+        moves = self.moves[: known.index(version) + 1]
         later = [move.job for move in self.moves[len(moves) :]]
         # Decisions that were folded since lie in manifests, whose files say whose they are.
         folded = [job for job in later if job not in self.decisions]
@@ -83,34 +83,34 @@ class KeptState:
 NOTHING = KeptState(0.0, ())
 
 
-def as_of(lines: Sequence[KeptState], epoch: int) -> KeptState | None:
-    """What a head named at an epoch; ``None``: it is not kept, or never was.
+def as_of(lines: Sequence[KeptState], version: int) -> KeptState | None:
+    """What a head named at a version; ``None``: it is not kept, or never was.
 
     :param lines: of the head, oldest first, the one that it is in among them.
     """
-    if epoch == 0:
+    if version == 0:
         return NOTHING if _from_the_first(lines) else None
-    found = (line.as_of(epoch) for line in lines)
+    found = (line.as_of(version) for line in lines)
     return next((it for it in found if it is not None), None)
 
 
-def epoch_at(lines: Sequence[KeptState], at: float) -> int | None:
-    """The epoch that counted at a time; ``None``: it is not known any more.
+def version_at(lines: Sequence[KeptState], at: float) -> int | None:
+    """The version that counted at a time; ``None``: it is not known any more.
 
     :param lines: as in :func:`as_of`.
     """
     for line in reversed(lines):
         if at >= line.until:
-            return None  # The first epochs of the next line are forgotten.
+            return None  # The first versions of the next line are forgotten.
         for move in reversed(line.moves):
             if move.since <= at:
-                return move.epoch
+                return move.version
     return 0 if _from_the_first(lines) else None
 
 
 def _from_the_first(lines: Sequence[KeptState]) -> bool:
     oldest = next((line.moves for line in lines if line.moves), ())
-    return not oldest or oldest[0].epoch == 1
+    return not oldest or oldest[0].version == 1
 
 
 def bounded(kept: Iterable[KeptState], moves: Sequence[Move]) -> tuple[KeptState, ...]:
@@ -128,7 +128,7 @@ def bounded(kept: Iterable[KeptState], moves: Sequence[Move]) -> tuple[KeptState
 
 
 def line_of(moves: Sequence[Move]) -> tuple[Move, ...]:
-    """As many of a line's epochs as a head may carry while it is in it."""
+    """As many of a line's versions as a head may carry while it is in it."""
     return tuple(moves[-_MOST_EPOCHS:])
 
 

@@ -16,29 +16,29 @@ def recompute_prefix(root: TableRoot) -> str:
     return f"{root.control_prefix}recompute/"
 
 
-def recompute_key(root: TableRoot, once: str) -> str:
+def recompute_key(root: TableRoot, idempotency_key: str) -> str:
     """The key of what a plan leaves for a run: named as the run's head is."""
-    return recompute_prefix(root) + root.once_key(once).rpartition("/")[2]
+    return recompute_prefix(root) + root.run_key(idempotency_key).rpartition("/")[2]
 
 
 @dataclass(frozen=True)
 class Narrowing:
     """Below the run's key. It is about one clear of the run's task, and no other.
 
-    :param once: the run's key.
+    :param idempotency_key: the run's key.
     :param job: the run's job as it was planned against. Where another one has done its work since,
         the record is void.
-    :param partitions: those to make again, with the epochs that they were at.
+    :param partitions: those to make again, with the versions that they were at.
     :param seconds: from its writing, by the store's clock, in which the task is to begin.
     :param planner: who left it.
     :param whole: the run makes all of its partitions again, whatever its rows have, and these only
-        as they were at those epochs.
+        as they were at those versions.
     :param taken: which clear of the task has begun by it (:attr:`.Owner.cleared`); ``None``: none.
     :param over: nobody goes by it any more.
     """
 
     write_id: str
-    once: str
+    idempotency_key: str
     job: JobId
     partitions: Mapping[str, Count]
     seconds: Count

@@ -28,7 +28,7 @@ class OpenRecord:
     mode: Mode
     on_conflict: OnConflict
     success_markers: SuccessMarkers
-    once: str | None
+    idempotency_key: str | None
     partitions: tuple[str, ...]
     replace_table: bool
     max_duration: float

@@ -9,7 +9,7 @@ from ..row_changes import RowChanges
 from .marks import LEFT_OUT, AtLeast, Count
 from .pending_file import PendingFile
 
-#: The base epoch of a partition that has no head and never will: coordination *none*.
+#: The base version of a partition that has no head and never will: coordination *none*.
 NO_HEAD = -1
 
 
@@ -39,7 +39,7 @@ class Sums:
 class PartitionDecision:
     """What a commit decision says of one partition.
 
-    :param base_epoch: the head's epoch that this job claimed; :data:`NO_HEAD` in a table of
+    :param base_version: the head's version that this job claimed; :data:`NO_HEAD` in a table of
         coordination *none*.
     :param replace: whether the partition's former content goes.
     :param files: pending files to complete.
@@ -49,13 +49,14 @@ class PartitionDecision:
     :param merged: jobs whose rows are in ``files``, written again with those of others.
     :param row_changes: of a job that computed the rows from those that were there: what it did to
         them.
-    :param restores: a replace that brings back what the head keeps of this epoch, and nothing else.
+    :param restores: a replace that brings back what the head keeps of this version, and nothing
+        else.
     :param lost: files that were decided and whose loss was accepted; nobody looks for them.
-    :param settled: in a settled decision, what its lists came to, which are empty there.
+    :param condensed: in a condensed decision, what its lists came to, which are empty there.
     """
 
     partition: str
-    base_epoch: Annotated[int, AtLeast(NO_HEAD)]
+    base_version: Annotated[int, AtLeast(NO_HEAD)]
     replace: bool
     files: tuple[PendingFile, ...] = ()
     adopted: tuple[StoredFile, ...] = ()
@@ -64,7 +65,7 @@ class PartitionDecision:
     lost: Annotated[tuple[PendingFile, ...], LEFT_OUT] = ()
     merged: Annotated[tuple[str, ...], LEFT_OUT] = ()
     restores: Annotated[Count | None, LEFT_OUT] = None
-    settled: Annotated[Sums | None, LEFT_OUT] = None
+    condensed: Annotated[Sums | None, LEFT_OUT] = None
     row_changes: Annotated[RowChanges | None, LEFT_OUT] = None
 
     @property
@@ -78,7 +79,7 @@ class PartitionDecision:
 
     @property
     def sums(self) -> Sums:
-        return self.settled or Sums(
+        return self.condensed or Sums(
             files=len(self.files),
             rows=sum(file.rows for file in self.files),
             bytes=sum(file.size for file in self.files),

@@ -32,10 +32,10 @@ class ManifestReference:
     :param decision: the decision's key; ``etag`` its ETag.
     :param files: files, bytes and rows that the job added where the marker lies: to its
         partition, or to all for the table's marker.
-    :param epochs: epoch by partition since the job.
+    :param versions: version by partition since the job.
     :param decided_at: seconds since the epoch, by the store's clock.
     :param owner: who ran the job.
-    :param once: the run's key.
+    :param idempotency_key: the run's key.
     """
 
     job: str
@@ -44,14 +44,14 @@ class ManifestReference:
     files: Count
     bytes: Count
     rows: Count
-    epochs: Mapping[str, Count]
+    versions: Mapping[str, Count]
     decided_at: Moment
     owner: Owner
-    once: str | None
+    idempotency_key: str | None
 
     @property
     def partitions(self) -> int:
-        return len(self.epochs)
+        return len(self.versions)
 
 
 @dataclass(frozen=True)

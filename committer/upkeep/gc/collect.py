@@ -1,4 +1,4 @@
-"""gc: fold what heads name since long, settle the decisions behind it, remove what nothing names.
+"""gc: fold what heads name since long, condense the decisions behind it, remove what nothing names.
 
 The order is the protocol's: decisions and manifests are listed, then the open jobs, then the heads
 are read (docs/protocol.md, *Records that stay small*).
@@ -31,8 +31,8 @@ from ...format.records.marks import Moment
 from ...store.deletion import remove
 from ...store.listing import Listing, list_objects
 from ...store.requests import LIST_BYTES, Absent, All, Get, ListedObject, Put, Step
+from .condense import Condensing, HeadsKnown, condense
 from .fold_heads import fold_heads
-from .settle import HeadsKnown, Settling, settle
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class GcReport:
     """What gc did, or would do.
 
     :param folded: heads whose old decisions were put into a list.
-    :param settled: decisions that were put into a few bytes.
+    :param condensed: decisions that were put into a few bytes.
     :param removed: records that were removed; the keys of those that could not be are in
         ``failed``, each with the reason.
     :param saved: bytes, of decisions and removed records.
@@ -50,7 +50,7 @@ class GcReport:
     """
 
     folded: int
-    settled: int
+    condensed: int
     removed: int
     saved: int
     left: int
@@ -85,13 +85,13 @@ def gc(context: Context, older_than: float = KEPT_FOR, apply: bool = False) -> S
     asked = [job for job in old_jobs if dated[job].last_modified >= note.before or job in note.left]
     free = set(asked) - still_open - known.named
     latest_first = sorted(free, key=lambda job: (-dated[job].last_modified, job))
-    settling = yield from settle(context, latest_first, known, apply)
-    left = tuple(sorted(set(asked).difference(settling.done)))
+    condensing = yield from condense(context, latest_first, known, apply)
+    left = tuple(sorted(set(asked).difference(condensing.done)))
     report = GcReport(
         after.folded,
-        len(settling.settled),
+        len(condensing.condensed),
         0,
-        settling.saved,
+        condensing.saved,
         len(left),
         {},
         {name: escaped(str(error)) for name, error in heads.damaged.items()},
@@ -103,7 +103,7 @@ def gc(context: Context, older_than: float = KEPT_FOR, apply: bool = False) -> S
             free_manifests(manifests, heads, older_than),
         )
     )
-    orphans = _parts_of_settled(context, jobs, settling)
+    orphans = _parts_of_condensed(context, jobs, condensing)
     report = yield from _removed(report, [*aged, *parts, *free_lists, *orphans], apply)
     if apply and asked:
         # Last: what is not done now is looked at again.
@@ -124,11 +124,11 @@ def _dated(context: Context, jobs: Listing) -> dict[str, ListedObject]:
     }
 
 
-def _parts_of_settled(context: Context, jobs: Listing, settling: Settling) -> list[OldRecord]:
-    """Parts of decisions that name none any more: those that are settled, or say *abort*."""
-    prefix, done = context.root.decisions_prefix, set(settling.done)
+def _parts_of_condensed(context: Context, jobs: Listing, condensing: Condensing) -> list[OldRecord]:
+    """Parts of decisions that name none any more: those that are condensed, or say *abort*."""
+    prefix, done = context.root.decisions_prefix, set(condensing.done)
     return [
-        OldRecord(item, "a part of a decision that is settled")
+        OldRecord(item, "a part of a decision that is condensed")
         for item in jobs.objects
         if job_of_part(prefix, item.key) in done
     ]
@@ -146,7 +146,7 @@ def _removed(report: GcReport, records: list[OldRecord], apply: bool) -> Step[Gc
 class LookedAt:
     """A note: without it all decisions are read again, and the same comes of it.
 
-    :param before: decisions that were written before this are settled, or say *abort*;
+    :param before: decisions that were written before this are condensed, or say *abort*;
     :param left: but those of these jobs.
     """
 

@@ -1,4 +1,4 @@
-"""Folding what heads name since long, so that the decisions behind it can be settled."""
+"""Folding what heads name since long, so that the decisions behind it can be condensed."""
 
 from __future__ import annotations
 

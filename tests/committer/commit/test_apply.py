@@ -99,7 +99,7 @@ def test_a_claim_that_came_after_the_job_moved_the_head_is_taken_off() -> None:
     assert decided is not None
     world.driver.run(finish(world.context, decided))
     now = world.driver.run(read_head(world.context, slot))
-    assert (now.head.epoch, now.head.claim) == (moved.head.epoch, None)
+    assert (now.head.version, now.head.claim) == (moved.head.version, None)
     assert world.jobs_of(DAY1) == [job]
 
 

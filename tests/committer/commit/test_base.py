@@ -267,22 +267,22 @@ class TestTexts:
 
     def test_one_of_before(self) -> None:
         """Without what listings showed."""
-        text = '{"epochs":{},"table":"s3://b/t","whole":true}'
+        text = '{"versions":{},"table":"s3://b/t","whole":true}'
         assert ReadBase.decode(text) == ReadBase("s3://b/t", {})
 
     @pytest.mark.parametrize(
         "text",
         [
-            *("", "7", "null", "[]", "{}", "now", '{"table":"s3://b/t","epochs":{}}'),
-            '{"table":"s3://b/t","epochs":[],"whole":true}',
-            '{"table":"s3://b/t","epochs":{"day=1":-1},"whole":true}',
-            '{"table":"s3://b/t","epochs":{"day=1":true},"whole":true}',
-            '{"table":"s3://b/t","epochs":{"day=1":"1"},"whole":true}',
-            '{"table":"s3://b/t","epochs":{},"whole":"no"}',
-            '{"table":7,"epochs":{},"whole":true}',
-            '{"table":"s3://b/t","epochs":{},"whole":true,"listed":[1]}',
-            '{"table":"s3://b/t","epochs":{},"whole":true,"listed":7}',
-            '["table","epochs","whole"]',
+            *("", "7", "null", "[]", "{}", "now", '{"table":"s3://b/t","versions":{}}'),
+            '{"table":"s3://b/t","versions":[],"whole":true}',
+            '{"table":"s3://b/t","versions":{"day=1":-1},"whole":true}',
+            '{"table":"s3://b/t","versions":{"day=1":true},"whole":true}',
+            '{"table":"s3://b/t","versions":{"day=1":"1"},"whole":true}',
+            '{"table":"s3://b/t","versions":{},"whole":"no"}',
+            '{"table":7,"versions":{},"whole":true}',
+            '{"table":"s3://b/t","versions":{},"whole":true,"listed":[1]}',
+            '{"table":"s3://b/t","versions":{},"whole":true,"listed":7}',
+            '["table","versions","whole"]',
         ],
     )
     def test_what_is_none_is_refused(self, text: str) -> None:

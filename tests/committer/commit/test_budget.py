@@ -59,9 +59,9 @@ def test_a_replace_adds_a_listing_a_partition_and_a_delete_per_thousand_files(
 
 
 def test_a_once_key_adds_four(table: Table, s3_bucket: Any) -> None:
-    load(table, 2, 1, once="run 1")
+    load(table, 2, 1, idempotency_key="run 1")
     s3_bucket.counter.reset()
-    load(table, 2, 1, once="run 2")
+    load(table, 2, 1, idempotency_key="run 2")
     assert s3_bucket.counter.total() <= allowed(2, 2) + 4
 
 

@@ -252,7 +252,7 @@ class TestLostHead:
             del store.objects["flights/_SUCCESS"]
         if known_by == "claim given back":
             head, key = store.objects[ROOT.head_key(DAY1)], ROOT.head_key(DAY1)
-            empty = re.sub(rb'"epoch":1', b'"epoch":0', head.body)
+            empty = re.sub(rb'"version":1', b'"version":0', head.body)
             store.objects[key] = replace(head, body=empty)
         else:
             del store.objects[ROOT.head_key(DAY1)]
@@ -309,22 +309,22 @@ class TestJobs:
 
     def test_a_run_that_is_cleared_takes_its_own_rows_back(self, store: MemoryStore) -> None:
         load(store, 1)
-        load(store, 2, once="run")
-        load(store, 3, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+        load(store, 2, idempotency_key="run")
+        load(store, 3, idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN)
         assert values(store) == [1, 3]
-        again = load(store, 4, once="run", on_repeat=OnRepeat.SKIP)
+        again = load(store, 4, idempotency_key="run", on_repeat=OnRepeat.SKIP)
         assert again.to_arrow().num_rows == 2
 
     def test_a_cleared_run_is_refused_whose_rows_a_compaction_wrote_again(
         self, store: MemoryStore
     ) -> None:
-        load(store, 1, once="run")
+        load(store, 1, idempotency_key="run")
         for value in (2, 3, 4):
             load(store, value)
         (compacted,) = memory_table(store).compact(apply=True)
         assert compacted.files_after == 1
         with pytest.raises(CommitConflictError, match="compaction"):
-            load(store, 5, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+            load(store, 5, idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN)
         assert values(store) == [1, 2, 3, 4]
 
     def test_an_abort_removes_what_was_written(self, store: MemoryStore) -> None:

@@ -112,7 +112,7 @@ def test_nobody_aborts_what_is_decided(how: str) -> None:
     world = World()
     world.load(DAY1)
     world.store.behaviour = replace(world.store.behaviour, versioned=True)
-    opened = world.open(once="run")
+    opened = world.open(idempotency_key="run")
     result = world.write(opened, DAY2)
     with pytest.raises(UnfinishedCommitError):
         world.commit(opened, result)
@@ -127,7 +127,7 @@ def test_nobody_aborts_what_is_decided(how: str) -> None:
             other.purge(patience=0.0, jobs=[opened.job])
     elif how == "a later try":
         with pytest.raises(OtherJobError):
-            other.open(once="run")
+            other.open(idempotency_key="run")
     else:
         decided = other.driver.run(decide_abort(other.context, opened.job))
         assert decided.decision.is_commit

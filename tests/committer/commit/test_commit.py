@@ -83,7 +83,7 @@ class TestAppend:
         first = world.load(DAY1)
         second = world.load(DAY1)
         assert world.jobs_of(DAY1) == [first.job, second.job]
-        assert second.partitions[0].epoch == 2
+        assert second.partitions[0].version == 2
 
     def test_a_job_without_rows_commits(self, world: World) -> None:
         """Conformance 30."""
@@ -189,24 +189,24 @@ class TestFolding:
 
     def test_a_head_lists_as_dropped_what_its_manifest_holds_and_no_more(self) -> None:
         world = World().with_context(limits=Limits(decisions_per_head=2))
-        folded = world.load(DAY1, once="folded")
+        folded = world.load(DAY1, idempotency_key="folded")
         others = [world.load(DAY1).job for _ in range(2)]
         assert self.head(world).manifest is not None
-        recent = world.load(DAY1, once="recent")
+        recent = world.load(DAY1, idempotency_key="recent")
         assert self.head(world).decisions == (recent.job,)
-        again = world.load(DAY1, once="recent", on_repeat=OnRepeat.REPLACE_OWN)
+        again = world.load(DAY1, idempotency_key="recent", on_repeat=OnRepeat.REPLACE_OWN)
         assert self.head(world).dropped == ()
         assert world.jobs_of(DAY1) == [folded.job, *others, again.job]
-        last = world.load(DAY1, once="folded", on_repeat=OnRepeat.REPLACE_OWN)
+        last = world.load(DAY1, idempotency_key="folded", on_repeat=OnRepeat.REPLACE_OWN)
         assert self.head(world).dropped == (folded.job,)
         assert world.jobs_of(DAY1) == [*others, again.job, last.job]
 
     def test_a_replace_takes_the_manifest_and_what_was_dropped_from_it(self) -> None:
         world = World().with_context(limits=Limits(decisions_per_head=2))
-        folded = world.load(DAY1, once="run")
+        folded = world.load(DAY1, idempotency_key="run")
         for _ in range(2):
             world.load(DAY1)
-        world.load(DAY1, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+        world.load(DAY1, idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN)
         assert self.head(world).dropped == (folded.job,)
         report = world.load(DAY1, mode=Mode.REPLACE)
         head = self.head(world)
@@ -302,13 +302,13 @@ class TestAdoption:
         world = World().with_context(limits=Limits(decisions_per_head=limit))
         foreign = f"{ROOT.partition_prefix(DAY1)}part-0.parquet"
         world.driver.run(Put(foreign, b"foreign"))
-        first = world.load(DAY1, once="run")
+        first = world.load(DAY1, idempotency_key="run")
         assert world.jobs_of(DAY1) == ["", first.job]
         for _ in range(2):
-            first = world.load(DAY1, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+            first = world.load(DAY1, idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN)
             assert world.jobs_of(DAY1) == ["", first.job]
         world.load(DAY1)
-        last = world.load(DAY1, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+        last = world.load(DAY1, idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN)
         assert sorted(world.jobs_of(DAY1))[0] == ""
         assert last.job in world.jobs_of(DAY1)
         assert len(world.snapshot([DAY1]).files) == 3
@@ -318,9 +318,9 @@ class TestAdoption:
         world = World()
         foreign = f"{ROOT.partition_prefix(DAY1)}part-0.parquet"
         world.driver.run(Put(foreign, b"foreign"))
-        world.load(DAY1, once="run")
+        world.load(DAY1, idempotency_key="run")
         world.driver.run(Delete(foreign))
-        again = world.load(DAY1, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+        again = world.load(DAY1, idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN)
         assert world.jobs_of(DAY1) == [again.job]
 
 
@@ -507,7 +507,7 @@ class TestConflicts:
         world.commit(opened, result)
 
     def test_a_claim_given_back_is_no_change(self, world: World) -> None:
-        """The head's ETag moved, its epoch did not: the trail tells."""
+        """The head's ETag moved, its version did not: the trail tells."""
         world.load(DAY1)
         opened = world.open(Mode.REPLACE)
         result = world.write(opened, DAY1)
@@ -679,7 +679,7 @@ class TestMarkers:
 
     def test_jobs_of_one_second_follow_their_partition(self, world: World) -> None:
         """The store's dates are whole seconds: of two jobs that share a partition, the table's
-        marker names the one whose epoch is later there, whatever their ids."""
+        marker names the one whose version is later there, whatever their ids."""
         for name in ("Z", "A"):  # The later id commits first.
             other = world.with_context(job_id=lambda name=name: f"zr1-{name * 26}")
             other.load(DAY1)

@@ -56,7 +56,7 @@ def test_a_snapshot_reads_again_only_the_heads_that_moved() -> None:
 
     world.driver.fault = busy
     snapshot = world.snapshot()
-    assert len(snapshot.epochs) == 200
+    assert len(snapshot.versions) == 200
     assert sent <= 200 + 20
 
 

@@ -23,8 +23,13 @@ OWNER = Owner(dag_id="d", run_id="r", task_id="t", try_number=2, series="s")
 ONCE = "d/r/t"
 
 
-def fail(root: TableRoot, error: ZeroRenameError, once: str | None = ONCE, owner: Owner = OWNER):
-    with pytest.raises(type(error)), failures_told(root, once, owner):
+def fail(
+    root: TableRoot,
+    error: ZeroRenameError,
+    idempotency_key: str | None = ONCE,
+    owner: Owner = OWNER,
+):
+    with pytest.raises(type(error)), failures_told(root, idempotency_key, owner):
         raise error
 
 
@@ -49,7 +54,7 @@ def test_it_comes_back_as_it_was_said(driver: BotoDriver) -> None:
         (TableMismatchError("x"), True),
         (CommitConflictError("x", key="flights/_zero_rename/heads/day=1.json"), True),
         # Another try did the run's work: the next one reports it.
-        (CommitConflictError("x", key="flights/_zero_rename/once/d.json"), False),
+        (CommitConflictError("x", key="flights/_zero_rename/runs/d.json"), False),
         (StoreUnfitError("Another job is open on this table"), True),
         (StoreUnreachableError("x"), False),
     ],
@@ -64,7 +69,7 @@ def test_whether_a_retry_mends_it(driver: BotoDriver, error: ZeroRenameError, fi
 
 def test_nothing_is_written_where_nobody_submitted_it(s3_bucket: Any) -> None:
     root = TableRoot(s3_bucket.name, "flights")
-    fail(root, InvalidInputError("x"), once=None)
+    fail(root, InvalidInputError("x"), idempotency_key=None)
     fail(root, InvalidInputError("x"), owner=Owner())
     assert s3_bucket.keys() == []
 

@@ -372,7 +372,7 @@ class TestRecord:
 
 class TestOlderFiles:
     def test_a_head_that_never_moved_hides_nothing(self) -> None:
-        """A job that claimed and was refused leaves a head of epoch 0."""
+        """A job that claimed and was refused leaves a head of version 0."""
         world = older(DAY1, DAY2)
         world.load(DAY2)
         opened = world.open(Mode.FAIL_IF_EXISTS)
@@ -404,7 +404,7 @@ class TestOlderFiles:
         world = older(DAY1, DAY2, DAY3)
         world.load(DAY3)
         base = world.snapshot().base
-        assert base.epoch(DAY1) == 0
+        assert base.version(DAY1) == 0
         world.load(DAY1)
         opened = world.open(Mode.REPLACE, base=base)
         with pytest.raises(CommitConflictError):
@@ -481,7 +481,7 @@ class TestAdoptionBesideOthers:
             elsewhere(world, recover(world.context, patience=0))
             adopted(world)
             assert [name for name, _ in seen(world)] == before
-            assert set(world.snapshot().epochs) == {DAY1, DAY2, DAY3}
+            assert set(world.snapshot().versions) == {DAY1, DAY2, DAY3}
             found = record(world)
             assert found is not None
             assert not found.unadopted

@@ -49,7 +49,12 @@ class Backfill:
             try_number=number,
             series=f"2026-01-01 {number} {10 * clear}",
         )
-        told = {"once": RUN, "on_repeat": "replace_own", "mode": "overwrite", "owner": owner}
+        told = {
+            "idempotency_key": RUN,
+            "on_repeat": "replace_own",
+            "mode": "overwrite",
+            "owner": owner,
+        }
         with self.table.job(
             rows.schema, partition_by=["day"], readers=self.readers, **{**told, **policy}
         ) as job:
@@ -59,17 +64,19 @@ class Backfill:
 
     def mend(self, day: int, value: int, mode: str = "overwrite") -> Committed:
         """What somebody else loads."""
-        return self.load({day: value}, once=None, owner=Owner(), on_repeat="skip", mode=mode)
+        return self.load(
+            {day: value}, idempotency_key=None, owner=Owner(), on_repeat="skip", mode=mode
+        )
 
     def narrow(
         self, *days: int, seconds: int = 3600, job: str | None = None, whole: bool = False
     ) -> bool:
         """What a plan leaves."""
         names = [f"day={day}" for day in days]
-        epochs = self.table.snapshot().epochs
-        last = job or self.table.once_job(RUN)
+        versions = self.table.snapshot().versions
+        last = job or self.table.job_of_key(RUN)
         assert last is not None
-        partitions = {name: epochs[name] for name in names}
+        partitions = {name: versions[name] for name in names}
         said = Narrowing(new_write_id(), RUN, last, partitions, seconds, PLANNER, whole)
         left = self.table.run(read_narrowing(self.table.root, RUN))
         return self.table.run(leave_narrowing(self.table.root, said, left))
@@ -90,7 +97,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Backfill]:
 
 def test_only_what_is_named_is_made_again(run: Backfill) -> None:
     mended = run.mend(3, 33)
-    first = run.table.once_job(RUN)
+    first = run.table.job_of_key(RUN)
     run.narrow(1)
     again = run.load({1: 11, 2: 21, 3: 31}, clear=1)
     assert run.days == [(1, 11), (2, 20), (3, 33)]
@@ -125,7 +132,7 @@ def test_the_decisions_of_a_narrowed_run_outlive_gc(run: Backfill) -> None:
     run.mend(1, 12)
     run.mend(1, 13)
     report = run.table.gc(older_than=-1, apply=True)
-    assert report.settled
+    assert report.condensed
     left = run.table.result(again.job)
     assert left is not None
     assert (left.narrows, left.left_out) == (again.narrows, 1)
@@ -211,7 +218,7 @@ class TestWhose:
         assert run.days == [(1, 11), (2, 21), (3, 31)]
 
     def test_nor_where_the_run_was_loaded_since(self, run: Backfill) -> None:
-        planned = run.table.once_job(RUN)
+        planned = run.table.job_of_key(RUN)
         run.load({1: 11, 2: 21, 3: 31}, clear=1)
         run.narrow(1, job=planned)
         run.load({1: 12, 2: 22, 3: 32}, clear=2)
@@ -275,7 +282,7 @@ class TestWhole:
 
 def test_of_two_plans_at_once_one_is_left(run: Backfill) -> None:
     root, partitions = run.table.root, {"day=1": 1}
-    last = run.table.once_job(RUN)
+    last = run.table.job_of_key(RUN)
     assert last is not None
     said = [Narrowing(new_write_id(), RUN, last, partitions, 60, PLANNER) for _ in range(3)]
     assert run.table.run(leave_narrowing(root, said[0], None))
@@ -322,7 +329,11 @@ def test_a_crash_at_any_request_leaves_it_narrowed(readers: str) -> None:
         owner = Owner(task_id="load", try_number=2, series="2026-01-01 1 10")
         try:
             with table.job(
-                rows.schema, mode="overwrite", once=RUN, on_repeat="replace_own", owner=owner
+                rows.schema,
+                mode="overwrite",
+                idempotency_key=RUN,
+                on_repeat="replace_own",
+                owner=owner,
             ) as job:
                 job.write(rows)
             crashed = False

@@ -78,8 +78,8 @@ class TestVersions:
         past.load(2)
         past.replace(3)
         past.load(4)
-        past.load(5, once="run")
-        past.load(6, once="run", on_repeat="replace_own")
+        past.load(5, idempotency_key="run")
+        past.load(6, idempotency_key="run", on_repeat="replace_own")
         held = [[], [1], [1, 2], [3], [3, 4], [3, 4, 5], [3, 4, 6]]
         for version, values in enumerate(held):
             found = past.at(partition=DAY1, version=version)
@@ -95,7 +95,7 @@ class TestVersions:
         past.clock.advance(2 * WEEK)
         assert past.table.gc(apply=True).folded
         past.load(31)
-        for version in range(head.epoch + 1):
+        for version in range(head.version + 1):
             found = past.at(partition=DAY1, version=version)
             assert [value for _, value in found] == list(range(1, version + 1))
 
@@ -221,7 +221,7 @@ class TestTimes:
             world.commit(opened, results)
         past.clock.advance(HOUR)
         found = {
-            tuple(sorted(past.table.at(time=START + HOUR + at).epochs.values()))
+            tuple(sorted(past.table.at(time=START + HOUR + at).versions.values()))
             for at in range(0, int(HOUR) + 60, 1)
         }
         assert found == {(1, 1), (2, 2)}
@@ -251,7 +251,7 @@ class TestTimes:
             return apply(request)
 
         table.driver.fault = decided  # type: ignore[attr-defined]
-        assert table.at(time=claimed).epochs == {DAY1: 2}
+        assert table.at(time=claimed).versions == {DAY1: 2}
         assert waits > 5
         # What was before its claims does not wait.
         assert past.at(time=claimed - 1) == [(1, 1)]
@@ -298,7 +298,7 @@ class TestPlannedScan:
     def test_a_replace_takes_nothing_from_it(self, past: Past) -> None:
         past.load(1)
         scan = past.table.scan()
-        assert scan.snapshot.epochs == {DAY1: 1}
+        assert scan.snapshot.versions == {DAY1: 1}
         for value in range(2, 6):
             past.replace(value)
             past.table.purge(apply=True)
@@ -385,7 +385,7 @@ class TestUndo:
         self, past: Past, brought_back: int, folds: bool
     ) -> None:
         past.load(9)
-        own: dict[str, Any] = {"once": "run", "on_repeat": "replace_own"}
+        own: dict[str, Any] = {"idempotency_key": "run", "on_repeat": "replace_own"}
         jobs = [past.load(value, 1, 2, **own) for value in (1, 2, 3)]
         if brought_back == 2:
             past.table.undo(jobs[-1], apply=True)
@@ -401,7 +401,7 @@ class TestUndo:
         assert past.values() == [(1, 5), (1, 9)]
 
     def test_a_run_is_not_loaded_beside_its_try_that_was_written_again(self, past: Past) -> None:
-        own: dict[str, Any] = {"once": "run", "on_repeat": "replace_own"}
+        own: dict[str, Any] = {"idempotency_key": "run", "on_repeat": "replace_own"}
         jobs = [past.load(value, **own) for value in (1, 2)]
         past.table.resolve(DAY1, undo=jobs[1], apply=True)
         assert past.values() == [(1, 1)]
@@ -685,7 +685,7 @@ class TestPurge:
             found = past.at(partition=DAY1, version=version)
             assert [value for _, value in found] == list(range(1, version + 1))
         past.table.purge(apply=True, keep=0)
-        assert past.table.gc(0.0, apply=True).settled
+        assert past.table.gc(0.0, apply=True).condensed
         assert past.values() == [(1, 12)]
         assert past.table.verify() == []
 

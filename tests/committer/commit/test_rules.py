@@ -394,7 +394,7 @@ class TestProbe:
 
 
 def test_an_append_meets_a_replace_but_not_an_append() -> None:
-    """Against the epoch of the last replace, not the epoch."""
+    """Against the version of the last replace, not the version."""
     world = World()
     world.load(DAY1)
     opened = world.open()
@@ -413,11 +413,11 @@ def test_a_run_that_another_try_did_is_not_done_again(mode: Mode, on_conflict: O
     Here nobody fenced the earlier try: its open record was deleted by hand."""
     world = World()
     world.load(DAY1)
-    first = world.open(mode, once="run", on_conflict=on_conflict)
+    first = world.open(mode, idempotency_key="run", on_conflict=on_conflict)
     result = world.write(first, DAY1)
     world.store.apply(Delete(ROOT.open_key(first.job)))
     second = World(world.store)
-    second.load(DAY1, once="run")
+    second.load(DAY1, idempotency_key="run")
     before = world.jobs_of(DAY1)
     with pytest.raises(CommitConflictError, match="Another try of this run committed"):
         world.commit(first, result)

@@ -106,7 +106,7 @@ class TestCommit:
         report = world.commit(opened, result)
         assert rows_by_partition(report) == {DAY1: 1, DAY2: 1}
         assert world.listed(DAY1) == [result.files[0].key]
-        assert {change.epoch for change in report.partitions} == {0}
+        assert {change.version for change in report.partitions} == {0}
         world.assert_clean()
 
     def test_there_are_no_heads(self, world: Alone) -> None:
@@ -191,7 +191,7 @@ class TestCommit:
             found = marker(world, partition)
             assert (found.job, found.committer) == (report.job, "zero_rename")
             assert found.manifest is not None
-            assert (found.manifest.rows, found.manifest.epochs) == (5, {DAY1: 0})
+            assert (found.manifest.rows, found.manifest.versions) == (5, {DAY1: 0})
         assert marker(world).filenames == tuple(f"/{key}" for key in world.listed(DAY1))
 
     def test_markers_can_be_left_out(self, world: Alone) -> None:
@@ -352,8 +352,8 @@ class TestTable:
         world.assert_clean()
 
     def test_a_once_key_is_refused_before_any_request(self, world: Alone) -> None:
-        with pytest.raises(InvalidInputError, match="once key"):
-            world.open(once="run")
+        with pytest.raises(InvalidInputError, match="idempotency key"):
+            world.open(idempotency_key="run")
         assert world.driver.requests == []
 
     def test_opening_says_loudly_what_is_not_promised(
@@ -405,7 +405,7 @@ class TestSnapshot:
         snapshot = world.snapshot()
         assert [f.partition for f in snapshot.files] == [DAY1, DAY2]
         assert {(f.rows, f.checksum, f.is_foreign) for f in snapshot.files} == {(-1, "", True)}
-        assert snapshot.epochs == {}
+        assert snapshot.versions == {}
         assert [f.partition for f in world.snapshot([DAY2]).files] == [DAY2]
 
     def test_of_the_partitions_that_a_filter_lets_through(self, world: Alone) -> None:

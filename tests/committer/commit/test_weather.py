@@ -43,8 +43,8 @@ def test_every_job_finishes(share: float) -> None:
         throttled(world, share, seed)
         jobs = [world.load(DAY1, DAY2), world.load(DAY1)]
         replaced = world.load(DAY1, mode=Mode.REPLACE)
-        run = world.load(DAY2, once="run")
-        again = world.open(once="run").repeated
+        run = world.load(DAY2, idempotency_key="run")
+        again = world.open(idempotency_key="run").repeated
         assert again is not None
         assert again.job == run.job, seed
         assert world.jobs_of(DAY1) == [replaced.job], seed
@@ -66,5 +66,5 @@ def test_jobs_finish_where_half_of_the_answers_say_nothing() -> None:
         world = World()
         jobs = [world.load(DAY1)]
         throttled(world, 0.5, seed)
-        jobs += [world.load(DAY1, DAY2), world.load(DAY1, once="run")]
+        jobs += [world.load(DAY1, DAY2), world.load(DAY1, idempotency_key="run")]
         assert world.jobs_of(DAY1) == [job.job for job in jobs], seed

@@ -51,7 +51,7 @@ HANDOFFS = st.builds(
     delete_when=st.none() | TEXT,
     latest_by=st.none() | TEXT,
     code_version=st.none() | st.sampled_from(["4", "é=,;", "a" * 200]),
-    once=st.none() | TEXT,
+    idempotency_key=st.none() | TEXT,
     on_repeat=st.none() | st.sampled_from(OnRepeat),
     dag=st.none() | TEXT,
     run=st.none() | TEXT,
@@ -76,7 +76,7 @@ FULL = Handoff(
     delete_when="op = 'D'",
     latest_by="at",
     code_version="v4",
-    once="dag/run/task/3",
+    idempotency_key="dag/run/task/3",
     on_repeat=OnRepeat.REPLACE_OWN,
     dag="dag",
     run="scheduled__2013-02-02T00:00:00+00:00",
@@ -107,7 +107,10 @@ def test_it_comes_back_as_one_word(handoff: Handoff) -> None:
     word = handoff.pack()
     assert re.fullmatch(r"[A-Za-z0-9_-]+", word)
     assert Handoff.decode({HANDOFF: word}) == handoff
-    assert Handoff.decode({HANDOFF: word, "ZERO_RENAME_ONCE": "by hand"}).once == "by hand"
+    assert (
+        Handoff.decode({HANDOFF: word, "ZERO_RENAME_IDEMPOTENCY_KEY": "by hand"}).idempotency_key
+        == "by hand"
+    )
 
 
 @pytest.mark.parametrize("word", ["no handoff", "AAAA", "é", "eJwrBgAAdAB0"])
@@ -148,7 +151,7 @@ def test_variables_a_person_reads() -> None:
         "ZERO_RENAME_DELETE_WHEN": "op = 'D'",
         "ZERO_RENAME_LATEST_BY": "at",
         "ZERO_RENAME_CODE_VERSION": "v4",
-        "ZERO_RENAME_ONCE": "dag/run/task/3",
+        "ZERO_RENAME_IDEMPOTENCY_KEY": "dag/run/task/3",
         "ZERO_RENAME_ON_REPEAT": "replace_own",
         "ZERO_RENAME_DAG": "dag",
         "ZERO_RENAME_RUN": "scheduled__2013-02-02T00:00:00+00:00",
@@ -169,7 +172,7 @@ def test_variables_a_person_sets() -> None:
             "ZERO_RENAME_MODE": "overwrite",
             "ZERO_RENAME_PARTITIONS": "day=1; day=2",
             "ZERO_RENAME_ON_CONFLICT": "last-wins",
-            "ZERO_RENAME_ONCE": "",
+            "ZERO_RENAME_IDEMPOTENCY_KEY": "",
         }
     )
     assert found == Handoff(ROOT, None, Mode.REPLACE, ("day=1", "day=2"), OnConflict.LAST_WINS)
@@ -185,7 +188,7 @@ def test_variables_a_person_sets() -> None:
         ("PARTITIONS", "day=1;;day=2", "has an empty item"),
         ("ON_CONFLICT", "win", "is one of fail, last_wins"),
         ("SUCCESS_MARKERS", "all", "is one of partition_and_table"),
-        ("ONCE", "\t", "is blank"),
+        ("IDEMPOTENCY_KEY", "\t", "is blank"),
         ("ON_REPEAT", "auto", "is one of skip, replace_own, append"),
         ("MAP_INDEX", "x", "is a whole number, not 'x'"),
         ("TRY_NUMBER", "1.5", "is a whole number"),
@@ -217,9 +220,9 @@ def test_a_password_in_a_url_is_not_repeated(name: str, text: str) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {"once": "a\0b"},
-        {"once": " "},
-        {"once": ""},
+        {"idempotency_key": "a\0b"},
+        {"idempotency_key": " "},
+        {"idempotency_key": ""},
         {"dag": "\ud800"},
         {"partitions": ("day=1", "")},
     ],
@@ -250,8 +253,10 @@ class TestALongList:
         assert "partition='*'" in str(caught.value.remedy)
 
     def test_other_values_are_to_be_shortened(self) -> None:
-        with pytest.raises(InvalidInputError, match="ZERO_RENAME_ONCE would have") as caught:
-            Handoff(once="ü" * LONGEST).encode()
+        with pytest.raises(
+            InvalidInputError, match="ZERO_RENAME_IDEMPOTENCY_KEY would have"
+        ) as caught:
+            Handoff(idempotency_key="ü" * LONGEST).encode()
         assert caught.value.remedy == "Shorten it."
 
 

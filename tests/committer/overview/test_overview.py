@@ -28,9 +28,9 @@ from zero_rename.committer import (
 from zero_rename.committer.commit.state.decide import read_decision
 from zero_rename.committer.format.job_spec import Coordination, Mode
 from zero_rename.committer.format.layout import job_ids_begin, new_job_id, new_write_id
-from zero_rename.committer.format.records.decision import Decision, SettledDecision
+from zero_rename.committer.format.records.decision import CondensedDecision, Decision
 from zero_rename.committer.format.records.failure import Failure
-from zero_rename.committer.overview.left_overs import find_left_overs
+from zero_rename.committer.overview.orphaned_uploads import find_orphaned_uploads
 from zero_rename.committer.overview.partition_history import look_back
 from zero_rename.committer.overview.recent_jobs import (
     SeenJob,
@@ -48,7 +48,7 @@ from zero_rename.committer.store.requests import (
     ListUploads,
     Put,
 )
-from zero_rename.committer.upkeep.doctor import complaints
+from zero_rename.committer.upkeep.doctor import problems
 
 READS = (Get, Head, ListObjects, ListUploads, ListParts, ListLifecycleRules)
 TASK = Owner(dag_id="flights", run_id="r1", task_id="load", try_number=1)
@@ -107,7 +107,7 @@ def test_partitions_by_what_became_of_them(world: World) -> None:
         DAY2: SeenState.REPLACED,
         DAY3: SeenState.EMPTIED,
     }
-    assert [(it.rows, it.files, it.epoch) for it in found.values()] == [
+    assert [(it.rows, it.files, it.version) for it in found.values()] == [
         (5, 2, 2),
         (5, 1, 2),
         (0, 0, 2),
@@ -145,8 +145,8 @@ def test_a_look_only_reads_even_where_a_commit_is_not_applied(world: World) -> N
     assert states(world) == {DAY1: "running"}
     assert (job.job, job.decided, job.partitions) == (opened.job, "commit", (DAY1,))
     history(world, DAY1)
-    world.driver.run(find_left_overs(ROOT))
-    world.driver.run(complaints(world.context))
+    world.driver.run(find_orphaned_uploads(ROOT))
+    world.driver.run(problems(world.context))
     assert [it for it in world.driver.requests if not isinstance(it, READS)] == []
 
 
@@ -180,10 +180,10 @@ def test_what_is_durable_lacks_nothing(world: World) -> None:
 class TestUnderWay:
     def test_an_append_tells_where_it_is_by_its_uploads(self, world: World) -> None:
         world.load(DAY1)
-        opened = world.open(owner=TASK, once=ONCE)
+        opened = world.open(owner=TASK, idempotency_key=ONCE)
         world.write(opened, DAY3)
         (job,) = look(world).under_way
-        assert (job.job, job.owner, job.once) == (opened.job, TASK, ONCE)
+        assert (job.job, job.owner, job.idempotency_key) == (opened.job, TASK, ONCE)
         assert (job.partitions, job.is_dead) == ((DAY3,), False)
         assert states(world) == {DAY1: "committed", DAY3: "running"}
 
@@ -219,7 +219,9 @@ class TestUnderWay:
         """Its clean-up is left: as of a task whose worker was killed while it aborted."""
         world.load(DAY1)
         fail(world, DAY1)
-        opened = world.open(Mode.REPLACE, replace_partitions=(DAY1,), owner=TASK, once=ONCE)
+        opened = world.open(
+            Mode.REPLACE, replace_partitions=(DAY1,), owner=TASK, idempotency_key=ONCE
+        )
         world.write(opened, DAY3)
         world.store.apply(
             Put(ROOT.decision_key(opened.job), Decision.abort(opened.job, "w").encode())
@@ -249,16 +251,19 @@ class TestUnderWay:
         overview = look(world)
         assert len(overview.partitions) == 1
         assert "cannot be listed" in overview.notes[0]
-        assert world.driver.run(find_left_overs(ROOT)).refused == "Access denied."
+        assert world.driver.run(find_orphaned_uploads(ROOT)).refused == "Access denied."
 
 
 def fail(
-    world: World, *partitions: str, error: ZeroRenameError | None = None, once: str = ONCE
+    world: World,
+    *partitions: str,
+    error: ZeroRenameError | None = None,
+    idempotency_key: str = ONCE,
 ) -> None:
     """What :func:`failures_told` puts on record."""
     error = error or InvalidInputError("no such column", remedy="Name it.")
-    failure = Failure.of(error, ROOT, once, TASK, new_write_id(), partitions)
-    world.store.apply(Put(ROOT.failure_key(once), failure.encode()))
+    failure = Failure.of(error, ROOT, idempotency_key, TASK, new_write_id(), partitions)
+    world.store.apply(Put(ROOT.failure_key(idempotency_key), failure.encode()))
 
 
 class TestFailures:
@@ -277,7 +282,7 @@ class TestFailures:
         world.load(DAY1)
         fail(world, DAY1)
         clock.advance(60.0)
-        world.load(DAY1, owner=TASK, once=ONCE)
+        world.load(DAY1, owner=TASK, idempotency_key=ONCE)
         assert look(world).failures == ()
         # Where that job is not among the recent ones, the run's own head tells.
         assert look(world, 0).failures == ()
@@ -288,7 +293,7 @@ class TestFailures:
     def test_a_try_under_way(self, world: World) -> None:
         world.load(DAY1)
         fail(world, DAY1)
-        world.write(world.open(owner=TASK, once=ONCE), DAY1)
+        world.write(world.open(owner=TASK, idempotency_key=ONCE), DAY1)
         assert states(world) == {DAY1: "running"}
 
     def test_a_run_that_gave_way(self, world: World) -> None:
@@ -316,10 +321,10 @@ class TestFailures:
 
 
 class TestConflicts:
-    def load_twice(self, world: World, *onces: str | None, apart: float = 60.0) -> list[str]:
+    def load_twice(self, world: World, *keys: str | None, apart: float = 60.0) -> list[str]:
         jobs = []
-        for once in onces:
-            jobs.append(world.load(DAY1, mode=Mode.REPLACE, once=once).job)
+        for idempotency_key in keys:
+            jobs.append(world.load(DAY1, mode=Mode.REPLACE, idempotency_key=idempotency_key).job)
             world.store.clock.advance(apart)  # pyright: ignore
         return jobs
 
@@ -331,9 +336,9 @@ class TestConflicts:
             f"{later} replaced what {former}, of another run, had written 60 s before."
         )
 
-    @pytest.mark.parametrize("onces", [("d/a/load", None), (None, None)])
-    def test_not_a_load_by_hand(self, world: World, onces: tuple[str | None, str | None]) -> None:
-        self.load_twice(world, *onces)
+    @pytest.mark.parametrize("keys", [("d/a/load", None), (None, None)])
+    def test_not_a_load_by_hand(self, world: World, keys: tuple[str | None, str | None]) -> None:
+        self.load_twice(world, *keys)
         assert states(world) == {DAY1: "replaced"}
 
     def test_not_after_an_hour(self, world: World) -> None:
@@ -346,8 +351,8 @@ class TestConflicts:
         assert states(world) == {DAY1: "replaced"}
 
     def test_not_where_both_added(self, world: World) -> None:
-        world.load(DAY1, once="d/a/load")
-        world.load(DAY1, once="d/b/load")
+        world.load(DAY1, idempotency_key="d/a/load")
+        world.load(DAY1, idempotency_key="d/b/load")
         assert states(world) == {DAY1: "committed"}
 
     def test_a_failure_is_more_pressing(self, world: World) -> None:
@@ -394,16 +399,16 @@ class TestRecentJobs:
         assert job_ids_begin(now, 0) == "zr1-"
 
 
-def settle(world: World, job: str) -> None:
+def condense(world: World, job: str) -> None:
     """What gc makes of a decision that was applied long ago."""
     decided = world.driver.run(read_decision(world.context, job))
     assert decided is not None
-    settled = SettledDecision.of(decided.decision, decided.date)
-    world.store.apply(Put(ROOT.decision_key(job), settled.encode()))
+    condensed = CondensedDecision.of(decided.decision, decided.date)
+    world.store.apply(Put(ROOT.decision_key(job), condensed.encode()))
 
 
-class TestSettled:
-    def test_a_settled_job_is_told_in_its_place(self, world: World, clock: ManualClock) -> None:
+class TestCondensed:
+    def test_a_condensed_job_is_told_in_its_place(self, world: World, clock: ManualClock) -> None:
         """It has been written again since, and is not recent for that."""
         in_order(world)
         jobs = []
@@ -411,7 +416,7 @@ class TestSettled:
             jobs.append(world.load(DAY1, DAY2, rows=rows).job)
             clock.advance(60.0)
         before = look(world).jobs[2]
-        settle(world, jobs[0])
+        condense(world, jobs[0])
         assert [job.job for job in look(world, 2).jobs] == jobs[:0:-1]
         after = look(world).jobs[2]
         assert (after.job, after.rows, after.files, after.decided_at) == (
@@ -420,10 +425,10 @@ class TestSettled:
         )
         manifest = world.driver.run(read_job_manifest(world.context, jobs[0]))
         assert manifest is not None
-        assert (manifest.is_settled, manifest.files) == (True, ())
+        assert (manifest.is_condensed, manifest.files) == (True, ())
         last = world.driver.run(read_job_manifest(world.context, jobs[2]))
         assert last is not None
-        assert (last.is_settled, len(last.files)) == (False, 2)
+        assert (last.is_condensed, len(last.files)) == (False, 2)
 
 
 class TestHistory:
@@ -435,7 +440,7 @@ class TestHistory:
             world.load(DAY2)
             clock.advance(1.0)
         found = history(world, DAY1)
-        told = [(it.epoch, it.job.job, it.change.rows, it.visible) for it in found.entries]
+        told = [(it.version, it.job.job, it.change.rows, it.visible) for it in found.entries]
         assert told == [
             (5, jobs[4], 5, 1),
             (4, jobs[3], 4, 1),
@@ -444,7 +449,7 @@ class TestHistory:
             (1, jobs[0], 1, 0),
         ]
         assert {it.job.owner for it in found.entries} == {TASK}
-        assert (found.epoch, len(found.files)) == (5, 2)
+        assert (found.version, len(found.files)) == (5, 2)
 
     def test_one_that_only_emptied_it_is_known_where_it_is_recent(
         self, world: World, clock: ManualClock
@@ -455,16 +460,16 @@ class TestHistory:
         world.commit(emptied)
         clock.advance(1.0)
         world.load(DAY1)
-        assert [it.epoch for it in history(world, DAY1).entries] == [3]
+        assert [it.version for it in history(world, DAY1).entries] == [3]
         entries = history(world, DAY1, look(world).jobs).entries
-        assert [(it.epoch, it.job.job) for it in entries[:2]][1] == (2, emptied.job)
+        assert [(it.version, it.job.job) for it in entries[:2]][1] == (2, emptied.job)
         # What it removed leads on.
-        assert [it.epoch for it in entries] == [3, 2, 1]
+        assert [it.version for it in entries] == [3, 2, 1]
 
     def test_a_partition_that_was_never_there(self, world: World) -> None:
         world.load(DAY1)
         found = history(world, "day=9")
-        assert (found.epoch, found.files, found.entries) == (0, (), ())
+        assert (found.version, found.files, found.entries) == (0, (), ())
 
 
 class TestDamage:
@@ -489,20 +494,20 @@ class TestDamage:
 def test_a_table_without_heads_is_as_a_listing_shows_it(world: World) -> None:
     world.load(DAY1, DAY2, coordination=Coordination.NONE)
     found = seen(world)
-    assert {(it.state, it.files, it.rows, it.epoch) for it in found.values()} == {
+    assert {(it.state, it.files, it.rows, it.version) for it in found.values()} == {
         (SeenState.LISTED, 1, None, None)
     }
 
 
-def test_left_overs_are_told_in_bytes(world: World, clock: ManualClock) -> None:
+def test_orphaned_uploads_are_told_in_bytes(world: World, clock: ManualClock) -> None:
     world.load(DAY1)
     gone = world.open(max_duration=60.0)
     result = world.write(gone, DAY1, DAY2)
     clock.advance(61.0)
     world.write(world.open(), DAY3)
-    found = world.driver.run(find_left_overs(ROOT))
+    found = world.driver.run(find_orphaned_uploads(ROOT))
     assert (found.count, found.needed, found.foreign) == (2, 1, 0)
     assert found.bytes == sum(file.size for file in result.files)
     assert {it.job for it in found.uploads} == {gone.job}
-    (problem,) = world.driver.run(complaints(world.context))
+    (problem,) = world.driver.run(problems(world.context))
     assert (problem.what, problem.subject) == ("job left open", gone.job)

@@ -14,7 +14,7 @@ from conftest import Bucket
 from zero_rename import Table
 from zero_rename.committer import Content, FileOptions, InvalidInputError
 from zero_rename.committer.commit.changes import compose_decision
-from zero_rename.committer.format.records.decision import SettledDecision
+from zero_rename.committer.format.records.decision import CondensedDecision
 from zero_rename.committer.format.records.inputs import MOST_NAMED, Inputs, content_of
 from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.committer.scan import reads
@@ -46,9 +46,9 @@ def load(table: Table, *days: int, x: int = 0, mode: str = "overwrite", **more: 
 
 
 def told(table: Table, job: str) -> dict[str, dict[str, int]]:
-    """Partitions and epochs that a job has read, by table."""
+    """Partitions and versions that a job has read, by table."""
     return {
-        read.table.rpartition("/")[2]: {it.partition: it.epoch for it in read.partitions}
+        read.table.rpartition("/")[2]: {it.partition: it.version for it in read.partitions}
         for read in table.inputs_of(job).tables
     }
 
@@ -150,7 +150,7 @@ class TestWhatIsStated:
 
 
 class TestAsLongAsTheRows:
-    def test_settled_decisions_keep_it(
+    def test_condensed_decisions_keep_it(
         self, s3_bucket: Bucket, daily: Table, weekly: Table
     ) -> None:
         daily.snapshot()
@@ -159,7 +159,7 @@ class TestAsLongAsTheRows:
         owner = weekly.owner_of(first)
         for _ in range(2):
             weekly.gc(older_than=FOREVER, apply=True)
-        assert SettledDecision.is_one(s3_bucket.read(weekly.root.decision_key(first)))
+        assert CondensedDecision.is_one(s3_bucket.read(weekly.root.decision_key(first)))
         assert (weekly.inputs_of(first), weekly.owner_of(first)) == (before, owner)
 
     @pytest.mark.parametrize("content", Content)

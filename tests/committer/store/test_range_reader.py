@@ -21,7 +21,7 @@ from zero_rename.committer.store import boto_calls, range_reader
 from zero_rename.committer.store.driver import connect
 from zero_rename.committer.store.range_reader import RangeFile
 from zero_rename.committer.store.requests import Delete, Put
-from zero_rename.committer.store.weather import Patience
+from zero_rename.committer.store.retries import RetryBudget
 
 BODY = bytes(range(256)) * 40
 SIZE = len(BODY)
@@ -132,7 +132,7 @@ def test_four_ranges_are_under_way_together(at: Any) -> None:
 
 def test_a_body_that_breaks_off_is_read_again(at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # A server that is slow to answer is not one at which nobody answers.
-    monkeypatch.setattr(boto_calls, "_PATIENT", Patience())
+    monkeypatch.setattr(boto_calls, "_PATIENT", RetryBudget())
     broken = []
 
     def break_off(got: Received, _: Any) -> Reply:

@@ -38,8 +38,8 @@ from zero_rename.committer.store.requests import (
     Unknown,
     UploadPart,
 )
+from zero_rename.committer.store.retries import RetryBudget, Trouble
 from zero_rename.committer.store.upload_stream import DelayedOutputStream
-from zero_rename.committer.store.weather import Patience, Trouble
 
 SLOW = s3_error(503, "SlowDown")
 FAILED = s3_error(500, "InternalError")
@@ -107,7 +107,7 @@ def test_what_may_be_repeated_is_sent_until_it_is_answered(
     tries = 3 if isinstance(request_, AbortUpload) else 9
     with FaultyServer(at_first(*[trouble] * tries, then=reply)) as server:
         driver = at(server.endpoint)
-        driver.clients.weather.answered()
+        driver.clients.retries.answered()
         answer = driver.perform(request_)
         assert not isinstance(answer, Unknown | Refused)
         assert driver.retries == tries == len(server.received) - 1
@@ -129,7 +129,7 @@ def test_a_conditional_request_waits_for_a_connection(request_: Any, at: Any) ->
     """A store that restarts: nothing was sent, so nothing is ambiguous."""
     with FaultyServer(always(s3_error(412, "PreconditionFailed"))) as server:
         driver = at(server.endpoint)
-        driver.clients.weather.answered()
+        driver.clients.retries.answered()
         away = iter(range(5))
 
         def refuse(**_: Any) -> None:
@@ -138,7 +138,7 @@ def test_a_conditional_request_waits_for_a_connection(request_: Any, at: Any) ->
 
         driver.clients.client.meta.events.register("before-send.s3", refuse)
         assert driver.perform(request_) == Refused("PreconditionFailed")
-        assert driver.clients.weather.tally.counts[Trouble.UNREACHED] == 5
+        assert driver.clients.retries.tally.counts[Trouble.UNREACHED] == 5
         assert len(server.received) == 1
 
 
@@ -154,7 +154,7 @@ def test_a_conditional_request_that_was_sent_after_all_is_unknown(at: Any) -> No
     """No connection, then one that breaks: the request may have arrived by that one."""
     with FaultyServer(always(DROPPED)) as server:
         driver = at(server.endpoint)
-        driver.clients.weather.answered()
+        driver.clients.retries.answered()
         away = iter(range(2))
 
         def refuse(**_: Any) -> None:
@@ -180,7 +180,7 @@ class TestPatience:
             assert len(server.received) == sent + 1, "the silence was waited for once"
 
     def test_a_wrong_endpoint_is_told_soon(self, at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(boto_calls, "_PATIENT", Patience())
+        monkeypatch.setattr(boto_calls, "_PATIENT", RetryBudget())
         driver = at("http://127.0.0.1:9")
         with pytest.raises(StoreUnreachableError, match="AWS_ENDPOINT_URL"):
             driver.perform(Get("key"))

@@ -171,7 +171,7 @@ class TestBeside:
 
 class TestRunsThatAreRepeated:
     def again(self, table: Table, **more: Any) -> str | None:
-        return append(table, once="run", on_repeat=OnRepeat.REPLACE_OWN, **more)
+        return append(table, idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN, **more)
 
     def test_one_whose_rows_were_merged_is_refused(self, table: Table) -> None:
         """Its rows cannot be taken out of files with those of others: they would be there twice."""

@@ -74,7 +74,7 @@ class TestReport:
         schema = rows(1).schema
         base = table.snapshot(["day=1"])
         load(table, rows(2))
-        job = table.job(schema, mode="overwrite", once="run", base=base)
+        job = table.job(schema, mode="overwrite", idempotency_key="run", base=base)
         with pytest.raises(CommitConflictError) as caught, job:
             job.write(rows(1))
         told = Failure.of(caught.value, table.root, "run", Owner(), new_write_id())

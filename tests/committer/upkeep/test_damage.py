@@ -98,7 +98,7 @@ class TestOpenRecord:
         """A dead job that claims two partitions, and whose open record is spoilt."""
         world = World(MemoryStore(clock=ManualClock()))
         world.load(DAY1)
-        job = claimed(world, DAY1, DAY2, once="run")
+        job = claimed(world, DAY1, DAY2, idempotency_key="run")
         spoil(world, ROOT.open_key(job), how)
         return world, job
 
@@ -113,7 +113,7 @@ class TestOpenRecord:
 
     def test_writers_go_on(self, how: Any) -> None:
         world, _ = self.damaged(how)
-        loaded = world.load(DAY3, once="another run")
+        loaded = world.load(DAY3, idempotency_key="another run")
         assert world.jobs_of(DAY3) == [loaded.job]
 
     def test_recovery_settles_the_others_and_leaves_it_for_a_day(self, how: Any) -> None:
@@ -127,7 +127,7 @@ class TestOpenRecord:
         world, job = self.damaged(how)
         assert {it.job: str(it.outcome) for it in world.recover(patience=0)} == {job: "aborted"}
         world.assert_clean()
-        world.load(DAY1, DAY2, once="run")
+        world.load(DAY1, DAY2, idempotency_key="run")
 
     def test_a_committed_job_needs_no_open_record(self, how: Any) -> None:
         world = World()
@@ -220,10 +220,10 @@ class TestDeletedDecision:
     @pytest.mark.parametrize("on_repeat", [OnRepeat.SKIP, OnRepeat.REPLACE_OWN])
     def test_a_run_whose_commit_is_gone_does_not_load_twice(self, on_repeat: OnRepeat) -> None:
         world = World()
-        job = world.load(DAY1, once="run").job
+        job = world.load(DAY1, idempotency_key="run").job
         world.store.apply(Delete(ROOT.decision_key(job)))
         with pytest.raises(DamagedError, match="a second time"):
-            world.load(DAY1, once="run", on_repeat=on_repeat)
+            world.load(DAY1, idempotency_key="run", on_repeat=on_repeat)
         assert len(world.listed(DAY1)) == 1
         assert world.store.keys(ROOT.open_prefix) == []
 
@@ -243,19 +243,19 @@ class TestHead:
 
 
 @pytest.mark.parametrize("number", ["9" * 400, "9007199254740993", "-1"])
-def test_a_head_of_an_epoch_that_no_store_could_have_reached(number: str) -> None:
+def test_a_head_of_a_version_that_no_store_could_have_reached(number: str) -> None:
     """It is damage to its partition, whoever meets it."""
     world = World()
     world.load(DAY1, DAY2)
-    spoil(world, ROOT.head_key(DAY1), set_to(epoch=number))
+    spoil(world, ROOT.head_key(DAY1), set_to(version=number))
     assert set(world.driver.run(survey(world.context)).damaged) == {DAY1}
     assert world.driver.run(write_index_now(world.context))
     assert {it.partition for it in world.driver.run(verify(world.context))} == {DAY1}
     assert named(world) == {("damaged", ROOT.head_key(DAY1))}
     assert set(world.driver.run(gc(world.context, 0.0, apply=True)).damaged) == {DAY1}
-    with pytest.raises(RecordDamagedError, match="epoch"):
+    with pytest.raises(RecordDamagedError, match="version"):
         world.load(DAY1)
-    with pytest.raises(RecordDamagedError, match="epoch"):
+    with pytest.raises(RecordDamagedError, match="version"):
         world.snapshot([DAY1])
     world.load(DAY2)
 
@@ -267,5 +267,5 @@ def test_what_others_put_among_the_open_records_is_no_job() -> None:
         world.store.apply(Put(f"{ROOT.open_prefix}{name}", b"{}"))
     assert world.driver.run(open_jobs(world.context)) == []
     assert world.recover() == []
-    world.load(DAY1, once="run")
+    world.load(DAY1, idempotency_key="run")
     assert {what for what, _ in named(world)} == {"stray object"}

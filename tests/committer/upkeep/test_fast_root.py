@@ -489,7 +489,7 @@ class TestCheckpoint:
         copy = FileCopier.copy
 
         def slow(self: FileCopier, state: Any) -> Any:
-            if "day=4" in state.epochs:
+            if "day=4" in state.versions:
                 load(memory_table(store), 40, day=4, mode="overwrite")
             return copy(self, state)
 

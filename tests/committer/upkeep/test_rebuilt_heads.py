@@ -44,7 +44,7 @@ def restored(world: World, *heads: str, loses: Callable[[World], None] | None = 
     assert [it.partition for it in done] == [it.partition for it in planned]
     assert {it.action for it in done} == {RebuildAction.REBUILT}
     after = world.snapshot()
-    assert (after.files, after.epochs) == (before.files, before.epochs)
+    assert (after.files, after.versions) == (before.files, before.versions)
     assert world.driver.run(verify(world.context)) == []
     assert rebuilt(world) == []
     world.load(DAY2)
@@ -91,7 +91,7 @@ class TestRebuilt:
     def test_a_run_that_replaced_its_own_rows(self) -> None:
         world = filled()
         for _ in range(2):
-            world.load(DAY2, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+            world.load(DAY2, idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN)
         restored(world)
 
     def test_files_from_before_the_table(self) -> None:
@@ -127,15 +127,15 @@ class TestRebuilt:
 
 
 class TestLeft:
-    def test_where_a_decision_is_settled(self) -> None:
+    def test_where_a_decision_is_condensed(self) -> None:
         world = filled(9)
         world.store.clock.advance(30 * 24 * 3600)  # type: ignore[attr-defined]
         world.driver.run(gc(world.context, apply=True))
-        left(world, why="is settled")
+        left(world, why="is condensed")
 
     def test_where_one_is_gone(self) -> None:
         world = filled()
-        left(world, HEAD, ROOT.decision_key(world.jobs_of(DAY2)[2]), why="epoch 3")
+        left(world, HEAD, ROOT.decision_key(world.jobs_of(DAY2)[2]), why="version 3")
 
     def test_where_the_last_one_is_gone(self) -> None:
         world = filled()
@@ -162,13 +162,13 @@ class TestLeft:
         opened = world.open()
         left(world, why=opened.job)
 
-    def test_where_two_jobs_found_the_same_epoch(self) -> None:
+    def test_where_two_jobs_found_the_same_version(self) -> None:
         """A head was made anew, and lost again."""
         world = filled(1)
         for key in (HEAD, *world.listed(DAY2)):
             del world.store.objects[key]
         world.load(DAY2)
-        left(world, why="both found it at epoch 0")
+        left(world, why="both found it at version 0")
 
     def test_a_head_that_somebody_makes_meanwhile_stays(self) -> None:
         world = filled()

@@ -73,7 +73,7 @@ def prepared() -> World:
 JOBS = {
     "append": {"mode": Mode.APPEND},
     "replace": {"mode": Mode.REPLACE},
-    "once": {"mode": Mode.APPEND, "once": "dag/run/task"},
+    "idempotency_key": {"mode": Mode.APPEND, "idempotency_key": "dag/run/task"},
     "named": {"mode": Mode.REPLACE, "replace_partitions": (DAY1, DAY2)},
 }
 
@@ -359,7 +359,7 @@ class TestBeforeThereIsATable:
             World().recover()
 
 
-ONCE_SPEC = JobSpec(SCHEMA, partition_by=("day",), once="run")
+ONCE_SPEC = JobSpec(SCHEMA, partition_by=("day",), idempotency_key="run")
 
 
 class Halfway:
@@ -393,8 +393,8 @@ class TestOnce:
 
     def test_a_retry_of_a_committed_try_writes_nothing(self) -> None:
         world = World()
-        first = world.load(DAY1, once="run")
-        again = world.open(once="run")
+        first = world.load(DAY1, idempotency_key="run")
+        again = world.open(idempotency_key="run")
         assert again.repeated is not None
         assert (again.repeated.job, again.repeated.repeated) == (first.job, True)
         assert world.commit(again) == again.repeated
@@ -404,21 +404,21 @@ class TestOnce:
 
     def test_another_run_is_another_run(self) -> None:
         world = World()
-        world.load(DAY1, once="run 1")
-        assert world.open(once="run 2").repeated is None
+        world.load(DAY1, idempotency_key="run 1")
+        assert world.open(idempotency_key="run 2").repeated is None
 
     def test_a_cleared_run_replaces_its_own_rows_only(self) -> None:
         world = World()
         other = world.load(DAY1)
-        first = world.load(DAY1, DAY2, once="run")
-        again = world.load(DAY1, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+        first = world.load(DAY1, DAY2, idempotency_key="run")
+        again = world.load(DAY1, idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN)
         assert world.jobs_of(DAY1) == [other.job, again.job]
         assert world.jobs_of(DAY2) == []
         assert not [key for key in world.listed(DAY1) if first.job in key]
 
     def test_a_cleared_run_that_must_find_nothing_finds_its_own_rows_only(self) -> None:
         world = World()
-        policy: Any = {"mode": Mode.FAIL_IF_EXISTS, "once": "run"}
+        policy: Any = {"mode": Mode.FAIL_IF_EXISTS, "idempotency_key": "run"}
         first = world.load(DAY1, DAY2, **policy)
         again = world.load(DAY1, **policy, on_repeat=OnRepeat.REPLACE_OWN)
         assert world.jobs_of(DAY1) == [again.job]
@@ -434,25 +434,25 @@ class TestOnce:
 
     def test_replace_own_finds_folded_rows(self) -> None:
         world = World()
-        first = world.load(DAY1, once="run")
+        first = world.load(DAY1, idempotency_key="run")
         jobs = [world.load(DAY1).job for _ in range(30)]
-        again = world.load(DAY1, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+        again = world.load(DAY1, idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN)
         assert first.job not in world.jobs_of(DAY1)
         assert world.jobs_of(DAY1) == [*jobs, again.job]
 
     def test_append_writes_again(self) -> None:
         world = World()
-        first = world.load(DAY1, once="run")
-        again = world.load(DAY1, once="run", on_repeat=OnRepeat.APPEND)
+        first = world.load(DAY1, idempotency_key="run")
+        again = world.load(DAY1, idempotency_key="run", on_repeat=OnRepeat.APPEND)
         assert world.jobs_of(DAY1) == [first.job, again.job]
 
     def test_opening_a_try_fences_the_earlier_one(self) -> None:
         clock = ManualClock()
         world = World(MemoryStore(clock))
-        zombie = world.open(once="run")
+        zombie = world.open(idempotency_key="run")
         left = world.write(zombie, DAY1)
         clock.advance(1)  # Of one second the job's id would tell, of one millisecond chance.
-        world.load(DAY1, once="run")
+        world.load(DAY1, idempotency_key="run")
         with pytest.raises(RefusedError):
             world.commit(zombie, left)
         assert len(world.jobs_of(DAY1)) == 1
@@ -471,12 +471,12 @@ class TestOnce:
             letter = "BA"[number] if first_by == "the store's clock" else "AB"[number]
             job = f"zr1-{letter * 26}"
             world.context = replace(world.context, job_id=lambda job=job: job)
-            spec = JobSpec(SCHEMA, partition_by=("day",), once="run")
+            spec = JobSpec(SCHEMA, partition_by=("day",), idempotency_key="run")
             opening.append(Halfway(world, open_job(world.context, spec), until=ListObjects))
             if first_by == "the store's clock":
                 clock.advance(5)
         for half in opening:
-            half.go_on_to(Get, ROOT.once_key("run"))
+            half.go_on_to(Get, ROOT.run_key("run"))
         ended = {}
         for number in (ends_first, 1 - ends_first):
             with suppress(JobFencedError):
@@ -503,32 +503,32 @@ class TestOnce:
 
     def test_dead_jobs_that_nobody_recovers_do_not_make_every_job_dearer(self) -> None:
         world = World()
-        world.load(DAY1, once="run 1")
+        world.load(DAY1, idempotency_key="run 1")
         for _ in range(100):
             world.open()
         world.driver.requests.clear()
-        world.load(DAY1, once="run 2")
+        world.load(DAY1, idempotency_key="run 2")
         assert len(world.driver.requests) < 40
         assert len(world.jobs_of(DAY1)) == 2
 
     def test_an_earlier_try_behind_many_dead_jobs_is_kept_out_by_the_once_head(self) -> None:
         world = World()
-        zombie = world.open(once="run")
+        zombie = world.open(idempotency_key="run")
         left = world.write(zombie, DAY1)
         for number in range(40):
-            world.open(once=f"dead {number}")
-        job = world.load(DAY1, once="run").job
+            world.open(idempotency_key=f"dead {number}")
+        job = world.load(DAY1, idempotency_key="run").job
         with pytest.raises(RefusedError, match="Another try"):
             world.commit(zombie, left)
         assert world.jobs_of(DAY1) == [job]
 
     def test_a_decided_try_that_died_before_applying_counts(self) -> None:
         world = World()
-        opened = world.open(once="run")
+        opened = world.open(idempotency_key="run")
         result = world.write(opened, DAY1)
         die_before_applying(world, opened, result)
         retry = World(world.store)
-        again = retry.open(once="run")
+        again = retry.open(idempotency_key="run")
         assert again.repeated is not None
         assert again.repeated.job == opened.job
         assert retry.jobs_of(DAY1) == [opened.job]
@@ -536,13 +536,13 @@ class TestOnce:
 
     def test_a_try_that_died_with_its_claims_leaves_none(self) -> None:
         world = World()
-        opened = world.open(once="run")
+        opened = world.open(idempotency_key="run")
         result = world.write(opened, DAY1)
         world.driver.fault = on(Put, Crash, "/jobs/")
         with pytest.raises(Crash):
             world.commit(opened, result)
-        once = world.store.objects[ROOT.once_key("run")].body
-        assert f'"claim":"{opened.job}"'.encode() in once
+        idempotency_key = world.store.objects[ROOT.run_key("run")].body
+        assert f'"claim":"{opened.job}"'.encode() in idempotency_key
         other = World(world.store)
         assert [r.outcome for r in other.recover(patience=0)] == ["aborted"]
         other.assert_clean()
@@ -634,7 +634,7 @@ class TestPurge:
     def test_a_live_job_keeps_its_claims(self) -> None:
         """Purge looks at every head between the job's claims and its decision."""
         world = World()
-        opened = world.open(once="run")
+        opened = world.open(idempotency_key="run")
         result = world.write(opened, DAY1)
 
         def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
@@ -650,8 +650,8 @@ class TestPurge:
     def test_claims_of_jobs_without_an_open_record_are_taken_off(self) -> None:
         """Of partitions and of runs: a job may claim after it was fenced and cleaned up."""
         world = World()
-        opened = world.open(once="run")
-        slots = Slot.partition(ROOT, DAY1), Slot.once(ROOT, "run")
+        opened = world.open(idempotency_key="run")
+        slots = Slot.partition(ROOT, DAY1), Slot.idempotency_key(ROOT, "run")
         requests = [ClaimRequest(slot, None, replaces=False) for slot in slots]
         world.driver.run(claim_all(world.context, opened, requests))
         world.store.apply(Delete(ROOT.open_key(opened.job)))

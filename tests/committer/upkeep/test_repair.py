@@ -262,9 +262,9 @@ class TestRepair:
         assert repaired(world, accept_loss=True) == []
 
     def test_a_run_that_repeats_it_replaces_what_exists(self) -> None:
-        world, opened, result = damaged(once="run")
+        world, opened, result = damaged(idempotency_key="run")
         repaired(world, accept_loss=True)
-        again = world.load(DAY1, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+        again = world.load(DAY1, idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN)
         assert opened.job not in world.jobs_of(DAY1)
         assert again.job in world.jobs_of(DAY1)
         assert not set(world.listed(DAY1)) & {file.key for file in result.files}
@@ -375,7 +375,7 @@ class TestLost:
         assert not world.driver.run(renew_facts(world.context)).uploads_listed
         (recovered,) = world.recover()
         assert "Nothing is lost" in recovered.detail
-        assert "committed files lost" not in complaints(world)
+        assert "committed files lost" not in problems_of(world)
         (reported,) = repaired(world)
         assert (reported.lost, reported.certain) == ((), False)
         with pytest.raises(UnfinishedCommitError, match="Nothing is lost"):
@@ -418,13 +418,13 @@ class TestLost:
 
     def test_the_doctor_looks_at_the_uploads_of_open_commits(self) -> None:
         world, opened, result = damaged(count=2)
-        found = complaints(world)["committed files lost"]
+        found = problems_of(world)["committed files lost"]
         assert found.subject == result.files[0].key
         assert "2 decided files" in found.detail
         assert f"--job {opened.job} --accept-loss" in found.remedy
 
 
-def complaints(world: World) -> dict[str, Problem]:
+def problems_of(world: World) -> dict[str, Problem]:
     return {found.what: found for found in world.driver.run(examine(world.context))}
 
 
@@ -433,32 +433,32 @@ class TestDoctor:
         world = World()
         world.load(DAY1)
         world.open()
-        assert complaints(world) == {}
+        assert problems_of(world) == {}
 
     def test_names_jobs_that_are_silent(self) -> None:
         clock = ManualClock()
         world = World(MemoryStore(clock=clock))
         opened = world.open(max_duration=100.0)
         clock.advance(101)
-        found = complaints(world)["job left open"]
+        found = problems_of(world)["job left open"]
         assert found.subject == opened.job
         assert "undecided" in found.detail
         assert "recover" in found.remedy
 
     def test_names_jobs_that_nobody_finishes(self) -> None:
         world, opened, _ = damaged()
-        assert "job left open" not in complaints(world)
+        assert "job left open" not in problems_of(world)
         clock = world.store.clock
         assert isinstance(clock, ManualClock)
         clock.advance(4000)
-        found = complaints(world)["job left open"]
+        found = problems_of(world)["job left open"]
         assert found.subject == opened.job
         assert "repair" in found.remedy
 
     def test_names_claims_of_dead_jobs(self) -> None:
         world, opened, _ = damaged()
         del world.store.objects[ROOT.open_key(opened.job)]
-        found = complaints(world)["claim of a dead job"]
+        found = problems_of(world)["claim of a dead job"]
         assert opened.job in found.detail
         assert "purge" in found.remedy
 
@@ -473,7 +473,7 @@ class TestDoctor:
             return answer
 
         world.driver.fault = fault
-        assert complaints(world) == {}
+        assert problems_of(world) == {}
         assert opened.job in other.jobs_of(DAY1)
 
     def test_names_foreign_and_left_over_uploads(self) -> None:
@@ -483,19 +483,19 @@ class TestDoctor:
         for key in ("flights/day=1/x", f"flights/day=1/part-00009-{job}-0.parquet"):
             created = world.store.apply(CreateUpload(key))
             world.store.apply(UploadPart(key, created.upload_id, 1, b"x"))
-        assert set(complaints(world)) == {"left-over uploads"}
+        assert set(problems_of(world)) == {"orphaned uploads"}
         clock.advance(25 * 3600)
-        found = complaints(world)
-        assert set(found) == {"left-over uploads", "foreign uploads"}
+        found = problems_of(world)
+        assert set(found) == {"orphaned uploads", "foreign uploads"}
         assert "--foreign" in found["foreign uploads"].remedy
 
     def test_names_what_the_store_lacks(self) -> None:
         world = World(MemoryStore(behaviour=Behaviour(server_name="VERSITYGW")))
         world.load(DAY1)
-        assert set(complaints(world)) == {"store not atomic"}
+        assert set(problems_of(world)) == {"store not atomic"}
         alone = World()
         alone.load(DAY1, coordination=Coordination.NONE)
-        assert set(complaints(alone)) == {"not coordinated"}
+        assert set(problems_of(alone)) == {"not coordinated"}
 
     @pytest.mark.parametrize(
         ("later", "name"),
@@ -511,29 +511,29 @@ class TestDoctor:
     def test_names_what_the_store_does_not_keep_any_more(self, later: Behaviour, name: str) -> None:
         world = World()
         world.load(DAY1)
-        assert "store has changed" not in complaints(world)
+        assert "store has changed" not in problems_of(world)
         world.store.behaviour = later
-        found = complaints(world)["store has changed"]
+        found = problems_of(world)["store has changed"]
         assert found.subject == name
         assert "--apply" in found.remedy
         world.driver.run(renew_facts(world.context))
-        assert "store has changed" not in complaints(world)
+        assert "store has changed" not in problems_of(world)
         world.store.behaviour = Behaviour()
         world.driver.run(renew_facts(world.context))
-        assert "store has changed" not in complaints(world), "no promise comes back"
+        assert "store has changed" not in problems_of(world), "no promise comes back"
         assert json.loads(world.store.objects[ROOT.table_key].body)["store"][name] is (
             name == "complete_resurrects"
         )
         assert world.store.keys(ROOT.probe_key("")) == []
 
     def test_works_where_there_is_no_table(self) -> None:
-        assert complaints(World()) == {}
-        unfit = complaints(World(MemoryStore(behaviour=Behaviour(conditional_put=False))))
+        assert problems_of(World()) == {}
+        unfit = problems_of(World(MemoryStore(behaviour=Behaviour(conditional_put=False))))
         assert set(unfit) == {"store unfit"}
         assert "coordination=none" in unfit["store unfit"].remedy
-        removes = complaints(World(MemoryStore(behaviour=Behaviour(removes_on_abort=True))))
+        removes = problems_of(World(MemoryStore(behaviour=Behaviour(removes_on_abort=True))))
         assert set(removes) == {"store unfit"}
-        racing = complaints(
+        racing = problems_of(
             World(MemoryStore(behaviour=Behaviour(server_name="s3-mock-file-store")))
         )
         assert set(racing) == {"store not atomic"}
@@ -552,13 +552,13 @@ class TestDoctor:
         world = World()
         world.load(DAY1)
         world.driver.fault = on(kind, StoreRefusedError("The store refused it.", lacks_right=True))
-        assert complaints(world)["right missing"].subject == right
+        assert problems_of(world)["right missing"].subject == right
 
     def test_names_records_that_cannot_be_read(self) -> None:
         world = World()
         world.load(DAY1)
         world.store.apply(Put(ROOT.head_key(DAY1), b"{"))
-        assert complaints(world)["damaged"].subject == ROOT.head_key(DAY1)
+        assert problems_of(world)["damaged"].subject == ROOT.head_key(DAY1)
 
     @pytest.mark.parametrize(
         ("rule", "what"),
@@ -605,9 +605,9 @@ class TestDoctor:
         world = World()
         world.store.rules = (LifecycleRule("cleanup", prefix="", abort_days=3),)
         world.load(DAY1)
-        assert "lifecycle rule too short" not in complaints(world)
+        assert "lifecycle rule too short" not in problems_of(world)
         world.open(max_duration=49 * 3600.0)
-        assert complaints(world)["lifecycle rule too short"].subject == "cleanup"
+        assert problems_of(world)["lifecycle rule too short"].subject == "cleanup"
 
 
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})

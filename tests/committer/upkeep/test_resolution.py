@@ -34,7 +34,7 @@ from zero_rename.committer.upkeep.resolution import (
 )
 
 HOUR, YEAR = 3600.0, 365 * 86_400.0
-OWN: dict[str, Any] = {"once": "run", "on_repeat": OnRepeat.REPLACE_OWN}
+OWN: dict[str, Any] = {"idempotency_key": "run", "on_repeat": OnRepeat.REPLACE_OWN}
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def undo(world: World, job: str) -> str:
     return carry_out(world, undoing(world, job))
 
 
-def test_of_jobs_decided_in_one_second_the_newest_is_that_of_the_last_epoch(
+def test_of_jobs_decided_in_one_second_the_newest_is_that_of_the_last_version(
     world: World,
 ) -> None:
     last, first = sorted((world.open(), world.open()), key=lambda it: it.job)

@@ -31,7 +31,7 @@ def tell(table: Table) -> None:
     error = InvalidInputError("No such column.", key="k", remedy="Mend it.")
     with (
         pytest.raises(InvalidInputError),
-        failures_told(table.root, RUN.once, RUN.handoff().owner),
+        failures_told(table.root, RUN.idempotency_key, RUN.handoff().owner),
     ):
         raise error
 
@@ -52,15 +52,20 @@ def test_what_to_do_about_a_conflict_is_the_schedulers_to_say(
 ) -> None:
     """The application says to load the table anew, and to run the job again: it cannot."""
     said = {"remedy": "Run the job again.", "table": table.root.url}
-    keys = (table.root.head_key("day=1"), table.root.once_key("r"), table.root.table_key, None)
+    keys = (
+        table.root.head_key("day=1"),
+        table.root.run_key("r"),
+        table.root.table_key,
+        None,
+    )
     owner = RUN.handoff().owner
     for key, remedy in zip(keys, ("Clear the task.", *["Run the job again."] * 3), strict=True):
         error = kind("Partitions changed.", key=key, **said)
-        told = Failure.of(error, table.root, RUN.once, owner, "w")
+        told = Failure.of(error, table.root, RUN.idempotency_key, owner, "w")
         assert f"] {remedy} (" in in_words(told, table, "Clear the task.")
         assert "] Run the job again. (" in in_words(told, table)
     error = InvalidInputError("No.", key=keys[0], **said)
-    told = Failure.of(error, table.root, RUN.once, owner, "w")
+    told = Failure.of(error, table.root, RUN.idempotency_key, owner, "w")
     assert "] Run the job again. (" in in_words(told, table, "Clear the task.")
 
 

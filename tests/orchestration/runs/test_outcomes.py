@@ -121,8 +121,8 @@ class TestPartitions:
     @pytest.mark.parametrize("days", [(2,), (1, 2)])
     def test_what_the_run_had_loaded_before(self, tables: Tables, days: tuple[int, ...]) -> None:
         tables.load(1)
-        first = tables.load(1, once="r")
-        again = tables.load(*days, once="r", on_repeat=OnRepeat.REPLACE_OWN)
+        first = tables.load(1, idempotency_key="r")
+        again = tables.load(*days, idempotency_key="r", on_repeat=OnRepeat.REPLACE_OWN)
         assert [it.partition for it in again.partitions] == ["day=1", "day=2"]
         if days == (2,):  # It took its own rows out of the other.
             check_partitions(tables.table(), again, ["day=2"], first.job)

@@ -8,7 +8,7 @@ import pytest
 
 from support.airflow import task_context
 from zero_rename.committer import InvalidInputError, Owner
-from zero_rename.orchestration.runs.task_run import TaskRun, check_on_repeat, once_key
+from zero_rename.orchestration.runs.task_run import TaskRun, check_on_repeat, idempotency_key_of
 from zero_rename.provider.task_context import task_run
 
 
@@ -18,14 +18,14 @@ def run(retries: int = 2, **context: Any) -> TaskRun:
 
 def test_the_key_names_the_run_and_not_the_try() -> None:
     first, second = run(try_number=1), run(try_number=2)
-    assert first.once == second.once == "flights/scheduled__2013-02-02/load"
-    assert run(map_index=3).once == "flights/scheduled__2013-02-02/load/3"
-    assert run(map_index=0).once != first.once
+    assert first.idempotency_key == second.idempotency_key == "flights/scheduled__2013-02-02/load"
+    assert run(map_index=3).idempotency_key == "flights/scheduled__2013-02-02/load/3"
+    assert run(map_index=0).idempotency_key != first.idempotency_key
 
 
 def test_no_two_runs_share_a_key() -> None:
-    assert once_key("a/b", "c", "d") != once_key("a", "b/c", "d")
-    assert once_key("a", "b", "c/1") != once_key("a", "b", "c", 1)
+    assert idempotency_key_of("a/b", "c", "d") != idempotency_key_of("a", "b/c", "d")
+    assert idempotency_key_of("a", "b", "c/1") != idempotency_key_of("a", "b", "c", 1)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from zero_rename.s3a.runs.try_record import (
     UNDONE,
     WRITING,
     WRITTEN,
-    Known,
+    StoredTry,
     WriteRecord,
 )
 
@@ -39,8 +39,8 @@ class Loading:
         self.load = S3ALoad(self.table, run, Load(Committer.MAGIC, ROOT, mode, ("day=1",)))
 
     @property
-    def known(self) -> Known:
-        found = self.table.run(ledger.find(ROOT, FIRST.once, self.load.uuid))
+    def known(self) -> StoredTry:
+        found = self.table.run(ledger.find(ROOT, FIRST.idempotency_key, self.load.uuid))
         assert found is not None
         return found
 
@@ -94,7 +94,7 @@ def test_what_the_application_left_is_for_the_next_try_to_settle(world: World) -
         killed()
     known = loading.known
     assert (known.record.state, len(known.record.writes)) == (FAILED, 1)
-    assert known.key == ledger.open_key(ROOT, FIRST.once, loading.load.uuid)
+    assert known.key == ledger.open_key(ROOT, FIRST.idempotency_key, loading.load.uuid)
 
 
 @pytest.mark.parametrize("mode", [Mode.APPEND, None])
@@ -111,7 +111,7 @@ def test_the_rows_of_a_committed_try_are_added_to_only_if_that_is_said(
         "rows": 1,
         "files": 1,
         "bytes": 1,
-        "epoch": None,
+        "version": None,
     }
     report["table"] = ROOT.url
     done = {"state": COMMITTED, "report": report}

@@ -47,7 +47,9 @@ class Run:
     def __init__(self, began: bool) -> None:
         self.world = World()
         write = WriteRecord(JOB_1, 1, "magic", ROOT.url, "append", opened_at=self.world.clock())
-        opened = a_try(once=ONCE, owner=Owner("flights", "r", "load", -1, 1), mode="append")
+        opened = a_try(
+            idempotency_key=ONCE, owner=Owner("flights", "r", "load", -1, 1), mode="append"
+        )
         self.record = self.world.driver.run(ledger.open_try(ROOT, opened.with_write(write)))
         job = self.world.job(uuid=JOB_1)
         job.task(0)

@@ -14,7 +14,7 @@ from support.s3a_stand_in import marker
 from zero_rename.committer import OutcomeUnknownError, RefusedError, Table, VerificationError
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.store.requests import Deleted, DeleteMany, Put
-from zero_rename.orchestration.s3a.tries import Tries, check_come_back
+from zero_rename.orchestration.s3a.tries import Tries, refuse_late_commits
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import (
     COMMITTED,
@@ -49,7 +49,7 @@ class Run:
         self.table.driver = MemoryDriver(self.world.store, None, self.world.clock)  # pyright: ignore
         self.reported: list[Sequence[WriteRecord]] = []
         said = {"owner": Owner("flights", "r", "load", -1, 1), "mode": "append", "state": FAILED}
-        self.record = self.add(a_try(once=ONCE, writes=writes, **{**said, **given}))
+        self.record = self.add(a_try(idempotency_key=ONCE, writes=writes, **{**said, **given}))
         self.world.clock.advance(HEARTBEAT_TIMEOUT + 10)
 
     def add(self, record: TryRecord) -> TryRecord:
@@ -282,26 +282,26 @@ class TestComeBack:
 
     def test_nothing_came(self) -> None:
         run = self.undone()
-        check_come_back(run.table, ONCE)
-        check_come_back(run.table, ONCE, quiet=True)
+        refuse_late_commits(run.table, ONCE)
+        refuse_late_commits(run.table, ONCE, quiet=True)
 
     def test_it_committed(self) -> None:
         run = self.undone()
         self.come_back(run)
         with pytest.raises(VerificationError, match="committed after all") as caught:
-            check_come_back(run.table, ONCE)
+            refuse_late_commits(run.table, ONCE)
         assert caught.value.job == FIRST
 
     def test_what_the_later_try_has_replaced_is_none_of_it(self) -> None:
         run = self.undone()
         self.come_back(run, replaced=(FIRST,))
-        check_come_back(run.table, ONCE)
+        refuse_late_commits(run.table, ONCE)
 
     def test_one_that_is_settled_as_committed_is_none(self) -> None:
         run = Run(write())
         run.settle()
         self.come_back(run)
-        check_come_back(run.table, ONCE)
+        refuse_late_commits(run.table, ONCE)
 
     def test_one_that_writes_again(self) -> None:
         run = self.undone()
@@ -312,6 +312,6 @@ class TestComeBack:
 
         known = run.first()
         assert run.table.run(ledger.swap(known, wakes(known.record)))
-        check_come_back(run.table, ONCE)
+        refuse_late_commits(run.table, ONCE)
         with pytest.raises(OutcomeUnknownError, match="is still writing"):
-            check_come_back(run.table, ONCE, quiet=True)
+            refuse_late_commits(run.table, ONCE, quiet=True)

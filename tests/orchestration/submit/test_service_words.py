@@ -152,9 +152,9 @@ class TestMarks:
 
     def test_what_tells_marks_apart(self) -> None:
         marks = {
-            str(JobMark.of(table, once, series, number))
+            str(JobMark.of(table, idempotency_key, series, number))
             for table in ("s3://b/t", "s3://b/u")
-            for once in ("d/r/t", "d/r/u")
+            for idempotency_key in ("d/r/t", "d/r/u")
             for series in (None, "x")
             for number in (1, 2)
         }

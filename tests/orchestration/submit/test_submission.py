@@ -42,7 +42,7 @@ def prepared(cluster: Cluster, folder: Path, **given: Any) -> Submission:
     arguments: dict[str, Any] = {
         "conf": {},
         "env_vars": {},
-        "variables": {"ZERO_RENAME_ONCE": "k"},
+        "variables": {"ZERO_RENAME_IDEMPOTENCY_KEY": "k"},
         "credentials": KEYS,
         "py_files": None,
         "properties_file": None,
@@ -54,7 +54,7 @@ def prepared(cluster: Cluster, folder: Path, **given: Any) -> Submission:
 def test_local(tmp_path: Path) -> None:
     made = prepared(Cluster("local[2]", None), tmp_path)
     assert made == Submission(
-        {"PYSPARK_PYTHON": sys.executable, "ZERO_RENAME_ONCE": "k", **KEYS}, None, None
+        {"PYSPARK_PYTHON": sys.executable, "ZERO_RENAME_IDEMPOTENCY_KEY": "k", **KEYS}, None, None
     )
 
 
@@ -86,12 +86,12 @@ def test_local_with_another_python(tmp_path: Path) -> None:
 @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host"])
 def test_client_mode(tmp_path: Path, master: str) -> None:
     made = prepared(Cluster(master, "client"), tmp_path, py_files="a.py")
-    assert made.process_env["ZERO_RENAME_ONCE"] == "k"
+    assert made.process_env["ZERO_RENAME_IDEMPOTENCY_KEY"] == "k"
     assert made.py_files == f"{tmp_path / 'zero_rename.zip'},a.py"
     assert made.properties_file is not None
     text = Path(made.properties_file).read_text()
     assert "spark.executorEnv.AWS_SECRET_ACCESS_KEY=key-secret" in text
-    assert "ZERO_RENAME_ONCE" not in text
+    assert "ZERO_RENAME_IDEMPOTENCY_KEY" not in text
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_cluster_mode(tmp_path: Path, master: str, prefix: str) -> None:
     assert made.process_env == {}
     assert made.properties_file is not None
     text = Path(made.properties_file).read_text()
-    assert f"{prefix}ZERO_RENAME_ONCE=k" in text
+    assert f"{prefix}ZERO_RENAME_IDEMPOTENCY_KEY=k" in text
     assert f"{prefix}AWS_SECRET_ACCESS_KEY=key-secret" in text
     assert "spark.executorEnv.AWS_SECRET_ACCESS_KEY=key-secret" in text
 

@@ -90,8 +90,8 @@ def test_each_commit_fires_once_across_triggerers(tables: Tables) -> None:
         return told
 
     told = asyncio.run(play())
-    assert (told[0]["partition"], told[0]["epoch"], told[0]["rows"]) == ("day=1", 1, 2)
-    assert [it["epoch"] for it in told[1]["partitions"]] == [2, 1]
+    assert (told[0]["partition"], told[0]["version"], told[0]["rows"]) == ("day=1", 1, 2)
+    assert [it["version"] for it in told[1]["partitions"]] == [2, 1]
 
 
 def test_a_triggerer_that_dies_before_its_note_tells_again(

@@ -130,11 +130,11 @@ def test_nested_columns_are_fields(tables: Tables) -> None:
 
 
 def raw(**hours: int) -> list[Snapshot]:
-    """A state of another table: partitions by hour, and their epochs."""
-    epochs = {f"hour={hour.removeprefix('h')}": epoch for hour, epoch in hours.items()}
-    files = tuple(DataFile(f"raw/{name}/f", name, 1, 1, "sha256:1", "") for name in epochs)
+    """A state of another table: partitions by hour, and their versions."""
+    versions = {f"hour={hour.removeprefix('h')}": version for hour, version in hours.items()}
+    files = tuple(DataFile(f"raw/{name}/f", name, 1, 1, "sha256:1", "") for name in versions)
     schema = pa.schema([("hour", pa.int32())])
-    return [Snapshot(TableRoot("lake", "raw"), schema, ("hour",), files, epochs)]
+    return [Snapshot(TableRoot("lake", "raw"), schema, ("hour",), files, versions)]
 
 
 def read(**hours: int) -> TableRead:

@@ -25,12 +25,12 @@ ASSET = Asset("flights", uri=URL)
 
 def report(*partitions: str, **changes: Any) -> dict[str, Any]:
     entries = [
-        {"partition": name, "epoch": n, "rows": n, "files": 1, "bytes": 10 * n, "removed": 0}
+        {"partition": name, "version": n, "rows": n, "files": 1, "bytes": 10 * n, "removed": 0}
         for n, name in enumerate(partitions, 1)
     ]
     totals = {name: sum(entry[name] for entry in entries) for name in ("rows", "files", "bytes")}
-    only = entries[0] if len(entries) == 1 else {"partition": None, "epoch": None}
-    named = {"partition": only["partition"], "epoch": only["epoch"]}
+    only = entries[0] if len(entries) == 1 else {"partition": None, "version": None}
+    named = {"partition": only["partition"], "version": only["version"]}
     return {"job": "zr1-x", "table": URL, **totals, "partitions": entries, **named, **changes}
 
 
@@ -63,7 +63,7 @@ def test_one_event_carries_the_totals(by_partition: bool | None, run_key: str | 
 def test_an_event_for_each_partition_carries_its_own(by_partition: bool | None) -> None:
     load, *events = told(ASSET, report("day=1", "day=2"), by_partition)
     assert keys(events) == ["day=1", "day=2"]
-    assert [event["extra"]["epoch"] for event in events] == [1, 2]
+    assert [event["extra"]["version"] for event in events] == [1, 2]
     assert [event["extra"]["bytes"] for event in events] == [10, 20]
     assert not any("partitions" in event["extra"] for event in events)
     assert (load.get("partition_key"), load["extra"]["rows"]) == (None, 3)
@@ -79,7 +79,7 @@ def test_a_run_with_a_key_has_no_event_without_one() -> None:
 def test_an_unpartitioned_table_has_no_key() -> None:
     (event,) = told(ASSET, report("_unpartitioned"))
     assert "partition_key" not in event
-    assert event["extra"]["epoch"] == 1
+    assert event["extra"]["version"] == 1
 
 
 def test_a_key_that_is_too_long_for_airflow() -> None:

@@ -18,7 +18,7 @@ from zero_rename.committer.format.layout import new_write_id
 from zero_rename.committer.format.records.decision import Decision
 from zero_rename.committer.format.records.failure import Failure
 from zero_rename.committer.format.row_changes import ChangeReads, RowChanges
-from zero_rename.committer.overview.left_overs import find_left_overs
+from zero_rename.committer.overview.orphaned_uploads import find_orphaned_uploads
 from zero_rename.committer.overview.partition_history import look_back
 from zero_rename.committer.overview.recent_jobs import read_job_manifest
 from zero_rename.committer.overview.table_overview import look_over
@@ -94,8 +94,8 @@ def partition_page(world: World, partition: str) -> str:
 
 def fail(world: World, *partitions: str, owner: Owner = TASK, text: str = "no such column") -> None:
     error = InvalidInputError(text, remedy="Name it.")
-    failure = Failure.of(error, ROOT, "once", owner, new_write_id(), partitions)
-    world.store.apply(Put(ROOT.failure_key("once"), failure.encode()))
+    failure = Failure.of(error, ROOT, "idempotency_key", owner, new_write_id(), partitions)
+    world.store.apply(Put(ROOT.failure_key("idempotency_key"), failure.encode()))
 
 
 class TestTable:
@@ -138,8 +138,8 @@ class TestTable:
         assert (verdict.level, verdict.text) == ("failed", "1 failed run of no known partition")
 
     def test_a_conflict_alone(self, world: World) -> None:
-        for once in ("one", "two"):
-            world.load(DAY1, owner=TASK, once=once, mode=Mode.REPLACE)
+        for idempotency_key in ("one", "two"):
+            world.load(DAY1, owner=TASK, idempotency_key=idempotency_key, mode=Mode.REPLACE)
         verdict = wording.verdict_on(look(world), ())
         assert (verdict.level, verdict.text) == ("conflicted", "Partitions: 1 conflicted")
         assert "Wants a look" in table_page(world).text
@@ -318,17 +318,17 @@ class TestJob:
             self.page(world, "../../secrets")
 
 
-def test_left_overs_in_bytes_and_dollars(world: World, clock: ManualClock) -> None:
+def test_orphaned_uploads_in_bytes_and_dollars(world: World, clock: ManualClock) -> None:
     world.load(DAY1)
     opened = world.open(max_duration=1.0)
     world.write(opened, DAY1)
     clock.advance(2.0)
-    left = world.driver.run(find_left_overs(ROOT))
+    left = world.driver.run(find_orphaned_uploads(ROOT))
     page = Read(pages.upkeep("lake", "flights", ROOT.url, left, [], True))
     assert "Leaked uploads 1" in page.text
     assert "less than $0.01 a month" in page.text
     assert f"zero-rename purge {ROOT.url} --apply" in page.text
-    assert "No complaints" in page.text
+    assert "No problems" in page.text
     assert "html" not in dict(page.tags)
 
 
@@ -357,8 +357,8 @@ class TestStrangers:
         )
         by: dict[str, Any] = {"owner": owner, "schema": _dated(), "partition_by": ("date",)}
         world.load(f"date={EVIL.replace('/', '%2F')}", **by)
-        world.load("date=2013-02-01", **by, once=EVIL)
-        world.load("date=2013-02-01", **by, once="x", mode=Mode.REPLACE)
+        world.load("date=2013-02-01", **by, idempotency_key=EVIL)
+        world.load("date=2013-02-01", **by, idempotency_key="x", mode=Mode.REPLACE)
         world.load("date=2013-02-01", **dict(by, owner=Owner(application=EVIL, host=EVIL)))
         fail(world, f"date={EVIL}", owner=owner, text=EVIL)
         world.write(world.open(**by, max_duration=1.0), f"date={EVIL.replace('/', '%2F')}")
@@ -369,7 +369,7 @@ class TestStrangers:
         overview = look(world)
         name = overview.partitions[0].name
         job = overview.jobs[0].job
-        left = world.driver.run(find_left_overs(ROOT))
+        left = world.driver.run(find_orphaned_uploads(ROOT))
         problems = [Problem(EVIL, EVIL, EVIL, EVIL)]
         found = world.driver.run(read_job_manifest(world.context, job))
         owner = Owner(dag_id=EVIL, run_id=EVIL, task_id=EVIL, map_index=-1, try_number=1)

@@ -92,7 +92,7 @@ def test_a_walk_through_a_table_which_only_reads(
     site: Site, lake: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = Owner(dag_id="daily", run_id="r1", task_id="load")
-    job = lake.load(1, 2, owner=owner, once="daily/r1/load").job
+    job = lake.load(1, 2, owner=owner, idempotency_key="daily/r1/load").job
     lake.undecided(2)
     lake.bucket.counter.reset()
     assert "table?conn=lake&amp;table=flights" in site.ask("tables", conn="lake")

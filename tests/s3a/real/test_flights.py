@@ -38,7 +38,7 @@ DAY = "year=2013/month=2/day=1"
 FLIGHTS = 926
 #: What the native committer's report has, that of each word has too.
 NATIVE_REPORT = {
-    *("job", "table", "partition", "partitions", "epoch"),
+    *("job", "table", "partition", "partitions", "version"),
     *("files", "rows", "bytes", "decided_at", "repeated"),
 }
 

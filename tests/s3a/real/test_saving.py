@@ -190,7 +190,7 @@ class TestOnRecord:
         given = {
             "ZERO_RENAME_TABLE": place.root.url,
             "ZERO_RENAME_COMMITTER": "magic",
-            "ZERO_RENAME_ONCE": ONCE,
+            "ZERO_RENAME_IDEMPOTENCY_KEY": ONCE,
             "ZERO_RENAME_S3A_RUN": run,
         }
         for name, value in given.items():

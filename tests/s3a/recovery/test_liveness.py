@@ -18,7 +18,7 @@ from zero_rename.s3a.runs.ledger import OpenTries
 from zero_rename.s3a.runs.try_record import (
     FAILED,
     PATIENCE,
-    Known,
+    StoredTry,
     TryRecord,
     WriteRecord,
     write_uuid,
@@ -37,12 +37,12 @@ def owner(number: int = 1, **changes: Any) -> Owner:
     return Owner(**{**known, "try_number": number, **changes})
 
 
-def record(silent_for: float = 0.0, **changes: Any) -> Known:
+def record(silent_for: float = 0.0, **changes: Any) -> StoredTry:
     made = a_try(**{"owner": owner(), "opened_at": NOW - 100, **changes})
-    return Known(made, "k", "e", silent_for)
+    return StoredTry(made, "k", "e", silent_for)
 
 
-def known(*tries: Known, **given: Any) -> Knowledge:
+def known(*tries: StoredTry, **given: Any) -> Knowledge:
     return Knowledge(OpenTries(tries), **given)
 
 
@@ -76,8 +76,8 @@ class TestItsRunsRecord:
 
     def test_nobody_submitted_it(self) -> None:
         """A save() of its own sends a heartbeat every 15 s, or is at its end."""
-        assert states(1e6, known(record(89, once=JOB), patience=0)) == State.LIVE
-        assert states(1e6, known(record(90, once=JOB), patience=0)) == State.DEAD
+        assert states(1e6, known(record(89, idempotency_key=JOB), patience=0)) == State.LIVE
+        assert states(1e6, known(record(90, idempotency_key=JOB), patience=0)) == State.DEAD
 
     def test_it_is_silent(self) -> None:
         """In cluster mode the application outlives its submitter."""

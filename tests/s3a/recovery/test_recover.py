@@ -839,15 +839,15 @@ class TestRecords:
         world.driver.run(open_try(ROOT, a_try()))
         recover(world)
         assert world.driver.run(open_tries(ROOT)).known == ()
-        (known,) = world.driver.run(tries_of(ROOT, a_try().once))
+        (known,) = world.driver.run(tries_of(ROOT, a_try().idempotency_key))
         assert known.record.state == SUBMITTED  # What came of it, its run's next try says.
-        assert world.store.keys() == [closed_key(ROOT, a_try().once, JOB)]
+        assert world.store.keys() == [closed_key(ROOT, a_try().idempotency_key, JOB)]
 
     @pytest.mark.parametrize("forward", [True, False])
     def test_of_one_that_nobody_submitted_nothing_stays(self, world: World, forward: bool) -> None:
         """Nobody tries again: nobody asks what came of it."""
         (halfway if forward else two_tasks)(world)
-        world.driver.run(open_try(ROOT, a_try(once=JOB)))
+        world.driver.run(open_try(ROOT, a_try(idempotency_key=JOB)))
         recover(world)
         assert not [key for key in world.store.objects if "s3a-runs" in key]
 
@@ -855,7 +855,7 @@ class TestRecords:
         """By hand, or by a scheduler that says nothing of it."""
         halfway(world)
         put_marker(world, OTHER)
-        world.driver.run(open_try(ROOT, a_try(once=JOB)))
+        world.driver.run(open_try(ROOT, a_try(idempotency_key=JOB)))
         assert recover(world).outcome is JobOutcome.NEEDS_DECISION
 
     def test_a_try_that_cannot_be_closed_stays_open(self, world: World) -> None:
@@ -864,7 +864,9 @@ class TestRecords:
         world.driver.run(open_try(ROOT, a_try()))
 
         def fault(request: Any, apply: Any) -> Any:
-            if isinstance(request, Put) and request.key == closed_key(ROOT, a_try().once, JOB):
+            if isinstance(request, Put) and request.key == closed_key(
+                ROOT, a_try().idempotency_key, JOB
+            ):
                 return Unknown("timeout")
             return apply(request)
 

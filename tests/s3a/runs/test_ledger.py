@@ -21,7 +21,7 @@ from zero_rename.s3a.runs.try_record import (
     UNDONE,
     WRITING,
     WRITTEN,
-    Known,
+    StoredTry,
     TryRecord,
     WriteRecord,
     run_of,
@@ -33,9 +33,11 @@ ROOT = TableRoot.parse("s3://bkt/wh/flights")
 ONCE = "flights/scheduled__2013-02-02/load"
 
 
-def a_try(run: str, once: str = ONCE, state: str = SUBMITTED, number: int = 1) -> TryRecord:
+def a_try(
+    run: str, idempotency_key: str = ONCE, state: str = SUBMITTED, number: int = 1
+) -> TryRecord:
     owner = Owner(dag_id="flights", run_id="r", task_id="load", try_number=number)
-    return TryRecord(run, once, owner, "magic", "append", ("day=1",), state)
+    return TryRecord(run, idempotency_key, owner, "magic", "append", ("day=1",), state)
 
 
 def a_write(run: str, number: int, state: str = WRITING) -> WriteRecord:
@@ -69,7 +71,7 @@ def test_a_runs_tries_are_found_oldest_first(store: MemoryDriver, clock: ManualC
     began = store.run(ledger.open_try(ROOT, a_try(first)))
     clock.advance(60)
     opened = store.run(ledger.open_try(ROOT, a_try(second)))
-    store.run(ledger.open_try(ROOT, a_try(run_uuid(), once="other")))
+    store.run(ledger.open_try(ROOT, a_try(run_uuid(), idempotency_key="other")))
     clock.advance(5)
     found = store.run(ledger.tries_of(ROOT, ONCE))
     assert [known.record.uuid for known in found] == [first, second]
@@ -87,7 +89,7 @@ class TestHeartbeats:
         clock.advance(30)
         return opened
 
-    def known(self, store: MemoryDriver, record: TryRecord) -> Known:
+    def known(self, store: MemoryDriver, record: TryRecord) -> StoredTry:
         found = store.run(ledger.find(ROOT, ONCE, record.uuid))
         assert found is not None
         return found
@@ -158,7 +160,7 @@ class TestHeartbeats:
         run = run_uuid()
         record = a_try(run, state=state)
         record = record if write is None else record.with_write(a_write(run, 1, write))
-        assert Known(record, "k", "e", silent_for).may_be_writing is expected
+        assert StoredTry(record, "k", "e", silent_for).may_be_writing is expected
 
 
 class TestSuperseded:

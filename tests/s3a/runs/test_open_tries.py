@@ -19,11 +19,11 @@ from zero_rename.s3a.runs.ledger import forget_try, note_recovered, open_tries, 
 from zero_rename.s3a.runs.try_record import COMMITTED, FAILED, UNDONE
 
 TRY = a_try(owner=Owner("flights", "r", "load", -1, 1), mode="append")
-OPEN, CLOSED = (key(ROOT, TRY.once, JOB) for key in (ledger.open_key, ledger.closed_key))
+OPEN, CLOSED = (key(ROOT, TRY.idempotency_key, JOB) for key in (ledger.open_key, ledger.closed_key))
 
 
 def states(store: MemoryDriver) -> list[str]:
-    return [known.record.state for known in store.run(ledger.tries_of(ROOT, TRY.once))]
+    return [known.record.state for known in store.run(ledger.tries_of(ROOT, TRY.idempotency_key))]
 
 
 def test_an_open_one_is_read_as_it_was_written(store: MemoryDriver, clock: ManualClock) -> None:
@@ -47,7 +47,7 @@ def test_nothing_brings_back_one_that_was_closed(store: MemoryDriver, clock: Man
     store.run(forget_try(ROOT, TRY))
     assert store.store.keys() == [CLOSED]
     assert store.run(open_tries(ROOT)).known == ()
-    (known,) = store.run(ledger.tries_of(ROOT, TRY.once))
+    (known,) = store.run(ledger.tries_of(ROOT, TRY.idempotency_key))
     assert known.record == replace(record, state=UNDONE)
 
 
@@ -59,12 +59,12 @@ def test_what_recovery_notes(store: MemoryDriver) -> None:
     (known,) = store.run(open_tries(ROOT)).known
     assert (known.record.recovered, known.record.state) == ((JOB, OTHER), FAILED)
     store.run(forget_try(ROOT, TRY))
-    (closed,) = store.run(ledger.tries_of(ROOT, TRY.once))
+    (closed,) = store.run(ledger.tries_of(ROOT, TRY.idempotency_key))
     assert closed.record.recovered == (JOB, OTHER)
 
 
 def test_one_that_nobody_submitted_is_forgotten_wholly(store: MemoryDriver) -> None:
-    alone = a_try(once=JOB)
+    alone = a_try(idempotency_key=JOB)
     store.run(ledger.open_try(ROOT, alone))
     store.store.apply(Put(f"{ledger.report_prefix(ROOT, JOB, 1)}/summary-j.json", b"{}"))
     store.run(forget_try(ROOT, alone))
@@ -84,7 +84,7 @@ def test_one_of_the_version_before_is_told(store: MemoryDriver) -> None:
     told = store.run(open_tries(ROOT)).damage
     assert "of an earlier version" in told
     with pytest.raises(RecordDamagedError, match="kept what it wrote elsewhere"):
-        store.run(ledger.tries_of(ROOT, TRY.once))
+        store.run(ledger.tries_of(ROOT, TRY.idempotency_key))
 
 
 def test_a_closed_one_counts_where_its_open_record_was_left(store: MemoryDriver) -> None:

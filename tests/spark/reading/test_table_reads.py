@@ -37,48 +37,50 @@ def reads(tmp_path: Path) -> TableReads:
     return TableReads(URL, tmp_path / "t.json")
 
 
-def whole(**epochs: int) -> ReadBase:
-    return ReadBase(URL, epochs)
+def whole(**versions: int) -> ReadBase:
+    return ReadBase(URL, versions)
 
 
-def some(**epochs: int) -> ReadBase:
-    return ReadBase(URL, epochs, whole=False)
+def some(**versions: int) -> ReadBase:
+    return ReadBase(URL, versions, whole=False)
 
 
-def commit(**epochs: int) -> Committed:
-    changes = tuple(PartitionCommit(name, epoch, 1, 1, 1, 0) for name, epoch in epochs.items())
+def commit(**versions: int) -> Committed:
+    changes = tuple(
+        PartitionCommit(name, version, 1, 1, 1, 0) for name, version in versions.items()
+    )
     return Committed("zr1-x", URL, changes, 0.0)
 
 
-def epochs(reads: TableReads, *names: str) -> list[int | None]:
-    return [reads.noted().base.epoch(name) for name in names]
+def versions(reads: TableReads, *names: str) -> list[int | None]:
+    return [reads.noted().base.version(name) for name in names]
 
 
 def test_nothing_was_read(reads: TableReads) -> None:
     reads.loaded()
     reads.wrote(commit(a=1), replaced=True)
-    assert epochs(reads, "a") == [None]
+    assert versions(reads, "a") == [None]
 
 
 def test_the_smallest_wins(reads: TableReads) -> None:
     reads.planned(whole(a=3, b=1), None)
     reads.planned(whole(a=2, b=4, c=1), None)
-    assert epochs(reads, "a", "b", "c", "d") == [2, 1, 0, 0]
+    assert versions(reads, "a", "b", "c", "d") == [2, 1, 0, 0]
 
 
 def test_what_was_not_read_does_not_count(reads: TableReads) -> None:
     reads.planned(some(a=3), None)
     reads.planned(some(b=2), None)
-    assert epochs(reads, "a", "b", "c") == [3, 2, None]
+    assert versions(reads, "a", "b", "c") == [3, 2, None]
     reads.planned(whole(a=5), None)
-    assert epochs(reads, "a", "b", "c") == [3, 0, 0]
+    assert versions(reads, "a", "b", "c") == [3, 0, 0]
 
 
 def test_a_load_alone_forgets_nothing(reads: TableReads) -> None:
     reads.planned(whole(a=3), None)
     reads.loaded()
     reads.planned(whole(a=4), None)
-    assert epochs(reads, "a") == [3]
+    assert versions(reads, "a") == [3]
 
 
 @pytest.mark.parametrize("done", [commit(b=7), None])
@@ -87,26 +89,26 @@ def test_a_load_after_a_write_forgets_what_was_read_before(
 ) -> None:
     reads.planned(whole(a=3), None)
     reads.wrote(done, replaced=True)
-    assert epochs(reads, "a") == [3]  # The same frame may be written a second time.
+    assert versions(reads, "a") == [3]  # The same frame may be written a second time.
     reads.loaded()
-    assert epochs(reads, "a") == [None]
+    assert versions(reads, "a") == [None]
     reads.planned(whole(a=4), None)
     reads.loaded()
-    assert epochs(reads, "a") == [4]
+    assert versions(reads, "a") == [4]
 
 
 def test_what_an_overwrite_replaced_no_longer_counts(reads: TableReads) -> None:
     reads.planned(whole(a=3, b=1), None)
     reads.wrote(commit(a=4, c=1), replaced=True)
-    assert epochs(reads, "a", "b", "c") == [None, 1, None]
+    assert versions(reads, "a", "b", "c") == [None, 1, None]
     reads.planned(whole(a=6, c=2), None)
-    assert epochs(reads, "a", "c") == [6, 2]
+    assert versions(reads, "a", "c") == [6, 2]
 
 
 def test_an_own_append_is_no_conflict_and_anothers_is(reads: TableReads) -> None:
     reads.planned(whole(a=3, b=1), None)
     reads.wrote(commit(a=4, b=3, c=1), replaced=False)
-    assert epochs(reads, "a", "b", "c") == [4, 1, 1]
+    assert versions(reads, "a", "b", "c") == [4, 1, 1]
 
 
 def test_a_partition_that_came_and_fits_a_filter_was_not_there(reads: TableReads) -> None:
@@ -117,9 +119,9 @@ def test_a_partition_that_came_and_fits_a_filter_was_not_there(reads: TableReads
     root = TableRoot.parse(URL)
     opened = OpenedJob("zr1-x", root, JobSpec(schema), schema, ("p",), facts, heads)
     base = reads.noted().base_of(opened)
-    assert [base.epoch(name) for name in heads] == [None, 5, 0]
+    assert [base.version(name) for name in heads] == [None, 5, 0]
     anew = replace(opened, partition_by=("n",), base={"n=1": "etag"})
-    assert reads.noted().base_of(anew).epoch("n=1") == 0
+    assert reads.noted().base_of(anew).version("n=1") == 0
 
 
 def test_the_note_does_not_grow_for_ever(reads: TableReads) -> None:
@@ -140,7 +142,7 @@ def test_each_application_has_a_folder_of_its_own(
     (folder,) = tmp_path.iterdir()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     TableReads.here(URL).planned(whole(a=2), None)
-    assert epochs(TableReads.here(URL), "a") == [2]
+    assert versions(TableReads.here(URL), "a") == [2]
     assert [path.name for path in folder.iterdir()] == ["two"]
 
 
@@ -152,9 +154,9 @@ def test_what_one_session_of_spark_connect_reads_is_no_base_of_another(
     monkeypatch.setattr(table_reads, "application", lambda: "one")
     monkeypatch.setenv("SPARK_JOB_ARTIFACT_UUID", "1f3fc80b-d021-4a37-ab22-90d03371371a")
     TableReads.here(URL).planned(whole(a=1), None)
-    assert epochs(TableReads.here(URL), "a") == [1]
+    assert versions(TableReads.here(URL), "a") == [1]
     monkeypatch.setenv("SPARK_JOB_ARTIFACT_UUID", "da344090-43d6-48e0-b5a7-1f25b66e1e02")
-    assert epochs(TableReads.here(URL), "a") == [None]
+    assert versions(TableReads.here(URL), "a") == [None]
 
 
 def test_somebody_elses_folder_is_not_used(
@@ -168,7 +170,7 @@ def test_somebody_elses_folder_is_not_used(
     with caplog.at_level(logging.WARNING):
         reads = TableReads.here(URL)
     reads.planned(whole(a=1), None)
-    assert epochs(reads, "a") == [None]
+    assert versions(reads, "a") == [None]
     assert "cannot be noted" in caplog.text
 
 
@@ -197,10 +199,10 @@ def test_a_state_that_is_gone_no_longer_counts_once_the_table_is_loaded(
     known = known_table({"path": url})
     reader = TableReader(known, known.spark_schema)
     (group,) = reader.partitions()
-    assert epochs(TableReads.here(url), UNPARTITIONED) == [1]
+    assert versions(TableReads.here(url), UNPARTITIONED) == [1]
     overwrite()
     with pytest.raises(SnapshotGoneError):
         list(reader.read(group))
-    assert epochs(TableReads.here(url), UNPARTITIONED) == [1]
+    assert versions(TableReads.here(url), UNPARTITIONED) == [1]
     known_table({"path": url})
-    assert epochs(TableReads.here(url), UNPARTITIONED) == [None]
+    assert versions(TableReads.here(url), UNPARTITIONED) == [None]

@@ -53,7 +53,7 @@ def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def application(store: MemoryStore, fault: Any = None) -> _Application:
     view: Any = NoSettings()
-    made = _Application(TARGET, view, Handoff(table=ROOT, once=ONCE, s3a_run=JOB))
+    made = _Application(TARGET, view, Handoff(table=ROOT, idempotency_key=ONCE, s3a_run=JOB))
     made._records.driver = MemoryDriver(store, fault)  # pyright: ignore
     return made
 
@@ -66,7 +66,7 @@ def writes(store: MemoryStore) -> tuple[WriteRecord, ...]:
 
 @pytest.fixture
 def submitted(store: MemoryStore) -> None:
-    MemoryDriver(store).run(ledger.open_try(ROOT, a_try(once=ONCE)))
+    MemoryDriver(store).run(ledger.open_try(ROOT, a_try(idempotency_key=ONCE)))
 
 
 @pytest.mark.usefixtures("submitted")
@@ -100,7 +100,9 @@ def test_what_a_store_without_conditions_lost_is_entered_again(store: MemoryStor
     made._enter(replace(first, state=WRITTEN))
     second = made._begin(WRITE, 1, 1)
     driver = MemoryDriver(store)
-    driver.run(ledger.change(ROOT, a_try(once=ONCE), lambda found, _: replace(found, writes=())))
+    driver.run(
+        ledger.change(ROOT, a_try(idempotency_key=ONCE), lambda found, _: replace(found, writes=()))
+    )
     assert made._heartbeat(second) == ""
     assert [write.state for write in writes(store)] == [WRITTEN, second.state]
 
@@ -108,7 +110,9 @@ def test_what_a_store_without_conditions_lost_is_entered_again(store: MemoryStor
 @pytest.mark.usefixtures("submitted")
 def test_a_driver_that_the_cluster_has_started_again_writes_nothing(store: MemoryStore) -> None:
     write = WriteRecord(write_uuid(JOB, 1), 1, "magic", ROOT.url, "append")
-    entered = ledger.change(ROOT, a_try(once=ONCE), lambda found, _: found.with_write(write))
+    entered = ledger.change(
+        ROOT, a_try(idempotency_key=ONCE), lambda found, _: found.with_write(write)
+    )
     MemoryDriver(store).run(entered)
     with pytest.raises(JobFencedError, match="started the driver again"):
         application(store)._begin(WRITE, 1, 1)

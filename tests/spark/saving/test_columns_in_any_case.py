@@ -33,7 +33,7 @@ def test_columns_are_the_table_s(spark: Any, url: str, frame: Any) -> None:
     write(other.where("n = 4"), url, partitionBy="P", onlyPartitions="P=z")
     assert rows(load(spark, url)) == [{"n": n, "p": p} for n, p in ((4, "z"), (4, "z"), (5, "x"))]
     assert load(spark, url).columns == ["n", "p"]
-    assert sorted(Table(url).snapshot().epochs) == ["p=x", "p=y", "p=z"]
+    assert sorted(Table(url).snapshot().versions) == ["p=x", "p=y", "p=z"]
 
 
 def test_new_columns_beside(spark: Any, url: str, frame: Any) -> None:

@@ -40,7 +40,7 @@ if phase == "applying":
     commit.finish_own = dies
 else:
     rows = rows.mapInArrow(slow, "id long")
-save(rows, url, options={"once": "a run"})
+save(rows, url, options={"idempotency_key": "a run"})
 """
 
 
@@ -75,7 +75,7 @@ def ids(url: str) -> list[int]:
 
 
 def retry(spark: Any, url: str) -> Any:
-    return save(spark.range(100, 140, 1, 2), url, options={"once": "a run"})
+    return save(spark.range(100, 140, 1, 2), url, options={"idempotency_key": "a run"})
 
 
 def test_while_its_tasks_write(spark: Any, s3_bucket: Any, url: str, tmp_path: Path) -> None:

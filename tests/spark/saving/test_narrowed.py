@@ -16,7 +16,13 @@ from zero_rename.spark import save
 
 pytestmark = pytest.mark.spark
 RUN = "backfill/january/load"
-_OF_A_TASK = {"once": RUN, "onRepeat": "replace_own", "dag": "d", "run": "january", "task": "load"}
+_OF_A_TASK = {
+    "idempotency_key": RUN,
+    "onRepeat": "replace_own",
+    "dag": "d",
+    "run": "january",
+    "task": "load",
+}
 
 
 def by_save(frame: Any, url: str, options: dict[str, str]) -> None:
@@ -29,9 +35,9 @@ def by_the_data_source(frame: Any, url: str, options: dict[str, str]) -> None:
 
 
 def leave_word(table: Table, *partitions: str) -> None:
-    job, epochs = table.once_job(RUN), table.snapshot().epochs
+    job, versions = table.job_of_key(RUN), table.snapshot().versions
     assert job is not None
-    named = {name: epochs[name] for name in partitions}
+    named = {name: versions[name] for name in partitions}
     said = Narrowing(new_write_id(), RUN, job, named, 3600, Owner(task_id="again"))
     left = table.run(read_narrowing(table.root, RUN))
     assert table.run(leave_narrowing(table.root, said, left))
@@ -61,8 +67,8 @@ def test_what_is_not_named_stays(
     leave_word(table, "day=1")
     load(2000, clear=1)
     assert values() == {0: 1, 1: 2, 2: 1}
-    assert dict(table.snapshot().epochs) == {"day=0": 1, "day=1": 2, "day=2": 1}
-    job = table.once_job(RUN)
+    assert dict(table.snapshot().versions) == {"day=0": 1, "day=1": 2, "day=2": 1}
+    job = table.job_of_key(RUN)
     assert job is not None
     done = table.result(job)
     assert done is not None

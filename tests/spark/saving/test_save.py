@@ -62,13 +62,13 @@ class TestModes:
         files = Table(url).files()
         assert (first.job, first.table, first.rows) == (Table(url).partition_job("p=x"), url, 3)
         assert (first.files, first.bytes) == (len(files), sum(file.size for file in files))
-        assert {p.partition: (p.epoch, p.rows) for p in first.partitions} == {
+        assert {p.partition: (p.version, p.rows) for p in first.partitions} == {
             "p=x": (1, 2),
             "p=y": (1, 1),
         }
         again = save(frame.where("p = 'x'").selectExpr("p", "n * 10 n"), url, mode="overwrite")
         assert again is not None
-        assert [(p.partition, p.epoch, p.rows) for p in again.partitions] == [("p=x", 2, 2)]
+        assert [(p.partition, p.version, p.rows) for p in again.partitions] == [("p=x", 2, 2)]
         assert again.partitions[0].removed == first.partitions[0].files
         assert numbers(url, "n") == [2, 10, 30]
         save(frame.where("false"), url, mode="overwrite", partitions=["p=x"])
@@ -143,8 +143,8 @@ class TestModes:
         ]
 
     def test_once(self, url: str, frame: Any) -> None:
-        first = save(frame, url, options={"once": "a run"})
-        second = save(frame, url, options={"once": "a run"})
+        first = save(frame, url, options={"idempotency_key": "a run"})
+        second = save(frame, url, options={"idempotency_key": "a run"})
         assert first is not None
         assert second is not None
         assert (second.repeated, second.job) == (True, first.job)
@@ -210,7 +210,7 @@ def test_the_flights_pipeline(spark: Any, url: str, tmp_path: Path) -> None:
     one = [job.partition_path(dt.date(2013, 1, 2))]
     report = save(second, url, partition_by=by, mode="overwrite", partitions=one)
     assert report is not None
-    assert [(p.epoch, p.rows) for p in report.partitions] == [(2, 50)]
+    assert [(p.version, p.rows) for p in report.partitions] == [(2, 50)]
     flown = {row["flight"] for row in late}
     expected = [{**row, **({"dep_delay": 99} if row["flight"] in flown else {})} for row in rows]
     found = Table(url).to_arrow().sort_by("flight")

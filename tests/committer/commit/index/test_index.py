@@ -50,7 +50,7 @@ def assert_true(world: World) -> None:
     plain = world.driver.run(survey(world.context)).snapshot
     found = world.snapshot()
     assert found.files == plain.files
-    assert found.epochs == plain.epochs
+    assert found.versions == plain.versions
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ class TestReading:
         world.driver.fault = fault
         found = world.snapshot()
         assert found.schema.names == wider.names
-        assert found.epochs[DAYS[0]] == 2
+        assert found.versions[DAYS[0]] == 2
 
     def test_of_few_partitions_goes_without(self, world: World) -> None:
         world.driver.requests.clear()

@@ -178,7 +178,7 @@ class TestWriters:
         world.write_index()
         lose(world, MANY[7], files=True)
         world.load(MANY[7])
-        with pytest.raises(DamagedError, match="made anew: it is at epoch 1"):
+        with pytest.raises(DamagedError, match="made anew: it is at version 1"):
             world.snapshot()
         world.write_index()
         with pytest.raises(DamagedError, match="made anew"):

@@ -79,7 +79,7 @@ class TestReading:
         only = table.to_arrow(["id"], partitions=["year=2013/month=3"])
         assert only.to_pydict() == {"id": [3]}
         assert [file.rows for file in table.files("year=2013/month=3")] == [-1]
-        assert table.snapshot().epochs == {}
+        assert table.snapshot().versions == {}
 
     def test_an_unpartitioned_table(self, folder: Folder) -> None:
         folder.parquet("part-0.parquet", {"id": [1]})

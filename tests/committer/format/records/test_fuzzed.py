@@ -36,7 +36,7 @@ def _world() -> tuple[World, str]:
     world = World()
     for _ in range(30):
         world.load(DAY1, DAY2)
-    return world, world.load(DAY1, mode=Mode.REPLACE, once="run").job
+    return world, world.load(DAY1, mode=Mode.REPLACE, idempotency_key="run").job
 
 
 def _samples() -> dict[str, tuple[Parser, bytes]]:
@@ -48,7 +48,7 @@ def _samples() -> dict[str, tuple[Parser, bytes]]:
     part = split_into_parts(decision, limit=1)[0]
     manifest_key = next(key for key in objects if "/manifests/" in key)
     slot = Slot.partition(ROOT, DAY1)
-    opened = world.open(Mode.REPLACE, once="other")
+    opened = world.open(Mode.REPLACE, idempotency_key="other")
     marker_key = ROOT.marker_key(DAY1)
     manifest = gzip.decompress(objects[manifest_key].body)
     name = json.loads(manifest)["partition"]
@@ -58,9 +58,9 @@ def _samples() -> dict[str, tuple[Parser, bytes]]:
             lambda body: Decision.decode(body, decision_key, ROOT, job),
             objects[decision_key].body,
         ),
-        "settled decision": (
+        "condensed decision": (
             lambda body: Decision.decode(body, decision_key, ROOT, job),
-            decision.settle(1_700_000_000.0).encode(),
+            decision.condense(1_700_000_000.0).encode(),
         ),
         "decision part": (
             lambda body: DecisionPart.decode(body, "key", ROOT, job),
@@ -224,14 +224,14 @@ def spoilt(name: str, way: tuple[Any, ...], value: Any) -> bytes:
     ("name", "way", "value", "says"),
     [
         # JSON's true is Python's 1.
-        ("head", ("epoch",), True, "not an integer"),
-        ("decision", ("partitions", 0, "base_epoch"), True, "not an integer"),
+        ("head", ("version",), True, "not an integer"),
+        ("decision", ("partitions", 0, "base_version"), True, "not an integer"),
         ("open record", ("max_duration",), True, "not a number"),
         ("decision", ("partitions", 0, "replace"), 1, "not true or false"),
-        ("head", ("epoch",), -1, "negative"),
+        ("head", ("version",), -1, "negative"),
         ("manifest", ("files", 0, "size"), -1, "negative"),
         ("decision part", ("number",), -1, "negative"),
-        ("decision", ("partitions", 0, "base_epoch"), -2, "less than -1"),
+        ("decision", ("partitions", 0, "base_version"), -2, "less than -1"),
     ],
 )
 def test_a_number_is_what_the_member_says(

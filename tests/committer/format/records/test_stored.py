@@ -75,7 +75,7 @@ def stored(partition: str, name: str) -> StoredFile:
 CHANGES = (
     PartitionDecision(
         partition=DAY1,
-        base_epoch=3,
+        base_version=3,
         replace=True,
         files=(pending(DAY1, 0), pending(DAY1, 1)),
         removals=(stored(DAY1, "a b+ü.parquet"), stored(DAY1, "part-0.parquet")),
@@ -83,7 +83,7 @@ CHANGES = (
     ),
     PartitionDecision(
         partition=DAY2,
-        base_epoch=0,
+        base_version=0,
         replace=False,
         files=(pending(DAY2, 0),),
         adopted=(stored(DAY2, "old.parquet"),),
@@ -96,8 +96,8 @@ DECISION = Decision(
     verdict=Verdict.COMMIT,
     mode=Mode.REPLACE,
     success_markers=SuccessMarkers.TABLE,
-    once="flights_daily/scheduled__2026-01-01/load/-1",
-    once_epoch=7,
+    idempotency_key="flights_daily/scheduled__2026-01-01/load/-1",
+    run_version=7,
     owner=OWNER,
     partitions=CHANGES,
     decided_at=1_767_225_600.0,
@@ -109,7 +109,7 @@ OPEN = OpenRecord(
     mode=Mode.FAIL_IF_EXISTS,
     on_conflict=OnConflict.LAST_WINS,
     success_markers=SuccessMarkers.NONE,
-    once="run",
+    idempotency_key="run",
     partitions=(DAY1, "day=ü%2F"),
     replace_table=False,
     max_duration=86400.0,
@@ -158,8 +158,8 @@ RECORDS: dict[str, tuple[Any, Callable[[bytes], Any]]] = {
         PartitionHead(
             name=DAY1,
             write_id=WRITE_ID,
-            epoch=30,
-            replace_epoch=4,
+            version=30,
+            replace_version=4,
             last_job=JOB,
             decisions=(EARLIER, JOB),
             manifest=NamedManifest(ROOT.manifest_key(WRITE_ID), "92eb5ffee6ae2fec"),
@@ -173,8 +173,8 @@ RECORDS: dict[str, tuple[Any, Callable[[bytes], Any]]] = {
         PartitionHead(
             name=DAY1,
             write_id=WRITE_ID,
-            epoch=3,
-            replace_epoch=3,
+            version=3,
+            replace_version=3,
             replaced_at=1_767_225_600.0,
             last_job=JOB,
             decisions=(JOB,),
@@ -192,9 +192,9 @@ RECORDS: dict[str, tuple[Any, Callable[[bytes], Any]]] = {
         ),
         lambda body: PartitionHead.decode(body, Slot.partition(ROOT, DAY1), ROOT),
     ),
-    "head-once.json": (
+    "head-run.json": (
         PartitionHead(name="run", write_id=WRITE_ID),
-        lambda body: PartitionHead.decode(body, Slot.once(ROOT, "run"), ROOT),
+        lambda body: PartitionHead.decode(body, Slot.idempotency_key(ROOT, "run"), ROOT),
     ),
     "manifest.json": (
         Manifest(
@@ -233,10 +233,10 @@ MARKER = SuccessMarker(
         files=2,
         bytes=33_554_434,
         rows=2_000_001,
-        epochs={DAY1: 4},
+        versions={DAY1: 4},
         decided_at=1_767_225_600.0,
         owner=OWNER,
-        once="flights_daily/scheduled__2026-01-01/load/-1",
+        idempotency_key="flights_daily/scheduled__2026-01-01/load/-1",
     ),
 )
 

@@ -50,17 +50,17 @@ def control_bytes(world: World) -> int:
     return sum(len(world.store.objects[key].body) for key in world.store.keys(ROOT.control_prefix))
 
 
-class TestSettling:
+class TestCondensing:
     def test_an_old_job_keeps_its_verdict_and_sums_only(
         self, world: World, clock: ManualClock
     ) -> None:
         report = world.load(DAY1, DAY2, rows=7)
         clock.advance(8 * DAY)
         before = world.snapshot()
-        assert (collect(world).settled, world.snapshot().files) == (1, before.files)
+        assert (collect(world).condensed, world.snapshot().files) == (1, before.files)
         said = decision(world, report.job)
-        assert (said.is_commit, said.settled, said.files) == (True, True, ())
-        assert [(c.partition, c.base_epoch, c.sums.rows) for c in said.partitions] == [
+        assert (said.is_commit, said.condensed, said.files) == (True, True, ())
+        assert [(c.partition, c.base_version, c.sums.rows) for c in said.partitions] == [
             (DAY1, 0, 7),
             (DAY2, 0, 7),
         ]
@@ -74,23 +74,23 @@ class TestSettling:
         job = world.load(DAY1, DAY2, rows=7).job
         clock.advance(8 * DAY)
         other = World(world.store)
-        settled: list[int] = []
+        condensed: list[int] = []
 
-        def settle(request: Any, apply: Callable[[Any], Any]) -> Any:
+        def condense(request: Any, apply: Callable[[Any], Any]) -> Any:
             is_part = isinstance(request, Get) and request.key.startswith(
                 f"{ROOT.decisions_prefix}{job}."
             )
             whole = is_part and request.key == ROOT.decision_key(job)
-            if not settled and is_part and (at == "decision" or not whole):
+            if not condensed and is_part and (at == "decision" or not whole):
                 answer = apply(request) if whole else None
-                settled.append(collect(other).settled)
+                condensed.append(collect(other).condensed)
                 return answer if answer is not None else apply(request)
             return apply(request)
 
-        world.driver.fault = settle
+        world.driver.fault = condense
         said = decision(world, job)
-        assert settled == [1]
-        assert (said.is_commit, said.settled, said.parts) == (True, True, ())
+        assert condensed == [1]
+        assert (said.is_commit, said.condensed, said.parts) == (True, True, ())
         assert sum(change.sums.rows for change in said.partitions) == 14
 
     def test_nothing_is_changed_without_apply(self, world: World, clock: ManualClock) -> None:
@@ -98,29 +98,29 @@ class TestSettling:
         clock.advance(8 * DAY)
         before = dict(world.store.objects)
         planned = collect(world, apply=False)
-        assert (planned.folded, planned.settled) == (1, 1)
+        assert (planned.folded, planned.condensed) == (1, 1)
         assert planned.saved > 0
         assert world.store.objects == before
         done = collect(world)
-        assert (done.folded, done.settled, done.saved) == (1, 1, planned.saved)
+        assert (done.folded, done.condensed, done.saved) == (1, 1, planned.saved)
 
     def test_what_is_young_stays_whole(self, world: World, clock: ManualClock) -> None:
         old = world.load(DAY1)
         clock.advance(5 * DAY)
         young = world.load(DAY1)
         clock.advance(3 * DAY)
-        assert collect(world).settled == 1
-        assert decision(world, old.job).settled
-        assert not decision(world, young.job).settled
+        assert collect(world).condensed == 1
+        assert decision(world, old.job).condensed
+        assert not decision(world, young.job).condensed
         assert world.jobs_of(DAY1) == [old.job, young.job]
 
     def test_a_job_that_is_open_stays_whole(self, world: World, clock: ManualClock) -> None:
         report = world.load(DAY1)
         world.store.apply(Put(ROOT.open_key(report.job), b"{"))
         clock.advance(8 * DAY)
-        assert (collect(world).settled, collect(world).left) == (0, 1)
+        assert (collect(world).condensed, collect(world).left) == (0, 1)
         world.store.apply(Delete(ROOT.open_key(report.job)))
-        assert (collect(world).settled, collect(world).left) == (1, 0)
+        assert (collect(world).condensed, collect(world).left) == (1, 0)
 
     def test_a_partition_whose_head_cannot_be_read_harms_its_own_jobs_only(
         self, world: World, clock: ManualClock
@@ -129,11 +129,11 @@ class TestSettling:
         clock.advance(8 * DAY)
         world.store.apply(Put(ROOT.head_key(DAY1), b"{"))
         report = collect(world)
-        assert (report.settled, list(report.damaged)) == (1, [DAY1])
-        assert decision(world, two.job).settled
-        assert not decision(world, one.job).settled
+        assert (report.condensed, list(report.damaged)) == (1, [DAY1])
+        assert decision(world, two.job).condensed
+        assert not decision(world, one.job).condensed
 
-    def test_parts_go_after_their_decision_is_settled(
+    def test_parts_go_after_their_decision_is_condensed(
         self, world: World, clock: ManualClock
     ) -> None:
         world = world.with_context(limits=Limits(files_per_object=1))
@@ -158,13 +158,13 @@ class TestSettling:
         assert collect(world).removed >= 2
         assert world.store.keys(ROOT.decisions_prefix) == [ROOT.decision_key(report.job)]
 
-    def test_settled_decisions_are_not_read_every_time(
+    def test_condensed_decisions_are_not_read_every_time(
         self, world: World, clock: ManualClock
     ) -> None:
         for _ in range(20):
             world.load(DAY1)
         clock.advance(8 * DAY)
-        assert collect(world).settled == 20
+        assert collect(world).condensed == 20
         clock.advance(DAY)
         world.driver.requests.clear()
         collect(world)
@@ -180,7 +180,7 @@ def test_a_job_of_many_partitions_is_read_once_for_all_of_their_heads(
     world.driver.requests.clear()
     assert collect(world).folded == 40
     key = ROOT.decision_key(report.job)
-    # Once to fold, once to settle.
+    # Once to fold, once to condense.
     assert sum(isinstance(r, Get) and r.key == key for r in world.driver.requests) == 2
 
 
@@ -188,21 +188,21 @@ class TestPromises:
     """What was promised before holds after it."""
 
     def test_a_run_is_told_for_ever_what_it_did(self, world: World, clock: ManualClock) -> None:
-        first = world.load(DAY1, DAY2, rows=3, once="run")
+        first = world.load(DAY1, DAY2, rows=3, idempotency_key="run")
         for _ in range(3):
             clock.advance(365 * DAY)
             collect(world)
-            again = world.open(once="run")
+            again = world.open(idempotency_key="run")
             assert again.repeated is not None
             assert (again.repeated.job, again.repeated.rows) == (first.job, 6)
             assert again.repeated.partitions == first.partitions
 
     def test_a_run_replaces_its_own_rows_afterwards(self, world: World, clock: ManualClock) -> None:
-        world.load(DAY1, DAY2, once="run")
+        world.load(DAY1, DAY2, idempotency_key="run")
         other = world.load(DAY1)
         clock.advance(8 * DAY)
         collect(world)
-        again = world.load(DAY1, once="run", on_repeat=OnRepeat.REPLACE_OWN)
+        again = world.load(DAY1, idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN)
         assert world.jobs_of(DAY1) == [other.job, again.job]
         assert world.jobs_of(DAY2) == []
         assert world.listed(DAY2) == []
@@ -239,7 +239,7 @@ class TestPromises:
         plan = world.driver.run(plan_undoing(world.context, DAY1, last.job))
         assert [file.job for file in plan.files] == [one.job, two.job]
         clock.advance(8 * DAY)
-        assert collect(world).settled == 3
+        assert collect(world).condensed == 3
         with pytest.raises(InvalidInputError, match="not on record any more"):
             world.driver.run(plan_undoing(world.context, DAY1, last.job))
 
@@ -259,7 +259,7 @@ class TestPromises:
         collect(world)
         keys = world.store.keys(ROOT.decisions_prefix)
         jobs = [found.group() for key in keys if (found := JOB_ID.search(key))]
-        assert sum(not decision(world, job).settled for job in jobs) <= 9
+        assert sum(not decision(world, job).condensed for job in jobs) <= 9
 
     def test_conflicts_of_long_ago_are_not_told_as_new(
         self, world: World, clock: ManualClock

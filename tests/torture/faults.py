@@ -1,4 +1,5 @@
-"""Bad weather between a job and its store: throttling, silence, restarts, a clock that is off."""
+"""Faults between a job and its store: throttling, silence, restarts, a clock that is
+off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs in bad weather: the short form. ``make torture WEATHER=…`` is the long one."""
+"""Jobs in faults of the store: the short form. ``make torture FAULTS=…`` is the long one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from torture.faults import Outage, Throttling
 from torture.proxy import Proxy, Seen
 from torture.servers import Store
 from torture.storms import completes, decides, rows_of
-from torture.weather import Outage, Throttling
 
 from support.faulty_server import Reply, s3_error
 from zero_rename import FileOptions, Table
@@ -62,12 +62,12 @@ def test_throttled_jobs_finish(
     share: float, store: Store, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three attempts a request let 0 of 4 jobs finish where one answer in five was SlowDown."""
-    weather = Throttling(share, seed=3)
-    with Proxy(store.endpoint, weather=weather) as proxy, monkeypatch.context() as patch:
+    faults = Throttling(share, seed=3)
+    with Proxy(store.endpoint, faults=faults) as proxy, monkeypatch.context() as patch:
         done = job_into(timeless(through(proxy, patch, url)))
     # moto answers 500 to the probe's Completes of an object that is gone.
-    assert abs(done.retries - weather.throttled.total()) <= 3
-    assert (weather.throttled.total() > 0) == (share > 0)
+    assert abs(done.retries - faults.throttled.total()) <= 3
+    assert (faults.throttled.total() > 0) == (share > 0)
     assert_whole(url)
 
 
@@ -80,9 +80,9 @@ def test_a_store_that_is_away_for_a_moment_is_waited_for(
     url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    weather = Outage(begins, 0.4, silent)
-    with Proxy(store.endpoint, weather=weather) as proxy, monkeypatch.context() as patch:
-        assert job_into(through(proxy, patch, url), 3).retries >= weather.met > 0
+    faults = Outage(begins, 0.4, silent)
+    with Proxy(store.endpoint, faults=faults) as proxy, monkeypatch.context() as patch:
+        assert job_into(through(proxy, patch, url), 3).retries >= faults.met > 0
     assert_whole(url, 3)
 
 
@@ -105,8 +105,8 @@ def test_when_patience_ends_the_jobs_state_is_told_rightly(
 ) -> None:
     """Refused where nothing was decided; unknown where the decision was sent; committed and
     unfinished after it. The decision never arrived here."""
-    weather = Outage(begins, 600.0, silent=False)
-    with Proxy(store.endpoint, weather=weather) as proxy, monkeypatch.context() as patch:
+    faults = Outage(begins, 600.0, silent=False)
+    with Proxy(store.endpoint, faults=faults) as proxy, monkeypatch.context() as patch:
         table = through(proxy, patch, url)
         with pytest.raises(told):
             job_into(table, 3)
@@ -124,7 +124,7 @@ def test_a_store_that_throttles_gets_fewer_requests_at_once(
     under_way = most_answered = 0
     lock = threading.Lock()
 
-    def weather(seen: Seen, carry_out: Callable[[], Reply]) -> Reply:
+    def faults(seen: Seen, carry_out: Callable[[], Reply]) -> Reply:
         nonlocal under_way, most_answered
         with lock:
             under_way += 1
@@ -136,11 +136,11 @@ def test_a_store_that_throttles_gets_fewer_requests_at_once(
                 under_way -= 1
 
     with (
-        Proxy(store.endpoint, latency=0.005, weather=weather) as proxy,
+        Proxy(store.endpoint, latency=0.005, faults=faults) as proxy,
         monkeypatch.context() as patch,
     ):
         table = through(proxy, patch, url)
         done = job_into(table, 60)
-        assert table.driver.clients.weather.pace.limit < 32
+        assert table.driver.clients.retries.concurrency.limit < 32
     assert done.files == 60
     assert_whole(url, 60)

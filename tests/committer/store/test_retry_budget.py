@@ -6,24 +6,24 @@ import logging
 
 import pytest
 
-from zero_rename.committer.store.weather import Patience, Tally, Trouble, Weather
+from zero_rename.committer.store.retries import Retries, RetryBudget, Tally, Trouble
 
-PATIENCE = Patience(total=100.0, unheard=10.0, first=1.0, longest=8.0)
-
-
-def heard() -> Weather:
-    weather = Weather(32, chance=lambda: 1.0)
-    weather.answered()
-    return weather
+PATIENCE = RetryBudget(total=100.0, unheard=10.0, first=1.0, longest=8.0)
 
 
-def tried(weather: Weather, began: float, trouble: Trouble = Trouble.UNANSWERED) -> list[float]:
+def heard() -> Retries:
+    retries = Retries(32, chance=lambda: 1.0)
+    retries.answered()
+    return retries
+
+
+def tried(retries: Retries, began: float, trouble: Trouble = Trouble.UNANSWERED) -> list[float]:
     """When a request that gets no answer is tried, by the clock."""
     now, times = began, []
     while True:
         times.append(now)
-        weather.troubled(trouble, now)
-        wait = weather.pause(PATIENCE, began, now, len(times))
+        retries.troubled(trouble, now)
+        wait = retries.pause(PATIENCE, began, now, len(times))
         if wait is None:
             return times
         now += wait
@@ -37,31 +37,31 @@ def test_pauses_double_up_to_the_longest_and_the_last_try_is_at_the_end() -> Non
 
 @pytest.mark.parametrize(("chance", "pause"), [(0.0, 0.5), (0.5, 0.75), (1.0, 1.0)])
 def test_half_of_a_pause_is_left_to_chance(chance: float, pause: float) -> None:
-    assert Weather(32, chance=lambda: chance).pause(PATIENCE, 0.0, 0.0, 1) == pause
+    assert Retries(32, chance=lambda: chance).pause(PATIENCE, 0.0, 0.0, 1) == pause
 
 
 def test_a_store_that_is_away_is_waited_for_once() -> None:
-    weather = heard()
-    assert tried(weather, 0.0)[-1] == 100
-    assert tried(weather, 130.0) == [130], "and the next request is told at once"
-    weather.answered()
-    assert tried(weather, 200.0)[-1] == 300
+    retries = heard()
+    assert tried(retries, 0.0)[-1] == 100
+    assert tried(retries, 130.0) == [130], "and the next request is told at once"
+    retries.answered()
+    assert tried(retries, 200.0)[-1] == 300
 
 
 def test_a_request_that_begins_in_a_silence_waits_for_what_is_left_of_it() -> None:
-    weather = heard()
-    weather.troubled(Trouble.UNREACHED, 40.0)
-    assert tried(weather, 90.0)[-1] == 140
+    retries = heard()
+    retries.troubled(Trouble.UNREACHED, 40.0)
+    assert tried(retries, 90.0)[-1] == 140
 
 
 def test_answers_to_others_do_not_prolong_it() -> None:
     """A key, or a kind of request, that never gets an answer."""
-    weather = heard()
+    retries = heard()
     now = 0.0
     for tries in range(1, 1000):
-        weather.troubled(Trouble.FAILED, now)
-        weather.answered()
-        wait = weather.pause(PATIENCE, 0.0, now, tries)
+        retries.troubled(Trouble.FAILED, now)
+        retries.answered()
+        wait = retries.pause(PATIENCE, 0.0, now, tries)
         if wait is None:
             break
         now += wait
@@ -69,26 +69,26 @@ def test_answers_to_others_do_not_prolong_it() -> None:
 
 
 def test_a_store_that_was_never_heard_is_given_up_soon() -> None:
-    assert tried(Weather(32, chance=lambda: 1.0), 0.0)[-1] == 10
+    assert tried(Retries(32, chance=lambda: 1.0), 0.0)[-1] == 10
 
 
 def test_throttling_is_an_answer_of_a_store_that_is_there() -> None:
-    weather = Weather(32, chance=lambda: 1.0)
-    assert tried(weather, 0.0, Trouble.THROTTLED)[-1] == 100
+    retries = Retries(32, chance=lambda: 1.0)
+    assert tried(retries, 0.0, Trouble.THROTTLED)[-1] == 100
 
 
 def test_a_request_that_its_caller_asks_again_ends_by_its_tries() -> None:
-    weather = heard()
-    few = Patience(tries=3)
-    assert [weather.pause(few, 0.0, 0.0, n) is None for n in (1, 2, 3)] == [False, False, True]
+    retries = heard()
+    few = RetryBudget(tries=3)
+    assert [retries.pause(few, 0.0, 0.0, n) is None for n in (1, 2, 3)] == [False, False, True]
 
 
 def test_a_long_silence_is_told_once_and_its_end_too(caplog: pytest.LogCaptureFixture) -> None:
-    weather = heard()
+    retries = heard()
     with caplog.at_level(logging.WARNING, "zero_rename.committer.store"):
-        tried(weather, 0.0)
-        weather.answered()
-        weather.answered()
+        tried(retries, 0.0)
+        retries.answered()
+        retries.answered()
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 2
     assert "no usable answer" in told[0]

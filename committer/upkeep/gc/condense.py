@@ -1,4 +1,4 @@
-"""Settling decisions: a job's *commit* in a few bytes, where nobody needs its lists any more.
+"""Condensing decisions: a job's *commit* in a few bytes, where nobody needs its lists any more.
 
 A decision is never deleted. It is what keeps a process that wakes up, however late, from deciding
 its job a second time, and what tells a run that is asked for again what it did.
@@ -24,22 +24,22 @@ _AT_ONCE = 1000
 
 
 @dataclass
-class Settling:
+class Condensing:
     """What came of it.
 
-    :param settled: jobs whose decisions were settled, or would be.
-    :param done: jobs of which nothing is left to settle, these among them.
+    :param condensed: jobs whose decisions were condensed, or would be.
+    :param done: jobs of which nothing is left to condense, these among them.
     :param saved: bytes.
     """
 
-    settled: list[str] = field(default_factory=list)
+    condensed: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     saved: int = 0
 
 
 @dataclass(frozen=True)
 class HeadsKnown:
-    """What decides whether a decision may be settled.
+    """What decides whether a decision may be condensed.
 
     :param states: the heads by partition, read when no job in question was open any more.
     :param cutoff: what a partition held before a replace since then stays on record: the replace
@@ -59,7 +59,7 @@ class HeadsKnown:
     def is_applied(self, change: PartitionDecision) -> bool:
         """Whether a head has moved from where a job found it: then this job has moved it."""
         state = self.states.get(change.partition)
-        return state is not None and state.head.epoch > change.base_epoch
+        return state is not None and state.head.version > change.base_version
 
     def may_be_undone(self, change: PartitionDecision, replaces: Mapping[str, int]) -> bool:
         """Whether a job's files are what a partition held before its last replace, and that is
@@ -68,31 +68,33 @@ class HeadsKnown:
         :param replaces: by partition, the last replace before that one that is old, too.
         """
         head = self.states[change.partition].head
-        if not head.replace_epoch or (head.replaced_at or 0.0) < self.cutoff:
+        if not head.replace_version or (head.replaced_at or 0.0) < self.cutoff:
             return False
-        before_it = change.base_epoch + 1 < head.replace_epoch
-        return before_it and change.base_epoch >= replaces.get(change.partition, 0)
+        before_it = change.base_version + 1 < head.replace_version
+        return before_it and change.base_version >= replaces.get(change.partition, 0)
 
 
-def settle(context: Context, jobs: Sequence[str], known: HeadsKnown, apply: bool) -> Step[Settling]:
-    """Settle the commits among decisions that are closed and that no head names.
+def condense(
+    context: Context, jobs: Sequence[str], known: HeadsKnown, apply: bool
+) -> Step[Condensing]:
+    """Condense the commits among decisions that are closed and that no head names.
 
     :param jobs: whose, the latest first.
     """
-    result = Settling()
+    result = Condensing()
     replaces: dict[str, int] = {}
     for chunk in _chunks(jobs):
         found = yield from All(tuple(or_damage(read_decision(context, job)) for job in chunk))
         read = [it for it in found if isinstance(it, Decided)]
-        commits = [it for it in read if it.decision.is_commit and not it.decision.settled]
+        commits = [it for it in read if it.decision.is_commit and not it.decision.condensed]
         result.done += [it.decision.job for it in read if it not in commits]
         _note_replaces(commits, known, replaces)
         free = [it for it in commits if _is_free(it, known, replaces)]
-        saved = yield from All(tuple(_settle(context, it, apply) for it in free))
+        saved = yield from All(tuple(_condense(context, it, apply) for it in free))
         for decided, size in zip(free, saved, strict=True):
             if size is not None:
                 result.saved += size
-                result.settled.append(decided.decision.job)
+                result.condensed.append(decided.decision.job)
                 result.done.append(decided.decision.job)
     return result
 
@@ -108,11 +110,11 @@ def _note_replaces(
 ) -> None:
     for change in (change for it in commits for change in it.decision.partitions):
         state = known.states.get(change.partition)
-        if state is None or change.base_epoch + 1 >= state.head.replace_epoch:
+        if state is None or change.base_version + 1 >= state.head.replace_version:
             continue
         if change.replace:
             last = replaces.get(change.partition, 0)
-            replaces[change.partition] = max(last, change.base_epoch)
+            replaces[change.partition] = max(last, change.base_version)
 
 
 def _is_free(decided: Decided, known: HeadsKnown, replaces: Mapping[str, int]) -> bool:
@@ -122,18 +124,20 @@ def _is_free(decided: Decided, known: HeadsKnown, replaces: Mapping[str, int]) -
     )
 
 
-def _settle(context: Context, decided: Decided, apply: bool) -> Step[int | None]:
+def _condense(context: Context, decided: Decided, apply: bool) -> Step[int | None]:
     """Bytes saved; ``None``: it stays as it is."""
     decision = decided.decision
-    if decision.once is not None:
-        run = yield from read_head(context, Slot.once(context.root, decision.once))
-        if run.head.epoch <= decision.once_epoch:
+    if decision.idempotency_key is not None:
+        run = yield from read_head(
+            context, Slot.idempotency_key(context.root, decision.idempotency_key)
+        )
+        if run.head.version <= decision.run_version:
             return None
-    settled = decision.settle(decided.date)
-    body = settled.encode()
+    condensed = decision.condense(decided.date)
+    body = condensed.encode()
     if apply:
         put = Put(context.root.decision_key(decision.job), body, if_match=decided.etag)
-        outcome = yield from put_record(put, settled.write_id)
+        outcome = yield from put_record(put, condensed.write_id)
         if not isinstance(outcome, Written):
             return None
     return len(decision.encode()) - len(body)

@@ -1,4 +1,4 @@
-"""Left-overs below a table: uploads that nobody will complete, and what they take."""
+"""Orphaned uploads below a table: those that nobody will complete, and what they take."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 50
 
 
 @dataclass(frozen=True)
-class LeftOvers:
+class OrphanedUploads:
     """Uploads below a table that are paid for and of use to nobody.
 
     :param uploads: the first of them.
@@ -40,7 +40,7 @@ class LeftOvers:
     refused: str = ""
 
 
-def find_left_overs(root: TableRoot) -> Step[LeftOvers]:
+def find_orphaned_uploads(root: TableRoot) -> Step[OrphanedUploads]:
     """Count what lies below a table. Changes nothing; a request an upload."""
     found = _Counted()
     path = UploadsPath(root.bucket, f"{root.prefix}/")
@@ -49,7 +49,7 @@ def find_left_overs(root: TableRoot) -> Step[LeftOvers]:
     except StoreRefusedError as error:
         if not error.lacks_right:
             raise
-        return LeftOvers(refused=error.message)
+        return OrphanedUploads(refused=error.message)
     return found.total()
 
 
@@ -72,9 +72,9 @@ class _Counted:
             return "foreign" if upload.age >= _DAY else "needed"
         return "lost" if upload.action is PurgeAction.WOULD_ABORT else "needed"
 
-    def total(self) -> LeftOvers:
+    def total(self) -> OrphanedUploads:
         lost, foreign, needed = self._sums["lost"], self._sums["foreign"], self._sums["needed"]
-        return LeftOvers(
+        return OrphanedUploads(
             uploads=tuple(self._lost),
             count=lost[0],
             bytes=lost[1],

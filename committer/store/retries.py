@@ -1,4 +1,4 @@
-"""Weather of a store: whether it answers, and how long a request waits for it to answer again."""
+"""Retries of requests to one store: how long, how often, and how many requests at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FEWEST = 4
 _CUT = 0.7
 
 
-class Pace:
+class ConcurrencyLimit:
     """Bounds the requests under way, as TCP bounds what it sends: additive growth with answers,
     multiplicative cuts with throttled ones (RFC 5681, section 3.1; S3 asks for it with
     ``503 SlowDown``). Thread-safe.
@@ -102,7 +102,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryBudget:
     """How long a request that may be repeated is repeated, in seconds.
 
     :param total: after its first try, or after the store's last usable answer where that was
@@ -125,17 +125,17 @@ class Patience:
         return min(self.first * 2.0 ** min(tries - 1, 30), self.longest)
 
 
-class Weather:
+class Retries:
     """What a process has met lately at one store. Thread-safe. Times are by the caller's own
     monotonic clock, seconds.
 
-    :param most: requests at once in fair weather, as :class:`Pace` takes it.
+    :param most: requests at once while nothing is throttled, as :class:`ConcurrencyLimit` takes it.
     :param chance: a random number of 0 to 1; for tests.
     """
 
     def __init__(self, most: int, chance: Callable[[], float] = random.random) -> None:
         self.tally = Tally()
-        self.pace = Pace(most)
+        self.concurrency = ConcurrencyLimit(most)
         self._chance = chance
         self._lock = threading.Lock()
         self._heard = False
@@ -170,7 +170,7 @@ class Weather:
                 trouble,
             )
 
-    def pause(self, patience: Patience, began: float, now: float, tries: int) -> float | None:
+    def pause(self, budget: RetryBudget, began: float, now: float, tries: int) -> float | None:
         """Seconds until a request is to be sent again, by chance half of the pause to all of it,
         so that those which failed together do not come back together.
 
@@ -178,12 +178,12 @@ class Weather:
         :param tries: how often it was sent.
         :returns: ``None`` where it is not to be.
         """
-        if tries >= patience.tries:
+        if tries >= budget.tries:
             return None
         with self._lock:
             silent_since = began if self._silent_since is None else self._silent_since
-            total = patience.total if self._heard else patience.unheard
+            total = budget.total if self._heard else budget.unheard
         left = min(began, silent_since) + total - now
         if left <= 0:
             return None
-        return min(patience.pause(tries) * (1 + self._chance()) / 2, left)
+        return min(budget.pause(tries) * (1 + self._chance()) / 2, left)
