@@ -30,7 +30,7 @@ def failures_told(
     """Put an error of this package that leaves the block on record; it goes on as it is.
 
     Does nothing where nobody submitted the application as a task's run: without a table, an
-    ``idempotency_key`` key or a task. What keeps the record from being written is logged.
+    idempotency key or a task. What keeps the record from being written is logged.
 
     An attempt of a task that came late does not know why its job was over, and tells nothing.
 

@@ -1,1 +1,1 @@
-"""Overview of a table for who looks at it: partitions, jobs, failures, orphaned uploads. Only reads."""
+"""Overview of a table: its partitions, jobs, failures and orphaned uploads. Only reads."""

@@ -1,4 +1,4 @@
-"""Orphaned uploads below a table: those that nobody will complete, and what they take."""
+"""Orphaned uploads below a table, and what they take."""
 
 from __future__ import annotations
 
