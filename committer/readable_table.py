@@ -339,7 +339,7 @@ class ReadableTable:
 
         A decided commit counts before it is applied.
         """
-        slot = Slot.idempotency_key(self.root, idempotency_key)
+        slot = Slot.run(self.root, idempotency_key)
         head = self.run(read_head(self._context, slot)).head
         if head.claim is not None and self.job_state(head.claim) is JobState.COMMITTED:
             return head.claim

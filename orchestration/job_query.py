@@ -231,7 +231,7 @@ class JobQuery:
         slot = (
             Slot.partition(root, partition)
             if idempotency_key is None
-            else Slot.idempotency_key(root, idempotency_key)
+            else Slot.run(root, idempotency_key)
         )
         return table.claimed_by(slot) is not None
 

@@ -203,7 +203,7 @@ def claimable(
     opened_at = record.opened_at if record.opened_at is not None else last_modified
     slots = [listed.slot for listed in heads.values() if listed.last_modified >= opened_at - 1]
     if record.idempotency_key is not None:
-        slots.append(Slot.idempotency_key(root, record.idempotency_key))
+        slots.append(Slot.run(root, record.idempotency_key))
     return slots
 
 

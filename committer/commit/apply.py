@@ -327,7 +327,7 @@ def _move_run(
     if idempotency_key is None:
         return
     job = decided.decision.job
-    slot = Slot.idempotency_key(context.root, idempotency_key)
+    slot = Slot.run(context.root, idempotency_key)
     state = held[slot] if held is not None else (yield from read_head(context, slot))
     while state.etag is not None and _awaits(state, job, decided.decision.run_version):
         new = state.head.moved(job, None, context.write_id(), state.etag, decided.date)

@@ -230,7 +230,7 @@ def _come_meanwhile(
 def _slots(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> list[Slot]:
     slots = [Slot.partition(context.root, target.partition) for target in targets]
     if opened.spec.idempotency_key is not None:
-        slots.append(Slot.idempotency_key(context.root, opened.spec.idempotency_key))
+        slots.append(Slot.run(context.root, opened.spec.idempotency_key))
     return slots
 
 
@@ -246,7 +246,7 @@ def _claims(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> l
         for target in targets
     ]
     if opened.spec.idempotency_key is not None:
-        slot = Slot.idempotency_key(context.root, opened.spec.idempotency_key)
+        slot = Slot.run(context.root, opened.spec.idempotency_key)
         claims.append(ClaimRequest(slot, opened.run_base, replaces=False))
     return claims
 
@@ -280,9 +280,7 @@ def _decision(
     )
     idempotency_key = opened.spec.idempotency_key
     run_version = (
-        0
-        if idempotency_key is None
-        else held[Slot.idempotency_key(context.root, idempotency_key)].head.version
+        0 if idempotency_key is None else held[Slot.run(context.root, idempotency_key)].head.version
     )
     decision = yield from compose_decision(context, opened, targets, states, run_version)
     if opened.readers is Readers.HEADS and opened.new_table is None:

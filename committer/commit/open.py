@@ -114,7 +114,7 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
     """
     if spec.coordination is Coordination.NONE:
         return (yield from _opened_uncoordinated(context, job, spec))
-    found, others, idempotency_key, read = yield from All(
+    found, others, run, read = yield from All(
         (
             find_table(context),
             list_open(context),
@@ -128,9 +128,9 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
     others.discard(job)
     if others and (spec.idempotency_key is not None or not table.facts.atomic):
         others = yield from _look_at_others(context, job, spec, others)
-        if idempotency_key is not None:
-            idempotency_key = yield from read_head(context, idempotency_key.slot)
-    earlier = yield from _earlier_commit(context, idempotency_key, others)
+        if run is not None:
+            run = yield from read_head(context, run.slot)
+    earlier = yield from _earlier_commit(context, run, others)
     opened = OpenedJob(
         job=job,
         root=context.root,
@@ -141,7 +141,7 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
         facts=table.facts,
         base={name: listed.etag for name, listed in listing.heads.items()},
         read=read,
-        run_base=idempotency_key.etag if idempotency_key else None,
+        run_base=run.etag if run else None,
         others=frozenset(others),
         new_table=new,
         symlinks=table.symlinks,
@@ -247,7 +247,7 @@ def _write_open_record(context: Context, job: str, spec: JobSpec) -> Step[float]
 def _run_state(context: Context, spec: JobSpec) -> Step[HeadState | None]:
     if spec.idempotency_key is None:
         return None
-    return (yield from read_head(context, Slot.idempotency_key(context.root, spec.idempotency_key)))
+    return (yield from read_head(context, Slot.run(context.root, spec.idempotency_key)))
 
 
 def _look_at_others(context: Context, mine: str, spec: JobSpec, others: set[str]) -> Step[set[str]]:
@@ -347,31 +347,29 @@ def _refuse_second_writer(
 
 
 def _earlier_commit(
-    context: Context, idempotency_key: HeadState | None, others: set[str]
+    context: Context, run: HeadState | None, others: set[str]
 ) -> Step[Decided | None]:
     """The job that has done this run's work, applied to its end."""
-    if idempotency_key is None:
+    if run is None:
         return None
     decided: Decided | None = None
-    if idempotency_key.head.claim is not None:
+    if run.head.claim is not None:
         # A commit that was decided and not applied: its try died in between.
-        decided = yield from read_decision(context, idempotency_key.head.claim)
-    if (
-        decided is None or not decided.decision.is_commit
-    ) and idempotency_key.head.last_job is not None:
-        decided = yield from read_decision(context, idempotency_key.head.last_job)
+        decided = yield from read_decision(context, run.head.claim)
+    if (decided is None or not decided.decision.is_commit) and run.head.last_job is not None:
+        decided = yield from read_decision(context, run.head.last_job)
         if decided is None:
             raise DamagedError(
                 "An earlier try of this run has committed, and its decision is gone: this one "
                 "would load its rows a second time. Nothing was written.",
-                job=idempotency_key.head.last_job,
-                key=context.root.decision_key(idempotency_key.head.last_job),
+                job=run.head.last_job,
+                key=context.root.decision_key(run.head.last_job),
                 remedy="Restore the object from a version or backup, or write under another "
                 "idempotency key once you know whether the rows are there.",
             )
     if decided is None or not decided.decision.is_commit:
         return None
     still_open = yield from read_open(context, decided.decision.job)
-    if still_open is not None or idempotency_key.head.claim == decided.decision.job:
+    if still_open is not None or run.head.claim == decided.decision.job:
         yield from finish(context, decided)
     return decided

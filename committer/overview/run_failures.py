@@ -97,9 +97,7 @@ def _standing(
 
 def _committed_at(context: Context, idempotency_key: str) -> Step[float | None]:
     """When the run's work was done last; ``None``: it is not, or nobody can tell."""
-    state = yield from or_damage(
-        read_head(context, Slot.idempotency_key(context.root, idempotency_key))
-    )
+    state = yield from or_damage(read_head(context, Slot.run(context.root, idempotency_key)))
     if not isinstance(state, HeadState) or state.head.last_job is None:
         return None
     decided = yield from or_damage(read_decision(context, state.head.last_job))

@@ -416,7 +416,7 @@ def _leave_word(
     theirs = left is not None and left.said.planner.task_id not in (planner, *ended)
     if left is not None and theirs and not left.said.over:
         return False
-    last = (yield from read_head(context, Slot.idempotency_key(ROOT, RUN))).head.last_job
+    last = (yield from read_head(context, Slot.run(ROOT, RUN))).head.last_job
     assert last is not None
     versions = {name: state.versions[name] for name in named}
     said = Narrowing(context.write_id(), RUN, last, versions, 1000, Owner(task_id=planner), whole)

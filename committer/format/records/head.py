@@ -39,7 +39,7 @@ class Slot:
         return Slot(name, root.head_key(name))
 
     @staticmethod
-    def idempotency_key(root: TableRoot, idempotency_key: str) -> Slot:
+    def run(root: TableRoot, idempotency_key: str) -> Slot:
         return Slot(idempotency_key, root.run_key(idempotency_key), is_run=True)
 
 
@@ -156,8 +156,7 @@ class PartitionHead:
         schema_version: int = 0,
         since: float | None = None,
     ) -> PartitionHead:
-        """The head after ``job``'s decision; ``change`` is ``None`` for an ``idempotency_key``
-        slot.
+        """The head after ``job``'s decision; ``change`` is ``None`` for a run's head.
 
         :param at: when it was decided, by the store's clock.
         :param schema_version: the decision's; so too ``since``: what goes is kept where it is told.
@@ -321,7 +320,7 @@ def head_at(root: TableRoot, found: Found) -> HeadState:
     name = document.read(_Name).name
     slot = Slot.partition(root, name)
     if slot.key != found.key:
-        slot = Slot.idempotency_key(root, name)
+        slot = Slot.run(root, name)
     if slot.key != found.key:
         raise document.damaged("name", "is not what its key says")
     return HeadState(slot, PartitionHead.decode(found.body, slot, root), found.etag)

@@ -128,9 +128,7 @@ def _condense(context: Context, decided: Decided, apply: bool) -> Step[int | Non
     """Bytes saved; ``None``: it stays as it is."""
     decision = decided.decision
     if decision.idempotency_key is not None:
-        run = yield from read_head(
-            context, Slot.idempotency_key(context.root, decision.idempotency_key)
-        )
+        run = yield from read_head(context, Slot.run(context.root, decision.idempotency_key))
         if run.head.version <= decision.run_version:
             return None
     condensed = decision.condense(decided.date)

@@ -651,7 +651,7 @@ class TestPurge:
         """Of partitions and of runs: a job may claim after it was fenced and cleaned up."""
         world = World()
         opened = world.open(idempotency_key="run")
-        slots = Slot.partition(ROOT, DAY1), Slot.idempotency_key(ROOT, "run")
+        slots = Slot.partition(ROOT, DAY1), Slot.run(ROOT, "run")
         requests = [ClaimRequest(slot, None, replaces=False) for slot in slots]
         world.driver.run(claim_all(world.context, opened, requests))
         world.store.apply(Delete(ROOT.open_key(opened.job)))

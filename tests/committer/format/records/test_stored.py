@@ -194,7 +194,7 @@ RECORDS: dict[str, tuple[Any, Callable[[bytes], Any]]] = {
     ),
     "head-run.json": (
         PartitionHead(name="run", write_id=WRITE_ID),
-        lambda body: PartitionHead.decode(body, Slot.idempotency_key(ROOT, "run"), ROOT),
+        lambda body: PartitionHead.decode(body, Slot.run(ROOT, "run"), ROOT),
     ),
     "manifest.json": (
         Manifest(
