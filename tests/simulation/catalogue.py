@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from simulation.explore import Explorer
-from simulation.faults import Faults
+from simulation.faults import LOST_ANSWERS, Faults
 from simulation.scenarios import (
     ONE,
     SCHEMA,
     TWO,
+    UNMARKED,
     adopter,
     again,
     checkpointer,
@@ -54,6 +55,7 @@ from simulation.scenarios import (
     witness,
     writer,
 )
+from simulation.world import Participant
 
 from support.memory_store import Behaviour
 from zero_rename.committer import Mode, OnConflict, OnRepeat, Readers, SuccessMarkers
@@ -63,7 +65,7 @@ from zero_rename.committer.store.fast_root import FastRoot
 APPEND, REPLACE, FAIL = Mode.APPEND, Mode.REPLACE, Mode.FAIL_IF_EXISTS
 RESURRECTS = Behaviour(complete_again="resurrect", conditional_delete=False)
 MINIO = Behaviour(conditional_delete=False, lists_uploads=False)
-UNMARKED: dict[str, Any] = {"success_markers": SuccessMarkers.NONE}
+MARKED: dict[str, Any] = {"success_markers": SuccessMarkers.PARTITION_AND_TABLE}
 INDEXED: dict[str, Any] = {"limits": Limits(heads_besides_index=0)}
 #: Whoever moves heads writes the index; of the first heads, without a look.
 FIRST: dict[str, Any] = {"limits": Limits(heads_without_index=1, heads_besides_index=0)}
@@ -143,6 +145,41 @@ class Scenario:
         )
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """How far a scenario is explored: as :class:`Scenario` and :class:`Explorer` have it."""
+
+    switches: int | None = None
+    most: int = MOST
+    crashes: int = 0
+    faults: int = 0
+    kinds: Faults = LOST_ANSWERS
+
+
+def among(
+    who: Callable[[], Sequence[Participant]],
+    reaches: tuple[str, ...],
+    within: Bounds = Bounds(),
+    on: Callable[..., Explorer] = explorer,
+    **start: Any,
+) -> Scenario:
+    """A scenario of participants.
+
+    :param on: makes their explorer, on a table that ``start`` describes.
+    """
+
+    def make(**more: Any) -> Explorer:
+        wrong = {"crashes": within.crashes, "faults": within.faults, "kinds": within.kinds}
+        return on(*who(), **wrong, **start, **more)
+
+    return Scenario(make, reaches, within.switches, most=within.most)
+
+
+def unmarked(name: str, mode: Mode, *partitions: str, **policy: Any) -> Participant:
+    """A writer without ``_SUCCESS`` markers, which has fewer requests."""
+    return writer(name, mode, *partitions, **UNMARKED, **policy)
+
+
 def two(first: Mode, second: Mode, **bounds: Any) -> Callable[[], Explorer]:
     return lambda: explorer(writer("a", first, ONE), writer("b", second, ONE), **bounds)
 
@@ -173,18 +210,16 @@ EXHAUSTIVE = {
     "two replaces of one partition": Scenario(two(REPLACE, REPLACE), RIVALS, most=8 * MOST),
     "an append and a replace of one partition": Scenario(two(APPEND, REPLACE), RIVALS),
     "two appends to one partition": Scenario(two(APPEND, APPEND), BOTH),
-    "two that fail if a partition exists": Scenario(
-        lambda: explorer(writer("a", FAIL, "day=3"), writer("b", FAIL, "day=3")), ONE_OF_TWO
+    "two that fail if a partition exists": among(
+        lambda: (writer("a", FAIL, "day=3"), writer("b", FAIL, "day=3")), ONE_OF_TWO
     ),
-    "two replaces that share one of two partitions": Scenario(
-        lambda: explorer(
-            writer("a", REPLACE, ONE, TWO, **UNMARKED), writer("b", REPLACE, TWO, **UNMARKED)
-        ),
+    "two replaces that share one of two partitions": among(
+        lambda: (unmarked("a", REPLACE, ONE, TWO), unmarked("b", REPLACE, TWO)),
         RIVALS,
-        most=4 * MOST,
+        Bounds(most=4 * MOST),
     ),
-    "two replaces of a partition each": Scenario(
-        lambda: explorer(writer("a", REPLACE, ONE), writer("b", REPLACE, TWO)), BOTH
+    "two replaces of a partition each": among(
+        lambda: (writer("a", REPLACE, ONE), writer("b", REPLACE, TWO)), BOTH
     ),
     "an append committed by two processes, a crash": Scenario(
         lambda: twice(APPEND, ONE, crashes=1), SHARED
@@ -224,33 +259,33 @@ EXHAUSTIVE = {
     "one append, three faults, lost rights among them": Scenario(
         one(APPEND, ONE, faults=3, kinds=Faults(denials=True)), (*IN_DOUBT, "a StoreRefusedError")
     ),
-    "a replace and recovery, a crash": Scenario(
-        lambda: explorer(writer("a", REPLACE, ONE), recoverer(), crashes=1), SETTLED
+    "a replace and recovery, a crash": among(
+        lambda: (writer("a", REPLACE, ONE), recoverer()), SETTLED, Bounds(crashes=1)
     ),
-    "a replace and recovery, a fault": Scenario(
-        lambda: explorer(writer("a", REPLACE, ONE), recoverer(), faults=1), SETTLED
+    "a replace and recovery, a fault": among(
+        lambda: (writer("a", REPLACE, ONE), recoverer()), SETTLED, Bounds(faults=1)
     ),
-    "an append and a purge, a crash": Scenario(
-        lambda: explorer(writer("a", APPEND, ONE), purger(), crashes=1),
+    "an append and a purge, a crash": among(
+        lambda: (writer("a", APPEND, ONE), purger()),
         ("a committed", "purger done"),
+        Bounds(crashes=1),
     ),
-    "an append and a purge of foreign uploads": Scenario(
-        lambda: explorer(writer("a", APPEND, ONE), purger(foreign_older_than=0.0)),
+    "an append and a purge of foreign uploads": among(
+        lambda: (writer("a", APPEND, ONE), purger(foreign_older_than=0.0)),
         ("a committed", "purger done"),
     ),
     # A job that may be silent for no time at all is dead to whoever looks, and goes on.
-    "an append and a sweep of uploads that takes it for dead": Scenario(
-        lambda: explorer(writer("a", APPEND, ONE, max_duration=0.0), sweeper()),
+    "an append and a sweep of uploads that takes it for dead": among(
+        lambda: (writer("a", APPEND, ONE, max_duration=0.0), sweeper()),
         ("a committed", "a JobFencedError", "sweeper done"),
     ),
-    "an append and a sweep of uploads, a fault, a crash": Scenario(
-        lambda: explorer(
-            writer("a", APPEND, ONE, max_duration=0.0), sweeper(), faults=1, crashes=1
-        ),
+    "an append and a sweep of uploads, a fault, a crash": among(
+        lambda: (writer("a", APPEND, ONE, max_duration=0.0), sweeper()),
         ("a committed", "a JobFencedError", "sweeper done"),
+        Bounds(crashes=1, faults=1),
     ),
-    "two appends that fold": Scenario(
-        lambda: explorer(writer("a", APPEND, ONE, **SMALL), writer("b", APPEND, ONE, **SMALL)), BOTH
+    "two appends that fold": among(
+        lambda: (writer("a", APPEND, ONE, **SMALL), writer("b", APPEND, ONE, **SMALL)), BOTH
     ),
     "one append that folds, a fault, a crash": Scenario(
         one(APPEND, ONE, TWO, policy=SMALL, faults=1, crashes=1), DONE
@@ -258,111 +293,82 @@ EXHAUSTIVE = {
     "one replace in parts, a fault, a crash": Scenario(
         one(REPLACE, ONE, TWO, policy=SMALL, faults=1, crashes=1), DONE
     ),
-    "a replace in parts and recovery, a crash": Scenario(
-        lambda: explorer(writer("a", REPLACE, ONE, **SMALL), recoverer(**SMALL), crashes=1), SETTLED
+    "a replace in parts and recovery, a crash": among(
+        lambda: (writer("a", REPLACE, ONE, **SMALL), recoverer(**SMALL)), SETTLED, Bounds(crashes=1)
     ),
-    "a task that outlives the abort of its job": Scenario(
-        lambda: explorer(outlived("a", ONE, commits=False)), ("a done",)
+    "a task that outlives the abort of its job": among(
+        lambda: (outlived("a", ONE, commits=False),), ("a done",)
     ),
-    "a task that outlives the commit of its job": Scenario(
-        lambda: explorer(outlived("a", ONE, commits=True)), DONE
+    "a task that outlives the commit of its job": among(
+        lambda: (outlived("a", ONE, commits=True),), DONE
     ),
 }
 COLLECTED = {
-    "an append that folds, and gc": Scenario(
-        lambda **bounds: explorer(
-            writer("a", APPEND, ONE, **SMALL, **UNMARKED), collector(**SMALL), **TWICE, **bounds
-        ),
+    "an append that folds, and gc": among(
+        lambda: (unmarked("a", APPEND, ONE, **SMALL), collector(**SMALL)),
         ("a committed", "collector done"),
-        switches=2,
+        Bounds(switches=2),
+        **TWICE,
     ),
-    "a replace, and gc, a crash": Scenario(
-        lambda **bounds: explorer(
-            writer("a", REPLACE, ONE, **UNMARKED), collector(), crashes=1, **TWICE, **bounds
-        ),
+    "a replace, and gc, a crash": among(
+        lambda: (unmarked("a", REPLACE, ONE), collector()),
         ("a committed", "collector done"),
-        switches=1,
+        Bounds(switches=1, crashes=1),
+        **TWICE,
     ),
-    "a replace in parts, and gc, a crash": Scenario(
-        lambda **bounds: explorer(
-            writer("a", REPLACE, ONE, TWO, **SMALL, **UNMARKED),
-            collector(**SMALL),
-            crashes=1,
-            **bounds,
-        ),
+    "a replace in parts, and gc, a crash": among(
+        lambda: (unmarked("a", REPLACE, ONE, TWO, **SMALL), collector(**SMALL)),
         ("a committed", "collector done"),
-        switches=1,
-        most=2 * MOST,
+        Bounds(switches=1, most=2 * MOST, crashes=1),
     ),
-    "gc and a reader": Scenario(
-        lambda **bounds: explorer(collector(), reader(ONE, TWO), **TWICE, **bounds),
+    "gc and a reader": among(
+        lambda: (collector(), reader(ONE, TWO)),
         ("collector done", "reader done"),
-        switches=3,
+        Bounds(switches=3),
+        **TWICE,
     ),
-    "gc that dies with requests in flight, and gc again": Scenario(
-        lambda **bounds: explorer(
-            collector("first"),
-            collector("second"),
-            reader(ONE, TWO),
-            crashes=1,
-            kinds=Faults(in_flight=True),
-            **TWICE,
-            **bounds,
-        ),
+    "gc that dies with requests in flight, and gc again": among(
+        lambda: (collector("first"), collector("second"), reader(ONE, TWO)),
         ("second done", "reader done"),
-        switches=1,
-        most=2 * MOST,
+        Bounds(switches=1, most=2 * MOST, crashes=1, kinds=Faults(in_flight=True)),
+        **TWICE,
     ),
-    "gc beside a rival whose answers are lost": Scenario(
-        lambda **bounds: explorer(
-            collector(),
-            writer("a", APPEND, ONE, **UNMARKED),
-            before=((APPEND, (ONE,)), (APPEND, (ONE,))),
-            faults=1,
-            **bounds,
-        ),
+    "gc beside a rival whose answers are lost": among(
+        lambda: (collector(), unmarked("a", APPEND, ONE)),
         ("a committed", "collector done"),
-        switches=1,
-        most=4 * MOST,
+        Bounds(switches=1, most=4 * MOST, faults=1),
+        before=((APPEND, (ONE,)), (APPEND, (ONE,))),
     ),
     "a job that died before it was applied, gc and recovery": Scenario(
         lambda **bounds: decided(REPLACE, ONE, collector(), recoverer(), **bounds),
         ("collector done", "recoverer done"),
         switches=2,
     ),
-    "two tries of a run, and gc, a crash": Scenario(
-        lambda **bounds: explorer(
+    "two tries of a run, and gc, a crash": among(
+        lambda: (
             collector(),
-            writer("a", APPEND, ONE, idempotency_key="run", **UNMARKED),
-            writer("b", APPEND, ONE, idempotency_key="run", **UNMARKED),
-            crashes=1,
-            **bounds,
+            unmarked("a", APPEND, ONE, idempotency_key="run"),
+            unmarked("b", APPEND, ONE, idempotency_key="run"),
         ),
         ("a committed", "b committed", "a repeated", "b repeated", "collector done"),
-        switches=1,
-        most=2 * MOST,
+        Bounds(switches=1, most=2 * MOST, crashes=1),
     ),
-    "a run that replaces its own rows after gc": Scenario(
-        lambda **bounds: explorer(
-            collector(),
-            writer("a", APPEND, ONE, **OWN, **UNMARKED),
-            before=((APPEND, (ONE,), {"idempotency_key": "run"}), (APPEND, (ONE,))),
-            **bounds,
-        ),
+    "a run that replaces its own rows after gc": among(
+        lambda: (collector(), unmarked("a", APPEND, ONE, **OWN)),
         ("a committed", "collector done"),
-        switches=2,
+        Bounds(switches=2),
+        before=((APPEND, (ONE,), {"idempotency_key": "run"}), (APPEND, (ONE,))),
     ),
-    "two appends that fold into lists of their own, gc and a reader": Scenario(
-        lambda **bounds: explorer(
-            writer("a", APPEND, ONE, **LISTS, **UNMARKED),
+    "two appends that fold into lists of their own, gc and a reader": among(
+        lambda: (
+            unmarked("a", APPEND, ONE, **LISTS),
             collector(**LISTS),
-            writer("b", APPEND, ONE, **LISTS, **UNMARKED),
+            unmarked("b", APPEND, ONE, **LISTS),
             reader(ONE),
-            **TWICE,
-            **bounds,
         ),
         (*BOTH, "collector done", "reader done"),
-        switches=1,
+        Bounds(switches=1),
+        **TWICE,
     ),
     "an append committed by two processes, and gc": Scenario(
         lambda **bounds: twice(APPEND, ONE, beside=(collector(),), **bounds),
@@ -371,34 +377,24 @@ COLLECTED = {
     ),
 }
 KEPT = {
-    "a replace that keeps, an append and a reader": Scenario(
-        lambda **bounds: explorer(
+    "a replace that keeps, an append and a reader": among(
+        lambda: (
             writer("a", REPLACE, ONE, TWO, **KEEPS),
-            writer("b", APPEND, ONE, **UNMARKED),
+            unmarked("b", APPEND, ONE),
             reader(ONE, TWO),
-            **bounds,
         ),
         (*BOTH, "reader done"),
-        switches=1,
+        Bounds(switches=1),
     ),
-    "a replace that keeps, recovery and gc, a fault, a crash": Scenario(
-        lambda **bounds: explorer(
-            writer("a", REPLACE, ONE, **KEEPS),
-            recoverer(),
-            collector(),
-            faults=1,
-            crashes=1,
-            **bounds,
-        ),
+    "a replace that keeps, recovery and gc, a fault, a crash": among(
+        lambda: (writer("a", REPLACE, ONE, **KEEPS), recoverer(), collector()),
         (*SETTLED, "collector done"),
-        switches=1,
+        Bounds(switches=1, crashes=1, faults=1),
     ),
-    "a replace that keeps, and one that does not": Scenario(
-        lambda **bounds: explorer(
-            writer("a", REPLACE, ONE, **KEEPS), writer("b", REPLACE, ONE, **UNMARKED), **bounds
-        ),
+    "a replace that keeps, and one that does not": among(
+        lambda: (writer("a", REPLACE, ONE, **KEEPS), unmarked("b", REPLACE, ONE)),
         RIVALS,
-        switches=2,
+        Bounds(switches=2),
     ),
 }
 #: A partition of two runs, and of a resolution that kept the rows of the second one.
@@ -413,28 +409,25 @@ HEADS_ALONE: dict[str, Scenario] = {
     "by heads: two replaces of one partition, a crash": Scenario(
         two(REPLACE, REPLACE, crashes=1, **BY_HEADS), ONE_OF_TWO
     ),
-    "by heads: a task that outlives the abort of its job": Scenario(
-        lambda: explorer(outlived("a", ONE, commits=False), purger(), **BY_HEADS), ("purger done",)
+    "by heads: a task that outlives the abort of its job": among(
+        lambda: (outlived("a", ONE, commits=False), purger()), ("purger done",), **BY_HEADS
     ),
-    "by heads: a task that outlives the commit of its job": Scenario(
-        lambda: explorer(outlived("a", ONE, commits=True), purger(), **BY_HEADS),
+    "by heads: a task that outlives the commit of its job": among(
+        lambda: (outlived("a", ONE, commits=True), purger()),
         ("a committed", "purger done"),
+        **BY_HEADS,
     ),
-    "by heads: a replace beside a purge and a reader": Scenario(
-        lambda **bounds: explorer(
-            writer("a", REPLACE, ONE, **UNMARKED), purger(), reader(ONE), **BY_HEADS, **bounds
-        ),
+    "by heads: a replace beside a purge and a reader": among(
+        lambda: (unmarked("a", REPLACE, ONE), purger(), reader(ONE)),
         ("a committed", "purger done", "reader done"),
-        switches=3,
-        most=9000,
+        Bounds(switches=3, most=9000),
+        **BY_HEADS,
     ),
-    "by heads: an append beside a purge": Scenario(
-        lambda **bounds: explorer(
-            writer("a", APPEND, ONE, **UNMARKED), purger(), **BY_HEADS, **bounds
-        ),
+    "by heads: an append beside a purge": among(
+        lambda: (unmarked("a", APPEND, ONE), purger()),
         ("a committed", "purger done"),
-        switches=3,
-        most=9000,
+        Bounds(switches=3, most=9000),
+        **BY_HEADS,
     ),
     "by heads: a job that died before it was applied, recovery and a purge": Scenario(
         lambda: decided(REPLACE, ONE, recoverer(), purger(), crashes=1, **BY_HEADS),
@@ -443,13 +436,10 @@ HEADS_ALONE: dict[str, Scenario] = {
     "by heads: two that fail where files are": Scenario(
         two(FAIL, FAIL, **BY_HEADS), ("a refused",)
     ),
-    "by heads: two tries of a run that take back their own": Scenario(
-        lambda: explorer(
-            writer("a", APPEND, ONE, **OWN, **UNMARKED),
-            writer("b", APPEND, ONE, **OWN, **UNMARKED),
-            **BY_HEADS,
-        ),
+    "by heads: two tries of a run that take back their own": among(
+        lambda: (unmarked("a", APPEND, ONE, **OWN), unmarked("b", APPEND, ONE, **OWN)),
         ("a committed", "b committed"),
+        **BY_HEADS,
     ),
     "by heads: an append committed by two processes, and a purge": Scenario(
         lambda: twice(APPEND, ONE, beside=(purger(),), **BY_HEADS), SHARED
@@ -458,103 +448,77 @@ HEADS_ALONE: dict[str, Scenario] = {
 CONFLICT: dict[str, Any] = {"before": ((APPEND, (ONE,)), (APPEND, (ONE,)))}
 RESOLVED: dict[str, Any] = {"before": (*CONFLICT["before"], (REPLACE, (ONE,), KEEPS))}
 REWRITTEN = {
-    "a resolution beside an append": Scenario(
-        lambda **bounds: explorer(
-            resolver(ONE, "newest"), writer("b", APPEND, ONE, **UNMARKED), **CONFLICT, **bounds
-        ),
+    "a resolution beside an append": among(
+        lambda: (resolver(ONE, "newest"), unmarked("b", APPEND, ONE)),
         ("b committed, resolver committed", "b committed, resolver refused"),
-        switches=1,
+        Bounds(switches=1),
+        **CONFLICT,
     ),
-    "a resolution beside a compaction": Scenario(
-        lambda **bounds: explorer(resolver(ONE, "newest"), compactor(ONE), **CONFLICT, **bounds),
-        (
-            "compactor committed, resolver refused",
-            "compactor refused, resolver committed",
-        ),
-        switches=1,
+    "a resolution beside a compaction": among(
+        lambda: (resolver(ONE, "newest"), compactor(ONE)),
+        ("compactor committed, resolver refused", "compactor refused, resolver committed"),
+        Bounds(switches=1),
+        **CONFLICT,
     ),
-    "an undoing beside an append": Scenario(
-        lambda **bounds: explorer(
-            undoer(ONE, job_id("before2")),
-            writer("b", APPEND, ONE, **UNMARKED),
-            **RESOLVED,
-            **bounds,
-        ),
+    "an undoing beside an append": among(
+        lambda: (undoer(ONE, job_id("before2")), unmarked("b", APPEND, ONE)),
         ("b committed, undoer committed", "b committed, undoer refused"),
-        switches=1,
+        Bounds(switches=1),
+        **RESOLVED,
     ),
-    "an undoing and gc": Scenario(
-        lambda **bounds: explorer(
-            undoer(ONE, job_id("before2")), collector(), **RESOLVED, **bounds
-        ),
+    "an undoing and gc": among(
+        lambda: (undoer(ONE, job_id("before2")), collector()),
         ("undoer committed", "undoer refused", "collector done"),
-        switches=2,
+        Bounds(switches=2),
+        **RESOLVED,
     ),
-    "two undoings of one job, a crash": Scenario(
-        lambda **bounds: explorer(
-            undoer(ONE, job_id("before2"), "first"),
-            undoer(ONE, job_id("before2"), "second"),
-            crashes=1,
-            **RESOLVED,
-            **bounds,
-        ),
+    "two undoings of one job, a crash": among(
+        lambda: (undoer(ONE, job_id("before2"), "first"), undoer(ONE, job_id("before2"), "second")),
         ("first committed, second refused", "first refused, second committed"),
-        switches=1,
+        Bounds(switches=1, crashes=1),
+        **RESOLVED,
     ),
-    "a compaction beside an append": Scenario(
-        lambda **bounds: explorer(
-            compactor(ONE), writer("b", APPEND, ONE, **UNMARKED), **CONFLICT, **bounds
-        ),
+    "a compaction beside an append": among(
+        lambda: (compactor(ONE), unmarked("b", APPEND, ONE)),
         ("b committed, compactor committed", "b committed, compactor refused"),
-        switches=1,
+        Bounds(switches=1),
+        **CONFLICT,
     ),
 }
 #: Merges of one key, which go by the state that they have read.
 MERGED = {
-    "two merges of one partition": Scenario(
-        lambda **bounds: explorer(merger("a", ONE), merger("b", ONE), **bounds),
-        (*BOTH, *ONE_OF_TWO),
-        switches=1,
+    "two merges of one partition": among(
+        lambda: (merger("a", ONE), merger("b", ONE)), (*BOTH, *ONE_OF_TWO), Bounds(switches=1)
     ),
-    "two merges of one partition, a fault, a crash": Scenario(
-        lambda **bounds: explorer(
-            merger("a", ONE), merger("b", ONE), faults=1, crashes=1, **bounds
-        ),
+    "two merges of one partition, a fault, a crash": among(
+        lambda: (merger("a", ONE), merger("b", ONE)),
         ("a committed", "b committed"),
-        switches=1,
+        Bounds(switches=1, crashes=1, faults=1),
     ),
-    "two insertions of one key into two partitions": Scenario(
-        lambda **bounds: explorer(inserter("a", ONE), inserter("b", TWO), **bounds),
+    "two insertions of one key into two partitions": among(
+        lambda: (inserter("a", ONE), inserter("b", TWO)),
         ("a committed", "b committed", *ONE_OF_TWO),
-        switches=2,
-        most=6 * MOST,
+        Bounds(switches=2, most=6 * MOST),
     ),
-    "a merge beside an append and a compaction": Scenario(
-        lambda **bounds: explorer(
-            merger("a", ONE),
-            writer("b", APPEND, ONE, **UNMARKED),
-            compactor(ONE),
-            **CONFLICT,
-            **bounds,
-        ),
+    "a merge beside an append and a compaction": among(
+        lambda: (merger("a", ONE), unmarked("b", APPEND, ONE), compactor(ONE)),
         (
             "a committed, b committed, compactor committed",
             "a refused, b committed",
             "a committed, compactor refused",
         ),
-        switches=1,
+        Bounds(switches=1),
+        **CONFLICT,
     ),
-    "by heads: two merges of one partition": Scenario(
-        lambda **bounds: explorer(merger("a", ONE), merger("b", ONE), **BY_HEADS, **bounds),
+    "by heads: two merges of one partition": among(
+        lambda: (merger("a", ONE), merger("b", ONE)),
         (*BOTH, *ONE_OF_TWO),
-        switches=1,
+        Bounds(switches=1),
+        **BY_HEADS,
     ),
     "a merge that is made again beside a replace": Scenario(
         lambda **bounds: merged_before(
-            "a",
-            merger("a", ONE, TWO, attempts=2),
-            writer("b", REPLACE, ONE, TWO, **UNMARKED),
-            **bounds,
+            "a", merger("a", ONE, TWO, attempts=2), unmarked("b", REPLACE, ONE, TWO), **bounds
         ),
         ("b committed",),
         switches=1,
@@ -566,106 +530,61 @@ BOUNDED = {
     **COLLECTED,
     **KEPT,
     **REWRITTEN,
-    "two jobs that bring a column each": Scenario(
-        lambda **bounds: explorer(
-            evolver("a", ONE, **UNMARKED), evolver("b", TWO, **UNMARKED), **bounds
-        ),
-        BOTH,
-        switches=2,
+    "two jobs that bring a column each": among(
+        lambda: (evolver("a", ONE), evolver("b", TWO)), BOTH, Bounds(switches=2)
     ),
-    "two jobs that bring a column each, a fault, a crash": Scenario(
-        lambda **bounds: explorer(
-            evolver("a", ONE, **UNMARKED),
-            evolver("b", TWO, **UNMARKED),
-            faults=1,
-            crashes=1,
-            **bounds,
-        ),
+    "two jobs that bring a column each, a fault, a crash": among(
+        lambda: (evolver("a", ONE), evolver("b", TWO)),
         BOTH,
-        switches=1,
-        most=3 * MOST,
+        Bounds(switches=1, most=3 * MOST, crashes=1, faults=1),
     ),
-    "a job that brings a column, an append and a reader": Scenario(
-        lambda **bounds: explorer(
-            evolver("a", ONE, **UNMARKED),
-            writer("b", APPEND, ONE, **UNMARKED),
-            reader(ONE, TWO),
-            **bounds,
-        ),
+    "a job that brings a column, an append and a reader": among(
+        lambda: (evolver("a", ONE), unmarked("b", APPEND, ONE), reader(ONE, TWO)),
         (*BOTH, "reader done"),
-        switches=2,
+        Bounds(switches=2),
     ),
-    "a job that brings a column, recovery and another, a crash": Scenario(
-        lambda **bounds: explorer(
-            evolver("a", ONE, **UNMARKED),
-            recoverer(),
-            evolver("b", TWO, **UNMARKED),
-            crashes=1,
-            **bounds,
-        ),
+    "a job that brings a column, recovery and another, a crash": among(
+        lambda: (evolver("a", ONE), recoverer(), evolver("b", TWO)),
         (*BOTH, "a JobFencedError", "recoverer done"),
-        switches=1,
-        most=2 * MOST,
+        Bounds(switches=1, most=2 * MOST, crashes=1),
     ),
-    OVERWRITE: Scenario(
-        lambda **bounds: explorer(
-            overwriter("a", ONE, **UNMARKED),
-            writer("b", APPEND, "day=3", **UNMARKED),
-            before=((APPEND, (ONE,)),),
-            **bounds,
-        ),
+    OVERWRITE: among(
+        lambda: (overwriter("a", ONE), unmarked("b", APPEND, "day=3")),
         RIVALS,
-        switches=2,
-        most=2 * MOST,
+        Bounds(switches=2, most=2 * MOST),
+        before=((APPEND, (ONE,)),),
     ),
-    "an overwrite of the columns, one that brings one, a crash": Scenario(
-        lambda **bounds: explorer(
-            overwriter("a", ONE, **LAST, **UNMARKED),
-            evolver("b", "day=3", **LAST, **UNMARKED),
-            before=((APPEND, (ONE,)),),
-            crashes=1,
-            **bounds,
-        ),
+    "an overwrite of the columns, one that brings one, a crash": among(
+        lambda: (overwriter("a", ONE, **LAST), evolver("b", "day=3", **LAST)),
         (*BOTH, "a committed, b refused"),
-        switches=1,
-        most=2 * MOST,
+        Bounds(switches=1, most=2 * MOST, crashes=1),
+        before=((APPEND, (ONE,)),),
     ),
-    "two overwrites of the columns and a reader": Scenario(
-        lambda **bounds: explorer(
-            overwriter("a", ONE, **LAST, **UNMARKED),
-            overwriter("b", ONE, **LAST, **UNMARKED),
-            reader(ONE),
-            before=((APPEND, (ONE,)),),
-            **bounds,
-        ),
+    "two overwrites of the columns and a reader": among(
+        lambda: (overwriter("a", ONE, **LAST), overwriter("b", ONE, **LAST), reader(ONE)),
         (*BOTH, "reader done"),
-        switches=2,
-        most=MOST // 2,
+        Bounds(switches=2, most=MOST // 2),
+        before=((APPEND, (ONE,)),),
     ),
-    "an append and a replace that is slow to remove": Scenario(
-        lambda **bounds: explorer(writer("a", APPEND, ONE), writer("b", REPLACE, ONE), **bounds),
+    "an append and a replace that is slow to remove": among(
+        lambda: (writer("a", APPEND, ONE), writer("b", REPLACE, ONE)),
         BOTH,
-        switches=2,
-        most=4 * MOST,
+        Bounds(switches=2, most=4 * MOST),
     ),
-    "two replaces of two partitions": Scenario(
-        lambda **bounds: explorer(
-            writer("a", REPLACE, ONE, TWO), writer("b", REPLACE, ONE, TWO), **bounds
-        ),
+    "two replaces of two partitions": among(
+        lambda: (writer("a", REPLACE, ONE, TWO), writer("b", REPLACE, ONE, TWO)),
         RIVALS,
-        switches=1,
+        Bounds(switches=1),
     ),
-    "a replace of two partitions and a reader": Scenario(
-        lambda **bounds: explorer(writer("a", REPLACE, ONE, TWO), reader(ONE, TWO), **bounds),
+    "a replace of two partitions and a reader": among(
+        lambda: (writer("a", REPLACE, ONE, TWO), reader(ONE, TWO)),
         ("a committed", "reader done"),
-        switches=3,
+        Bounds(switches=3),
     ),
-    "a replace and a reader that may not write": Scenario(
-        lambda **bounds: explorer(
-            writer("a", REPLACE, ONE, TWO), reader(ONE, TWO, writes=False), **bounds
-        ),
+    "a replace and a reader that may not write": among(
+        lambda: (writer("a", REPLACE, ONE, TWO), reader(ONE, TWO, writes=False)),
         ("a committed", "reader done", "reader UnfinishedCommitError"),
-        switches=2,
+        Bounds(switches=2),
     ),
     "a slow applier, then a replace and an append": Scenario(
         lambda **bounds: decided(
@@ -688,92 +607,64 @@ BOUNDED = {
         switches=1,
         most=10 * MOST,
     ),
-    "two tries of one run, a crash": Scenario(
-        lambda **bounds: explorer(
+    "two tries of one run, a crash": among(
+        lambda: (
             writer("a", APPEND, ONE, idempotency_key="run"),
             writer("b", APPEND, ONE, idempotency_key="run"),
-            crashes=1,
-            **bounds,
         ),
         ("a committed", "b committed", "a repeated", "b repeated"),
-        switches=1,
-        most=2 * MOST,
+        Bounds(switches=1, most=2 * MOST, crashes=1),
     ),
-    "a slow applier where Complete resurrects": Scenario(
-        lambda **bounds: explorer(
-            writer("a", REPLACE, ONE),
-            recoverer(),
-            writer("b", REPLACE, ONE),
-            behaviour=RESURRECTS,
-            **bounds,
-        ),
+    "a slow applier where Complete resurrects": among(
+        lambda: (writer("a", REPLACE, ONE), recoverer(), writer("b", REPLACE, ONE)),
         RIVALS,
-        switches=2,
-        most=16 * MOST,
+        Bounds(switches=2, most=16 * MOST),
+        behaviour=RESURRECTS,
     ),
-    "a replace and a reader of an index": Scenario(
-        lambda **bounds: explorer(
-            writer("a", REPLACE, ONE, TWO, **UNMARKED),
-            reader(ONE, TWO, **INDEXED),
-            indexed=True,
-            **bounds,
-        ),
+    "a replace and a reader of an index": among(
+        lambda: (unmarked("a", REPLACE, ONE, TWO), reader(ONE, TWO, **INDEXED)),
         ("a committed", "reader done"),
-        switches=3,
+        Bounds(switches=3),
+        indexed=True,
     ),
-    "a replace, and who writes the index and reads": Scenario(
-        lambda **bounds: explorer(
-            writer("a", REPLACE, ONE, TWO, **UNMARKED), indexer(ONE, TWO, **INDEXED), **bounds
-        ),
+    "a replace, and who writes the index and reads": among(
+        lambda: (unmarked("a", REPLACE, ONE, TWO), indexer(ONE, TWO, **INDEXED)),
         ("a committed", "indexer done"),
-        switches=3,
+        Bounds(switches=3),
     ),
-    "two appends that write the index, a crash": Scenario(
-        lambda **bounds: explorer(
-            writer("a", APPEND, ONE, **INDEXED, **UNMARKED),
-            writer("b", APPEND, TWO, **INDEXED, **UNMARKED),
-            crashes=1,
-            **bounds,
-        ),
+    "two appends that write the index, a crash": among(
+        lambda: (unmarked("a", APPEND, ONE, **INDEXED), unmarked("b", APPEND, TWO, **INDEXED)),
         BOTH,
-        switches=1,
+        Bounds(switches=1, crashes=1),
     ),
-    "two appends that write the first index, and a reader": Scenario(
-        lambda **bounds: explorer(
-            writer("a", APPEND, ONE, **FIRST, **UNMARKED),
-            writer("b", APPEND, ONE, TWO, **FIRST, **UNMARKED),
+    "two appends that write the first index, and a reader": among(
+        lambda: (
+            unmarked("a", APPEND, ONE, **FIRST),
+            unmarked("b", APPEND, ONE, TWO, **FIRST),
             reader(ONE, TWO, **INDEXED),
-            before=(),
-            **bounds,
         ),
         (*BOTH, "reader done"),
-        switches=1,
+        Bounds(switches=1),
+        before=(),
     ),
-    "two appends that fold, a fault": Scenario(
-        lambda **bounds: explorer(
-            writer("a", APPEND, ONE, **SMALL, **UNMARKED),
-            writer("b", APPEND, ONE, **SMALL, **UNMARKED),
-            faults=1,
-            **bounds,
-        ),
+    "two appends that fold, a fault": among(
+        lambda: (unmarked("a", APPEND, ONE, **SMALL), unmarked("b", APPEND, ONE, **SMALL)),
         BOTH,
-        switches=1,
-        most=6 * MOST,
+        Bounds(switches=1, most=6 * MOST, faults=1),
     ),
-    "a folding append, a replace and a reader": Scenario(
-        lambda **bounds: explorer(
+    "a folding append, a replace and a reader": among(
+        lambda: (
             writer("a", APPEND, ONE, **SMALL),
             writer("b", REPLACE, ONE, **SMALL),
             reader(ONE),
-            **bounds,
         ),
         (*RIVALS, "reader done"),
-        switches=2,
+        Bounds(switches=2),
     ),
 }
 WIDER = {
-    "one job that brings a column, two faults, a crash": Scenario(
-        lambda: explorer(evolver("a", ONE), faults=2, crashes=1, kinds=WORST), IN_DOUBT
+    "one job that brings a column, two faults, a crash": among(
+        lambda: (evolver("a", ONE, **MARKED),), IN_DOUBT, Bounds(crashes=1, faults=2, kinds=WORST)
     ),
     "one append, three faults, reads among them": Scenario(
         one(APPEND, ONE, faults=3, kinds=Faults(reads=True)), IN_DOUBT
@@ -782,108 +673,81 @@ WIDER = {
         one(REPLACE, ONE, faults=2, crashes=1, kinds=WORST, before=((APPEND, (ONE,)),) * 2),
         ("a committed", "a UnfinishedCommitError"),
     ),
-    "a replace and recovery, requests in flight at a crash": Scenario(
-        lambda: explorer(
-            writer("a", REPLACE, ONE, TWO, **UNMARKED), recoverer(), crashes=1, kinds=WORST
-        ),
+    "a replace and recovery, requests in flight at a crash": among(
+        lambda: (unmarked("a", REPLACE, ONE, TWO), recoverer()),
         SETTLED,
+        Bounds(crashes=1, kinds=WORST),
     ),
-    "a replace of foreign files and a stranger": Scenario(
-        lambda: explorer(
-            writer("a", REPLACE, ONE),
-            stranger(foreign_key(ONE), foreign_key(ONE, "late")),
-            before=(),
-            foreign=(ONE,),
-        ),
+    "a replace of foreign files and a stranger": among(
+        lambda: (writer("a", REPLACE, ONE), stranger(foreign_key(ONE), foreign_key(ONE, "late"))),
         ("a committed", "stranger done"),
+        before=(),
+        foreign=(ONE,),
     ),
     "an append to foreign files, a fault, a crash": Scenario(
         one(APPEND, ONE, before=(), foreign=(ONE,), faults=1, crashes=1), DONE
     ),
-    "two first appends to foreign files": Scenario(
-        lambda: explorer(
-            writer("a", APPEND, ONE, **UNMARKED),
-            writer("b", APPEND, ONE, **UNMARKED),
-            before=(),
-            foreign=(ONE,),
-        ),
+    "two first appends to foreign files": among(
+        lambda: (unmarked("a", APPEND, ONE), unmarked("b", APPEND, ONE)),
         BOTH,
+        before=(),
+        foreign=(ONE,),
     ),
-    "one whose results are reported twice": Scenario(
-        lambda: explorer(writer("a", APPEND, ONE, spoil=twice_reported)), ("a TaskResultsError",)
+    "one whose results are reported twice": among(
+        lambda: (writer("a", APPEND, ONE, spoil=twice_reported),), ("a TaskResultsError",)
     ),
-    "a named replace without rows, and an append": Scenario(
-        lambda: explorer(
-            writer("a", REPLACE, replace_partitions=(ONE,)), writer("b", APPEND, ONE, **UNMARKED)
-        ),
+    "a named replace without rows, and an append": among(
+        lambda: (writer("a", REPLACE, replace_partitions=(ONE,)), unmarked("b", APPEND, ONE)),
         RIVALS,
     ),
-    "a job with heartbeats, and recovery": Scenario(
-        lambda: explorer(writer("a", APPEND, ONE, **UNMARKED), heart("a"), recoverer()),
+    "a job with heartbeats, and recovery": among(
+        lambda: (unmarked("a", APPEND, ONE), heart("a"), recoverer()),
         ("a committed", "a JobFencedError", "heart done", "recoverer done"),
     ),
-    "a replace of the table, and an append to an old and a new partition": Scenario(
-        lambda **bounds: explorer(
-            writer("a", REPLACE, ONE, replace_table=True, **LAST, **UNMARKED),
-            writer("b", APPEND, TWO, "day=3", **UNMARKED),
-            before=((APPEND, (ONE, TWO)),),
-            **bounds,
+    "a replace of the table, and an append to an old and a new partition": among(
+        lambda: (
+            unmarked("a", REPLACE, ONE, replace_table=True, **LAST),
+            unmarked("b", APPEND, TWO, "day=3"),
         ),
         BOTH,
-        switches=2,
-        most=4 * MOST,
+        Bounds(switches=2, most=4 * MOST),
+        before=((APPEND, (ONE, TWO)),),
     ),
-    "a cleared run that replaces its own, and an append": Scenario(
-        lambda **bounds: explorer(
-            writer("a", APPEND, ONE, **OWN, **UNMARKED),
-            writer("b", APPEND, ONE, **UNMARKED),
-            before=((APPEND, (ONE,), {"idempotency_key": "run"}),),
-            foreign=(ONE,),
-            **bounds,
-        ),
+    "a cleared run that replaces its own, and an append": among(
+        lambda: (unmarked("a", APPEND, ONE, **OWN), unmarked("b", APPEND, ONE)),
         BOTH,
-        switches=2,
+        Bounds(switches=2),
+        before=((APPEND, (ONE,), {"idempotency_key": "run"}),),
+        foreign=(ONE,),
     ),
-    "a cleared run whose rows are in a list that is folded beside it": Scenario(
-        lambda **bounds: explorer(
-            writer("a", APPEND, ONE, **OWN, **UNMARKED, **LISTS),
-            writer("b", APPEND, ONE, **UNMARKED, **LISTS),
+    "a cleared run whose rows are in a list that is folded beside it": among(
+        lambda: (
+            unmarked("a", APPEND, ONE, **OWN, **LISTS),
+            unmarked("b", APPEND, ONE, **LISTS),
             reader(ONE),
-            before=((APPEND, (ONE,), {"idempotency_key": "run", **LISTS}), (APPEND, (ONE,), LISTS)),
-            **bounds,
         ),
         (*BOTH, "reader done"),
-        switches=1,
+        Bounds(switches=1),
+        before=((APPEND, (ONE,), {"idempotency_key": "run", **LISTS}), (APPEND, (ONE,), LISTS)),
     ),
-    "a cleared run that replaces its own, and one that folds": Scenario(
-        lambda **bounds: explorer(
-            writer("a", APPEND, ONE, **OWN, **UNMARKED, **SMALL),
-            writer("b", APPEND, ONE, **UNMARKED, **SMALL),
-            before=((APPEND, (ONE,), {"idempotency_key": "run"}),),
-            foreign=(ONE,),
-            faults=1,
-            **bounds,
-        ),
+    "a cleared run that replaces its own, and one that folds": among(
+        lambda: (unmarked("a", APPEND, ONE, **OWN, **SMALL), unmarked("b", APPEND, ONE, **SMALL)),
         BOTH,
-        switches=1,
+        Bounds(switches=1, faults=1),
+        before=((APPEND, (ONE,), {"idempotency_key": "run"}),),
+        foreign=(ONE,),
     ),
-    "a job whose uploads are lost, and repair": Scenario(
-        lambda **bounds: explorer(
-            writer("a", REPLACE, ONE, TWO, **UNMARKED),
-            cleaner(),
-            repairer(),
-            loses=True,
-            **bounds,
-        ),
+    "a job whose uploads are lost, and repair": among(
+        lambda: (unmarked("a", REPLACE, ONE, TWO), cleaner(), repairer()),
         ("a committed", "a DataLostError", "repairer done"),
-        switches=2,
+        Bounds(switches=2),
+        loses=True,
     ),
-    "two that make the table": Scenario(
-        lambda **bounds: explorer(
-            writer("a", APPEND, ONE), writer("b", APPEND, ONE), before=None, **bounds
-        ),
+    "two that make the table": among(
+        lambda: (writer("a", APPEND, ONE), writer("b", APPEND, ONE)),
         BOTH,
-        switches=1,
+        Bounds(switches=1),
+        before=None,
     ),
 }
 WIDER |= {
@@ -904,50 +768,37 @@ WIDER |= {
         (*BOTH, "a JobFencedError", "reader done"),
         switches=2,
     ),
-    "adoption beside another committer, a fault": Scenario(
-        lambda **bounds: explorer(
-            adopter(),
-            witness(foreign_key(TWO)),
-            before=(),
-            foreign=(ONE,),
-            unadopted=True,
-            faults=1,
-            **bounds,
-        ),
+    "adoption beside another committer, a fault": among(
+        lambda: (adopter(), witness(foreign_key(TWO))),
         ("adopter done", "witness done"),
-        switches=2,
+        Bounds(switches=2, faults=1),
+        before=(),
+        foreign=(ONE,),
+        unadopted=True,
     ),
-    "adoption beside a replace, and an append": Scenario(
-        lambda **bounds: explorer(
-            adopter(),
-            writer("a", REPLACE, ONE, **UNMARKED),
-            writer("b", APPEND, TWO, **UNMARKED),
-            before=(),
-            foreign=(ONE, TWO),
-            unadopted=True,
-            **bounds,
-        ),
+    "adoption beside a replace, and an append": among(
+        lambda: (adopter(), unmarked("a", REPLACE, ONE), unmarked("b", APPEND, TWO)),
         (*BOTH, "adopter done"),
-        switches=1,
+        Bounds(switches=1),
+        before=(),
+        foreign=(ONE, TWO),
+        unadopted=True,
     ),
-    "an adoption that dies beside another committer": Scenario(
-        lambda: explorer(
-            adopter(),
-            witness(foreign_key(TWO)),
-            before=(),
-            foreign=(ONE,),
-            unadopted=True,
-            crashes=1,
-        ),
+    "an adoption that dies beside another committer": among(
+        lambda: (adopter(), witness(foreign_key(TWO))),
         ("adopter done", "witness done"),
+        Bounds(crashes=1),
+        before=(),
+        foreign=(ONE,),
+        unadopted=True,
     ),
 }
 WIDER |= {
     "two replaces of one partition, symlink manifests": Scenario(
         two(REPLACE, REPLACE, symlinks=True), RIVALS, most=6 * MOST
     ),
-    "a replace and recovery, symlink manifests, a crash": Scenario(
-        lambda: explorer(writer("a", REPLACE, ONE), recoverer(), symlinks=True, crashes=1), SETTLED
+    "a replace and recovery, symlink manifests, a crash": among(
+        lambda: (writer("a", REPLACE, ONE), recoverer()), SETTLED, Bounds(crashes=1), symlinks=True
     ),
     "a slow applier, then a replace and an append, symlink manifests": Scenario(
         lambda **bounds: decided(
@@ -1027,245 +878,188 @@ FAST_FIRST: dict[str, Any] = {
     "before": ((APPEND, (ONE,)),),
 }
 CHECKPOINTS = {
-    CHECKPOINT_AND_REPLACE: Scenario(
-        lambda **bounds: explorer(
-            checkpointer(ONE), writer("b", REPLACE, ONE, **UNMARKED), **FAST_FIRST, **bounds
-        ),
+    CHECKPOINT_AND_REPLACE: among(
+        lambda: (checkpointer(ONE), unmarked("b", REPLACE, ONE)),
         ("b committed, checkpointer committed", "b committed, checkpointer refused"),
-        switches=1,
+        Bounds(switches=1),
+        **FAST_FIRST,
     ),
-    CHECKPOINT_AND_PURGE: Scenario(
-        lambda **bounds: explorer(
-            checkpointer(ONE), forgetter(data_root=FAST), crashes=1, **FAST_FIRST, **bounds
-        ),
+    CHECKPOINT_AND_PURGE: among(
+        lambda: (checkpointer(ONE), forgetter(data_root=FAST)),
         ("checkpointer committed", "forgetter done"),
-        switches=2,
+        Bounds(switches=2, crashes=1),
+        **FAST_FIRST,
     ),
-    "a checkpoint and an append, a lost answer": Scenario(
-        lambda **bounds: explorer(
-            checkpointer(ONE),
-            writer("b", APPEND, ONE, **UNMARKED),
-            faults=1,
-            **FAST_FIRST,
-            **bounds,
-        ),
+    "a checkpoint and an append, a lost answer": among(
+        lambda: (checkpointer(ONE), unmarked("b", APPEND, ONE)),
         ("b committed, checkpointer committed", "b committed, checkpointer refused"),
-        switches=1,
+        Bounds(switches=1, faults=1),
+        **FAST_FIRST,
     ),
-    "a checkpoint that died before it was applied, recovery and a purge": Scenario(
-        lambda **bounds: explorer(
-            checkpointer(ONE),
-            recoverer(),
-            forgetter(data_root=FAST),
-            crashes=1,
-            **FAST_FIRST,
-            **bounds,
-        ),
+    "a checkpoint that died before it was applied, recovery and a purge": among(
+        lambda: (checkpointer(ONE), recoverer(), forgetter(data_root=FAST)),
         ("recoverer done",),
-        switches=1,
+        Bounds(switches=1, crashes=1),
+        **FAST_FIRST,
     ),
 }
 PAST = {
-    FOLD_AND_REPLACE: Scenario(
-        lambda **bounds: explorer(
-            writer("a", APPEND, ONE, **UNMARKED, **SMALL),
-            writer("b", REPLACE, ONE, **UNMARKED, **LAST),
-            faults=1,
-            readers=Readers.HEADS,
-            before=((APPEND, (ONE,), {**SMALL}),),
-            **bounds,
-        ),
+    FOLD_AND_REPLACE: among(
+        lambda: (unmarked("a", APPEND, ONE, **SMALL), unmarked("b", REPLACE, ONE, **LAST)),
         ("a committed, b committed",),
-        switches=1,
-        most=5 * MOST,
+        Bounds(switches=1, most=5 * MOST, faults=1),
+        readers=Readers.HEADS,
+        before=((APPEND, (ONE,), {**SMALL}),),
     ),
-    UNDO_AND_PURGE: Scenario(
-        lambda **bounds: explorer(
-            taker_back(job_id("before1")), forgetter(), crashes=1, **KEEPING, **bounds
-        ),
+    UNDO_AND_PURGE: among(
+        lambda: (taker_back(job_id("before1")), forgetter()),
         ("taker committed", "taker refused", "forgetter done"),
-        switches=2,
+        Bounds(switches=2, crashes=1),
+        **KEEPING,
     ),
-    REPLACE_AND_PURGE: Scenario(
-        lambda **bounds: explorer(
-            writer("a", REPLACE, ONE, **UNMARKED), forgetter(), crashes=1, **KEEPING, **bounds
-        ),
+    REPLACE_AND_PURGE: among(
+        lambda: (unmarked("a", REPLACE, ONE), forgetter()),
         ("a committed", "forgetter done"),
-        switches=3,
+        Bounds(switches=3, crashes=1),
+        **KEEPING,
     ),
-    "a replace and a purge that keeps, lost answers": Scenario(
-        lambda **bounds: explorer(
-            writer("a", REPLACE, ONE, TWO, **UNMARKED),
-            forgetter(keep=64),
-            faults=1,
-            **KEEPING,
-            **bounds,
-        ),
+    "a replace and a purge that keeps, lost answers": among(
+        lambda: (unmarked("a", REPLACE, ONE, TWO), forgetter(keep=64)),
         ("a committed", "forgetter done"),
-        switches=2,
+        Bounds(switches=2, faults=1),
+        **KEEPING,
     ),
-    "two jobs and an undoing": Scenario(
-        lambda **bounds: explorer(
-            writer("a", APPEND, ONE, **UNMARKED),
-            writer("b", REPLACE, ONE, **UNMARKED),
+    "two jobs and an undoing": among(
+        lambda: (
+            unmarked("a", APPEND, ONE),
+            unmarked("b", REPLACE, ONE),
             taker_back(job_id("before1")),
-            **KEEPING,
-            **bounds,
         ),
         ("taker committed", "taker refused", "a committed, b committed"),
-        switches=2,
-        most=2 * MOST,
+        Bounds(switches=2, most=2 * MOST),
+        **KEEPING,
     ),
-    "two undoings of one job": Scenario(
-        lambda **bounds: explorer(
+    "two undoings of one job": among(
+        lambda: (
             taker_back(job_id("before1")),
             taker_back(job_id("before1"), name="other"),
             recoverer(),
-            **KEEPING,
-            **bounds,
         ),
         ("other refused, taker committed", "other committed, taker refused"),
-        switches=2,
-        most=2 * MOST,
+        Bounds(switches=2, most=2 * MOST),
+        **KEEPING,
     ),
-    PAST_AND_GC: Scenario(
-        lambda **bounds: explorer(
+    PAST_AND_GC: among(
+        lambda: (
             past_reader(ONE, 2),
             collector(**SMALL),
-            writer("a", APPEND, ONE, **UNMARKED, **SMALL),
+            unmarked("a", APPEND, ONE, **SMALL),
             taker_back(job_id("before2")),
-            readers=Readers.HEADS,
-            before=(
-                (APPEND, (ONE,), {**SMALL}),
-                (APPEND, (ONE,), {**SMALL}),
-                (REPLACE, (ONE,), {**SMALL}),
-            ),
-            **bounds,
         ),
         ("a committed", "taker committed", "reader done", "collector done"),
-        switches=1,
-        most=2 * MOST,
+        Bounds(switches=1, most=2 * MOST),
+        readers=Readers.HEADS,
+        before=(
+            (APPEND, (ONE,), {**SMALL}),
+            (APPEND, (ONE,), {**SMALL}),
+            (REPLACE, (ONE,), {**SMALL}),
+        ),
     ),
 }
 PLANNED: dict[str, Any] = {"named": (ONE,)}
 MENDED: dict[str, Any] = {"before": ((REPLACE, (TWO,), UNMARKED),)}
 NARROWED = {
-    NARROWED_TWICE: Scenario(
-        lambda **bounds: narrowed(
+    NARROWED_TWICE: among(
+        lambda: (
             again("a", ONE, TWO, **PLANNED),
             again("b", ONE, TWO, **PLANNED),
-            writer("c", REPLACE, ONE, **UNMARKED),
-            crashes=1,
-            **MENDED,
-            **bounds,
+            unmarked("c", REPLACE, ONE),
         ),
         ("a committed, b committed", "a committed, c committed", "a refused, c committed"),
-        switches=1,
-        most=2 * MOST,
+        Bounds(switches=1, most=2 * MOST, crashes=1),
+        on=narrowed,
+        **MENDED,
     ),
-    "by heads: a narrowed run, its next try, and a replace, a lost answer": Scenario(
-        lambda **bounds: narrowed(
+    "by heads: a narrowed run, its next try, and a replace, a lost answer": among(
+        lambda: (
             again("a", ONE, TWO, **PLANNED),
             again("b", ONE, TWO, **PLANNED),
-            writer("c", REPLACE, ONE, **UNMARKED),
-            faults=1,
-            **MENDED,
-            **BY_HEADS,
-            **bounds,
+            unmarked("c", REPLACE, ONE),
         ),
         ("a committed, b committed", "a committed, c committed", "a refused, c committed"),
-        switches=1,
+        Bounds(switches=1, faults=1),
+        on=narrowed,
+        **MENDED,
+        **BY_HEADS,
     ),
-    WHOLE_TWICE: Scenario(
-        lambda **bounds: narrowed(
+    WHOLE_TWICE: among(
+        lambda: (
             again("a", ONE, TWO, named=(ONE, TWO)),
             again("b", ONE, named=(ONE, TWO)),
-            writer("c", REPLACE, ONE, **UNMARKED),
-            crashes=1,
-            named=(ONE, TWO),
-            whole=True,
-            **bounds,
+            unmarked("c", REPLACE, ONE),
         ),
         ("a committed, b committed", "a committed, c committed", "a refused, c committed"),
-        switches=1,
-        most=2 * MOST,
+        Bounds(switches=1, most=2 * MOST, crashes=1),
+        on=narrowed,
+        named=(ONE, TWO),
+        whole=True,
     ),
-    CLEARED_BY_HAND: Scenario(
-        lambda **bounds: narrowed(
-            again("a", ONE, TWO, **PLANNED), again("b", ONE, after="a"), **bounds
-        ),
+    CLEARED_BY_HAND: among(
+        lambda: (again("a", ONE, TWO, **PLANNED), again("b", ONE, after="a")),
         ("a committed, b committed",),
-        switches=2,
-        most=2 * MOST,
+        Bounds(switches=2, most=2 * MOST),
+        on=narrowed,
     ),
-    "a narrowed run that is cleared by hand, a crash": Scenario(
-        lambda **bounds: narrowed(
-            again("a", ONE, TWO, **PLANNED), again("b", ONE, after="a"), crashes=1, **bounds
-        ),
+    "a narrowed run that is cleared by hand, a crash": among(
+        lambda: (again("a", ONE, TWO, **PLANNED), again("b", ONE, after="a")),
         ("a committed", "b committed"),
-        switches=1,
+        Bounds(switches=1, crashes=1),
+        on=narrowed,
     ),
-    NARROWED_AND_LOADED: Scenario(
-        lambda **bounds: narrowed(
+    NARROWED_AND_LOADED: among(
+        lambda: (
             again("a", ONE, TWO, **PLANNED, **LAST),
-            writer("b", REPLACE, ONE, TWO, **OWN, **LAST, **UNMARKED),
-            **bounds,
+            unmarked("b", REPLACE, ONE, TWO, **OWN, **LAST),
         ),
         ("a committed, b committed",),
-        switches=1,
+        Bounds(switches=1),
+        on=narrowed,
     ),
-    TWO_PLANS: Scenario(
-        lambda **bounds: narrowed(
-            planner("a", ONE, makes=(ONE, TWO)),
-            planner("b", TWO, makes=(ONE, TWO)),
-            named=(),
-            **bounds,
-        ),
+    TWO_PLANS: among(
+        lambda: (planner("a", ONE, makes=(ONE, TWO)), planner("b", TWO, makes=(ONE, TWO))),
         ("a committed, b committed",),
-        switches=2,
-        most=2 * MOST,
+        Bounds(switches=2, most=2 * MOST),
+        on=narrowed,
+        named=(),
     ),
-    "a plan after one that has ended, and a clear by hand": Scenario(
-        lambda **bounds: narrowed(
-            planner("a", TWO, makes=(ONE, TWO), ended=("plan",)),
-            again("b", ONE, TWO),
-            begun=(ONE, TWO),
-            **bounds,
-        ),
+    "a plan after one that has ended, and a clear by hand": among(
+        lambda: (planner("a", TWO, makes=(ONE, TWO), ended=("plan",)), again("b", ONE, TWO)),
         ("a committed, b committed",),
-        switches=2,
+        Bounds(switches=2),
+        on=narrowed,
+        begun=(ONE, TWO),
     ),
-    PLAN_ENDED_LATE: Scenario(
-        lambda **bounds: narrowed(
-            planner("a", TWO, makes=(ONE, TWO), ended=("plan",)),
-            ender("plan"),
-            begun=(ONE, TWO),
-            **bounds,
-        ),
+    PLAN_ENDED_LATE: among(
+        lambda: (planner("a", TWO, makes=(ONE, TWO), ended=("plan",)), ender("plan")),
         ("a committed", "ender done"),
-        switches=2,
+        Bounds(switches=2),
+        on=narrowed,
+        begun=(ONE, TWO),
     ),
-    NARROWED_AND_GC: Scenario(
-        lambda **bounds: narrowed(
-            again("a", ONE, TWO, **PLANNED),
-            collector(),
-            compactor(TWO),
-            before=((APPEND, (TWO,), UNMARKED),),
-            **bounds,
-        ),
+    NARROWED_AND_GC: among(
+        lambda: (again("a", ONE, TWO, **PLANNED), collector(), compactor(TWO)),
         ("a committed, compactor committed", "collector done"),
-        switches=1,
+        Bounds(switches=1),
+        on=narrowed,
+        before=((APPEND, (TWO,), UNMARKED),),
     ),
-    GC_AND_CLEARED: Scenario(
-        lambda **bounds: narrowed(
-            again("a", ONE),
-            collector(),
-            before=((REPLACE, (TWO,), UNMARKED), (REPLACE, (TWO,), UNMARKED)),
-            begun=(ONE, TWO),
-            **bounds,
-        ),
+    GC_AND_CLEARED: among(
+        lambda: (again("a", ONE), collector()),
         ("a committed", "collector done"),
-        switches=2,
+        Bounds(switches=2),
+        on=narrowed,
+        before=((REPLACE, (TWO,), UNMARKED), (REPLACE, (TWO,), UNMARKED)),
+        begun=(ONE, TWO),
     ),
 }
 BOUNDED |= PAST | CHECKPOINTS | NARROWED

@@ -95,6 +95,8 @@ from zero_rename.committer.upkeep.upload_sweep import UploadSweep
 
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 ONE, TWO = "day=1", "day=2"
+#: Markers cost requests, and states.
+UNMARKED: dict[str, Any] = {"success_markers": SuccessMarkers.NONE}
 _WAITING = Waiting(silence=1.0, cap=2.0, poll=1.0)
 
 
@@ -244,7 +246,7 @@ def compactor(partition: str, name: str = "compactor") -> Participant:
             raise InvalidInputError("It has a file already.")
         owner = rewriting((file.key for file in plans[0].files), ())
         spec, _ = yield from compaction_spec(context, plans[0], owner)
-        spec = replace(spec, success_markers=SuccessMarkers.NONE)
+        spec = replace(spec, **UNMARKED)
         held = {partition: rows_of(plans[0].files)}
         return (yield from _job(context, spec, [partition], held=held))
 
@@ -261,7 +263,7 @@ def checkpointer(partition: str, name: str = "checkpointer") -> Participant:
             raise InvalidInputError("It is durable already.")
         owner = rewriting((file.key for file in plans[0].snapshot.files), ())
         spec, _ = yield from checkpoint_spec(context, plans[0], owner)
-        spec = replace(spec, success_markers=SuccessMarkers.NONE)
+        spec = replace(spec, **UNMARKED)
         held = {partition: rows_of(plans[0].snapshot.files)}
         opened = yield from open_job(context, spec)
         yield from copy_from(plans[0].snapshot.files)
@@ -320,7 +322,7 @@ def _merge(name: str, partitions: Sequence[str], row: str, attempts: int, ids: I
         changes = dict.fromkeys(plan.changed, RowChanges(updated=1))
         spec = JobSpec(SCHEMA, partition_by=("day",), owner=merging(row, partitions))
         policies, _ = yield from rewrite_policies(context, plan.state, changes, spec.files)
-        spec = replace(spec, success_markers=SuccessMarkers.NONE, **policies)
+        spec = replace(spec, **UNMARKED, **policies)
         held = {partition: merged(plan.held[partition], row) for partition in plan.changed}
         try:
             return (yield from _job(context, spec, plan.changed, held=held))
@@ -346,7 +348,7 @@ def inserter(name: str, partition: str) -> Participant:
         spec = JobSpec(SCHEMA, partition_by=("day",), owner=inserting())
         changes = {partition: RowChanges(inserted=1)}
         policies, _ = yield from rewrite_policies(context, state, changes, spec.files)
-        spec = replace(spec, success_markers=SuccessMarkers.NONE, **policies)
+        spec = replace(spec, **UNMARKED, **policies)
         held = {partition: frozenset({key_row("it")})}
         return (yield from _job(context, spec, [partition], held=held))
 
@@ -375,8 +377,7 @@ def again(
 
 
 def _cleared_spec(clear: str, named: Sequence[str], **policy: Any) -> JobSpec:
-    words: dict[str, Any] = {"idempotency_key": RUN, "on_repeat": OnRepeat.REPLACE_OWN, **policy}
-    words["success_markers"] = SuccessMarkers.NONE
+    words = {"idempotency_key": RUN, "on_repeat": OnRepeat.REPLACE_OWN, **UNMARKED, **policy}
     return JobSpec(SCHEMA, Mode.REPLACE, ("day",), owner=cleared(clear, named), **words)
 
 
@@ -443,7 +444,7 @@ def outlived(name: str, partition: str, *, commits: bool) -> Participant:
 
     def run(ids: Ids) -> Step[Any]:
         context = context_of(ids, name)
-        spec = JobSpec(SCHEMA, Mode.APPEND, ("day",), success_markers=SuccessMarkers.NONE)
+        spec = JobSpec(SCHEMA, Mode.APPEND, ("day",), **UNMARKED)
         opened = yield from open_job(context, spec)
         if commits:
             result = yield from _write(opened, (partition,))
@@ -476,13 +477,14 @@ def _late_attempt(opened: OpenedJob, partition: str) -> Step[None]:
 def evolver(name: str, *partitions: str, **policy: Any) -> Participant:
     """An append that brings a column, named as the job."""
     schema = SCHEMA.append(pa.field(name, pa.int64()))
-    return writer(name, Mode.APPEND, *partitions, schema=schema, schema_mode="merge", **policy)
+    policy = {**UNMARKED, "schema_mode": "merge", **policy}
+    return writer(name, Mode.APPEND, *partitions, schema=schema, **policy)
 
 
 def overwriter(name: str, *partitions: str, **policy: Any) -> Participant:
     """A replace of the whole table that leaves it a column named as the job, and no other."""
     schema = pa.schema([pa.field(name, pa.int64()), SCHEMA.field("day")])
-    policy = {"replace_table": True, "schema_mode": "overwrite", **policy}
+    policy = {**UNMARKED, "replace_table": True, "schema_mode": "overwrite", **policy}
     return writer(name, Mode.REPLACE, *partitions, schema=schema, **policy)
 
 
@@ -493,10 +495,7 @@ def in_turn(partition: str, *modes: Mode | None, name: str = "turns") -> Partici
     """
 
     def jobs(ids: Ids) -> Step[None]:
-        policy: dict[str, Any] = {
-            "on_conflict": OnConflict.LAST_WINS,
-            "success_markers": SuccessMarkers.NONE,
-        }
+        policy = {"on_conflict": OnConflict.LAST_WINS, **UNMARKED}
         for number, mode in enumerate(modes):
             context = context_of(ids, f"{name}{number}")
             if mode is None:
@@ -634,7 +633,7 @@ def taker_back(job: str, name: str = "taker") -> Participant:
     def run(ids: Ids) -> Step[Any]:
         context = context_of(ids, name)
         plan = yield from plan_undo(context, job)
-        spec = replace(plan.spec(Owner("simulation")), success_markers=SuccessMarkers.NONE)
+        spec = replace(plan.spec(Owner("simulation")), **UNMARKED)
         return (yield from _job(context, spec, ()))
 
     return Participant(Program(name, run), job=job_id(name))
@@ -783,11 +782,7 @@ def narrowed(
     :param whole: the plan lets it make all, as what is named was then.
     """
     behaviour = Behaviour()
-    own = (
-        Mode.REPLACE,
-        (ONE, TWO),
-        {"idempotency_key": RUN, "success_markers": SuccessMarkers.NONE},
-    )
+    own = (Mode.REPLACE, (ONE, TWO), {"idempotency_key": RUN, **UNMARKED})
     start = table(behaviour, own, *before, readers=readers)
     ids = Ids()
     ids.prefix = "plan"
@@ -825,7 +820,7 @@ def decided(
     behaviour = behaviour or Behaviour()
     ids = Ids()
     ids.prefix = "dead"
-    spec = JobSpec(SCHEMA, mode, ("day",), success_markers=SuccessMarkers.NONE)
+    spec = JobSpec(SCHEMA, mode, ("day",), **UNMARKED)
     dies = _job(context_of(ids, "dead"), spec, (partition,))
     start = table(behaviour, before, symlinks=symlinks, readers=readers)
     start = run_to_end(start, dies, behaviour, last=ROOT.decision_key(job_id("dead")))
@@ -849,7 +844,7 @@ def firsts(
             schema,
             Mode.APPEND,
             ("day",),
-            success_markers=SuccessMarkers.NONE,
+            **UNMARKED,
             schema_mode=SchemaMode.KEEP if schemas[0] is schemas[1] else SchemaMode.MERGE,
         )
         begun: list[Any] = []
