@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from ...committer.errors import RecordDamagedError
 from ...committer.format.job_spec import Mode, Owner
 from ...committer.format.records.codec import decode, encode
 from ...committer.format.records.marks import DEFAULTED, LEFT_OUT, Count
@@ -139,7 +138,7 @@ class TryRecord:
     report: Mapping[str, Any] | None = None
     replaced: Annotated[tuple[str, ...], DEFAULTED] = ()
     recovered: Annotated[tuple[str, ...], LEFT_OUT] = ()
-    writes: Annotated[tuple[WriteRecord, ...], DEFAULTED] = ()
+    writes: tuple[WriteRecord, ...] = ()
 
     @property
     def is_alone(self) -> bool:
@@ -156,24 +155,8 @@ class TryRecord:
 
     @staticmethod
     def decode(body: bytes, key: str) -> TryRecord:
-        """:raises RecordDamagedError: it cannot be read, or is an open one of a version of this
-        package that kept the writes apart: what it wrote is not known then.
-        """
-        document = decode(body, _KIND, key)
-        record = document.read(TryRecord)
-        if "writes" not in document.members and record.state not in SETTLED:
-            raise RecordDamagedError(
-                "The record of a try is open and of an earlier version of "
-                "airflow-provider-zero-rename, which kept what it wrote elsewhere: what came of "
-                f"it is not known here. It is try {record.owner.try_number} of "
-                f"{record.idempotency_key}.",
-                field="writes",
-                key=key,
-                remedy="Let it end under that version. Where it is dead, see what it left "
-                "(zero-rename s3a-jobs) and whether its rows are in the table; then delete this "
-                "object, and mark its task as successful where they are.",
-            )
-        return record
+        """:raises RecordDamagedError: it cannot be read."""
+        return decode(body, _KIND, key).read(TryRecord)
 
 
 @dataclass(frozen=True)

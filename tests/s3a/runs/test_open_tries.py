@@ -9,7 +9,6 @@ import pytest
 
 from support import faults
 from support.memory_store import ManualClock, MemoryDriver
-from support.recorded import recorded
 from support.s3a_jobs import JOB, OTHER, ROOT, a_try
 from zero_rename.committer import RecordDamagedError
 from zero_rename.committer.format.job_spec import Owner
@@ -75,15 +74,7 @@ def test_one_that_cannot_be_read_is_told(store: MemoryDriver) -> None:
     store.store.apply(Put(OPEN, b"{"))
     found = store.run(open_tries(ROOT))
     assert (found.known, OPEN in found.damage) == ((), True)
-
-
-def test_one_of_the_version_before_is_told(store: MemoryDriver) -> None:
-    """What it wrote is not in it: it is neither at work nor dead as far as is known."""
-    before = recorded("records/try-first.json")
-    store.store.apply(Put(OPEN, before))
-    told = store.run(open_tries(ROOT)).damage
-    assert "of an earlier version" in told
-    with pytest.raises(RecordDamagedError, match="kept what it wrote elsewhere"):
+    with pytest.raises(RecordDamagedError):
         store.run(ledger.tries_of(ROOT, TRY.idempotency_key))
 
 
