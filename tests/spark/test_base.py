@@ -97,7 +97,7 @@ def test_what_a_run_s_job_was_made_of_is_told(spark, url, monkeypatch):
     """By both readers."""
     append(url, (1, "x"), (2, "y"))
     append(url, (3, "x"))
-    for name, value in (("ONCE", "d/r/t"), ("TASK", "t"), ("TABLE", f"{url}_2")):
+    for name, value in (("IDEMPOTENCY_KEY", "d/r/t"), ("TASK", "t"), ("TABLE", f"{url}_2")):
         monkeypatch.setenv(f"ZERO_RENAME_{name}", value)
 
     def told(job):

@@ -38,7 +38,7 @@ class Frame:
 @pytest.fixture
 def table(s3_bucket: Any, monkeypatch: pytest.MonkeyPatch) -> Table:
     table = Table(f"s3://{s3_bucket.name}/flights")
-    told = {"ONCE": "d/r/t", "ON_REPEAT": "skip", "DAG": "d", "RUN": "r", "TASK": "t"}
+    told = {"IDEMPOTENCY_KEY": "d/r/t", "ON_REPEAT": "skip", "DAG": "d", "RUN": "r", "TASK": "t"}
     told |= {"TABLE": table.root.url, "TRY_NUMBER": "2", "SERIES": "s"}
     for name, value in told.items():
         monkeypatch.setenv(f"ZERO_RENAME_{name}", value)

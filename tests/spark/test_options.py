@@ -66,7 +66,7 @@ def test_every_option_is_read():
         "onConflict": "last-wins",
         "base": ReadBase("s3://bucket/t", {"day=1": 4}).encode(),
         "successMarkers": "table",
-        "idempotency_key": "dag/run",
+        "idempotencyKey": "dag/run",
         "onRepeat": "replace_own",
         "schemaMode": "overwrite",
         "compression": "snappy",

@@ -165,7 +165,7 @@ def test_few_files_of_each_batch(spark: Any, source: Path, url: str, checkpoint:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"options": {"idempotency_key": "x"}}, "once is given, which each batch has of its own"),
+        ({"options": {"idempotency_key": "x"}}, "idempotency_key is given, which each batch has"),
         ({"options": {"on_repeat": "append"}}, "on_repeat is given"),
         ({"mode": "upsert"}, "mode='upsert' is unknown"),
         ({"options": {"rowsPerFle": "9"}}, "Is rowsPerFile meant"),
