@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -48,3 +48,9 @@ def size_option(help: str, default: str) -> Any:
             ) from error
 
     return typer.Option(metavar="SIZE", parser=size, help=help, show_default=default)
+
+
+MaxDuration = Annotated[
+    float | None,
+    age_option("How long the longest job may run. Default: 24h, or an open job's own."),
+]

@@ -11,7 +11,7 @@ from ..catalog import Engine, ReadBy, describe, sync_catalog
 from ..catalog import ddl as statements
 from ..committer import Table
 from ..committer.errors import ZeroRenameError, counted, first_few
-from .output import DRY, EXIT_CODES, AsJson, Exit, Url, print_rows, refusals, say
+from .output import DRY, EXIT_CODES, AsJson, Exit, Url, print_rows, say
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -71,9 +71,8 @@ def manifests(
     as_json: AsJson = False,
 ) -> None:
     """Keep a symlink manifest of each partition from now on, and write all of them anew."""
-    with refusals():
-        found = Table(table)
-        report = found.drop_symlinks(apply) if off else found.keep_symlinks()
+    found = Table(table)
+    report = found.drop_symlinks(apply) if off else found.keep_symlinks()
     row = ("kept" if report.kept else "not kept", report.partitions, report.written)
     columns = ("manifests are", "partitions", "written or removed")
     print_rows(as_json, columns, [row], dataclasses.asdict(report), "")
@@ -101,12 +100,11 @@ def ddl(
     as_json: AsJson = False,
 ) -> None:
     """Print the statements that make the table known to an engine. Nothing is sent to it."""
-    with refusals():
-        opened = Table(table)
-        described = describe(opened, read_by, exclude or (), engine)
-        last = opened.root.prefix.rsplit("/", 1)[-1]
-        default = f"hive.default.{last}" if engine is Engine.TRINO else last
-        found = list(statements(described, engine, name or default))
+    opened = Table(table)
+    described = describe(opened, read_by, exclude or (), engine)
+    last = opened.root.prefix.rsplit("/", 1)[-1]
+    default = f"hive.default.{last}" if engine is Engine.TRINO else last
+    found = list(statements(described, engine, name or default))
     if as_json:
         print_rows(as_json, (), [], {"statements": found}, "")
         return
@@ -125,8 +123,7 @@ def sync(
     as_json: AsJson = False,
 ) -> None:
     """Make a catalog say what the table is now: its columns, and the partitions that hold files."""
-    with refusals():
-        report = sync_catalog(table, catalog, read_by=read_by, exclude=exclude or ())
+    report = sync_catalog(table, catalog, read_by=read_by, exclude=exclude or ())
     columns = ("table", "read by", "partitions added", "updated", "dropped")
     row = (report.table, report.read_by, report.added, report.updated, report.dropped)
     print_rows(as_json, columns, [row], dataclasses.asdict(report), "")

@@ -11,7 +11,7 @@ import typer
 from ..committer import InvalidInputError, Table
 from ..committer.errors import counted, first_few
 from .amounts import DAY, age_option
-from .output import DRY, Apply, AsJson, Exit, Url, print_rows, refusals, say
+from .output import DRY, Apply, AsJson, Url, look_where, print_rows, say
 
 if TYPE_CHECKING:
     from ..committer.format.job_spec import Owner
@@ -31,50 +31,27 @@ def conflicts(
     as_json: AsJson = False,
 ) -> None:
     """Runs that touched one partition: what each wrote, what is visible, who gave way."""
-    with refusals():
-        report = Table(table).conflicts(window, since, partition)
+    report = Table(table).conflicts(window, since, partition)
     rows = [row for conflict in report.conflicts for row in _rows(conflict)]
     columns = ("partition", "job or run", "decided", "did", "files", "rows", "visible", "hidden")
     nothing = "No two runs touched one partition so near to each other in that time."
     print_rows(as_json, (*columns, "whose"), rows, dataclasses.asdict(report), nothing)
     _say_rest(report)
-    if report.conflicts or report.unread:
-        raise typer.Exit(Exit.LOOK)
+    look_where(report.conflicts or report.unread)
 
 
 def _rows(conflict: PartitionConflict) -> list[tuple[Any, ...]]:
-    rows: list[tuple[Any, ...]] = [
-        (
-            conflict.partition,
-            it.job,
-            datetime.fromtimestamp(it.decided_at, UTC).isoformat(timespec="seconds"),
-            "replaced" if it.replaced else "appended",
-            it.files,
-            it.rows,
-            it.visible,
-            it.hidden,
-            _named(it.owner),
-        )
-        for it in conflict.touches
-    ]
-    rows += [
-        (
-            conflict.partition,
-            it.job or it.idempotency_key,
-            "",
-            "gave way",
-            0,
-            0,
-            0,
-            0,
-            _named(it.owner),
-        )
-        for it in conflict.gave_way
-    ]
+    rows: list[tuple[Any, ...]] = []
+    for it in conflict.touches:
+        decided = datetime.fromtimestamp(it.decided_at, UTC).isoformat(timespec="seconds")
+        numbers = (it.files, it.rows, it.visible, it.hidden)
+        did = "replaced" if it.replaced else "appended"
+        rows.append((it.job, decided, did, *numbers, _named(it.owner)))
+    for it in conflict.gave_way:
+        rows.append((it.job or it.idempotency_key, "", "gave way", 0, 0, 0, 0, _named(it.owner)))
     if conflict.claimed_by:
-        job = conflict.claimed_by
-        rows.append((conflict.partition, job, "", "undecided", None, None, 0, None, ""))
-    return rows
+        rows.append((conflict.claimed_by, "", "undecided", None, None, 0, None, ""))
+    return [(conflict.partition, *row) for row in rows]
 
 
 def _named(owner: Owner) -> str:
@@ -130,21 +107,20 @@ def resolve(
     as_json: AsJson = False,
 ) -> None:
     """Make a partition hold the rows of some of the runs that conflict over it, by a new job."""
-    with refusals():
-        if (keep is None) == (undo is None):
-            raise InvalidInputError(
-                "Say whose rows are to stay; nothing was changed.",
-                remedy="Give one of --keep and --undo.",
-            )
-        found = Table(table).resolve(
-            partition,
-            keep or (),
-            undo,
-            apply=apply,
-            discard=discard,
-            window=window,
-            since=since,
+    if (keep is None) == (undo is None):
+        raise InvalidInputError(
+            "Say whose rows are to stay; nothing was changed.",
+            remedy="Give one of --keep and --undo.",
         )
+    found = Table(table).resolve(
+        partition,
+        keep or (),
+        undo,
+        apply=apply,
+        discard=discard,
+        window=window,
+        since=since,
+    )
     rows = [(job, "keeps its rows") for job in found.kept]
     rows += [(job, "loses its rows") for job in found.dropped]
     nothing = f"{found.partition} is to hold no rows."

@@ -10,7 +10,7 @@ import typer
 from ..committer import Table
 from ..committer.errors import counted
 from ..committer.upkeep.checkpoint import CheckpointAction, CheckpointOrder
-from .output import DRY, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
+from .output import DRY, Apply, AsJson, Partitions, Url, look_where, plain, print_rows, say
 
 
 def told(since: float) -> str:
@@ -20,9 +20,7 @@ def told(since: float) -> str:
 
 def checkpoint(
     table: Url,
-    partition: Annotated[
-        list[str] | None, typer.Option(help="Only this one, such as day=1; may be repeated.")
-    ] = None,
+    partition: Partitions = None,
     order: Annotated[
         CheckpointOrder, typer.Option(help="Which are copied first: the oldest, or the latest.")
     ] = CheckpointOrder.CREATION,
@@ -30,8 +28,7 @@ def checkpoint(
     as_json: AsJson = False,
 ) -> None:
     """Copy what lies only in a table's fast root into the table, by plain jobs."""
-    with refusals():
-        found = Table(table).checkpoint(partition or None, order, apply)
+    found = Table(table).checkpoint(partition or None, order, apply)
     rows = [(e.partition, e.action, e.files, e.bytes, told(e.since), e.job) for e in found]
     columns = ("partition", "action", "files", "bytes", "since, UTC", "job")
     print_rows(as_json, columns, rows, plain(found), "All of the table is durable.")
@@ -42,8 +39,7 @@ def checkpoint(
         say("Partitions that another job changed meanwhile are left to the next checkpoint.")
     if CheckpointAction.LOST in actions:
         say(f"Files are gone. What is to be made again: zero-rename lineage plan {table}")
-    if actions & {CheckpointAction.CHANGED_MEANWHILE, CheckpointAction.LOST}:
-        raise typer.Exit(Exit.LOOK)
+    look_where(actions & {CheckpointAction.CHANGED_MEANWHILE, CheckpointAction.LOST})
 
 
 def data_root(
@@ -60,14 +56,13 @@ def data_root(
     as_json: AsJson = False,
 ) -> None:
     """Show or change where the files of a table's jobs lie first, and what lies only there."""
-    with refusals():
-        found = Table(table)
-        if root is None:
-            now, lying = found.data_root, found.not_durable()
-            before = after = now
-        else:
-            change = found.set_data_root(None if root == "none" else root, apply)
-            before, after, lying = change.before, change.after, list(change.not_durable)
+    found = Table(table)
+    if root is None:
+        now, lying = found.data_root, found.not_durable()
+        before = after = now
+    else:
+        change = found.set_data_root(None if root == "none" else root, apply)
+        before, after, lying = change.before, change.after, list(change.not_durable)
     rows = [(it.partition, it.files, it.bytes, told(it.since)) for it in lying]
     columns = ("not durable", "files", "bytes", "since, UTC")
     document: dict[str, Any] = {"before": before and before.url, "after": after and after.url}

@@ -17,7 +17,7 @@ from ..lineage import WRONG, LineageGraph, LineageState, Plan, Step, look_up, pl
 from ..lineage import at_risk as risks
 from ..lineage.graph import place_named
 from .amounts import age_option
-from .output import AsJson, Exit, plain, print_rows, refusals, say
+from .output import AsJson, look_where, plain, print_rows, say
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -59,8 +59,7 @@ def show(targets: Targets, mermaid: AsMermaid = False, as_json: AsJson = False) 
     _print(graph, list(LineageState), as_json)
     for url in sorted({table for table, _ in graph.targets}):
         table = Table(url)
-        with refusals():
-            found = table.run(pending_narrowings(table.root))
+        found = table.run(pending_narrowings(table.root))
         for left in found:
             _say_narrowing(url, left)
 
@@ -107,15 +106,13 @@ def stale(
         return
     found = _print(graph, WRONG, as_json)
     _say_rest(graph)
-    if found:
-        raise typer.Exit(Exit.LOOK)
+    look_where(found)
 
 
 @app.command()
 def lost(targets: Targets, as_json: AsJson = False) -> None:
     """Name the partitions whose files are gone from the store."""
-    if _print(_look(targets, lost=True), (LineageState.LOST,), as_json):
-        raise typer.Exit(Exit.LOOK)
+    look_where(_print(_look(targets, lost=True), (LineageState.LOST,), as_json))
 
 
 @app.command(name="plan")
@@ -160,8 +157,7 @@ def plan_command(
     for it in found.waiting:
         say(f"Waits for one of these: {it.job} of {it.table}.")
     _say_rest(graph)
-    if found.refused or found.layers:
-        raise typer.Exit(Exit.LOOK)
+    look_where(found.refused or found.layers)
 
 
 def _risks(graph: LineageGraph, most: float, durable: list[str] | None, as_json: bool) -> None:
@@ -173,16 +169,14 @@ def _risks(graph: LineageGraph, most: float, durable: list[str] | None, as_json:
     ]
     columns = ("table", "partition", "seconds", "why")
     print_rows(as_json, columns, rows, plain(found), "No partition is.")
-    if found:
-        raise typer.Exit(Exit.LOOK)
+    look_where(found)
 
 
 def _look(
     targets: Sequence[str], lost: bool = False, code_versions: Iterable[str] | None = None
 ) -> LineageGraph:
-    with refusals():
-        versions = dict(_version(it, targets) for it in code_versions or ())
-        return look_up(targets, lost=lost, code_versions=versions)
+    versions = dict(_version(it, targets) for it in code_versions or ())
+    return look_up(targets, lost=lost, code_versions=versions)
 
 
 def _version(said: str, targets: Sequence[str]) -> tuple[str, str]:

@@ -23,25 +23,25 @@ from ..committer import (
 )
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import counted
-from . import (
-    catalog,
-    compact,
-    conflicts,
-    copy,
-    delete,
-    fast_root,
-    gc,
-    lineage,
-    past,
-    s3a,
-    show,
-    uploads,
+from . import catalog, conflicts, content, fast_root, lineage, past, s3a, uploads
+from .amounts import DAY, MaxDuration, age_option
+from .output import (
+    DRY,
+    EXIT_CODES,
+    Apply,
+    AsJson,
+    Exit,
+    Refusing,
+    Url,
+    look_where,
+    plain,
+    print_rows,
+    say,
 )
-from .amounts import DAY, age_option
-from .output import DRY, EXIT_CODES, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
 from .policy import lifecycle, policy
 
 app = typer.Typer(
+    cls=Refusing,
     no_args_is_help=True,
     add_completion=False,
     help="Look after zero_rename tables on S3. Credentials and endpoint come from boto3's standard "
@@ -49,26 +49,13 @@ app = typer.Typer(
     epilog=EXIT_CODES,
 )
 
-app.command()(compact.compact)
-app.command()(copy.copy)
-app.command()(delete.delete)
-app.command()(fast_root.checkpoint)
-app.command()(fast_root.data_root)
-app.command()(gc.gc)
-app.command()(conflicts.conflicts)
-app.command()(conflicts.resolve)
-app.command()(show.show)
-app.command()(past.history)
-app.command()(past.undo)
-app.command()(past.restore)
-app.command()(past.retention)
-app.command()(policy)
-app.command()(lifecycle)
-app.command()(s3a.checks)
-app.command()(s3a.s3a_check)
-app.command()(s3a.committers)
-app.command()(s3a.s3a_jobs)
-app.command()(s3a.s3a_recover)
+for command in (
+    *(content.compact, content.copy, content.delete, fast_root.checkpoint, fast_root.data_root),
+    *(past.gc, conflicts.conflicts, conflicts.resolve, content.show),
+    *(past.history, past.undo, past.restore, past.retention, policy, lifecycle),
+    *(s3a.checks, s3a.s3a_check, s3a.committers, s3a.s3a_jobs, s3a.s3a_recover),
+):
+    app.command()(command)
 app.add_typer(uploads.app, name="uploads")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(lineage.app, name="lineage")
@@ -89,10 +76,9 @@ _PLANNED = (Outcome.WOULD_FINISH, Outcome.WOULD_ABORT)
 @app.command()
 def jobs(table: Url, as_json: AsJson = False) -> None:
     """List the jobs that are not wholly cleaned up yet."""
-    with refusals():
-        opened = Table(table)
-        found = opened.open_jobs()
-        none = "No job is open" if found or opened.exists() else _NO_TABLE
+    opened = Table(table)
+    found = opened.open_jobs()
+    none = "No job is open" if found or opened.exists() else _NO_TABLE
     rows = [
         (
             job.job,
@@ -121,9 +107,8 @@ def recover(
     as_json: AsJson = False,
 ) -> None:
     """Settle every open job: finish committed ones, clean up aborted ones, fence dead ones."""
-    with refusals():
-        opened = Table(table)
-        outcomes = opened.recover(patience) if apply else opened.plan_recovery(patience)
+    opened = Table(table)
+    outcomes = opened.recover(patience) if apply else opened.plan_recovery(patience)
     rows = [(outcome.job, outcome.outcome, outcome.detail) for outcome in outcomes]
     columns = ("job", "outcome", "detail")
     print_rows(as_json, columns, rows, plain(outcomes), "No job is open: nothing is to be settled.")
@@ -131,8 +116,7 @@ def recover(
         say(DRY)
     if registered and apply:
         catalog.register_settled(opened, registered)
-    if any(outcome.outcome is Outcome.FAILED for outcome in outcomes):
-        raise typer.Exit(Exit.LOOK)
+    look_where(any(outcome.outcome is Outcome.FAILED for outcome in outcomes))
 
 
 @app.command()
@@ -173,11 +157,8 @@ def purge(
     readers go by heads, what was replaced before the table's retention, too."""
     if foreign and older_than is None:
         raise typer.BadParameter("--foreign needs --older-than AGE")
-    with refusals():
-        opened = Table(table)
-        report = opened.purge(
-            older_than, foreign, apply, patience, job or (), records_older_than, keep
-        )
+    opened = Table(table)
+    report = opened.purge(older_than, foreign, apply, patience, job or (), records_older_than, keep)
     rows = [(entry.key, entry.action, entry.reason) for entry in report.entries]
     rows += [(outcome.job, outcome.outcome, outcome.detail) for outcome in report.recovered]
     columns = ("upload, record or job", "action", "why")
@@ -198,13 +179,11 @@ def purge(
 @app.command()
 def verify(table: Url, as_json: AsJson = False) -> None:
     """Compare what the heads name with what is in the store."""
-    with refusals():
-        findings = Table(table).verify()
+    findings = Table(table).verify()
     rows = [(finding.partition, finding.kind, finding.key, finding.detail) for finding in findings]
     columns = ("partition", "finding", "key", "detail")
     print_rows(as_json, columns, rows, plain(findings), "Nothing differs.")
-    if findings:
-        raise typer.Exit(Exit.LOOK)
+    look_where(findings)
 
 
 @app.command()
@@ -214,23 +193,20 @@ def adopt(
     as_json: AsJson = False,
 ) -> None:
     """Make heads for partitions whose files were there before the table."""
-    with refusals():
-        report = Table(table).adopt(apply)
+    report = Table(table).adopt(apply)
     rows = [(e.partition, e.files, e.bytes, e.action, e.reason) for e in report.entries]
     columns = ("partition", "files", "bytes", "action", "why")
     nothing = "No partition has files and no head: nothing is to be adopted."
     print_rows(as_json, columns, rows, dataclasses.asdict(report), nothing)
     if any(entry.action is AdoptAction.WOULD_ADOPT for entry in report.entries):
         say(DRY)
-    if any(entry.action is AdoptAction.LEFT for entry in report.entries):
-        raise typer.Exit(Exit.LOOK)
+    look_where(any(entry.action is AdoptAction.LEFT for entry in report.entries))
 
 
 @app.command()
 def index(table: Url, as_json: AsJson = False) -> None:
     """Write the index, by which readers open a table of many partitions in a few requests."""
-    with refusals():
-        written = Table(table).write_index()
+    written = Table(table).write_index()
     print_rows(as_json, ("index",), [("written",)] if written else [], {"written": written}, "")
     if not written:
         say("Another process wrote the index meanwhile, or the store refused; run it again.")
@@ -256,12 +232,11 @@ def repair(
 ) -> None:
     """Name committed files whose uploads are gone; with --accept-loss, go on without them. Name
     partitions whose heads are gone; with --apply, build these again from the decisions."""
-    with refusals():
-        heads = [] if job is not None or accept_loss else Table(table).rebuild_heads(apply)
-        if heads:
-            _show_rebuilt(as_json, heads, apply)
-            return
-        found = Table(table).repair(accept_loss, job, patience)
+    heads = [] if job is not None or accept_loss else Table(table).rebuild_heads(apply)
+    if heads:
+        _show_rebuilt(as_json, heads, apply)
+        return
+    found = Table(table).repair(accept_loss, job, patience)
     rows = [
         (job.job, job.action, file.partition, file.key, file.rows, file.size)
         for job in found
@@ -301,8 +276,7 @@ def repair(
             f"{entry.job}: the store does not list uploads (zero-rename doctor), so nobody knows "
             f"whether a file of it is lost. Finish it: zero-rename recover {table} --apply"
         )
-    if reported or left or unknown:
-        raise typer.Exit(Exit.LOOK)
+    look_where(reported or left or unknown)
 
 
 def _show_rebuilt(as_json: bool, heads: Sequence[RebuiltHead], apply: bool) -> None:
@@ -324,35 +298,29 @@ def _show_rebuilt(as_json: bool, heads: Sequence[RebuiltHead], apply: bool) -> N
         )
     if not apply and len(left) < len(heads):
         say(DRY)
-    if left or not apply:
-        raise typer.Exit(Exit.LOOK)
+    look_where(left or not apply)
 
 
 @app.command()
 def doctor(
     table: Url,
-    max_duration: Annotated[
-        float | None,
-        age_option("How long the longest job may run. Default: 24h, or an open job's own."),
-    ] = None,
+    max_duration: MaxDuration = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Record what the store does not keep any more.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Look for what is or will be wrong: rights, the store, lifecycle rules, jobs, uploads."""
-    with refusals():
-        if apply:
-            Table(table).renew_facts()
-        found = Table(table).doctor(max_duration)
-        exists = Table(table).exists()
+    if apply:
+        Table(table).renew_facts()
+    found = Table(table).doctor(max_duration)
+    exists = Table(table).exists()
     rows = [(c.what, c.subject, c.detail, c.remedy) for c in found]
     columns = ("problem", "about", "found", "what to do")
     print_rows(as_json, columns, rows, plain(found), "Nothing is wrong.")
     if not exists:
         say("There is no table here yet: the store and the rights were looked at.")
-    if found:
-        raise typer.Exit(Exit.LOOK)
+    look_where(found)
 
 
 def main() -> None:

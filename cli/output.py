@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table as Sheet
+from typer.core import TyperGroup
 
 from ..committer.errors import (
     OutcomeUnknownError,
@@ -48,6 +49,10 @@ def say(text: str) -> None:
 
 Url = Annotated[str, typer.Argument(metavar="TABLE", help="The table's root, s3://bucket/prefix.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Partitions = Annotated[
+    list[str] | None,
+    typer.Option("--partition", help="Only this one, such as day=1; may be repeated."),
+]
 Apply = Annotated[
     bool, typer.Option("--apply", help="Act. Without it, only say what would be done.")
 ]
@@ -62,6 +67,20 @@ def refusals() -> Iterator[None]:
         typer.echo(f"{type(error).__name__}: {error}", err=True)
         unsure = isinstance(error, OutcomeUnknownError | UnfinishedCommitError)
         raise typer.Exit(Exit.UNKNOWN if unsure else Exit.REFUSED) from error
+
+
+class Refusing(TyperGroup):
+    """Commands whose errors are :func:`refusals`."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with refusals():
+            return super().invoke(ctx)
+
+
+def look_where(found: object) -> None:
+    """:raises typer.Exit: something was found that needs a look."""
+    if found:
+        raise typer.Exit(Exit.LOOK)
 
 
 def print_rows(

@@ -1,5 +1,5 @@
-"""The commands about a table's past: what its jobs did, what can be read of before, and how to
-bring it back."""
+"""The commands about a table's past: what its jobs did, what can be read of before, how to bring it
+back, and how to keep its records small."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from ..committer import Table
-from ..committer.errors import counted
+from ..committer.errors import counted, escaped
 from ..committer.upkeep.restoring import Restored
 from .amounts import DAY, age_option
-from .output import DRY, Apply, AsJson, Url, print_rows, refusals, say
+from .output import DRY, Apply, AsJson, Partitions, Url, look_where, print_rows, say
 
 
 def history(
@@ -21,8 +21,7 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """Show who changed which partition, when, and by how much: the jobs decided last."""
-    with refusals():
-        found = Table(table).history(most).to_pylist()
+    found = Table(table).history(most).to_pylist()
     rows = [
         (
             it["decided_at"] and f"{it['decided_at']:%Y-%m-%d %H:%M:%S}",
@@ -61,8 +60,7 @@ def undo(
 
     Of tables that are read by heads, as long as they keep it. To undo that, undo the job that did
     it."""
-    with refusals():
-        found = Table(table).undo(job, apply)
+    found = Table(table).undo(job, apply)
     _show(table, found, apply, as_json)
 
 
@@ -76,17 +74,14 @@ def restore(
             "version of the one partition named.",
         ),
     ],
-    partition: Annotated[
-        list[str] | None, typer.Option(help="Only this one, such as day=1; may be repeated.")
-    ] = None,
+    partition: Partitions = None,
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring back what the table held at a moment, by one job that writes no byte.
 
     Of tables that are read by heads, as long as they keep it."""
-    with refusals():
-        found = Table(table).restore(as_of, partition, apply)
+    found = Table(table).restore(as_of, partition, apply)
     _show(table, found, apply, as_json)
 
 
@@ -110,10 +105,43 @@ def retention(
     """Show or set for how long what is replaced can be read and brought back.
 
     Of tables that are read by heads; a purge that comes after that time removes it."""
-    with refusals():
-        opened = Table(table)
-        if set is not None:
-            opened.set_retention(set)
-        seconds = opened.retention
+    opened = Table(table)
+    if set is not None:
+        opened.set_retention(set)
+    seconds = opened.retention
     document = {"retention": seconds}
     print_rows(as_json, ("retention",), [(f"{seconds / DAY:g} days",)], document, "")
+
+
+def gc(
+    table: Url,
+    older_than: Annotated[
+        float,
+        age_option(
+            "How long decisions, runs' failures and what was replaced stay whole.", default="7d"
+        ),
+    ] = 7 * DAY,
+    apply: Apply = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fold, condense and remove old records, so that they stay small. Changes no answer."""
+    report = Table(table).gc(older_than, apply)
+    counts = (
+        ("lists of decisions in heads", "folded", report.folded),
+        ("decisions", "condensed", report.condensed),
+        ("records", "removed", report.removed),
+    )
+    rows = [(what, done if apply else f"would be {done}", n) for what, done, n in counts if n]
+    columns = ("what", "action", "how many")
+    nothing = "No record is old enough and needed by nobody: nothing is to be done."
+    print_rows(as_json, columns, rows, dataclasses.asdict(report), nothing)
+    if rows:
+        say(f"{report.saved:,} bytes less." if apply else DRY)
+    if report.left:
+        stay = counted(report.left, "old decision stays", "old decisions stay")
+        say(f"{stay} whole: a job is open, or a replace may be undone.")
+    for partition, damage in report.damaged.items():
+        say(f"{partition} cannot be read, so its decisions stay: {damage}")
+    for key, cause in report.failed.items():
+        say(f"{escaped(key)} could not be removed ({cause}); run it again.")
+    look_where(report.failed or report.damaged)

@@ -12,8 +12,8 @@ from ..committer.store.fast_root import FastRoot
 from ..committer.upkeep.access_policy import Role, Service, access_policy
 from ..committer.upkeep.doctor import backstop
 from ..committer.upkeep.upload_selection import UploadsPath
-from .amounts import age_option
-from .output import DRY, Apply, AsJson, Url, refusals, say
+from .amounts import MaxDuration
+from .output import DRY, Apply, AsJson, Url, say
 
 
 def policy(
@@ -44,17 +44,16 @@ def policy(
 ) -> None:
     """Print the IAM policy of the least rights on a table, and of what submits loads of it. Asks no
     store."""
-    with refusals():
-        place = UploadsPath.parse(package_location) if package_location else None
-        document = access_policy(
-            role,
-            TableRoot.parse(table),
-            fast=FastRoot.parse(data_root) if data_root else None,
-            packages=f"{place.bucket}/{place.prefix}" if place else None,
-            service=operator,
-            of=of,
-            job_role=job_role,
-        )
+    place = UploadsPath.parse(package_location) if package_location else None
+    document = access_policy(
+        role,
+        TableRoot.parse(table),
+        fast=FastRoot.parse(data_root) if data_root else None,
+        packages=f"{place.bucket}/{place.prefix}" if place else None,
+        service=operator,
+        of=of,
+        job_role=job_role,
+    )
     typer.echo(json.dumps(document, indent=None if as_json else 2))
 
 
@@ -64,19 +63,15 @@ def lifecycle(
         int | None,
         typer.Option(help="Abort uploads after so many. Default: 7, more where jobs are longer."),
     ] = None,
-    max_duration: Annotated[
-        float | None,
-        age_option("How long the longest job may run. Default: 24h, or an open job's own."),
-    ] = None,
+    max_duration: MaxDuration = None,
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
     """Print a lifecycle rule that aborts uploads nobody cleaned up, or put it into the bucket.
 
     With --apply the bucket's other rules stay as they are."""
-    with refusals():
-        opened = Table(table)
-        rule = opened.run(backstop(opened.root, days, max_duration, apply))
+    opened = Table(table)
+    rule = opened.run(backstop(opened.root, days, max_duration, apply))
     typer.echo(json.dumps({"Rules": [rule.document()]}, indent=None if as_json else 2))
     if apply:
         say(f"The bucket {opened.root.bucket} has the rule {rule.name!r} now.")

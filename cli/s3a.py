@@ -16,7 +16,7 @@ from .output import DRY, Apply, AsJson, Exit, Url, plain, print_rows, refusals, 
 if TYPE_CHECKING:
     from ..s3a.checks import JobFacts
     from ..s3a.hadoop.effective_settings import Setting
-    from ..s3a.recovery.plan import RecoveryOptions
+    from ..s3a.recovery.liveness import RecoveryOptions
     from ..s3a.recovery.recover import RecoveredJob
 
 _ABOUT = {
@@ -219,7 +219,7 @@ def s3a_jobs(
     as_json: AsJson = False,
 ) -> None:
     """List what jobs of the S3A committers left, and whether they live."""
-    from ..s3a.recovery.plan import RecoveryOptions
+    from ..s3a.recovery.liveness import RecoveryOptions
 
     options = RecoveryOptions(
         patience=patience,
@@ -264,7 +264,7 @@ def s3a_recover(
     as_json: AsJson = False,
 ) -> None:
     """Roll dead jobs of the S3A committers forward or back; say which, and why."""
-    from ..s3a.recovery.plan import Action, RecoveryOptions
+    from ..s3a.recovery.liveness import Action, RecoveryOptions
     from ..s3a.recovery.recover import UNSETTLED, JobOutcome
 
     with refusals():

@@ -16,7 +16,7 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 from ..committer.errors import InvalidInputError, counted
 from ..committer.upkeep.storage_price import STANDARD, monthly_cost
 from .amounts import age_option
-from .output import DRY, EXIT_CODES, Apply, Exit, refusals, say, sheet_of
+from .output import DRY, EXIT_CODES, Apply, look_where, say, sheet_of
 
 if TYPE_CHECKING:
     from ..committer.upkeep.upload_selection import Selection, UploadsPath
@@ -46,6 +46,9 @@ Jobs = Annotated[
 Ours = Annotated[bool, typer.Option("--ours", help="Only those with a job id of this package.")]
 Foreign = Annotated[bool, typer.Option("--foreign", help="Only those without.")]
 Lines = Annotated[bool, typer.Option("--json", help="Print JSON lines: one document an upload.")]
+Sizes = Annotated[
+    bool, typer.Option("--sizes/--no-sizes", help="Ask how much each holds, a request each.")
+]
 Price = Annotated[
     float, typer.Option(help="Of the store, per GiB and month, for what is told of costs.", min=0.0)
 ]
@@ -58,16 +61,13 @@ def list_(
     job: Jobs = None,
     ours: Ours = False,
     foreign: Foreign = False,
-    sizes: Annotated[
-        bool, typer.Option("--sizes/--no-sizes", help="Ask how much each holds, a request each.")
-    ] = True,
+    sizes: Sizes = True,
     price: Price = STANDARD,
     as_json: Lines = False,
 ) -> None:
     """List them: whose each is, how old, how much it holds, and whether anybody needs it."""
-    with refusals():
-        selection = _selection(older_than, job, ours, foreign)
-        _Listing(as_json, price).run(path, selection, sizes=sizes)
+    selection = _selection(older_than, job, ours, foreign)
+    _Listing(as_json, price).run(path, selection, sizes=sizes)
 
 
 @app.command()
@@ -77,30 +77,26 @@ def abort(
     job: Jobs = None,
     ours: Ours = False,
     foreign: Foreign = False,
-    sizes: Annotated[
-        bool, typer.Option("--sizes/--no-sizes", help="Ask how much each holds, a request each.")
-    ] = False,
+    sizes: Sizes = False,
     price: Price = STANDARD,
     apply: Apply = False,
     as_json: Lines = False,
 ) -> None:
     """Abort those that nobody will complete. Dead jobs of this package are fenced first."""
-    with refusals():
-        if older_than is None:
-            raise InvalidInputError(
-                "uploads abort needs an age: nothing tells a foreign upload that is at work from "
-                "a dead one but that. Nothing was aborted.",
-                remedy="Give --older-than, such as 7d; 0 takes all.",
-            )
-        selection = _selection(older_than, job, ours, foreign)
-        listing = _Listing(as_json, price)
-        listing.run(path, selection, sizes=sizes, apply=apply)
+    if older_than is None:
+        raise InvalidInputError(
+            "uploads abort needs an age: nothing tells a foreign upload that is at work from "
+            "a dead one but that. Nothing was aborted.",
+            remedy="Give --older-than, such as 7d; 0 takes all.",
+        )
+    selection = _selection(older_than, job, ours, foreign)
+    listing = _Listing(as_json, price)
+    listing.run(path, selection, sizes=sizes, apply=apply)
     if listing.counts["would-abort"]:
         say(DRY)
     if listing.counts["failed"]:
         say(f"{listing.counts['failed']} are still listed after they were aborted; run it again.")
-    if listing.counts["failed"] or listing.unsettled:
-        raise typer.Exit(Exit.LOOK)
+    look_where(listing.counts["failed"] or listing.unsettled)
 
 
 @app.command()
@@ -114,17 +110,15 @@ def expect(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Count them; exit code 1 unless there are so many."""
-    with refusals():
-        selection = _selection(older_than, job, ours, foreign)
-        listing = _Listing(None, STANDARD)
-        listing.run(path, selection)
+    selection = _selection(older_than, job, ours, foreign)
+    listing = _Listing(None, STANDARD)
+    listing.run(path, selection)
     found = listing.counts.total()
     if as_json:
         typer.echo(json.dumps({"expected": number, "found": found}))
     else:
         typer.echo(f"Expected {counted(number, 'upload')}, found {found}.")
-    if found != number:
-        raise typer.Exit(Exit.LOOK)
+    look_where(found != number)
 
 
 def _selection(

@@ -1,0 +1,184 @@
+"""The commands about what a table holds: show it, delete of it, write it anew, or copy it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+import typer
+
+from ..committer import Readers, Table
+from ..committer.commit.state.context import Progress
+from ..committer.errors import counted, first_few
+from ..committer.format.parquet.comparison import comparison
+from ..committer.format.records.data_file import rows_of
+from ..committer.store.clients import profile_client
+from ..committer.store.fast_root import is_fast
+from ..committer.upkeep.checkpoint import not_durable
+from ..committer.upkeep.compaction import TARGET_BYTES, CompactAction
+from .amounts import size_option
+from .fast_root import told
+from .output import DRY, Apply, AsJson, Exit, Partitions, Url, look_where, plain, print_rows, say
+
+_CELLS = ("version", "files", "rows", "bytes", "kept bytes")
+
+
+def show(table: Url, as_json: AsJson = False) -> None:
+    """Show the table's partitions as a reader sees them, and what their history takes."""
+    opened = Table(table)
+    found = opened.survey()
+    kept = opened.kept_files()
+    snapshot, damaged = found.snapshot, found.damaged
+    by_partition = snapshot.by_partition()
+    lying = not_durable(snapshot.files)
+    temporary = bool(lying) and (root := opened.data_root) is not None and root.temporary
+    lies = "temporary" if temporary else "not durable"
+    document: list[dict[str, Any]] = []
+    for name in sorted({*snapshot.versions, *by_partition, *damaged}):
+        if name in damaged:
+            cells = dict.fromkeys((*_CELLS, lies))
+            document.append({"partition": name, **cells, "damage": str(damaged[name])})
+            continue
+        files = by_partition.get(name, [])
+        document.append(
+            {
+                "partition": name,
+                "version": snapshot.versions.get(name, 0),
+                "files": len(files),
+                "rows": rows_of(files),
+                "bytes": sum(file.size for file in files),
+                "kept bytes": sum(file.size for file in kept.get(name, ())),
+                lies: sum(file.size for file in files if is_fast(file.key)),
+                "damage": None,
+            }
+        )
+    columns = ("partition", "version", "files", "rows", "bytes")
+    if kept:
+        columns = (*columns, "kept bytes")
+    if lying:
+        columns = (*columns, lies)
+    rows = [tuple(entry[name] for name in columns) for entry in document]
+    print_rows(as_json, columns, rows, document, "The table holds no partition.")
+    if kept:
+        size = sum(file.size for files in kept.values() for file in files)
+        say(f"{size:,} bytes are kept for history alone: zero-rename retention {table}")
+    if lying:
+        size, since = sum(it.bytes for it in lying), told(min(it.since for it in lying))
+        then = (
+            "which is temporary"
+            if temporary
+            else f"since {since} UTC: zero-rename checkpoint {table}"
+        )
+        say(f"{size:,} bytes lie only in a fast root, {then}")
+    for name, error in sorted(damaged.items()):
+        say(f"{name} cannot be read: {error}")
+    look_where(damaged)
+
+
+def compact(
+    table: Url,
+    partition: Partitions = None,
+    target_size: Annotated[
+        int,
+        size_option("About the size of a file: 256MB, 1GB.", f"{TARGET_BYTES // 1024**2}MB"),
+    ] = TARGET_BYTES,
+    sort_by: Annotated[
+        list[str] | None, typer.Option(help="A column to sort rows by; may be repeated.")
+    ] = None,
+    apply: Apply = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the files of partitions that have too many of them, or are not sorted as asked, anew: a
+    job for each."""
+    found = Table(table).compact(partition or None, target_size, apply, sort_by or ())
+    rows = [(e.partition, e.action, e.files, e.files_after, e.bytes, e.job) for e in found]
+    columns = ("partition", "action", "files", "files after", "bytes", "job")
+    nothing = "No partition has twice as many files as its bytes need: nothing is to be compacted."
+    if sort_by:
+        nothing = "Every partition is sorted so, and has no file too many: nothing is to be done."
+    print_rows(as_json, columns, rows, plain(found), nothing)
+    if any(entry.action is CompactAction.WOULD_COMPACT for entry in found):
+        say(DRY)
+    if any(entry.action is CompactAction.CHANGED_MEANWHILE for entry in found):
+        say(
+            "Partitions that another job changed meanwhile are as that job left them; run it again."
+        )
+        raise typer.Exit(Exit.LOOK)
+
+
+#: What users take for copied who have not read the guide.
+_LEFT = (
+    "The history of OLD and its symlink manifests did not come along, nor its runs' keys: a run "
+    "that is done there would be loaded into NEW again."
+)
+
+
+def copy(
+    old: Annotated[
+        str, typer.Argument(metavar="OLD", help="The table's root, s3://bucket/prefix.")
+    ],
+    new: Annotated[
+        str, typer.Argument(metavar="NEW", help="The root to copy to: no table, or an empty one.")
+    ],
+    readers: Annotated[
+        Readers, typer.Option(help="How readers of the new table find its files.")
+    ] = Readers.LISTING,
+    from_profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A profile of ~/.aws/config by which OLD is read: its keys, region, endpoint_url. "
+            "The bytes then go through this process; else the store copies by itself.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy what a table holds to another root, by one job: all of it or nothing.
+
+    Made once more of the same state it does nothing. OLD stays as it is. Its history, symlink
+    manifests and runs' keys do not come along."""
+
+    def tell(progress: Progress) -> None:
+        say(f"{progress.done:,} of {counted(progress.total, 'file')} copied")
+
+    client = None if from_profile is None else profile_client(from_profile)
+    done = Table(old, client).copy(Table(new), readers, tell)
+    cells = (done.job, done.partitions, done.files, done.rows, done.bytes, done.rewritten)
+    columns = ("job", "partitions", "files", "rows", "bytes", "files written anew")
+    print_rows(as_json, columns, [cells], dataclasses.asdict(done), "")
+    if done.repeated:
+        say("It was copied before: nothing was done.")
+    else:
+        say(_LEFT)
+    if done.changed:
+        names = first_few([name or "the table" for name in done.changed])
+        say(f"OLD holds something else by now in {names}; NEW holds what was there before.")
+        raise typer.Exit(Exit.LOOK)
+
+
+def delete(
+    table: Url,
+    where: Annotated[
+        list[str],
+        typer.Option(help='The rows: "id = 3", "name is null". May be repeated: all must hold.'),
+    ],
+    partition: Annotated[
+        list[str] | None, typer.Option(help="Only in this one, such as day=1; may be repeated.")
+    ] = None,
+    apply: Apply = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the rows that fit all comparisons; without --apply only count them."""
+    opened = Table(table)
+    condition = comparison(where[0], opened.schema, "--where")
+    for text in where[1:]:
+        condition &= comparison(text, opened.schema, "--where")
+    done = opened.delete(condition, partitions=partition or None, apply=apply)
+    rows = [(name, "deleted from" if apply else "would delete from") for name in done.partitions]
+    (found,) = plain([done])
+    print_rows(as_json, ("partition", "action"), rows, found, "No row fits: nothing is deleted.")
+    if done.partitions and not as_json:
+        does = "were" if apply else "would be"
+        say(f"{done.rows.deleted:,} rows {does} deleted, {done.rows.unchanged:,} looked at stay.")
+    if done.partitions and not apply:
+        say(DRY)
