@@ -3,14 +3,12 @@ every argument is known and none is refused while the DAG file is parsed."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
 import support.airflow  # noqa: F401 - Airflow's home comes before the first import of Airflow
+from support.doc_examples import DOCS, blocks
 
-GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guides"
+GUIDES = DOCS / "guides"
 #: Guides by the module whose operator they show. Those of Kubernetes and Databricks need providers
 #: that are not here.
 SHOWN = {
@@ -22,19 +20,12 @@ SHOWN = {
 }
 
 
-def blocks(guide: str) -> list[str]:
-    """Its Python, but what is included from files."""
-    return re.findall(r"^```python\n(.*?)^```$", (GUIDES / f"{guide}.md").read_text(), re.M | re.S)
-
-
 def test_no_guide_is_left_out() -> None:
-    guides = {path.stem for path in GUIDES.glob("*.md")}
-    # Run by test_tutorials.py, test_lost_records_guide.py, test_cheap_reads_guide.py,
-    # test_stale_guide.py, test_read_yesterday_guide.py, test_fast_tier_guide.py and
-    # tests/spark/test_row_guides.py.
+    guides = {path.stem: blocks(path.read_text("utf-8")) for path in GUIDES.glob("*.md")}
+    # Run by test_pages.py, test_tutorials.py and tests/spark/test_row_guides.py.
     elsewhere = {"recover", "my-records-are-gone", "cheap-reads", "what-is-stale", "fast-tier"}
     without = {"databricks", "upserts", "deletes", "read-yesterday", *elsewhere}
-    assert {guide for guide in guides if blocks(guide)} == SHOWN.keys() | without
+    assert {guide for guide, code in guides.items() if code} == SHOWN.keys() | without
 
 
 @pytest.mark.airflow
@@ -45,7 +36,7 @@ def test_an_example_is_a_task(guide: str) -> None:
     from airflow.providers.common.compat.sdk import DAG
 
     names = dict(vars(import_module(f"zero_rename.{SHOWN[guide]}")))
-    for code in blocks(guide):
+    for code in blocks((GUIDES / f"{guide}.md").read_text("utf-8")):
         with DAG("guide", schedule=None) as dag:
             exec(code, names)
         [task] = dag.tasks

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import support.airflow  # noqa: F401 - Airflow's home comes before the first import of Airflow
+from support.doc_examples import DOCS, blocks
 from zero_rename import Table
 
-README = Path(__file__).resolve().parents[2] / "README.md"
-DAG_FILE, APPLICATION = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.M | re.S)
+README = (DOCS.parent / "README.md").read_text("utf-8")
+DAG_FILE, APPLICATION = blocks(README)
 
 
 def test_it_is_read_in_minutes() -> None:
-    assert len(README.read_text("utf-8").splitlines()) <= 130
+    assert len(README.splitlines()) <= 130
 
 
 @pytest.mark.airflow
