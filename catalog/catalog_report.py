@@ -78,3 +78,12 @@ class CatalogUrl:
 
     def __str__(self) -> str:
         return f"{self.kind}://{self.database}/{self.table}"
+
+    def unsynced(self, why: str, root: TableRoot, remedy: str) -> CatalogUnsyncedError:
+        """The error of a registration that was not done, or not wholly."""
+        return CatalogUnsyncedError(
+            f"{self} was not told, or not wholly, what the table holds: {why.rstrip('.')}. The "
+            "table is as its jobs committed it.",
+            table=root.url,
+            remedy=f"Repeat it{remedy}",
+        )

@@ -121,7 +121,12 @@ def _trino(described: DescribedTable, name: str) -> list[str]:
             remedy="Register it: zero-rename catalog sync TABLE --catalog glue://database/table; "
             "or run the statements of --engine hive on the metastore.",
         )
-    catalog, schema, table = _three(name)
+    parts = name.split(".")
+    if len(parts) != 3:
+        raise InvalidInputError(
+            f"{name!r} is no table of Trino.", remedy="Name it as catalog.schema.table."
+        )
+    catalog, schema, table = parts
     types = [*described.types(Engine.TRINO), *described.partition_types(Engine.TRINO)]
     options = [f"  external_location = '{described.location}'", "  format = 'PARQUET'"]
     if described.partition_by:
@@ -134,15 +139,6 @@ def _trino(described: DescribedTable, name: str) -> list[str]:
             f"CALL {catalog}.system.sync_partition_metadata('{schema}', '{table}', 'FULL')"
         )
     return statements
-
-
-def _three(name: str) -> tuple[str, str, str]:
-    parts = name.split(".")
-    if len(parts) != 3:
-        raise InvalidInputError(
-            f"{name!r} is no table of Trino.", remedy="Name it as catalog.schema.table."
-        )
-    return parts[0], parts[1], parts[2]
 
 
 def _spark(described: DescribedTable, name: str) -> list[str]:

@@ -8,13 +8,13 @@ refused: a column that reads as something else is worse than none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from ..committer.errors import InvalidInputError, UnsupportedTypeError
+from ..committer.errors import UnsupportedTypeError
 
 
 class Engine(StrEnum):
@@ -116,78 +116,20 @@ def engine_type(kind: pa.DataType, engine: Engine, column: str) -> str:
     return found
 
 
-#: Hive's words, and what a table's column of them is.
-_ARROW = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "integer": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-}
-_TOKEN = re.compile(r"\s*([A-Za-z_]\w*|\d+|[<>(),:]|`[^`]+`)")
+#: A name in backticks, a word or a sign of Hive's name of a type.
+_TOKEN = re.compile(r"`[^`]*`|\w+|\S")
 
 
-def hive_type(text: str) -> pa.DataType:
-    """The type that the metastore's words mean, as ``struct<a:int,b:array<decimal(9,2)>>``.
-
-    :raises InvalidInputError: they mean none that a table can have.
-    """
-    tokens = _tokens(text)
-    found = _read_type(tokens, text)
-    if next(tokens, None) is not None:
-        raise _unreadable(text)
-    return found
+def same_hive_type(one: str, other: str) -> bool:
+    """Whether two texts of Hive's, as ``struct<a:int,b:array<decimal(9,2)>>``, are one type. Case
+    and blanks count in the names of members alone."""
+    return _hive_words(one) == _hive_words(other)
 
 
-def _tokens(text: str) -> Iterator[str]:
-    position, end = 0, len(text.rstrip())
-    while position < end:
-        found = _TOKEN.match(text, position)
-        if found is None:
-            raise _unreadable(text)
-        yield found[1]
-        position = found.end()
-
-
-def _read_type(tokens: Iterator[str], text: str) -> pa.DataType:
-    word = next(tokens, "").lower()
-    if word in _ARROW:
-        return _ARROW[word]
-    if word == "decimal":
-        _, precision, _, scale, _ = (next(tokens, "") for _ in range(5))
-        if not (precision.isdigit() and scale.isdigit()):
-            raise _unreadable(text)
-        return pa.decimal128(int(precision), int(scale))
-    if word not in ("array", "map", "struct") or next(tokens, "") != "<":
-        raise _unreadable(text)
-    fields = []
-    while True:
-        name = "element"
-        if word == "struct":
-            name = next(tokens, "").strip("`")
-            if next(tokens, "") != ":":
-                raise _unreadable(text)
-        fields.append(pa.field(name, _read_type(tokens, text)))
-        after = next(tokens, "")
-        if after == ">":
-            break
-        if after != ",":
-            raise _unreadable(text)
-    if word == "struct":
-        return pa.struct(fields)
-    if word == "array" and len(fields) == 1:
-        return pa.list_(fields[0])
-    if word == "map" and len(fields) == 2:
-        return pa.map_(fields[0].type, fields[1].type)
-    raise _unreadable(text)
-
-
-def _unreadable(text: str) -> InvalidInputError:
-    return InvalidInputError(f"{text!r} is no type of Hive's that a table can have.")
+def _hive_words(text: str) -> list[str]:
+    tokens: list[str] = _TOKEN.findall(text)
+    words = []
+    for token, after in zip(tokens, [*tokens[1:], ""], strict=True):
+        word = token.lower().replace("integer", "int")
+        words.append(token.strip("`") if after == ":" else word)
+    return words

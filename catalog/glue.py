@@ -16,7 +16,7 @@ from ..committer.format.layout import TableRoot
 from ..committer.store.clients import Keys
 from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
 from .described_table import DescribedTable, ReadBy, partition_texts
-from .engine_types import Engine, hive_type
+from .engine_types import Engine, same_hive_type
 
 #: What one request takes (Glue's API: BatchCreatePartition, BatchDeletePartition).
 _ADDED_AT_ONCE = 100
@@ -101,9 +101,7 @@ class GlueCatalog:
             report = CatalogReport(str(self._url), described.read_by, done or "unchanged")
             if there.projects or done is None or not described.partition_by:
                 return replace(report, projected=there.projects), done == "unchanged"
-            counts, nothing = self._tell_partitions(there.partitions, described)
-            added, updated, dropped = counts
-            report = replace(report, added=added, updated=updated, dropped=dropped)
+            report, nothing = self._tell_partitions(report, there.partitions, described)
             return report, nothing and done == "unchanged"
 
     @cached_property
@@ -122,13 +120,9 @@ class GlueCatalog:
 
     def unsynced(self, why: str) -> CatalogUnsyncedError:
         """The error of a registration that was not done, or not wholly."""
-        return CatalogUnsyncedError(
-            f"{self._url} was not told, or not wholly, what the table holds: {why}. The table is "
-            "as its jobs committed it.",
-            table=self._root.url,
-            remedy="Repeat it, with the rights of a writer in Glue: zero-rename catalog sync "
-            f"{self._root.url} --catalog {self._url}",
-        )
+        remedy = f"zero-rename catalog sync {self._root.url} --catalog {self._url}"
+        remedy = f", with the rights of a writer in Glue: {remedy}"
+        return self._url.unsynced(why, self._root, remedy)
 
     # The table
 
@@ -194,9 +188,12 @@ class GlueCatalog:
     # Partitions
 
     def _tell_partitions(
-        self, there: Mapping[tuple[str, ...], Mapping[str, Any]], described: DescribedTable
-    ) -> tuple[tuple[int, int, int], bool]:
-        """How many were added, updated and dropped, and whether none had to be."""
+        self,
+        report: CatalogReport,
+        there: Mapping[tuple[str, ...], Mapping[str, Any]],
+        described: DescribedTable,
+    ) -> tuple[CatalogReport, bool]:
+        """The report with how many were added, updated and dropped, and whether none had to be."""
         wanted = {
             tuple(partition_texts(name)): _storage(described, described.partition_location(name))
             for name in described.partitions
@@ -210,12 +207,13 @@ class GlueCatalog:
         gone = [{"Values": list(v)} for v in there if v not in wanted]
         create, update = self._glue.batch_create_partition, self._glue.batch_update_partition
         delete = self._glue.batch_delete_partition
-        counts = (
-            self._send(create, "PartitionInputList", missing, _ADDED_AT_ONCE),
-            self._send(update, "Entries", stale, _ADDED_AT_ONCE),
-            self._send(delete, "PartitionsToDelete", gone, _DROPPED_AT_ONCE),
+        report = replace(
+            report,
+            added=self._send(create, "PartitionInputList", missing, _ADDED_AT_ONCE),
+            updated=self._send(update, "Entries", stale, _ADDED_AT_ONCE),
+            dropped=self._send(delete, "PartitionsToDelete", gone, _DROPPED_AT_ONCE),
         )
-        return counts, not (missing or stale or gone)
+        return report, not (missing or stale or gone)
 
     def _partitions(self) -> dict[tuple[str, ...], Mapping[str, Any]]:
         pages = self._glue.get_paginator("get_partitions").paginate(**self._names)
@@ -301,10 +299,7 @@ def _same_storage(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 def _same_columns(there: Sequence[tuple[str, str]], wanted: Sequence[tuple[str, str]]) -> bool:
     """Names and types, whatever their spelling: Glue keeps what it was given."""
-    if [name.lower() for name, _ in there] != [name.lower() for name, _ in wanted]:
-        return False
-    try:
-        pairs = zip(there, wanted, strict=True)
-        return all(hive_type(a) == hive_type(b) for (_, a), (_, b) in pairs)
-    except InvalidInputError:
-        return False
+    return len(there) == len(wanted) and all(
+        name.lower() == other.lower() and same_hive_type(kind, another)
+        for (name, kind), (other, another) in zip(there, wanted, strict=True)
+    )

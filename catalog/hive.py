@@ -12,7 +12,7 @@ from ..committer.format.layout import TableRoot
 from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
 from .ddl import add_columns, add_partitions, ddl, drop_partitions
 from .described_table import DescribedTable, ReadBy, partition_texts
-from .engine_types import Engine, hive_type
+from .engine_types import Engine, same_hive_type
 
 #: What Spark shows of a table that has partitions, before their columns.
 _PARTITIONED = "# Partition Information"
@@ -89,12 +89,8 @@ class HiveCatalog:
 
     def unsynced(self, why: str) -> CatalogUnsyncedError:
         """The error of a registration that was not done, or not wholly."""
-        return CatalogUnsyncedError(
-            f"{self._url} was not told, or not wholly, what the table holds: "
-            f"{why} The table is as its jobs committed it.",
-            table=self._root.url,
-            remedy="Repeat it: sync_catalog(table, catalog, spark=spark).",
-        )
+        remedy = ": sync_catalog(table, catalog, spark=spark)."
+        return self._url.unsynced(why, self._root, remedy)
 
     def _tell_table(self, facts: Mapping[str, str] | None, described: DescribedTable) -> str:
         if facts is None:
@@ -127,7 +123,7 @@ class HiveCatalog:
         other = [
             f"{name} {there[name.lower()]} (now {kind})"
             for name, kind in described.types(Engine.HIVE)
-            if name.lower() in there and not _same_type(there[name.lower()], kind)
+            if name.lower() in there and not same_hive_type(there[name.lower()], kind)
         ]
         if other:
             raise InvalidInputError(
@@ -142,10 +138,3 @@ class HiveCatalog:
         rows = self._sql(f"SHOW PARTITIONS {self._name}").collect()
         names = [row["partition"] for row in rows]
         return {tuple(partition_texts(name)): name for name in names}
-
-
-def _same_type(there: str, wanted: str) -> bool:
-    try:
-        return hive_type(there) == hive_type(wanted)
-    except InvalidInputError:  # One that no table of this package has, and that Hive has by a name.
-        return there.lower() == wanted.lower()
