@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..committer.errors import counted, first_few
@@ -11,7 +11,7 @@ from ..committer.format.layout import UNPARTITIONED
 from ..committer.table import Table
 from .graph import LineageGraph, look_up
 from .nodes import JobNode
-from .plan import Plan, plan
+from .plan import plan, way_to, ways_through
 from .tables import Place
 
 
@@ -53,11 +53,10 @@ def at_risk(
     for key, node in graph.nodes.items():
         held = node.fast if durable is None else node.partitions
         lost = () if durable is not None and node.table in durable else tuple(sorted(held))
-        gone[key] = _Gone(**{it.name: getattr(node, it.name) for it in fields(node)})
-        gone[key] = replace(gone[key], lost=lost, stale=())
+        gone[key] = _Gone(**vars(node) | {"lost": lost, "stale": ()})
     lost = replace(graph, nodes=gone)
     found = plan(lost)
-    ways = _ways(found)
+    ways = ways_through(found.layers)
     no_way = {(it.table, it.job): it.why for it in found.refused}
     no_way |= {
         (it.table, it.job): "a job that it needs cannot be run again" for it in found.waiting
@@ -72,25 +71,9 @@ def at_risk(
         if cannot:
             risks.append(AtRisk(*place, None, cannot[0]))
         elif seconds > most:
-            risks.append(AtRisk(*place, seconds, _told(ways, last)))
+            jobs = [f"{table} ({job})" for table, job in way_to(last, ways)]
+            risks.append(AtRisk(*place, seconds, f"by way of {first_few(jobs)}"))
     return risks
-
-
-def _ways(found: Plan) -> dict[Place, tuple[float, Place | None]]:
-    """Of each job of a plan the seconds of the longest way to it, and the job before it there."""
-    ways: dict[Place, tuple[float, Place | None]] = {}
-    for step in (step for layer in found.layers for step in layer):
-        before, last = max(((ways[it][0], it) for it in step.after), default=(0.0, None))
-        ways[step.table, step.job] = before + (step.run.seconds or 0.0), last
-    return ways
-
-
-def _told(ways: Mapping[Place, tuple[float, Place | None]], last: Place | None) -> str:
-    jobs = []
-    while last is not None:
-        jobs.append(f"{last[0]} ({last[1]})")
-        last = ways[last][1]
-    return f"by way of {first_few(jobs[::-1])}"
 
 
 def risks_of(table: Table, most: float, client: Any = None) -> list[str]:

@@ -96,14 +96,15 @@ def plan(graph: LineageGraph, narrow: bool = True) -> Plan:
     blocked = _downstream(refused, order)
     steps = {key: step for key, step in steps.items() if key not in refused}
     free = {key: order[key] for key in steps.keys() - blocked}
-    layers = _layers(free)
-    seconds, critical = _longest(layers, free, graph.nodes)
+    layers = tuple(tuple(steps[key] for key in layer) for layer in _layers(free))
+    ways = ways_through(layers)
+    seconds, last = max(((it[0], key) for key, it in ways.items()), default=(0.0, None))
     return Plan(
-        tuple(tuple(steps[key] for key in layer) for layer in layers),
+        layers,
         tuple(Refusal(*key, why) for key, why in refused.items()),
         tuple(steps[key] for key in sorted(blocked)),
         seconds,
-        critical,
+        way_to(last, ways),
     )
 
 
@@ -218,21 +219,26 @@ def _layers(order: Mapping[Place, Collection[Place]]) -> list[list[Place]]:
     return layers
 
 
-def _longest(
-    layers: Iterable[Iterable[Place]],
-    order: Mapping[Place, Collection[Place]],
-    nodes: Mapping[Place, JobNode],
-) -> tuple[float, tuple[Place, ...]]:
-    ends: dict[Place, tuple[float, Place | None]] = {}
-    for key in (key for layer in layers for key in layer):
-        seconds, parent = max(((ends[it][0], it) for it in order[key]), default=(0.0, None))
-        ends[key] = seconds + (nodes[key].run.seconds or 0.0), parent
-    longest, last = max(((seconds, key) for key, (seconds, _) in ends.items()), default=(0.0, None))
+#: Of each job the seconds of the longest way to it, and the job before it there.
+Ways = Mapping[Place, tuple[float, Place | None]]
+
+
+def ways_through(layers: Iterable[Iterable[Step]]) -> Ways:
+    """The longest ways through a plan's layers, by what was recorded of each job."""
+    found: dict[Place, tuple[float, Place | None]] = {}
+    for step in (step for layer in layers for step in layer):
+        before, last = max(((found[it][0], it) for it in step.after), default=(0.0, None))
+        found[step.table, step.job] = before + (step.run.seconds or 0.0), last
+    return found
+
+
+def way_to(last: Place | None, ways: Ways) -> tuple[Place, ...]:
+    """The jobs on the longest way to one, in order."""
     way: list[Place] = []
     while last is not None:
         way.append(last)
-        last = ends[last][1]
-    return longest, tuple(reversed(way))
+        last = ways[last][1]
+    return tuple(reversed(way))
 
 
 def _wanted(graph: LineageGraph, key: Place, asked: Collection[Place]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from airflow.utils.session import create_session
 from sqlalchemy import and_, select
 
 from ...committer import Owner, TableOverview
+from ...committer.format.layout import TableRoot
 from ...orchestration.table_names import table_url
 from .access import Visitor
 
@@ -107,10 +108,9 @@ def _table_of(fields: Mapping[str, Any], conn_id: str, root: str | None) -> str 
     if "://" not in name and fields["zero_rename_conn_id"] != conn_id:
         return None
     try:
-        scheme, _, rest = table_url(name, root, conn_id).rstrip("/").partition("://")
+        return TableRoot.parse(table_url(name, root, conn_id)).url
     except ValueError:
         return None  # Which is why it failed.
-    return f"s3://{rest}" if scheme in ("s3a", "s3n") else f"{scheme}://{rest}"
 
 
 def _text(partition: Any) -> str | None:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from uuid import uuid4
@@ -85,8 +86,9 @@ def page_routes() -> FastAPI:
     app.middleware("http")(_with_headers)
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)
-    for path, route in _ROUTES.items():
-        app.get(path, response_class=HTMLResponse)(route)
+    app.get("/", response_class=HTMLResponse)(_connections)
+    for path, look in _LOOKS.items():
+        app.get(path, response_model=None)(_route(look))
     app.get("/files/{name}")(_static)
     return app
 
@@ -116,38 +118,22 @@ async def _connections(visitor: VisitorDep) -> Response:
     return HTMLResponse(pages.connections(known, DEFAULT_CONN_ID))
 
 
-async def _tables(visitor: VisitorDep, conn: str) -> Response:
-    def look() -> str:
-        hook = hook_of(conn)
-        root = hook.settings.table_root
-        return pages.tables(
-            conn, root, [name_in(root, it) for it in hook.table_urls()] if root else []
-        )
-
-    return await _read(visitor, conn, look)
+def _tables(visitor: VisitorDep, conn: str) -> str:
+    hook = hook_of(conn)
+    root = hook.settings.table_root
+    names = [name_in(root, it) for it in hook.table_urls()] if root else []
+    return pages.tables(conn, root, names)
 
 
-async def _glance(visitor: VisitorDep, conn: str, table: str) -> Response:
+def _glance(visitor: VisitorDep, conn: str, table: str) -> str:
     """A table's line in the list, asked for when the list is there."""
-
-    def look() -> str:
-        return pages.glance(conn, table, *_with_tasks(visitor, conn, table))
-
-    return await _read(visitor, conn, look)
+    return pages.glance(conn, table, *_with_tasks(visitor, conn, table))
 
 
-async def _table(
-    visitor: VisitorDep,
-    conn: str,
-    table: str,
-    year: int | None = None,
-    day: date | None = None,
-) -> Response:
-    def look() -> str:
-        overview, failed = _with_tasks(visitor, conn, table)
-        return pages.table(visitor, conn, table, overview, failed, year, day)
-
-    return await _read(visitor, conn, look)
+def _table(
+    visitor: VisitorDep, conn: str, table: str, year: int | None = None, day: date | None = None
+) -> str:
+    return pages.table(visitor, conn, table, *_with_tasks(visitor, conn, table), year, day)
 
 
 def _with_tasks(visitor: Visitor, conn: str, table: str) -> tuple[TableOverview, list[FailedTask]]:
@@ -157,38 +143,33 @@ def _with_tasks(visitor: Visitor, conn: str, table: str) -> tuple[TableOverview,
     return overview, failed_tasks(visitor, conn, root, overview)
 
 
-async def _partition(visitor: VisitorDep, conn: str, table: str, partition: str) -> Response:
-    def look() -> str:
-        asked = table_of(conn, table)
-        overview = asked.overview()
-        history = asked.partition_history(partition, overview.jobs)
-        return pages.partition(visitor, conn, table, asked.root.url, overview, history)
-
-    return await _read(visitor, conn, look)
+def _partition(visitor: VisitorDep, conn: str, table: str, partition: str) -> str:
+    asked = table_of(conn, table)
+    overview = asked.overview()
+    history = asked.partition_history(partition, overview.jobs)
+    return pages.partition(visitor, conn, table, asked.root.url, overview, history)
 
 
-async def _job(visitor: VisitorDep, conn: str, table: str, job: str) -> Response:
-    def look() -> str:
-        return pages.job(visitor, conn, table, job, table_of(conn, table).manifest(job))
-
-    return await _read(visitor, conn, look)
+def _job(visitor: VisitorDep, conn: str, table: str, job: str) -> str:
+    return pages.job(visitor, conn, table, job, table_of(conn, table).manifest(job))
 
 
-async def _upkeep(visitor: VisitorDep, conn: str, table: str, part: bool = False) -> Response:
+def _upkeep(visitor: VisitorDep, conn: str, table: str, part: bool = False) -> str:
     """Orphaned uploads and problems: a part of the table's page, asked for when that is there."""
-
-    def look() -> str:
-        asked = table_of(conn, table)
-        left, problems = asked.orphaned_uploads(), asked.problems()
-        return pages.upkeep(conn, table, asked.root.url, left, problems, part)
-
-    return await _read(visitor, conn, look)
+    asked = table_of(conn, table)
+    left, problems = asked.orphaned_uploads(), asked.problems()
+    return pages.upkeep(conn, table, asked.root.url, left, problems, part)
 
 
-async def _read(visitor: Visitor, conn: str, look: Callable[[], str]) -> Response:
+def _route(look: Callable[..., str]) -> Callable[..., Awaitable[Response]]:
     """What a look at a connection's tables makes a page of, for who may have it."""
-    await run_in_threadpool(_check, visitor, conn)
-    return HTMLResponse(await read(conn, look))
+
+    @wraps(look)
+    async def route(visitor: Visitor, conn: str, **asked: Any) -> Response:
+        await run_in_threadpool(_check, visitor, conn)
+        return HTMLResponse(await read(conn, partial(look, visitor, conn, **asked)))
+
+    return route
 
 
 def _check(visitor: Visitor, conn: str) -> None:
@@ -202,8 +183,7 @@ def _check(visitor: Visitor, conn: str) -> None:
         )
 
 
-_ROUTES: dict[str, Callable[..., Awaitable[Response]]] = {
-    "/": _connections,
+_LOOKS: dict[str, Callable[..., str]] = {
     "/tables": _tables,
     "/glance": _glance,
     "/table": _table,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ...committer import Owner, SeenState, TableOverview
+from ...committer.errors import counted
 from ...committer.format.layout import UNPARTITIONED
 from ...committer.upkeep.storage_price import STANDARD, monthly_cost
 from .failed_tasks import FailedTask
@@ -41,8 +42,7 @@ def span_text(seconds: float) -> str:
     """A time in its largest whole unit, as ``3 hours``."""
     for length, name in _SPANS:
         if seconds >= length or length == 1.0:
-            number = int(max(0.0, seconds) // length)
-            return f"{number:,} {name}{'' if number == 1 else 's'}"
+            return counted(int(max(0.0, seconds) // length), name)
     raise AssertionError("the last span fits")
 
 
@@ -98,22 +98,19 @@ def verdict_on(overview: TableOverview, tasks: Sequence[FailedTask]) -> TableVer
     said = [f"Partitions: {pressing}"] if pressing else []
     dead = [job for job in overview.under_way if job.is_dead or job.damage]
     if dead:
-        said.append(f"{_many(dead, 'job')} left open by a dead process")
+        said.append(f"{counted(len(dead), 'job')} left open by a dead process")
     astray = [it for it in overview.failures if not it.partitions]
     if astray:
-        said.append(f"{_many(astray, 'failed run')} of no known partition")
+        said.append(f"{counted(len(astray), 'failed run')} of no known partition")
     lost, again = ([task for task in tasks if task.again is it] for it in (False, True))
-    said += [f"{_many(lost, 'failed task')}"] if lost else []
-    said += [f"{_many(again, 'failed task')} to be tried again"] if again else []
+    said += [counted(len(lost), "failed task")] if lost else []
+    said += [f"{counted(len(again), 'failed task')} to be tried again"] if again else []
     if dead or astray or lost or counts[SeenState.FAILED] or counts[SeenState.UNREADABLE]:
         return TableVerdict("failed", "; ".join(said))
     if counts[SeenState.CONFLICTED]:
         return TableVerdict("conflicted", "; ".join(said))
     running = [job for job in overview.under_way if job.is_running]
     if running or again:
-        return TableVerdict("running", "; ".join(said) or f"{_many(running, 'job')} under way")
+        under_way = f"{counted(len(running), 'job')} under way"
+        return TableVerdict("running", "; ".join(said) or under_way)
     return TableVerdict("quiet", "Nothing wants a look")
-
-
-def _many(things: Sequence[object], name: str) -> str:
-    return f"{len(things):,} {name}{'' if len(things) == 1 else 's'}"
