@@ -20,4 +20,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(".exports", __name__), name)
+    exports = import_module(".exports", __name__)
+    if name == "__all__":
+        return [exported for exported in vars(exports) if exported[0].isupper()]
+    return getattr(exports, name)

@@ -1,173 +1,95 @@
-"""Exports of `zero_rename.committer`."""
+"""Exports of `zero_rename.committer`: imported as themselves, names are public to checkers."""
 
-from .commit.interrupted import JobInterrupted
-from .commit.snapshot import Snapshot
-from .commit.state.context import Context, Progress, Waiting
-from .commit.state.job_state import Aborted, Committed, JobState, OpenedJob, PartitionCommit
-from .errors import (
-    CommitConflictError,
-    CommitStateUnknownError,
-    DamagedError,
-    DataLostError,
-    DestinationExistsError,
-    FastRootGoneError,
-    InvalidInputError,
-    JobFencedError,
-    OtherJobError,
-    OutcomeUnknownError,
-    RecordDamagedError,
-    RefusedError,
-    SettingsRefusedError,
-    SnapshotGoneError,
-    StoreFullError,
-    StoreRefusedError,
-    StoreUnfitError,
-    StoreUnreachableError,
-    StreamClosedError,
-    StreamError,
-    TableMismatchError,
-    TableNotFoundError,
-    TaskLateError,
-    TaskResultsError,
-    UnfinishedAbortError,
-    UnfinishedCommitError,
-    UnsupportedTypeError,
-    VerificationError,
-    ZeroRenameError,
-)
-from .format.as_of import AsOf
-from .format.job_spec import (
-    Content,
-    Coordination,
-    FileOptions,
-    JobSpec,
-    Mode,
-    OnConflict,
-    OnRepeat,
-    Owner,
-    Readers,
-    SchemaMode,
-    SuccessMarkers,
-)
-from .format.layout import UNPARTITIONED, TableRoot
-from .format.parquet.task_writer import TaskWriter
-from .format.read_base import ReadBase
-from .format.records.data_file import DataFile
-from .format.records.decision import Verdict
-from .format.records.pending_file import PendingFile, TaskResult
-from .format.records.success_marker import ManifestReference, SuccessMarker
-from .overview.orphaned_uploads import OrphanedUploads
-from .overview.partition_history import HistoryEntry, PartitionHistory
-from .overview.recent_jobs import JobManifest, PartitionChange, SeenJob
-from .overview.run_failures import RunFailure
-from .overview.seen_partitions import SeenPartition, SeenState
-from .overview.table_overview import TableOverview
-from .overview.under_way import JobUnderWay
-from .scan.table_scan import TableScan
-from .store.upload_stream import DelayedOutputStream
-from .table import Table
-from .upkeep.adopt import AdoptAction, AdoptedPartition, AdoptReport
-from .upkeep.gc.collect import GcReport
-from .upkeep.problem import Problem
-from .upkeep.purge import PurgeAction, PurgeEntry, PurgeReport
-from .upkeep.rebuilt_heads import RebuildAction, RebuiltHead
-from .upkeep.recovery import OpenJob, Outcome, Recovered
-from .upkeep.repair import RepairAction, Repaired
-from .upkeep.verify import Finding, FindingKind
-from .write_job import WriteJob
-
-__all__ = [
-    "UNPARTITIONED",
-    "Aborted",
-    "AdoptAction",
-    "AdoptReport",
-    "AdoptedPartition",
-    "AsOf",
-    "CommitConflictError",
-    "CommitStateUnknownError",
-    "Committed",
-    "Content",
-    "Context",
-    "Coordination",
-    "DamagedError",
-    "DataFile",
-    "DataLostError",
-    "DelayedOutputStream",
-    "DestinationExistsError",
-    "FastRootGoneError",
-    "FileOptions",
-    "Finding",
-    "FindingKind",
-    "GcReport",
-    "HistoryEntry",
-    "InvalidInputError",
-    "JobFencedError",
-    "JobInterrupted",
-    "JobManifest",
-    "JobSpec",
-    "JobState",
-    "JobUnderWay",
-    "ManifestReference",
-    "Mode",
-    "OnConflict",
-    "OnRepeat",
-    "OpenJob",
-    "OpenedJob",
-    "OrphanedUploads",
-    "OtherJobError",
-    "Outcome",
-    "OutcomeUnknownError",
-    "Owner",
-    "PartitionChange",
-    "PartitionCommit",
-    "PartitionHistory",
-    "PendingFile",
-    "Problem",
-    "Progress",
-    "PurgeAction",
-    "PurgeEntry",
-    "PurgeReport",
-    "ReadBase",
-    "Readers",
-    "RebuildAction",
-    "RebuiltHead",
-    "RecordDamagedError",
-    "Recovered",
-    "RefusedError",
-    "RepairAction",
-    "Repaired",
-    "RunFailure",
-    "SchemaMode",
-    "SeenJob",
-    "SeenPartition",
-    "SeenState",
-    "SettingsRefusedError",
-    "Snapshot",
-    "SnapshotGoneError",
-    "StoreFullError",
-    "StoreRefusedError",
-    "StoreUnfitError",
-    "StoreUnreachableError",
-    "StreamClosedError",
-    "StreamError",
-    "SuccessMarker",
-    "SuccessMarkers",
-    "Table",
-    "TableMismatchError",
-    "TableNotFoundError",
-    "TableOverview",
-    "TableRoot",
-    "TableScan",
-    "TaskLateError",
-    "TaskResult",
-    "TaskResultsError",
-    "TaskWriter",
-    "UnfinishedAbortError",
-    "UnfinishedCommitError",
-    "UnsupportedTypeError",
-    "Verdict",
-    "VerificationError",
-    "Waiting",
-    "WriteJob",
-    "ZeroRenameError",
-]
+from .commit.interrupted import JobInterrupted as JobInterrupted
+from .commit.snapshot import Snapshot as Snapshot
+from .commit.state.context import Context as Context
+from .commit.state.context import Progress as Progress
+from .commit.state.context import Waiting as Waiting
+from .commit.state.job_state import Aborted as Aborted
+from .commit.state.job_state import Committed as Committed
+from .commit.state.job_state import JobState as JobState
+from .commit.state.job_state import OpenedJob as OpenedJob
+from .commit.state.job_state import PartitionCommit as PartitionCommit
+from .errors import CommitConflictError as CommitConflictError
+from .errors import CommitStateUnknownError as CommitStateUnknownError
+from .errors import DamagedError as DamagedError
+from .errors import DataLostError as DataLostError
+from .errors import DestinationExistsError as DestinationExistsError
+from .errors import FastRootGoneError as FastRootGoneError
+from .errors import InvalidInputError as InvalidInputError
+from .errors import JobFencedError as JobFencedError
+from .errors import OtherJobError as OtherJobError
+from .errors import OutcomeUnknownError as OutcomeUnknownError
+from .errors import RecordDamagedError as RecordDamagedError
+from .errors import RefusedError as RefusedError
+from .errors import SettingsRefusedError as SettingsRefusedError
+from .errors import SnapshotGoneError as SnapshotGoneError
+from .errors import StoreFullError as StoreFullError
+from .errors import StoreRefusedError as StoreRefusedError
+from .errors import StoreUnfitError as StoreUnfitError
+from .errors import StoreUnreachableError as StoreUnreachableError
+from .errors import StreamClosedError as StreamClosedError
+from .errors import StreamError as StreamError
+from .errors import TableMismatchError as TableMismatchError
+from .errors import TableNotFoundError as TableNotFoundError
+from .errors import TaskLateError as TaskLateError
+from .errors import TaskResultsError as TaskResultsError
+from .errors import UnfinishedAbortError as UnfinishedAbortError
+from .errors import UnfinishedCommitError as UnfinishedCommitError
+from .errors import UnsupportedTypeError as UnsupportedTypeError
+from .errors import VerificationError as VerificationError
+from .errors import ZeroRenameError as ZeroRenameError
+from .format.as_of import AsOf as AsOf
+from .format.job_spec import Content as Content
+from .format.job_spec import Coordination as Coordination
+from .format.job_spec import FileOptions as FileOptions
+from .format.job_spec import JobSpec as JobSpec
+from .format.job_spec import Mode as Mode
+from .format.job_spec import OnConflict as OnConflict
+from .format.job_spec import OnRepeat as OnRepeat
+from .format.job_spec import Owner as Owner
+from .format.job_spec import Readers as Readers
+from .format.job_spec import SchemaMode as SchemaMode
+from .format.job_spec import SuccessMarkers as SuccessMarkers
+from .format.layout import UNPARTITIONED as UNPARTITIONED
+from .format.layout import TableRoot as TableRoot
+from .format.parquet.task_writer import TaskWriter as TaskWriter
+from .format.read_base import ReadBase as ReadBase
+from .format.records.data_file import DataFile as DataFile
+from .format.records.decision import Verdict as Verdict
+from .format.records.pending_file import PendingFile as PendingFile
+from .format.records.pending_file import TaskResult as TaskResult
+from .format.records.success_marker import ManifestReference as ManifestReference
+from .format.records.success_marker import SuccessMarker as SuccessMarker
+from .overview.orphaned_uploads import OrphanedUploads as OrphanedUploads
+from .overview.partition_history import HistoryEntry as HistoryEntry
+from .overview.partition_history import PartitionHistory as PartitionHistory
+from .overview.recent_jobs import JobManifest as JobManifest
+from .overview.recent_jobs import PartitionChange as PartitionChange
+from .overview.recent_jobs import SeenJob as SeenJob
+from .overview.run_failures import RunFailure as RunFailure
+from .overview.seen_partitions import SeenPartition as SeenPartition
+from .overview.seen_partitions import SeenState as SeenState
+from .overview.table_overview import TableOverview as TableOverview
+from .overview.under_way import JobUnderWay as JobUnderWay
+from .scan.table_scan import TableScan as TableScan
+from .store.upload_stream import DelayedOutputStream as DelayedOutputStream
+from .table import Table as Table
+from .upkeep.adopt import AdoptAction as AdoptAction
+from .upkeep.adopt import AdoptedPartition as AdoptedPartition
+from .upkeep.adopt import AdoptReport as AdoptReport
+from .upkeep.gc.collect import GcReport as GcReport
+from .upkeep.problem import Problem as Problem
+from .upkeep.purge import PurgeAction as PurgeAction
+from .upkeep.purge import PurgeEntry as PurgeEntry
+from .upkeep.purge import PurgeReport as PurgeReport
+from .upkeep.rebuilt_heads import RebuildAction as RebuildAction
+from .upkeep.rebuilt_heads import RebuiltHead as RebuiltHead
+from .upkeep.recovery import OpenJob as OpenJob
+from .upkeep.recovery import Outcome as Outcome
+from .upkeep.recovery import Recovered as Recovered
+from .upkeep.repair import RepairAction as RepairAction
+from .upkeep.repair import Repaired as Repaired
+from .upkeep.verify import Finding as Finding
+from .upkeep.verify import FindingKind as FindingKind
+from .write_job import WriteJob as WriteJob
