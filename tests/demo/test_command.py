@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from demo.errors import DemoError
+from demo.processes import started, sweep
 from demo.store import store
 from demo.workspace import workspace
 from support.waiting import STUCK
@@ -115,8 +116,57 @@ def test_two_demonstrations_in_one_checkout_are_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_the_workspace_begins_empty(tmp_path: Path) -> None:
-    with workspace(tmp_path / "demo") as first:
-        (first.data / "old.csv").write_text("x")
-    with workspace(tmp_path / "demo") as again:
-        assert not list(again.data.iterdir())
+#: Starts a child in a session of its own, as PySpark's daemon does, prints its pid and waits.
+FAMILY = (
+    "import subprocess, sys, time; "
+    "c = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],"
+    " start_new_session=True); "
+    "print(c.pid, flush=True); "
+)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, or does within ten seconds."""
+    try:
+        process = psutil.Process(pid)
+        if process.status() != psutil.STATUS_ZOMBIE:
+            process.wait(120)
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.TimeoutExpired:
+        return False
+    return True
+
+
+def test_the_sweep_finds_orphans(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FAMILY]
+    with started(command, os.environ, tmp_path / "log", stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        orphan = int(process.stdout.readline())
+        process.wait(120)
+        assert psutil.pid_exists(orphan)
+    assert sweep() == 1
+    assert is_gone(orphan)
+    assert sweep() == 0
+
+
+def test_a_child_ends_with_its_parent() -> None:
+    child = "from demo.processes import end_with_parent; import time; end_with_parent(); "
+    child += "print('up', flush=True); time.sleep(600)"
+    parent = (
+        "import subprocess, sys; "
+        f"c = subprocess.Popen([sys.executable, '-c', {child!r}], stdout=subprocess.PIPE); "
+        "c.stdout.readline(); print(c.pid, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", parent],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert is_gone(pid)
