@@ -11,12 +11,11 @@ import typer
 
 from ..committer.errors import InvalidInputError
 from .amounts import age_option
-from .output import DRY, Apply, AsJson, Exit, Url, plain, print_rows, refusals, say
+from .output import DRY, Apply, AsJson, Url, look_where, plain, print_rows, say
 
 if TYPE_CHECKING:
     from ..s3a.checks import JobFacts
     from ..s3a.hadoop.effective_settings import Setting
-    from ..s3a.recovery.liveness import RecoveryOptions
     from ..s3a.recovery.recover import RecoveredJob
 
 _ABOUT = {
@@ -70,12 +69,11 @@ def checks(
     from ..s3a.checks import ALL, CHECKS
 
     known = {check.id: check for check in CHECKS}
-    with refusals():
-        if unknown := sorted(set(ids or ()) - set(known)):
-            raise InvalidInputError(
-                f"There is no check {unknown[0]!r}.", remedy="zero-rename checks lists them."
-            )
-        check_word(committer, ALL)
+    if unknown := sorted(set(ids or ()) - set(known)):
+        raise InvalidInputError(
+            f"There is no check {unknown[0]!r}.", remedy="zero-rename checks lists them."
+        )
+    _check_word(committer, ALL)
     chosen = [known[id] for id in ids] if ids else list(CHECKS)
     chosen = [check for check in chosen if committer is None or committer in check.committers]
     columns = ("check", "severity", "committers", "what is wrong", "what to do")
@@ -100,8 +98,7 @@ def committers(
         documents = [dict(zip(("committer", "about"), row, strict=True)) for row in rows]
         print_rows(as_json, ("committer", "what it does"), rows, documents, "")
         return
-    with refusals():
-        settings = S3ASettings(conf).spark_conf()  # pyright: ignore[reportArgumentType]
+    settings = S3ASettings(conf).spark_conf()  # pyright: ignore[reportArgumentType]
     if as_json:
         typer.echo(json.dumps(settings, indent=2))
         return
@@ -109,7 +106,7 @@ def committers(
         typer.echo(f"{key} {value}")
 
 
-def check_word(committer: str | None, words: tuple[str, ...]) -> None:
+def _check_word(committer: str | None, words: tuple[str, ...]) -> None:
     """:raises InvalidInputError: a committer that is none of these."""
     if committer is not None and committer not in words:
         raise InvalidInputError(
@@ -148,15 +145,13 @@ def s3a_check(
     """Check S3A settings from files: what would be refused, what warned of. Exit code 1: errors."""
     from ..s3a.checks import Severity, inspect
 
-    with refusals():
-        found = inspect(_facts(conf_file, conf or (), hadoop_conf, committer, destination, accept))
+    found = inspect(_facts(conf_file, conf or (), hadoop_conf, committer, destination, accept))
     rows = [(f.check.id, f.check.severity, f.check.title, f.detail, f.check.remedy) for f in found]
     names = ("check", "severity", "title", "detail", "remedy")
     documents = [dict(zip(names, row, strict=True)) for row in rows]
     columns, shown = ("check", "severity", "what is wrong", "where"), [row[:4] for row in rows]
     print_rows(as_json, columns, shown, documents, "Nothing is wrong with these settings.")
-    if any(finding.check.severity is Severity.ERROR for finding in found):
-        raise typer.Exit(Exit.LOOK)
+    look_where(any(finding.check.severity is Severity.ERROR for finding in found))
 
 
 def _facts(
@@ -175,7 +170,7 @@ def _facts(
         raise InvalidInputError(
             "There is nothing to check.", remedy="Give --conf-file, --conf or --hadoop-conf."
         )
-    check_word(committer, ALL)
+    _check_word(committer, ALL)
     given = [
         ("--accept", {ACCEPT_KEY: ",".join(accept)} if accept else {}),
         ("--conf", dict(map(_pair, conf))),
@@ -219,16 +214,7 @@ def s3a_jobs(
     as_json: AsJson = False,
 ) -> None:
     """List what jobs of the S3A committers left, and whether they live."""
-    from ..s3a.recovery.liveness import RecoveryOptions
-
-    options = RecoveryOptions(
-        patience=patience,
-        dead=frozenset(dead or ()),
-        folders=tuple(folder or ()),
-        deep=deep,
-        staging=staging,
-    )
-    found = _run(table, options)
+    found = _found(table, dead, folder, patience=patience, deep=deep, staging=staging)
     columns = ("job", "left", "state", "silent for, s", "run", "tasks", "files", "written")
     columns += ("outstanding", "unsure", "other uploads", "destination", "why")
     rows = [_cells(job, columns, job.state_reason) for job in found]
@@ -264,25 +250,22 @@ def s3a_recover(
     as_json: AsJson = False,
 ) -> None:
     """Roll dead jobs of the S3A committers forward or back; say which, and why."""
-    from ..s3a.recovery.liveness import Action, RecoveryOptions
+    from ..s3a.recovery.liveness import Action
     from ..s3a.recovery.recover import UNSETTLED, JobOutcome
 
-    with refusals():
-        if roll_back and roll_forward:
-            raise InvalidInputError("A job cannot be rolled both back and forward.")
+    if roll_back and roll_forward:
+        raise InvalidInputError("A job cannot be rolled both back and forward.")
     forward = Action.FORWARD if roll_forward else None
-    options = RecoveryOptions(
+    found = _found(
+        *(table, dead, folder),
         apply=apply,
         force=force,
         patience=patience,
-        dead=frozenset(dead or ()),
         direction=Action.BACK if roll_back else forward,
-        jobs=frozenset(job) if job else None,
-        folders=tuple(folder or ()),
+        jobs=job or None,
         deep=deep,
         staging=staging,
     )
-    found = _run(table, options)
     columns = ("job", "state", "outcome", "files", "completed", "removed", "aborted", "marker")
     columns += ("why",)
     why = "{0.reason} ({0.state}: {0.state_reason})"
@@ -294,17 +277,20 @@ def s3a_recover(
     planned = (JobOutcome.WOULD_ROLL_FORWARD, JobOutcome.WOULD_ROLL_BACK)
     if any(one.outcome in planned for one in found):
         say(DRY)
-    if any(one.outcome in UNSETTLED for one in found):
-        raise typer.Exit(Exit.LOOK)
+    look_where(any(one.outcome in UNSETTLED for one in found))
 
 
-def _run(table: str, options: RecoveryOptions) -> tuple[RecoveredJob, ...]:
+def _found(
+    table: str, dead: Sequence[str] | None, folders: Sequence[str] | None, **said: Any
+) -> tuple[RecoveredJob, ...]:
+    """:param said: further members of :class:`..s3a.recovery.liveness.RecoveryOptions`."""
     from ..committer import Table
+    from ..s3a.recovery.liveness import RecoveryOptions
     from ..s3a.recovery.recover import recover_jobs
 
-    with refusals():
-        opened = Table(table)
-        return opened.run(recover_jobs(opened.root, options))
+    options = RecoveryOptions(dead=dead or (), folders=folders or (), **said)
+    opened = Table(table)
+    return opened.run(recover_jobs(opened.root, options))
 
 
 def _cells(job: RecoveredJob, columns: Sequence[str], why: str) -> list[Any]:

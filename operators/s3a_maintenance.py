@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError
 from ..orchestration.runs.reports import text_table
-from ..orchestration.runs.task_run import idempotency_key_of
 from ..provider.compat import asks_states, states_of_tasks
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..s3a.recovery.liveness import State
-from ..s3a.recovery.plan import Action, RecoveryOptions
+from ..s3a.recovery.liveness import Action, RecoveryOptions, State
 from ..s3a.recovery.recover import UNSETTLED, RecoveredJob, recover_jobs
 from ..s3a.runs.try_record import TryRecord
 from .maintenance import _seconds, _TableMaintenance
@@ -24,12 +22,15 @@ if TYPE_CHECKING:
 
     from ..committer import Table
 
-#: States of a task instance that runs, or is about to.
-_AT_WORK = {"running", "queued", "scheduled", "restarting", "deferred", "up_for_reschedule"}
-#: After these the run has loaded, or is going to load, by another try.
-_LOADED_AGAIN = {"success", "up_for_retry"}
-#: After these nobody loads unless somebody clears the task.
-_OVER = {"failed", "upstream_failed", "skipped", "removed"}
+_AT_WORK = ("running", "queued", "scheduled", "restarting", "deferred", "up_for_reschedule")
+#: What the state of its task instance says of a try.
+_SAID = {
+    **dict.fromkeys(_AT_WORK, State.LIVE),
+    # The run has loaded, or is going to load, by another try.
+    **dict.fromkeys(("success", "up_for_retry"), State.SUPERSEDED),
+    # Nobody loads unless somebody clears the task.
+    **dict.fromkeys(("failed", "upstream_failed", "skipped", "removed"), State.DEAD),
+}
 _DIRECTIONS = {"forward": Action.FORWARD, "back": Action.BACK}
 
 
@@ -121,8 +122,8 @@ class RecoverS3AJobsOperator(_TableMaintenance):
         self._options()
 
     def _treat(self, table: Table, hook: ZeroRenameHook) -> dict[str, Any]:
-        ask = task_states(self._ti)
-        found = table.run(recover_jobs(table.root, self._options(), ask))
+        options = dataclasses.replace(self._options(), ask=task_states(self._ti))
+        found = table.run(recover_jobs(table.root, options))
         self._log_jobs(table, found)
         outcomes = [str(job.outcome) for job in found]
         return {
@@ -152,17 +153,7 @@ def task_states(ti: Any) -> Callable[[TryRecord], State | None]:
     get_task_states = asks_states(ti)
 
     def ask(record: TryRecord) -> State | None:
-        owner = record.owner
-        if owner.dag_id is None or owner.run_id is None or owner.task_id is None:
-            return None
-        idempotency_key = idempotency_key_of(
-            owner.dag_id, owner.run_id, owner.task_id, owner.map_index
-        )
-        state = states_of_tasks(get_task_states, [idempotency_key]).get(idempotency_key)
-        if state in _AT_WORK:
-            return State.LIVE
-        if state in _LOADED_AGAIN:
-            return State.SUPERSEDED
-        return State.DEAD if state in _OVER else None
+        key = record.idempotency_key
+        return _SAID.get(states_of_tasks(get_task_states, [key]).get(key, ""))
 
     return ask

@@ -24,7 +24,7 @@ from ...committer.errors import OutcomeUnknownError, RefusedError, VerificationE
 from ...committer.format.layout import TableRoot
 from ...committer.store.deletion import remove
 from ...s3a.hadoop.settings import STAGING
-from ...s3a.recovery.plan import Action, RecoveryOptions
+from ...s3a.recovery.liveness import Action, RecoveryOptions
 from ...s3a.recovery.recover import JobOutcome, recover_jobs
 from ...s3a.runs import ledger, try_record
 from ...s3a.runs.try_record import (

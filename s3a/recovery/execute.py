@@ -35,7 +35,8 @@ from ...committer.store.requests import (
 from ..hadoop.job_traces import read_marker, uploads_below
 from ..runs.ledger import note_recovered
 from .leftovers import LeftoverJob, NamedFile, Presence, activity
-from .plan import Action, Case, Direction, StandingDirection, decide, direction_key, withdraw
+from .liveness import Action
+from .plan import Case, Direction, StandingDirection, decide, direction_key, withdraw
 
 _TRIES = Backoff(tries=16, first=0.5, cap=8.0)
 _MARKER_UNKNOWN = "unknown"
@@ -112,7 +113,7 @@ def carry_out(case: Case) -> Step[Execution]:
         if (yield from _has_moved(job)):
             # Not before the direction is written: until then another recovery may finish. What
             # another one has written, it may be acting on.
-            if stands.is_own:
+            if stands.said is wanted:
                 yield from withdraw(job.tree, stands)
             return Execution(moved=True)
     treat = _complete if forward else _undo

@@ -9,12 +9,11 @@ ended: it is rolled back, which harms nobody, and can be loaded again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Annotated
 
-from ...committer.errors import InvalidInputError, OutcomeUnknownError, counted
+from ...committer.errors import OutcomeUnknownError, counted
 from ...committer.format.layout import TableRoot, new_write_id
 from ...committer.format.records.codec import decode, encode
 from ...committer.format.records.marks import DEFAULTED
@@ -22,66 +21,9 @@ from ...committer.store.conditional_put import NotWritten, Written, put_record
 from ...committer.store.requests import Delete, Found, Get, Put, Step, Unknown
 from ..hadoop.job_traces import DIRECTION_NAME, Marker, is_staged_name, read_marker
 from .leftovers import Kind, LeftoverJob, NamedFile, Presence, look_at_files, unclaimed_files
-from .liveness import Judgement, State
+from .liveness import Action, Judgement, RecoveryOptions, State
 
 _KIND = "s3a-recovery"
-
-
-class Action(StrEnum):
-    FORWARD = "roll-forward"
-    BACK = "roll-back"
-    #: Nothing may be done: its metadata name what is not its.
-    REFUSE = "refuse"
-    #: Nothing is done until somebody says which way.
-    ASK = "ask"
-
-
-@dataclass(frozen=True)
-class RecoveryOptions:
-    """What recovery may do, and what its caller knows.
-
-    :param apply: act; else only report.
-    :param force: act on jobs too of which it is not known whether they live.
-    :param patience: seconds of silence after which a job of which nothing else is known counts
-        as dead; ``None``: such a job stays unknown. Longer than the longest task: one that is
-        writing a file is silent.
-    :param dead: UUIDs of jobs, or ids of runs, whose application is known to have ended.
-    :param direction: ``Action.BACK``: roll back even where rolling forward would do; or
-        ``Action.FORWARD`` where both would do and only the caller can tell. Either vouches for
-        files that are there and cannot be compared.
-    :param jobs: only these UUIDs; ``None`` for all.
-    :param folders: further destinations below the table, as paths relative to its root.
-    :param deep: list the whole table for jobs that left nothing but their metadata.
-    :param staging: where the directory and partitioned committers keep their pending sets, as
-        :class:`~..hadoop.staging_dir.StagingFolder` takes it.
-    """
-
-    apply: bool = False
-    force: bool = False
-    patience: float | None = None
-    dead: Collection[str] = frozenset()
-    direction: Action | None = None
-    jobs: Collection[str] | None = None
-    folders: Collection[str] = ()
-    deep: bool = False
-    staging: str | None = None
-
-    def check(self, root: TableRoot) -> None:
-        """:raises InvalidInputError: options that cannot be right."""
-        parts = [part for folder in self.folders for part in folder.strip("/").split("/")]
-        if self.patience is not None and self.patience < 0:
-            wrong = f"patience={self.patience} is negative"
-        elif self.direction not in (None, Action.FORWARD, Action.BACK):
-            wrong = f"{self.direction} is no direction"
-        elif not {"", ".", ".."}.isdisjoint(parts):
-            wrong = f"{', '.join(self.folders)}: a folder of a table has no '..' or empty component"
-        else:
-            return
-        raise InvalidInputError(f"{wrong}.", table=root.url)
-
-
-#: Report all, and do nothing.
-REPORT = RecoveryOptions()
 
 
 @dataclass(frozen=True)
@@ -97,11 +39,10 @@ class Direction:
 
 @dataclass(frozen=True)
 class StandingDirection:
-    """One that stands. ``is_own``: this recovery wrote it; on any other, others may be acting."""
+    """One that stands."""
 
     said: Direction
     etag: str
-    is_own: bool = False
 
 
 def direction_key(tree: str) -> str:
@@ -132,7 +73,7 @@ def decide(
     put = Put(direction_key(tree), body, if_none_match=etag is None, if_match=etag)
     outcome = yield from put_record(put, made)
     if isinstance(outcome, Written):
-        return StandingDirection(wanted, outcome.etag, is_own=True)
+        return StandingDirection(wanted, outcome.etag)
     if isinstance(outcome, NotWritten) and isinstance(outcome.current, Found):
         return _decoded(outcome.current)
     raise OutcomeUnknownError(

@@ -7,7 +7,7 @@ those of which nothing is known too; jobs that live are left alone in any case.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -22,11 +22,10 @@ from ...committer.format.layout import TableRoot
 from ...committer.store.requests import Step
 from ..hadoop.staging_dir import StagingFolder
 from ..runs.ledger import forget_try, open_tries
-from ..runs.try_record import TryRecord
 from .execute import NOTHING_DONE, Execution, FileOutcome, carry_out
 from .leftovers import Kind, LeftoverJob, Presence, find_jobs
-from .liveness import Judgement, Knowledge, State, judge
-from .plan import REPORT, Action, Case, RecoveryOptions, named_files, plan_job
+from .liveness import REPORT, Action, Judgement, RecoveryOptions, State, judge
+from .plan import Case, named_files, plan_job
 
 _log = logging.getLogger(__name__)
 
@@ -110,13 +109,10 @@ _Judged = Sequence[tuple[LeftoverJob, Judgement]]
 
 
 def recover_jobs(
-    root: TableRoot,
-    options: RecoveryOptions = REPORT,
-    ask: Callable[[TryRecord], State | None] = lambda _: None,
+    root: TableRoot, options: RecoveryOptions = REPORT
 ) -> Step[tuple[RecoveredJob, ...]]:
     """Find the S3A jobs below a table, and report or settle each.
 
-    :param ask: what has become of a try; ``None`` where that is not known.
     :returns: the jobs, oldest first.
     :raises InvalidInputError: options that cannot be right, or a staging folder that cannot be
         looked at from here.
@@ -127,8 +123,7 @@ def recover_jobs(
     found, now = yield from find_jobs(root, folders, options.deep, staging)
     # Tries after jobs: a try says that it begins before its job leaves anything.
     tries = yield from open_tries(root)
-    known = Knowledge(tries, options.dead, ask, options.patience)
-    judged = [(job, judge(job, now, known)) for job in found]
+    judged = [(job, judge(job, now, tries, options)) for job in found]
     results = []
     for job, judgement in judged:
         if options.jobs is not None and job.uuid not in options.jobs:

@@ -79,9 +79,6 @@ class OpenTries:
     damage: str = ""
 
 
-NO_TRIES = OpenTries()
-
-
 # Places
 
 

@@ -21,6 +21,7 @@ from zero_rename.s3a.runs.ledger import closed_key, open_tries, open_try
 pytestmark = pytest.mark.memory_s3
 
 OWNER = Owner("flights", "scheduled__2013-02-01", "load", -1, 1)
+TRY = a_try(JOB, OWNER, idempotency_key="flights/scheduled__2013-02-01/load", beat_at=1.0)
 
 
 class Scheduler:
@@ -61,7 +62,7 @@ def halfway(tables: Tables, name: str = "flights", **given: Any) -> MagicJob:
 def record(tables: Tables) -> None:
     """Of a try that has been silent for long."""
     table = tables.table()
-    table.driver.run(open_try(table.root, a_try(JOB, OWNER, beat_at=1.0)))
+    table.driver.run(open_try(table.root, TRY))
 
 
 def data(tables: Tables) -> list[str]:
@@ -118,7 +119,7 @@ class TestTables:
         (report,) = run(tables, state, apply=True, patience=0)["tables"]
         assert report["outcomes"] == {"rolled-back": 1}
         assert data(tables) == []
-        assert tables.bucket.keys("wh/") == [closed_key(ROOT, a_try().idempotency_key, JOB)]
+        assert tables.bucket.keys("wh/") == [closed_key(ROOT, TRY.idempotency_key, JOB)]
         assert tables.bucket.uploads() == []
 
     def test_leaves_what_nobody_knows_unless_forced(self, tables: Tables) -> None:
@@ -180,20 +181,21 @@ class TestStates:
     def test_of_a_task_instance(self, state: str | None, expected: State | None) -> None:
         scheduler = Scheduler(state)
         ask = task_states(scheduler)
-        assert ask(a_try(JOB, OWNER)) is expected
+        assert ask(TRY) is expected
         assert scheduler.asked == [
             {"dag_id": "flights", "task_ids": ["load"], "run_ids": ["scheduled__2013-02-01"]}
         ]
 
     def test_of_a_mapped_one(self) -> None:
         ask = task_states(Scheduler("running"))
-        assert ask(a_try(JOB, Owner("flights", "r", "load", 3, 1))) is State.DEAD
-        assert ask(a_try(JOB, Owner("flights", "r", "load", 4, 1))) is None
+        for index, expected in ((3, State.DEAD), (4, None)):
+            mapped = a_try(owner=OWNER, idempotency_key=f"flights/r/load/{index}")
+            assert ask(mapped) is expected
 
     def test_that_cannot_be_had(self, caplog: pytest.LogCaptureFixture) -> None:
         detail: Any = SimpleNamespace(error=ErrorType.GENERIC_ERROR, detail={"status": 500})
         ask = task_states(Scheduler(error=AirflowRuntimeError(detail)))
-        assert ask(a_try(JOB, OWNER)) is None
+        assert ask(TRY) is None
         assert "are not known" in caplog.text
 
     def test_of_nobody(self) -> None:

@@ -32,8 +32,7 @@ from zero_rename.s3a.hadoop import job_traces as layout
 from zero_rename.s3a.hadoop.commit_files import JobSummary, PendingSet
 from zero_rename.s3a.hadoop.effective_settings import DAG_CONF, effective
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
-from zero_rename.s3a.recovery.liveness import State
-from zero_rename.s3a.recovery.plan import Action, RecoveryOptions
+from zero_rename.s3a.recovery.liveness import Action, RecoveryOptions, State
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
 from zero_rename.s3a.verification.verify import Expectation, Verified, verify_job
 

@@ -113,6 +113,6 @@ class TestDirection:
     def test_is_written_with_the_same_members(self) -> None:
         driver = MemoryDriver(MemoryStore())
         wanted = Direction(RUN, True, "all tasks committed")
-        assert driver.run(decide(self.TREE, wanted, None)).is_own
+        assert driver.run(decide(self.TREE, wanted, None)).said is wanted
         body = driver.store.objects[direction_key(self.TREE)].body
         assert members(body) == members(recorded("records/direction.json"))

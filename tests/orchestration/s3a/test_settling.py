@@ -14,7 +14,7 @@ from support.s3a_jobs import JOB, ROOT, World, a_try
 from zero_rename.committer import OutcomeUnknownError, Table
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.orchestration.s3a.tries import Tries
-from zero_rename.s3a.recovery.plan import RecoveryOptions
+from zero_rename.s3a.recovery.liveness import RecoveryOptions
 from zero_rename.s3a.recovery.recover import recover_jobs
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import (

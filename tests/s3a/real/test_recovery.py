@@ -11,8 +11,7 @@ import pytest
 from support.dead_drivers import Death
 from support.hadoop_committers import Application, numbers
 from zero_rename.committer.format.records.success_marker import SuccessMarker
-from zero_rename.s3a.recovery.liveness import State
-from zero_rename.s3a.recovery.plan import RecoveryOptions
+from zero_rename.s3a.recovery.liveness import RecoveryOptions, State
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

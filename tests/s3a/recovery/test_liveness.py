@@ -10,8 +10,7 @@ import pytest
 from support.s3a_jobs import JOB, OTHER, ROOT, World, a_try
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.s3a.recovery.leftovers import Kind, LeftoverJob
-from zero_rename.s3a.recovery.liveness import QUIET, Knowledge, State, judge
-from zero_rename.s3a.recovery.plan import RecoveryOptions
+from zero_rename.s3a.recovery.liveness import QUIET, RecoveryOptions, State, judge
 from zero_rename.s3a.recovery.recover import recover_jobs
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.ledger import OpenTries
@@ -42,31 +41,31 @@ def record(silent_for: float = 0.0, **changes: Any) -> StoredTry:
     return StoredTry(made, "k", "e", silent_for)
 
 
-def known(*tries: StoredTry, **given: Any) -> Knowledge:
-    return Knowledge(OpenTries(tries), **given)
+def known(*tries: StoredTry, **given: Any) -> tuple[OpenTries, RecoveryOptions]:
+    return OpenTries(tries), RecoveryOptions(**given)
 
 
-def states(silent_for: float, knowledge: Knowledge, **given: Any) -> State:
-    found = judge(job(silent_for, **given), NOW, knowledge)
+def states(silent_for: float, knowledge: tuple[OpenTries, RecoveryOptions], **given: Any) -> State:
+    found = judge(job(silent_for, **given), NOW, *knowledge)
     assert found.reason
     return found.state
 
 
 class TestNobodyKnows:
     def test_it_wrote_lately(self) -> None:
-        assert states(QUIET - 1, Knowledge()) == State.LIVE
+        assert states(QUIET - 1, known()) == State.LIVE
 
     def test_it_is_silent(self) -> None:
-        assert states(1e9, Knowledge()) == State.UNKNOWN
+        assert states(1e9, known()) == State.UNKNOWN
 
     def test_silent_longer_than_its_caller_has_patience(self) -> None:
-        assert states(99, Knowledge(patience=100)) == State.LIVE
-        assert states(100, Knowledge(patience=100)) == State.DEAD
+        assert states(99, known(patience=100)) == State.LIVE
+        assert states(100, known(patience=100)) == State.DEAD
 
     def test_the_caller_states_it(self) -> None:
-        assert states(0, Knowledge(dead={JOB})) == State.DEAD
-        assert states(0, Knowledge(dead={OTHER})) == State.LIVE
-        assert states(0, Knowledge(dead={""}), uuid="") == State.LIVE
+        assert states(0, known(dead={JOB})) == State.DEAD
+        assert states(0, known(dead={OTHER})) == State.LIVE
+        assert states(0, known(dead={""}), uuid="") == State.LIVE
 
 
 class TestItsRunsRecord:
@@ -192,7 +191,7 @@ class TestShield:
         assert states(50, at_work, uuid=OTHER, kind=Kind.UPLOADS) is State.LIVE
 
     def test_a_record_that_cannot_be_read(self) -> None:
-        given = Knowledge(OpenTries(damage="it is not JSON"), patience=0)
+        given = OpenTries(damage="it is not JSON"), RecoveryOptions(patience=0)
         assert states(1e6, given) == State.UNKNOWN
 
 

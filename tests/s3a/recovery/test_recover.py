@@ -35,8 +35,7 @@ from zero_rename.committer.store.requests import (
 )
 from zero_rename.s3a.hadoop.commit_files import JobSummary
 from zero_rename.s3a.recovery.leftovers import find_jobs
-from zero_rename.s3a.recovery.liveness import State
-from zero_rename.s3a.recovery.plan import Action, RecoveryOptions
+from zero_rename.s3a.recovery.liveness import Action, RecoveryOptions, State
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
 from zero_rename.s3a.runs.ledger import closed_key, open_tries, open_try, tries_of
 from zero_rename.s3a.runs.try_record import SUBMITTED
@@ -67,8 +66,8 @@ def halfway(world: World, **given: Any) -> MagicJob:
     return job
 
 
-def recover(world: World, options: RecoveryOptions = DEAD, **known: Any) -> RecoveredJob:
-    (found,) = world.driver.run(recover_jobs(ROOT, options, **known))
+def recover(world: World, options: RecoveryOptions = DEAD) -> RecoveredJob:
+    (found,) = world.driver.run(recover_jobs(ROOT, options))
     return found
 
 
@@ -924,7 +923,8 @@ class TestDoubt:
         put_marker(world, OTHER)
         world.driver.run(open_try(ROOT, a_try()))
         world.clock.advance(7200)
-        found = recover(world, RecoveryOptions(apply=True), ask=lambda _: State.SUPERSEDED)
+        options = RecoveryOptions(apply=True, ask=lambda _: State.SUPERSEDED)
+        found = recover(world, options)
         assert (found.state, found.outcome) == (State.SUPERSEDED, JobOutcome.NEEDS_DECISION)
         assert world.visible() == job.keys
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from support.s3a_jobs import JOB, OTHER, ROOT, MadeFile, World
 from zero_rename.committer.store.requests import AbortUpload, Put
-from zero_rename.s3a.recovery.plan import Action, RecoveryOptions
+from zero_rename.s3a.recovery.liveness import Action, RecoveryOptions
 from zero_rename.s3a.recovery.recover import JobOutcome, recover_jobs
 
 FILE = st.sampled_from(["outstanding", "outstanding", "written", "written", "lost", "foreign"])

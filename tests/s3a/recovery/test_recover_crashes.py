@@ -24,7 +24,7 @@ from zero_rename.committer.store.requests import (
     Unknown,
 )
 from zero_rename.s3a.hadoop.job_traces import DIRECTION_NAME
-from zero_rename.s3a.recovery.plan import Action, RecoveryOptions
+from zero_rename.s3a.recovery.liveness import Action, RecoveryOptions
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
 from zero_rename.s3a.runs.ledger import open_tries, open_try
 

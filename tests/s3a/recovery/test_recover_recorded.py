@@ -11,7 +11,7 @@ from support.recorded import recorded
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.requests import CompleteUpload, Done, ObjectSettings, Put
 from zero_rename.s3a.hadoop.commit_files import PendingSet
-from zero_rename.s3a.recovery.plan import RecoveryOptions
+from zero_rename.s3a.recovery.liveness import RecoveryOptions
 from zero_rename.s3a.recovery.recover import JobOutcome, recover_jobs
 
 BODY = recorded("magic.pendingset")

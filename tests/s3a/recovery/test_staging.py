@@ -15,7 +15,7 @@ from support.s3a_jobs import JOB, OTHER, ROOT, StagingJob, World
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.format.records.success_marker import SuccessMarker
 from zero_rename.committer.store.requests import Done, Put
-from zero_rename.s3a.recovery.plan import Action, RecoveryOptions
+from zero_rename.s3a.recovery.liveness import Action, RecoveryOptions
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
 
 DEAD = RecoveryOptions(apply=True, dead={JOB})
