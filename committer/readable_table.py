@@ -247,6 +247,7 @@ class ReadableTable:
 
         :param most_jobs: how many of the jobs decided last.
         :raises TableNotFoundError: no table, and no record of any job.
+        :raises DamagedError: ``table.json`` cannot be read.
         """
         return self.run(look_over(self._context, most_jobs))
 
@@ -255,13 +256,15 @@ class ReadableTable:
         job changed, one for a job that was aborted. Changes nothing; a request for each job.
 
         :param most_jobs: how many of the jobs decided last.
-        :returns: ``decided_at``, ``job``, ``verdict``, ``partition``, ``change`` (append, replace,
+        :returns: ``decided_at``, ``job``, ``verdict`` (``damaged``: its decision cannot be read,
+            and no more is told), ``partition``, ``change`` (append, replace,
             adopt; rewrite: rows that others brought before; change: by a merge, update or deletion;
             or restore with the version that was brought back), ``version`` of the partition since,
             ``files``, ``rows``, ``bytes``, ``files_removed``, of a change ``rows_inserted``,
             ``rows_updated`` and ``rows_deleted``, and the run: ``application``, ``dag_id``,
             ``run_id``, ``task_id``, ``try_number``, ``idempotency_key``.
         :raises TableNotFoundError: no table, and no job.
+        :raises InvalidInputError: ``most_jobs`` is below 1.
         """
         return self.run(history(self._context, most_jobs))
 

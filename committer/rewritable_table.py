@@ -75,7 +75,9 @@ class RewritableTable(ReadableTable):
         :param target_bytes: about the size of a file.
         :param apply: do it; ``False`` only says what would be done.
         :param sort_by: columns to sort each partition's rows by, so that reads open few files.
-        :raises InvalidInputError: a table of coordination *none*, or no columns to sort by.
+        :raises TableNotFoundError: no table of this package.
+        :raises InvalidInputError: a table of coordination *none*, where nothing would notice a
+            writer beside; or columns that nothing can be sorted by.
         """
         if partitions is not None:
             partitions = stored_names(self._context, self._current(), partitions)
@@ -111,7 +113,9 @@ class RewritableTable(ReadableTable):
         :param order: which first: in the order in which they were made, or the latest.
         :param apply: do it; ``False`` only says what would be done.
         :raises FastRootGoneError: the fast root cannot be reached.
-        :raises InvalidInputError: the table's data root is temporary, or there is no such order.
+        :raises TableNotFoundError: no table of this package.
+        :raises InvalidInputError: the table's data root is temporary, so that nothing of it is to
+            be durable; or there is no such order.
         """
         if partitions is not None:
             partitions = stored_names(self._context, self._current(), partitions)
@@ -181,8 +185,9 @@ class RewritableTable(ReadableTable):
         """Partitions that more than one run touched, and who gave way, as far as it is known.
 
         :param window: seconds between two decisions within which they belong together.
-        :param since: seconds before now that are looked at.
+        :param since: seconds before now, by the store's clock, that are looked at.
         :param partition: only this one, as a path.
+        :raises InvalidInputError: a table of coordination *none*, which has no heads.
         """
         return self.run(find_conflicts(self._context, window, since, partition))
 
@@ -205,7 +210,8 @@ class RewritableTable(ReadableTable):
         :param undo: instead of ``keep``: what it held before this job, which changed it last.
         :param apply: do it; ``False`` only says what would be done.
         :param discard: remove what is replaced; else it stays, unseen, and this can be undone.
-        :raises InvalidInputError: no such conflict, or rows to keep are gone.
+        :raises InvalidInputError: no such conflict; or rows to keep are gone, or of former columns;
+            or that job is not the last, or what there was before it is not on record, whole.
         :raises CommitConflictError: the partition has changed meanwhile.
         """
         if undo is None:

@@ -200,13 +200,20 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
 
         :param accept_loss: apply those jobs without the lost files; ``False`` only reports.
         :param job: this job only.
-        :param patience: how long its owner must have been silent, as in :meth:`recover`.
-        :raises InvalidInputError: ``job`` is no open committed job of this table.
+        :param patience: seconds that the owner of a job that lost files must have been silent;
+            ``None`` takes each job's own, 0 says that its process has ended.
+        :raises InvalidInputError: the table has no heads, or ``job`` is no open committed job.
+        :raises DamagedError: the decision of ``job`` cannot be read.
+        :raises UnfinishedCommitError: a decision changed meanwhile; run it again.
         """
         return self.run(repair(self._context, accept_loss, job, patience))
 
     def rebuild_heads(self, apply: bool = False) -> list[RebuiltHead]:
-        """Build heads that are gone again: see :func:`.rewrites.rebuilt_heads.rebuild_heads`."""
+        """Build the heads that are gone again; none where the decisions do not tell all.
+
+        :param apply: do it; ``False`` only says what would be done.
+        :raises TableNotFoundError: no table here.
+        """
         return self.run(rebuild_heads(self._context, apply))
 
     def doctor(self, max_duration: float | None = None) -> list[Problem]:
@@ -215,6 +222,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
 
         :param max_duration: seconds the longest job may run; ``None`` takes the default of jobs,
             or an open job's own where that is longer.
+        :raises StoreUnreachableError: the store does not answer.
         """
         return self.run(examine(self._context, max_duration))
 
@@ -227,13 +235,19 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         return self.run(problems(self._context))
 
     def renew_facts(self) -> StoreFacts:
-        """Probe the store, and record what it does not keep any more, for all jobs to come."""
+        """Probe the store, and record what it does not keep any more, for all jobs to come.
+
+        :raises OutcomeUnknownError: the store did not say whether it was written.
+        """
         return self.run(renew_facts(self._context))
 
     def verify(self) -> list[Finding]:
         """Differences between what the heads name and what is in the store; empty for none. Of a
         table that another committer wrote, those between its ``_SUCCESS`` markers and the store:
-        they name at most 100 files of the last job each."""
+        they name at most 100 files of the last job each.
+
+        :raises InvalidInputError: a table of coordination *none*, where nothing names files.
+        """
         return self.run(verify_current(self._context))
 
     def adopt(self, apply: bool = False) -> AdoptReport:
@@ -244,6 +258,8 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         :param apply: do it; ``False`` only says what would be done.
         :raises TableNotFoundError: no table and no files.
         :raises TableMismatchError: no table, and the files are not one.
+        :raises InvalidInputError: a table of coordination *none*, which has no heads, or one that
+            is read by them alone.
         """
         return self.run(adopt_current(self._context, this_process(), apply))
 
@@ -258,7 +274,11 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
 
     def drop_symlinks(self, apply: bool = False) -> SymlinksReport:
         """Keep no symlink manifests any more, and remove those that are there; without ``apply``
-        only say how many."""
+        only say how many.
+
+        :raises TableNotFoundError: no table of this package.
+        :raises UnfinishedCommitError: some could not be removed.
+        """
         return self.run(drop_symlinks(self._context, apply))
 
     def write_index(self) -> bool:

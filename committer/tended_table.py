@@ -56,11 +56,13 @@ class TendedTable(ReadableTable):
         :param foreign: abort uploads that no job of this package made, by age.
         :param apply: do it; ``False`` only says what would be done.
         :param patience: as in :meth:`recover`.
-        :param jobs: abort the uploads of these, too, where the table has no record of them.
+        :param jobs: dead, on the caller's word: those that are open and undecided are aborted
+            whatever their age, and uploads of those of which the table has no record.
         :param records_older_than: seconds for which failures and manifests of no head stay.
         :param keep: in a table read by heads, former states of a partition that stay at the most.
         :raises ValueError: ``foreign`` without ``older_than``.
-        :raises InvalidInputError: ``keep`` for a table whose readers list: it keeps no history.
+        :raises InvalidInputError: nothing of one of ``jobs`` is here, ``keep`` is below 0, or given
+            for a table whose readers list: it keeps no history. Nothing was changed.
         """
         if foreign and older_than is None:
             raise ValueError("purge(foreign=True) needs older_than, in seconds")
@@ -74,8 +76,8 @@ class TendedTable(ReadableTable):
         """Make the table's records small: fold what heads name since long, condense the decisions
         behind it, remove what nothing names. No answer about rows, jobs or runs changes.
 
-        :param older_than: seconds for which decisions, runs' failures and what was replaced stay
-            whole.
+        :param older_than: seconds, by the store's clock, for which decisions, runs' failures and
+            what was replaced stay whole. Nothing but convenience depends on it.
         :param apply: do it; ``False`` only says what would be done.
         :raises TableNotFoundError: no table here.
         """
@@ -87,9 +89,10 @@ class TendedTable(ReadableTable):
 
         :param job: its id; no other job may have changed one of its partitions since.
         :param apply: do it; ``False`` only says what would be done.
-        :raises InvalidInputError: another job has built on it, what it replaced is not kept any
-            more, or the table's readers list.
+        :raises InvalidInputError: no id of a committed job, another has built on it, what it
+            replaced is not kept any more, or the table's readers list.
         :raises CommitConflictError: a partition has changed meanwhile.
+        :raises DamagedError: a partition has lost its head.
         """
         return self._restore(self.run(plan_undo(self._context, job)), apply)
 
@@ -135,6 +138,7 @@ class TendedTable(ReadableTable):
     def set_retention(self, seconds: float) -> None:
         """Keep what is replaced for so long, what is kept now included.
 
-        :raises InvalidInputError: less than the longest job may last, or the table's readers list.
+        :raises InvalidInputError: the table's readers list; less than the longest job may last,
+            since what it began with would be gone before its end; more than 100 years.
         """
         self.run(set_retention(self._context, seconds))

@@ -47,16 +47,7 @@ HISTORY = pa.schema(
 
 
 def history(context: Context, most: int) -> Step[pa.Table]:
-    """The jobs that were decided last, newest first, with what each did to each partition.
-
-    One request a job, and a few listings.
-
-    :param most: jobs at the most.
-    :returns: a table of the columns of :data:`HISTORY`. Of a decision that cannot be read it has
-        the job alone, ``damaged``.
-    :raises InvalidInputError: ``most`` is below 1.
-    :raises TableNotFoundError: no table here, and no job.
-    """
+    """As :meth:`.table.Table.history`: one request a job, and a few listings."""
     if most < 1:
         raise InvalidInputError(
             f"A history of {most} jobs; nothing was read.",

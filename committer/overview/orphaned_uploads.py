@@ -41,7 +41,7 @@ class OrphanedUploads:
 
 
 def find_orphaned_uploads(root: TableRoot) -> Step[OrphanedUploads]:
-    """Count what lies below a table. Changes nothing; a request an upload."""
+    """As :meth:`.table.Table.orphaned_uploads`."""
     found = _Counted()
     path = UploadsPath(root.bucket, f"{root.prefix}/")
     try:

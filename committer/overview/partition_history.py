@@ -81,10 +81,9 @@ class PartitionHistory:
 def look_back(
     context: Context, partition: str, recent: Iterable[SeenJob] = ()
 ) -> Step[PartitionHistory]:
-    """The past of a partition: one request a job, and a few. Changes nothing.
+    """As :meth:`.table.Table.partition_history`: one request a job, and a few. Changes nothing.
 
     :param recent: jobs that need not be read, and may have left no trace in the head.
-    :raises TableNotFoundError: no table.
     """
     found = yield from find_table(context)
     if found is None:

@@ -101,10 +101,7 @@ class JobManifest:
 
 
 def read_job_manifest(context: Context, job: str) -> Step[JobManifest | None]:
-    """What a job has decided; ``None`` where it has no decision.
-
-    :raises InvalidInputError: it is no id of a job.
-    """
+    """As :meth:`.table.Table.manifest`."""
     require_job_id(job)
     decided = yield from read_decision(context, job)
     if decided is None:

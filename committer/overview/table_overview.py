@@ -58,12 +58,7 @@ class TableOverview:
 
 
 def look_over(context: Context, most_jobs: int) -> Step[TableOverview]:
-    """Look at all of a table. Changes nothing.
-
-    :param most_jobs: recent jobs that are read.
-    :raises TableNotFoundError: no table, and no record of any job.
-    :raises DamagedError: ``table.json`` cannot be read.
-    """
+    """As :meth:`.table.Table.overview`."""
     found = yield from find_table(context)
     context, coordination = yield from known(context, found)
     table = found.record if found is not None and found.counts else None

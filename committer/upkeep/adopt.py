@@ -206,7 +206,7 @@ def _note(
 
 
 def adopt_current(context: Context, owner: Owner, apply: bool) -> Step[AdoptReport]:
-    """Make heads for the partitions that have files and none, and the table where there is none."""
+    """As :meth:`.table.Table.adopt`."""
     found = yield from current_table(context)
     if not isinstance(found, ListedTable):
         return (yield from adopt(context, owner, apply))

@@ -167,12 +167,7 @@ class DataRootChange:
 def change_data_root(
     context: Context, data_root: FastRoot | None, apply: bool
 ) -> Step[DataRootChange]:
-    """Say where the files of a table's jobs lie first, from the next job on.
-
-    :param apply: do it; ``False`` only says what is there.
-    :raises TableNotFoundError: no table of this package.
-    :raises InvalidInputError: such a table cannot have one, or not this one.
-    """
+    """As :meth:`.table.Table.set_data_root`."""
     while True:
         found = yield from existing_table(context)
         table = found.record
@@ -193,14 +188,9 @@ def change_data_root(
 def find_not_durable(
     context: Context, partitions: Collection[str] | None, order: CheckpointOrder
 ) -> Step[list[CheckpointPlan]]:
-    """The partitions of which some files lie only in a fast root, in the order to copy them in; of
-    those that hold files of the same jobs several together, since what they were computed from and
-    when is the same. States that they held before are not copied.
-
-    :param partitions: only these, as they are stored; ``None`` for all.
-    :raises TableNotFoundError: no table of this package.
-    :raises InvalidInputError: its data root is temporary, so that nothing of it is to be durable.
-    """
+    """What :meth:`.table.Table.checkpoint` copies, in that order: of partitions that hold files of
+    the same jobs several together, since what they were computed from and when is the same. States
+    that they held before are not copied. ``partitions`` are as they are stored."""
     table = yield from read_table(context)
     if table.data_root is not None and table.data_root.temporary:
         raise InvalidInputError(

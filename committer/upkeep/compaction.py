@@ -91,16 +91,8 @@ def find_compactible(
     target_bytes: int,
     sort_by: Sequence[str] = (),
 ) -> Step[list[CompactionPlan]]:
-    """The partitions that have at least twice as many files as their bytes need, or are not sorted
-    as they are to be: to write one anew costs all of its bytes, so it must be worth it.
-
-    :param partitions: only these, as they are stored; ``None`` for all.
-    :param target_bytes: of a file.
-    :param sort_by: columns that rows are to be sorted by; none: they stay in their order.
-    :raises TableNotFoundError: no table of this package.
-    :raises InvalidInputError: a table of coordination *none*: nothing would notice a writer beside;
-        or columns that nothing can be sorted by.
-    """
+    """The partitions that :meth:`.table.Table.compact` writes anew: to do so costs all of a
+    partition's bytes, so it must be worth it. ``partitions`` are as they are stored."""
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
         raise InvalidInputError(

@@ -105,15 +105,10 @@ class ConflictReport:
 def find_conflicts(
     context: Context, window: float, since: float, partition: str | None = None
 ) -> Step[ConflictReport]:
-    """Look for partitions that more than one run touched.
+    """As :meth:`.table.Table.conflicts`.
 
     One request for each decision written in that time, and for each head; for each conflict a
     listing, and its head once more.
-
-    :param window: seconds between two decisions within which they belong together.
-    :param since: seconds before now, by the store's clock, that are looked at.
-    :param partition: this one only.
-    :raises InvalidInputError: a table of coordination *none*, which has no heads.
     """
     seen = yield from survey(context, None if partition is None else (partition,))
     return (yield from conflicts_in(context, seen, window, since))

@@ -52,15 +52,11 @@ _DAYS = 7
 
 
 def examine(context: Context, max_duration: float | None = None) -> Step[list[Problem]]:
-    """Everything that the store's answers, objects, uploads and lifecycle rules tell. Works where
-    there is no table yet, too. Changes nothing but objects of a probe, which are gone afterwards.
+    """As :meth:`.table.Table.doctor`. Changes nothing but objects of a probe, which are gone
+    afterwards.
 
     Costs one request for every head, open job and decision that a head names, some forty, and a
     listing of the table.
-
-    :param max_duration: seconds the longest job may run; ``None`` takes the default of jobs, or
-        an open job's own where that is longer.
-    :raises StoreUnreachableError: the store does not answer.
     """
     problems = yield from about_rights(context)
     if problems:
@@ -82,9 +78,7 @@ def examine(context: Context, max_duration: float | None = None) -> Step[list[Pr
 
 
 def problems(context: Context) -> Step[list[Problem]]:
-    """As much of an examination as writes nothing and reads no head: jobs left open, uploads left
-    over, lifecycle rules. For pages that are looked at often.
-    """
+    """As :meth:`.table.Table.problems`: jobs left open, uploads left over, lifecycle rules."""
     table = yield from _table(context)
     coordination = Coordination.STORE
     found: list[Problem] = []

@@ -89,18 +89,11 @@ def purge(
     keep: int | None = None,
     apply: bool = False,
 ) -> Step[PurgeReport]:
-    """Recover, then abort the uploads that nobody will complete, and remove old records; in a table
-    read by heads, too, what it keeps for longer than its retention, and files that nothing names.
+    """As :meth:`.table.Table.purge`; in a table read by heads, too, what it keeps for longer than
+    its retention, and files that nothing names.
 
     :param foreign_older_than: abort foreign uploads initiated so many seconds ago; ``None``
         leaves them.
-    :param jobs: jobs that are dead, on the caller's word: those that are open and undecided are
-        aborted whatever their age, and uploads of those of which the table has no record.
-    :param records_older_than: seconds for which failures, and manifests that no head names, stay.
-    :param keep: former states of a partition that stay at the most; ``None``: as many as it keeps.
-    :param apply: do it; ``False`` says what would be done, and changes nothing.
-    :raises InvalidInputError: nothing of one of ``jobs`` is here, ``keep`` is below 0, or given for
-        a table whose readers list; nothing was changed.
     """
     if keep is not None and keep < 0:
         raise InvalidInputError(

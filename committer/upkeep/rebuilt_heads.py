@@ -94,11 +94,7 @@ class _NotWholeError(Exception):
 
 
 def rebuild_heads(context: Context, apply: bool) -> Step[list[RebuiltHead]]:
-    """Build the heads that are gone again; none where the decisions do not tell all.
-
-    :param apply: ``False`` only says what would be done.
-    :raises TableNotFoundError: no table here.
-    """
+    """As :meth:`.table.Table.rebuild_heads`."""
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
         return []

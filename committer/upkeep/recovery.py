@@ -172,11 +172,7 @@ def _plan_one(context: Context, job: str, patience: float | None) -> Step[Recove
 
 
 def settle_jobs(context: Context, jobs: Collection[str]) -> Step[list[Recovered]]:
-    """Settle jobs whose processes have ended, however short their silence.
-
-    :return: none of those that are not open, or are their owners' alone to settle (coordination
-        *none*).
-    """
+    """As :meth:`.table.Table.settle`: none that is its owner's alone (coordination *none*)."""
     context, coordination = yield from known(context, (yield from find_table(context)))
     if coordination is Coordination.NONE:
         return []

@@ -72,16 +72,7 @@ def repair(
     job: str | None = None,
     patience: float | None = None,
 ) -> Step[list[Repaired]]:
-    """Look at open committed jobs for files that are gone, and go on without them.
-
-    :param accept_loss: apply each job without what it lost; ``False`` changes nothing.
-    :param job: this job only.
-    :param patience: seconds that the owner of a job that lost files must have been silent before
-        its loss is accepted; ``None`` takes each job's own, 0 says that its process has ended.
-    :raises InvalidInputError: the table has no heads, or ``job`` is no open committed job.
-    :raises DamagedError: the decision of ``job`` cannot be read.
-    :raises UnfinishedCommitError: a decision changed meanwhile; run it again.
-    """
+    """As :meth:`.table.Table.repair`."""
     if job is not None:
         require_job_id(job)
     table = yield from read_table(context)

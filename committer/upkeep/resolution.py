@@ -86,13 +86,7 @@ class ResolutionPlan:
 def plan_resolution(
     context: Context, partition: str, keep: Sequence[str], window: float, since: float
 ) -> Step[ResolutionPlan]:
-    """Work out what a partition is to hold. Changes nothing.
-
-    :param keep: :class:`Keep`, or the ids of jobs of the conflict.
-    :param window: with ``since``, as in :func:`.conflicts.find_conflicts`.
-    :raises InvalidInputError: there is no such conflict, or files of a job to keep are gone or of
-        former columns.
-    """
+    """Work out what :meth:`.table.Table.resolve` is to keep. Changes nothing."""
     # Before the report: what comes after this look is nobody's to drop, and refuses the job.
     snapshot = yield from take_snapshot(context, [partition])
     report = yield from conflicts_in(context, Survey(snapshot), window, since)
@@ -145,12 +139,9 @@ def _files_of(
 
 
 def plan_undoing(context: Context, partition: str, job: str) -> Step[ResolutionPlan]:
-    """Work out what a partition held before a job replaced it. Changes nothing.
+    """Work out what a partition held before a job changed it. Changes nothing.
 
     By the decisions of all jobs, which say in which order each came: one request a decision.
-
-    :raises InvalidInputError: the job has not changed the partition, others have since, or that
-        state is not on record, whole, or files of it are gone or of former columns.
     """
     require_job_id(job)
     # Before the history: what comes after this look refuses the job.

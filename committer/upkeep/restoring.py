@@ -68,13 +68,8 @@ class RestorePlan:
 
 
 def plan_undo(context: Context, job: str) -> Step[RestorePlan]:
-    """Work out what partitions held before a job changed them, all of them at once. Changes
-    nothing, but that a commit which is not applied yet is.
-
-    :raises InvalidInputError: no id of a committed job, another has changed one of its partitions
-        since, or what it held is not kept any more.
-    :raises DamagedError: a partition has lost its head.
-    """
+    """Work out what :meth:`.table.Table.undo` brings back. Changes nothing, but that a commit which
+    is not applied yet is."""
     require_job_id(job)
     table = yield from read_table(context)
     check_past(table, AsOf(time=0.0), None)
@@ -120,11 +115,8 @@ def _refuse_built_on(context: Context, decided: Decided, state: HeadState, befor
 def plan_restore(
     context: Context, past: AsOf, partitions: Collection[str] | None = None
 ) -> Step[RestorePlan]:
-    """Work out what partitions held at a moment, of those that held something else since.
-
-    :param partitions: as they are stored; ``None`` for all of the table.
-    :raises InvalidInputError: what one of them held then is not known, or not any more.
-    """
+    """Work out what :meth:`.table.Table.restore` brings back: of partitions that held something
+    else since. ``partitions`` are as they are stored."""
     # The past first: it does not change, and what comes after the second look refuses the job.
     then = yield from take_snapshot(context, partitions, past)
     now = yield from take_snapshot(context, partitions)

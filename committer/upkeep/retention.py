@@ -68,12 +68,7 @@ class Forgotten:
 
 
 def set_retention(context: Context, seconds: float) -> Step[None]:
-    """Say for how long what is replaced can be read and brought back, from now on.
-
-    :raises TableNotFoundError: no table of this package.
-    :raises InvalidInputError: a table whose readers list; less than the longest job may last:
-        what a job began with would be gone before its end; or more than 100 years, or no number.
-    """
+    """As :meth:`.table.Table.set_retention`."""
     if not seconds <= _MOST:
         raise InvalidInputError(
             f"A retention of {seconds} s is not one of at most 100 years. Nothing was changed.",
@@ -98,10 +93,7 @@ def set_retention(context: Context, seconds: float) -> Step[None]:
 
 
 def retention(context: Context) -> Step[float]:
-    """Seconds for which what is replaced is kept.
-
-    :raises InvalidInputError: the table's readers list.
-    """
+    """As :attr:`.table.Table.retention`."""
     table = yield from read_table(context)
     check_past(table, AsOf(time=0.0), None)
     return retention_of(table)
@@ -113,8 +105,7 @@ def retention_of(table: TableRecord) -> float:
 
 
 def kept_files(context: Context) -> Step[dict[str, tuple[DataFile, ...]]]:
-    """The files that heads only keep, by partition, where they can be read. None where readers
-    list."""
+    """As :meth:`.table.Table.kept_files`, of the heads that can be read."""
     found = yield from find_table(context)
     if found is None or found.record.readers is Readers.LISTING:
         return {}

@@ -114,13 +114,12 @@ def _about_changes(context: Context, then: StoreFacts, now: StoreFacts) -> list[
 
 
 def renew_facts(context: Context) -> Step[StoreFacts]:
-    """Probe the store, and record in ``table.json`` what it does not keep any more.
+    """As :meth:`.table.Table.renew_facts`.
 
     Promises are only ever taken back: a race that nobody lost proves nothing. Jobs that are open
     go by what they have read.
 
-    :returns: what is recorded now; what the store does, where there is no table.
-    :raises OutcomeUnknownError: the store did not say whether it was written.
+    :returns: what ``table.json`` has on record now; what the store does, where there is no table.
     """
     key = context.root.table_key
     found = yield from Get(key)

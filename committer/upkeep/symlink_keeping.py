@@ -59,11 +59,7 @@ class SymlinksReport:
 
 
 def keep_symlinks(context: Context) -> Step[SymlinksReport]:
-    """Let each job keep symlink manifests from now on, and write those of all partitions.
-
-    :raises TableNotFoundError: no table of this package.
-    :raises InvalidInputError: a table whose readers list. Nothing was changed.
-    """
+    """As :meth:`.table.Table.keep_symlinks`."""
     before = yield from read_table(context)
     _check(context, before)
     if before.data_root is not None:
@@ -87,12 +83,7 @@ def keep_symlinks(context: Context) -> Step[SymlinksReport]:
 
 
 def drop_symlinks(context: Context, apply: bool) -> Step[SymlinksReport]:
-    """Keep no symlink manifests any more, and remove those that are there.
-
-    :param apply: do it; ``False`` only says what would be done.
-    :raises TableNotFoundError: no table of this package.
-    :raises UnfinishedCommitError: some could not be removed.
-    """
+    """As :meth:`.table.Table.drop_symlinks`."""
     table = yield from read_table(context)
     if not apply:
         listing = yield from list_objects(context.root.symlinks_prefix)

@@ -63,8 +63,6 @@ def verify(context: Context) -> Step[list[Finding]]:
 
     What a job commits meanwhile is no difference: a file is missing if the states before and
     after the listing name it, unnamed if neither does.
-
-    :raises InvalidInputError: a table of coordination *none*, where nothing names files.
     """
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
@@ -221,8 +219,7 @@ def _marker(context: Context, partition: str) -> Step[SuccessMarker | None]:
 
 
 def verify_current(context: Context) -> Step[list[Finding]]:
-    """Differences between what heads, or another committer's markers, name and what is there; that
-    the table's records are gone is one."""
+    """As :meth:`.table.Table.verify`; that the table's records are gone is a difference, too."""
     found = yield from or_damage(current_table(context))
     if isinstance(found, DamagedError):
         return [Finding("", found.key or "", FindingKind.DAMAGED, str(found))]

@@ -59,13 +59,7 @@ class GcReport:
 
 
 def gc(context: Context, older_than: float = KEPT_FOR, apply: bool = False) -> Step[GcReport]:
-    """Make a table's records small.
-
-    :param older_than: seconds for which decisions, runs' failures and what was replaced stay whole,
-        by the store's clock. Nothing but convenience depends on it.
-    :param apply: do it; ``False`` says what would be done, and changes nothing.
-    :raises TableNotFoundError: no table here.
-    """
+    """As :meth:`.table.Table.gc`."""
     table = yield from read_table(context)
     context = context.of(table)
     if table.coordination is Coordination.NONE:
