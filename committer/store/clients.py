@@ -148,9 +148,11 @@ class S3Clients:
     def _sign(self, request: Any, **_: Any) -> None:
         """Sign a request anew by the store's clock, where that differs. One that is not signed,
         or by another scheme, stays as it is."""
-        before = request.headers.get("Authorization", "")
-        if not self.clock.ahead or not before.startswith(SIGV4):
-            return
+        if self.clock.ahead and request.headers.get("Authorization", "").startswith(SIGV4):
+            self.sign(request)
+
+    def sign(self, request: Any) -> None:
+        """Sign a request of botocore's by the store's clock."""
         keys = self.client._get_credentials().get_frozen_credentials()
         signing = request.context.get("signing", {})
         region = signing.get("region") or self.client.meta.region_name
