@@ -77,6 +77,46 @@ class _Maintenance(BaseOperator):
         return catalog if self.apply else ""
 
 
+class _Purging(_Maintenance):
+    """Maintenance that may abort foreign uploads too."""
+
+    def __init__(
+        self,
+        *,
+        foreign: bool = False,
+        older_than: float | timedelta | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.foreign = foreign
+        self.older_than = older_than
+
+    def _foreign_age(self, hook: ZeroRenameHook) -> float | None:
+        """Seconds from which foreign uploads are aborted; ``None`` leaves them.
+
+        :raises InvalidInputError: an age without ``foreign``, or one below the floor.
+        """
+        if self.older_than is not None and not self.foreign:
+            raise InvalidInputError(
+                "older_than is the age of foreign uploads, and foreign=True is not given.",
+                remedy="Give foreign=True as well, or leave older_than out: what belongs to a job "
+                "is judged by its records.",
+            )
+        if not self.foreign:
+            return None
+        given = _seconds(self.older_than)
+        age = hook.purge_age if given is None else given
+        floor = 3600.0 * config_number("purge_floor_hours")
+        if not age >= floor:
+            raise InvalidInputError(
+                f"Foreign uploads are to be purged from an age of {age:.0f} s, which is below "
+                f"[zero_rename] purge_floor_hours ({floor:.0f} s): another tool may still be "
+                "writing them. Nothing was purged.",
+                remedy="Give a greater older_than, or lower the floor in Airflow's configuration.",
+            )
+        return age
+
+
 class _TableMaintenance(_Maintenance):
     """Does something to several tables; one that fails does not keep the others from it."""
 
@@ -173,7 +213,7 @@ class RecoverJobsOperator(_TableMaintenance):
         return self._log_recovered(table, settle(_seconds(self.patience)))
 
 
-class PurgeStaleUploadsOperator(_TableMaintenance):
+class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
     """Settle interrupted jobs, then abort the multipart uploads that nobody will complete, and
     remove runs' failures and lists of files that nobody needs any more (``removed``).
 
@@ -197,23 +237,12 @@ class PurgeStaleUploadsOperator(_TableMaintenance):
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
-    def __init__(
-        self,
-        *,
-        foreign: bool = False,
-        older_than: float | timedelta | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.foreign = foreign
-        self.older_than = older_than
-
     def _check(self, hook: ZeroRenameHook) -> None:
-        foreign_age(hook, self.foreign, self.older_than)
+        self._foreign_age(hook)
 
     def _treat(self, table: Table, hook: ZeroRenameHook) -> dict[str, Any]:
         found = table.purge(
-            older_than=foreign_age(hook, self.foreign, self.older_than),
+            older_than=self._foreign_age(hook),
             foreign=self.foreign,
             apply=self.apply,
             patience=_seconds(self.patience),
@@ -225,11 +254,7 @@ class PurgeStaleUploadsOperator(_TableMaintenance):
         return report | {
             "uploads": [asdict(entry) | {"action": str(entry.action)} for entry in entries[:_MOST]],
             "uploads_left_off": max(0, len(entries) - _MOST),
-            "aborted": counts["aborted"],
-            "would_abort": counts["would-abort"],
-            "removed": counts["removed"],
-            "would_remove": counts["would-remove"],
-            "kept": counts["kept"],
+            **{action.replace("-", "_"): counts[action] for action in _ORDER if action != "failed"},
             "failed_uploads": counts["failed"],
         }
 
@@ -251,7 +276,7 @@ class PurgeStaleUploadsOperator(_TableMaintenance):
             self.log.info("%s\n%s", table.root.url, text_table(header, rows))
 
 
-class MaintainTablesOperator(_Maintenance):
+class MaintainTablesOperator(_Purging):
     """Look after all tables of a connection: recover, purge, gc, index, verify, and register them
     where their loads do.
 
@@ -276,17 +301,8 @@ class MaintainTablesOperator(_Maintenance):
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
-    def __init__(
-        self,
-        *,
-        tables: str | Sequence[str] | None = None,
-        foreign: bool = False,
-        older_than: float | timedelta | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, tables: str | Sequence[str] | None = None, **kwargs: Any) -> None:
         super().__init__(tables=tables, **kwargs)
-        self.foreign = foreign
-        self.older_than = older_than
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look after every table, then fail if a person is needed.
@@ -299,7 +315,7 @@ class MaintainTablesOperator(_Maintenance):
             hook = ZeroRenameHook(self.zero_rename_conn_id)
             names = hook.table_urls() if self.tables is None else self._named()
             tables = [hook.get_table(name) for name in names]
-            age = foreign_age(hook, self.foreign, self.older_than)
+            age = self._foreign_age(hook)
             catalog = self._catalog(hook, tables)
         register = partial(hook.sync, catalog=catalog) if catalog else None
         done = [self._look_after(table, hook, age, register) for table in tables]
@@ -352,36 +368,6 @@ class MaintainTablesOperator(_Maintenance):
             for line in getattr(done, title):
                 self.log.info("%s, %s: %s", done.table, title, line)
         return done
-
-
-def foreign_age(
-    hook: ZeroRenameHook, foreign: bool, older_than: float | timedelta | None
-) -> float | None:
-    """Seconds from which foreign uploads are aborted; ``None`` leaves them.
-
-    :raises InvalidInputError: an age without ``foreign``, or one below the floor.
-    """
-    if older_than is not None and not foreign:
-        raise InvalidInputError(
-            "older_than is the age of foreign uploads, and foreign=True is not given.",
-            remedy="Give foreign=True as well, or leave older_than out: what belongs to a job is "
-            "judged by its records.",
-        )
-    if not foreign:
-        return None
-    given = _seconds(older_than)
-    age, floor = (
-        hook.purge_age if given is None else given,
-        3600.0 * config_number("purge_floor_hours"),
-    )
-    if not age >= floor:
-        raise InvalidInputError(
-            f"Foreign uploads are to be purged from an age of {age:.0f} s, which is below "
-            f"[zero_rename] purge_floor_hours ({floor:.0f} s): another tool may still be writing "
-            "them. Nothing was purged.",
-            remedy="Give a greater older_than, or lower the floor in Airflow's configuration.",
-        )
-    return age
 
 
 def _seconds(value: float | timedelta | None) -> float | None:

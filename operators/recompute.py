@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator, conf
@@ -14,10 +13,8 @@ from ..committer.errors import InvalidInputError
 from ..orchestration.runs.partitions import listed_texts
 from ..provider.failures import final_where_refused
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..provider.recomputed import Recomputed, wait
-from ..provider.recomputing import PATIENCE, Recomputing, log_plan, plan_for
-from ..provider.staleness import versions_by_root
-from ..provider.task_context import task_run
+from ..provider.recomputing import PATIENCE, log_plan, plan_for
+from ..provider.staleness import make_again, versions_by_root
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -130,32 +127,16 @@ class RecomputeOperator(PlanRecomputeOperator):
             DAG is paused; a task failed, or ended without another job in its partitions, or with
             one of another code version; the API refused. What was cleared before goes on.
         """
-        engine = self._engine(context)
         with final_where_refused():
-            targets = self._targets(engine.hook)
-        return self._go(engine, engine.begin(targets))
+            targets = self._targets(ZeroRenameHook(self.zero_rename_conn_id))
+        return self._go(context, targets)
 
     def proceed(
         self, context: Context, event: object = None, *, progress: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Go on after a wait in the triggerer."""
-        return self._go(self._engine(context), Recomputed.of(progress))
+        return self._go(context, progress)
 
-    def _engine(self, context: Context) -> Recomputing:
-        hook = ZeroRenameHook(self.zero_rename_conn_id)
-        with final_where_refused():
-            versions = versions_by_root(hook, self.code_versions)
-        return Recomputing(
-            hook,
-            self.airflow_conn_id,
-            task_run(dict(context)).named,
-            self.timeout,
-            self.patience,
-            self.lost,
-            self.narrow,
-            versions,
-        )
-
-    def _go(self, engine: Recomputing, progress: Recomputed) -> dict[str, Any]:
-        pause = partial(wait, self, self.poll_interval, self.deferrable)
-        return {"layers": engine.to_end(progress, pause).said()["layers"]}
+    def _go(self, context: Context, of: list[str] | Mapping[str, Any]) -> dict[str, Any]:
+        how = {"patience": self.patience, "lost": self.lost, "narrow": self.narrow}
+        return {"layers": make_again(self, context, of, self.poll_interval, **how).said()["layers"]}

@@ -63,26 +63,31 @@ def see_to_stale(sensor: Any, context: Context, report: Mapping[str, Any]) -> bo
     named = [it["partition"] for it in report["partitions"] if it.get("files") != 0]
     targets = [table if name == UNPARTITIONED else f"{table}/{name}" for name in named]
     if sensor.on_stale == "recompute":
-        return bool(make_again(sensor, context, targets).layers)
+        return bool(make_again(sensor, context, targets, sensor.poke_interval).layers)
     _refuse_stale(table, targets, sensor)
     return False
 
 
-def make_again(sensor: Any, context: Context, of: list[str] | Mapping[str, Any]) -> Recomputed:
+def make_again(
+    task: Any, context: Context, of: list[str] | Mapping[str, Any], pause: float, **how: Any
+) -> Recomputed:
     """Run again what partitions need to be as their inputs are.
 
+    :param task: the sensor or operator, for its connections, ``timeout`` and ``deferrable``.
     :param of: their names, or what was done before a wait.
+    :param pause: seconds between looks.
+    :param how: for :class:`.Recomputing`.
     :raises AirflowFailException: as :class:`.Recomputing`.
     """
-    hook = ZeroRenameHook(sensor.zero_rename_conn_id)
+    hook = ZeroRenameHook(task.zero_rename_conn_id)
     planner = task_run(dict(context)).named
     with final_where_refused():
-        versions = versions_by_root(hook, sensor.code_versions)
+        versions = versions_by_root(hook, task.code_versions)
     engine = Recomputing(
-        hook, sensor.airflow_conn_id, planner, sensor.timeout, code_versions=versions
+        hook, task.airflow_conn_id, planner, task.timeout, code_versions=versions, **how
     )
-    pause = partial(wait, sensor, sensor.poke_interval, sensor.deferrable)
-    return engine.to_end(Recomputed.of(of) if isinstance(of, Mapping) else engine.begin(of), pause)
+    progress = Recomputed.of(of) if isinstance(of, Mapping) else engine.begin(of)
+    return engine.to_end(progress, partial(wait, task, pause, task.deferrable))
 
 
 def versions_by_root(hook: ZeroRenameHook, given: object) -> dict[str, str]:

@@ -230,7 +230,7 @@ class SuccessManifestSensor(BaseSensorOperator):
         self, context: Context, event: object = None, *, progress: Mapping[str, Any]
     ) -> dict[str, Any] | None:
         """Go on to make again what is stale, after a wait in the triggerer; then look once more."""
-        make_again(self, context, progress)
+        make_again(self, context, progress, self.poke_interval)
         return self.poke(context).xcom_value
 
     def resume_execution(
