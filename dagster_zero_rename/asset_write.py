@@ -172,18 +172,19 @@ def write_asset(step: AssetStep, table: Table, data: Any, policy: WritePolicy) -
     begin_reads(step.step)
     earlier = earlier_commit(step, table)
     if earlier is not None:
-        committed, paths = earlier, _paths(step, policy, _layout(table, None))
+        committed, paths = earlier, asset_paths(step, policy, _layout(table, None))
     else:
         rows = None if is_spark_frame(data) else rows_of(data)
         layout = _layout(table, _spark_schema(data) if rows is None else _schema(step, table, rows))
-        paths = _paths(step, policy, layout)
+        paths = asset_paths(step, policy, layout)
         job = _Job(step, table, policy, layout, paths)
         committed = _write_spark(job, data) if rows is None else _write(job, rows)
     tell(step, table, committed, paths, policy, time.monotonic() - began)
     return committed
 
 
-def _paths(step: AssetStep, policy: WritePolicy, layout: Layout) -> dict[str, str]:
+def asset_paths(step: AssetStep, policy: WritePolicy, layout: Layout) -> dict[str, str]:
+    """The partitions that a step's run asks for, by their keys."""
     expr = policy.partition_expr
     return key_paths(step.asset.to_user_string(), step.keys, step.partitions_def, expr, layout)
 

@@ -20,25 +20,19 @@ JOB = "zero_rename/job"
 VERSION = "zero_rename/version"
 
 
-def table_schema(schema: pa.Schema) -> dg.TableSchema:
-    """A table's columns as Dagster shows them."""
-    return dg.TableSchema(
-        columns=[
-            dg.TableColumn(
-                name=field.name,
-                type=str(field.type),
-                constraints=dg.TableColumnConstraints(nullable=field.nullable),
-            )
-            for field in schema
-        ]
-    )
-
-
 def table_metadata(root: TableRoot, schema: pa.Schema) -> dict[str, Any]:
     """What is the same in every partition of a table."""
+    columns = [
+        dg.TableColumn(
+            name=field.name,
+            type=str(field.type),
+            constraints=dg.TableColumnConstraints(nullable=field.nullable),
+        )
+        for field in schema
+    ]
     return {
         "dagster/table_name": root.url.removeprefix("s3://").replace("/", "."),
-        "dagster/column_schema": dg.MetadataValue.table_schema(table_schema(schema)),
+        "dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns)),
     }
 
 

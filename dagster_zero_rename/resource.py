@@ -62,6 +62,23 @@ _CHECKS: dict[str, Callable[[str], object]] = {
 }
 
 
+def written_metadata(
+    mode: str | None, merge_on: Sequence[str] | None, catalog: str | None, **more: Any
+) -> dict[str, Any]:
+    """Members of an asset's metadata that say how it is written; what is ``None`` is left out.
+
+    :raises InvalidInputError: a mode that is none for an asset, a merge's words without it, or no
+        catalog.
+    """
+    on = listed_columns(merge_on or ())
+    words: dict[str, Any] = {name: more.get(name) for name in (DELETE_WHEN, LATEST_BY, CONTENT)}
+    WritePolicy(mode=mode or WritePolicy.mode, merge_on=on, **words)
+    if catalog:
+        check_catalog(catalog)
+    said = {**more, MODE: mode, MERGE_ON: list(on) or None, CATALOG: catalog}
+    return {name: value for name, value in said.items() if value is not None}
+
+
 class ZeroRenameResource(dg.ConfigurableResource):
     """Tables below one root, with one way to reach their store.
 

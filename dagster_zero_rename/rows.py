@@ -52,19 +52,20 @@ def rows_of(data: Any) -> Rows:
         for batch in reader:
             if batch.num_rows:
                 rest = chain(reader, chain.from_iterable(readers))
-                return Rows(batch.schema, chain((batch,), _with_rows(rest)), empty=False)
+                others = (it for it in rest if it.num_rows)
+                return Rows(batch.schema, chain((batch,), others), empty=False)
     return Rows(schema, iter(()), empty=True)
-
-
-def _with_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (batch for batch in batches if batch.num_rows)
 
 
 def _checked_reader(data: Any) -> pa.RecordBatchReader:
     reader = _reader(data)
-    if reader is None:
-        raise _unknown(data)
-    return reader
+    if reader is not None:
+        return reader
+    what = "nothing (None)" if data is None else f"a {type(data).__module__}.{type(data).__name__}"
+    raise InvalidInputError(
+        f"The asset's rows are {what}, which this package cannot write; nothing was written.",
+        remedy=_TAKEN,
+    )
 
 
 def _reader(data: Any) -> pa.RecordBatchReader | None:
@@ -86,11 +87,3 @@ def _reader(data: Any) -> pa.RecordBatchReader | None:
 
 def _library(data: Any) -> str:
     return type(data).__module__.partition(".")[0]
-
-
-def _unknown(data: Any) -> InvalidInputError:
-    what = "nothing (None)" if data is None else f"a {type(data).__module__}.{type(data).__name__}"
-    return InvalidInputError(
-        f"The asset's rows are {what}, which this package cannot write; nothing was written.",
-        remedy=_TAKEN,
-    )

@@ -7,21 +7,9 @@ import dagster as dg
 
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.format.job_spec import Content, SchemaMode
-from zero_rename.orchestration.merge_arguments import listed_columns
-from zero_rename.orchestration.table_names import check_catalog
 
-from .asset_write import CONTENT, WritePolicy
 from .key_paths import PartitionExpr
-from .resource import (
-    CATALOG,
-    DELETE_WHEN,
-    LATEST_BY,
-    MERGE_ON,
-    MODE,
-    PARTITION_EXPR,
-    SCHEMA_MODE,
-    TABLE,
-)
+from .resource import written_metadata
 
 
 def zero_rename_asset(
@@ -62,16 +50,17 @@ def zero_rename_asset(
     :raises InvalidInputError: a mode that is none for an asset, no catalog, or ``partition_expr``
         without ``partitions_def``.
     """
-    on = listed_columns(merge_on or ())
-    WritePolicy(
-        mode=mode or WritePolicy.mode,
-        merge_on=on,
+    said = written_metadata(
+        mode,
+        merge_on,
+        catalog,
+        table=table,
+        partition_expr=partition_expr,
+        schema_mode=schema_mode,
         delete_when=delete_when,
         latest_by=latest_by,
         content=content,
     )
-    if catalog:
-        check_catalog(catalog)
     if given.get("partitions_def") is not None:
         given.setdefault("backfill_policy", dg.BackfillPolicy.single_run())
     elif partition_expr is not None:
@@ -79,16 +68,4 @@ def zero_rename_asset(
             f"An asset has partition_expr={partition_expr!r}, and no partitions.",
             remedy="Give it partitions_def=…, or leave partition_expr out.",
         )
-    said = {
-        TABLE: table,
-        PARTITION_EXPR: partition_expr,
-        MODE: mode,
-        SCHEMA_MODE: schema_mode,
-        CATALOG: catalog,
-        MERGE_ON: list(on) or None,
-        DELETE_WHEN: delete_when,
-        LATEST_BY: latest_by,
-        CONTENT: content,
-    }
-    said = {name: value for name, value in said.items() if value is not None}
     return dg.asset(metadata={**(metadata or {}), **said}, **given)

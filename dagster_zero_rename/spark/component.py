@@ -8,12 +8,10 @@ import dagster as dg
 from pydantic import Field
 
 from zero_rename.committer.errors import InvalidInputError
-from zero_rename.orchestration.table_names import check_catalog
 
 from ..asset_step import step_of
-from ..asset_write import WritePolicy
 from ..failures import final_failures
-from ..resource import CATALOG, DELETE_WHEN, LATEST_BY, MERGE_ON, MODE, PARTITION_EXPR, TABLE
+from ..resource import DELETE_WHEN, LATEST_BY, PARTITION_EXPR, TABLE, written_metadata
 from .pipes import SparkPipesClient
 
 _KEYS = ("{first_key}", "{last_key}")
@@ -75,14 +73,6 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
 
         :raises InvalidInputError: a value that cannot be right.
         """
-        WritePolicy(
-            mode=self.mode,
-            merge_on=tuple(self.merge_on),
-            delete_when=self.delete_when,
-            latest_by=self.latest_by,
-        )
-        if self.catalog:
-            check_catalog(self.catalog)
         asset = self._asset(self._application(context.path))
         schedule = self._schedule()
         return dg.Definitions(assets=[asset], schedules=[] if schedule is None else [schedule])
@@ -92,16 +82,9 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
         return path if "://" in path or Path(path).is_absolute() else str(folder / path)
 
     def _asset(self, application: str) -> dg.AssetsDefinition:
-        written = {
-            TABLE: self.table,
-            PARTITION_EXPR: self.partition_expr,
-            MODE: self.mode,
-            CATALOG: self.catalog,
-            MERGE_ON: list(self.merge_on) or None,
-            DELETE_WHEN: self.delete_when,
-            LATEST_BY: self.latest_by,
-        }
-        given = {name: value for name, value in written.items() if value is not None}
+        names = (TABLE, PARTITION_EXPR, DELETE_WHEN, LATEST_BY)
+        more = {name: getattr(self, name) for name in names}
+        given = written_metadata(self.mode, self.merge_on, self.catalog, **more)
         spec = self.asset.merge_attributes(metadata=given, kinds={"spark", "s3"})
 
         @dg.multi_asset(

@@ -29,9 +29,9 @@ from zero_rename.orchestration.runs.outcomes import (
     told_failure,
 )
 
-from ..asset_write import earlier_commit, tell
+from ..asset_write import asset_paths, earlier_commit, tell
 from ..failures import final_failure
-from ..key_paths import Layout, PartitionExpr, key_paths
+from ..key_paths import Layout, PartitionExpr
 
 if TYPE_CHECKING:
     from dagster import PipesExecutionResult
@@ -80,13 +80,7 @@ class SparkLoad:
             very step has written it before; nothing was submitted.
         """
         check_merge(vars(policy), committer)
-        paths = key_paths(
-            step.asset.to_user_string(),
-            step.keys,
-            step.partitions_def,
-            policy.partition_expr,
-            _layout(step, table, policy.partition_expr),
-        )
+        paths = asset_paths(step, policy, _layout(step, table, policy.partition_expr))
         wait_for_living(table, step)
         earlier, before = earlier_commit(step, table), table.job_of_key(step.idempotency_key)
         return SparkLoad(step, table, policy, committer, paths, earlier, before)
@@ -104,6 +98,8 @@ class SparkLoad:
         :raises InvalidInputError: more partitions than a variable can carry.
         """
         owner, replacing = self.step.owner, self.policy.parsed_mode is Mode.REPLACE
+        delete_when, data_root = self.policy.delete_when, self.policy.data_root
+        assert delete_when is None or isinstance(delete_when, str)  # It is of the metadata.
         return Handoff(
             table=self.table.root,
             committer=self.committer,
@@ -113,13 +109,11 @@ class SparkLoad:
             replace_table=True if replacing and not self.paths else None,
             on_conflict=OnConflict(self.policy.on_conflict),
             readers=None if self.policy.readers is None else Readers(self.policy.readers),
-            data_root=None
-            if self.policy.data_root is None
-            else FastRoot.parse(self.policy.data_root),
+            data_root=None if data_root is None else FastRoot.parse(data_root),
             # Hadoop's committers would leave no record of it.
             code_version=self.step.code_version if self.committer == NATIVE else None,
             merge_on=self.policy.merge_on,
-            delete_when=self._delete_when,
+            delete_when=delete_when,
             latest_by=self.policy.latest_by,
             idempotency_key=self.step.idempotency_key,
             on_repeat=OnRepeat.REPLACE_OWN,
@@ -129,12 +123,6 @@ class SparkLoad:
             try_number=owner.try_number,
             series=owner.series,
         ).encode()
-
-    @property
-    def _delete_when(self) -> str | None:
-        text = self.policy.delete_when
-        assert text is None or isinstance(text, str)  # It is of the asset's metadata.
-        return text
 
     @contextmanager
     def submitted(self) -> Iterator[None]:

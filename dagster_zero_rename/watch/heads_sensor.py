@@ -127,12 +127,6 @@ def _dynamic_key(partition: str) -> str:
     return unescape(parts[0][1]) if len(parts) == 1 else partition
 
 
-def _is_whole(state: HeadState, key: str | None) -> bool:
-    """Whether a head is all that an event is about: of one partition of several, that the asset
-    does not tell apart, version and rows would say nothing."""
-    return key is not None or state.slot.name == UNPARTITIONED
-
-
 def _versions(table: Table, told: Mapping[str, str | None]) -> dict[str, str]:
     """The data version of each event, by the partition that it tells: of an asset that does not
     tell partitions apart, the whole table's.
@@ -154,7 +148,10 @@ def _metadata(
     if committed is None:
         return {}
     metadata = commit_metadata(root, committed)
-    for partition in committed.partitions if _is_whole(state, key) else ():
+    # Of one partition of several that the asset does not tell apart, version and rows would say
+    # nothing.
+    is_whole = key is not None or state.slot.name == UNPARTITIONED
+    for partition in committed.partitions if is_whole else ():
         if partition.partition == state.slot.name:
             replaced = state.head.replace_version == state.head.version
             metadata |= partition_metadata(root, partition, replaced=replaced)

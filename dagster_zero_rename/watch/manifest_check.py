@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import dagster as dg
@@ -102,12 +102,12 @@ def _jobs(
 def _look(table: Table, jobs: Mapping[str, str | None], min_rows: int) -> Iterator[_Found]:
     states = {job: _state(table, job) for job in jobs.values() if job is not None}
     snapshot = table.state(list(jobs))
-    sizes = stored_sizes(table, {path: snapshot.by_partition().get(path, ()) for path in jobs})
+    files = snapshot.by_partition()
+    sizes = stored_sizes(table, {path: files.get(path, ()) for path in jobs})
     missing = {file for file in snapshot.files if sizes.get(file.key) != file.size}
     if missing:
         # What a job has replaced meanwhile is named no more.
         missing &= set(table.state({file.partition for file in missing}).files)
-    files = snapshot.by_partition()
     for path, job in jobs.items():
         named = files.get(path, [])
         rows = sum(max(file.rows, 0) for file in named)
@@ -115,9 +115,8 @@ def _look(table: Table, jobs: Mapping[str, str | None], min_rows: int) -> Iterat
         wrong = [] if job is not None else ["no materialisation names its job"]
         wrong += [states[job]] if job is not None and states[job] else []
         wrong += [f"{counted(len(lost), 'file')} missing or changed: {lost[0]}"] if lost else []
-        wrong += (
-            [f"{counted(rows, 'row')}, at least {min_rows} are wanted"] if rows < min_rows else []
-        )
+        if rows < min_rows:
+            wrong.append(f"{counted(rows, 'row')}, at least {min_rows} are wanted")
         version = snapshot.versions.get(path, 0)
         yield _Found(path, job, version, len(named), rows, tuple(wrong))
 
@@ -158,14 +157,7 @@ def _result(found: Sequence[_Found], severity: dg.AssetCheckSeverity) -> dg.Asse
             "report": dg.MetadataValue.table(
                 [
                     dg.TableRecord(
-                        {
-                            "partition": it.partition,
-                            "job": it.job or "",
-                            "version": it.version,
-                            "files": it.files,
-                            "rows": it.rows,
-                            "wrong": "; ".join(it.wrong),
-                        }
+                        {**asdict(it), "job": it.job or "", "wrong": "; ".join(it.wrong)}
                     )
                     for it in shown
                 ]

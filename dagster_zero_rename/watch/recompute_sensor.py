@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -20,7 +21,7 @@ from dagster._core.storage.tags import (
 
 from zero_rename.committer.errors import InvalidInputError, counted, first_few
 from zero_rename.committer.format.job_spec import Mode
-from zero_rename.lineage import Plan, Step, look_up, plan
+from zero_rename.lineage import Step, look_up, plan
 
 from ..asset_step import APPLICATION
 from ..resource import ZeroRenameResource
@@ -109,7 +110,9 @@ def _tick(
     for text in layer.refused:
         context.log.warning(f"Not run again: {text}.")
     if layer.requests:
-        context.log.info(_told(found, layer))
+        rest = counted(sum(map(len, found.layers[1:])), "job")
+        runs = counted(len(layer.requests), "run")
+        context.log.info(f"{runs} of the first layer; {rest} in later ones.")
         return dg.SensorResult(run_requests=layer.requests)
     if layer.waits:
         return dg.SkipReason(f"Waits for {first_few(layer.waits)}.")
@@ -119,11 +122,6 @@ def _tick(
             "stale stays so. `zero-rename lineage plan` names it."
         )
     return dg.SkipReason("Nothing is to be run again.")
-
-
-def _told(found: Plan, layer: _Layer) -> str:
-    rest = counted(sum(map(len, found.layers[1:])), "job")
-    return f"{counted(len(layer.requests), 'run')} of the first layer; {rest} in later ones."
 
 
 @dataclass(frozen=True)
@@ -276,10 +274,8 @@ def _runs(assets: _Assets, step: Step) -> list[_Run]:
     """
     node = _asset_of(assets, step)
     config = _config(assets, node, step)
-    keys = _partition_keys(assets, node, step)
-    if keys is None:
-        return [_Run(node, None, _state(step, ()), config, step)]
-    return [_Run(node, it, _state(step, it), config, step) for it in _ranges(assets, node, keys)]
+    ranges = [None] if node.partitions_def is None else _ranges(assets, node, step)
+    return [_Run(node, keys, _state(step, keys or ()), config, step) for keys in ranges]
 
 
 def _asset_of(assets: _Assets, step: Step) -> AssetNode:
@@ -337,13 +333,12 @@ def _config(assets: _Assets, node: AssetNode, step: Step) -> Mapping[str, Any]:
     return {}
 
 
-def _partition_keys(assets: _Assets, node: AssetNode, step: Step) -> list[str] | None:
-    """The keys of a job's partitions, in the asset's order; ``None``: it has none.
+def _ranges(assets: _Assets, node: AssetNode, step: Step) -> Iterator[tuple[str, ...]]:
+    """The keys of a job's partitions: those that follow each other, as many as the asset's
+    backfills have in a run.
 
     :raises _RefusedError: a partition without a key.
     """
-    if node.partitions_def is None:
-        return None
     reference = assets.reference(node.key)
     try:
         known = reference.keys(assets.table(node.key), assets.context.instance)
@@ -354,30 +349,13 @@ def _partition_keys(assets: _Assets, node: AssetNode, step: Step) -> list[str] |
         raise _RefusedError(
             f"{first_few(odd)} is no partition that the asset {reference.name!r} has"
         )
-    wanted = {known[path] for path in step.partitions}
-    return [key for key in known.values() if key in wanted]
-
-
-def _ranges(assets: _Assets, node: AssetNode, wanted: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Keys that follow each other, as many as the asset's backfills have in a run."""
-    policy, partitions = node.backfill_policy, node.partitions_def
-    most = 1 if policy is None else policy.max_partitions_per_run or len(wanted)
-    if partitions is None or isinstance(partitions, dg.MultiPartitionsDefinition):
+    wanted, policy = {known[path] for path in step.partitions}, node.backfill_policy
+    most = 1 if policy is None else policy.max_partitions_per_run or len(known)
+    if isinstance(node.partitions_def, dg.MultiPartitionsDefinition):
         most = 1
-    with dg.partition_loading_context(dynamic_partitions_store=assets.context.instance):
-        order = {} if partitions is None else _order(partitions)
-    row: list[str] = []
-    for key in wanted:
-        if row and (len(row) == most or order.get(key) != order.get(row[-1], -1) + 1):
-            yield tuple(row)
-            row = []
-        row.append(key)
-    if row:
-        yield tuple(row)
-
-
-def _order(partitions: dg.PartitionsDefinition) -> dict[str, int]:
-    return {key: number for number, key in enumerate(partitions.get_partition_keys())}
+    for is_wanted, keys in groupby(known.values(), wanted.__contains__):
+        row = tuple(keys) if is_wanted else ()
+        yield from (row[first : first + most] for first in range(0, len(row), most))
 
 
 def _state(step: Step, keys: Sequence[str]) -> str:
