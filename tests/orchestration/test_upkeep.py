@@ -28,7 +28,7 @@ def test_old_records_are_made_small_and_the_index_says_so(s3_bucket: Any) -> Non
     assert planned.records == {"would-be-folded": 2, "would-be-condensed": 1}
     done = look_after(table, apply=True, **options)
     assert done.records == {"folded": 2, "condensed": 1}
-    assert "2 folded, 1 condensed" in as_markdown([done], applied=True)
+    assert "1 condensed, 2 folded" in as_markdown([done], applied=True)
     assert (done.person, done.again, done.findings) == ([], [], {})
     assert sum(file.rows for file in table.snapshot().files) == 3
     parts = [key for key in s3_bucket.keys("flights/_zero_rename/index/")]
