@@ -16,6 +16,7 @@ from ..s3a.hadoop.settings import NATIVE, check_committer
 from .job_query import READY, WAITING, JobQuery, QueryResult, check_least
 from .look import State, look
 from .runs.partitions import MOST_PARTITIONS, check_partition
+from .runs.reports import of_partitions
 
 if TYPE_CHECKING:
     from ..committer import Table
@@ -217,12 +218,8 @@ class PartitionsQuery:
     def _report(self, held: Mapping[str, HeldPartition]) -> dict[str, Any]:
         kept = [held[name] for name in self.partitions]
         entries = [{name: getattr(it, name) for name in _REPORTED} for it in kept]
-        report: dict[str, Any] = {"table": self.table, "partitions": entries}
-        for name in ("rows", "files", "bytes"):
-            counts = [entry[name] for entry in entries]
-            report[name] = None if None in counts else sum(counts)
-        alone = entries[0] if len(entries) == 1 else {}
-        return report | {name: alone.get(name) for name in ("partition", "version", "job")}
+        job = kept[0].job if len(kept) == 1 else None
+        return {"table": self.table, "job": job, **of_partitions(entries)}
 
 
 def _time(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: Partitions in a text for a log.
 _SHOWN = 20
+#: What is said of each.
+_COLUMNS = ("partition", "version", "rows", "files", "bytes", "removed")
 
 
 def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dict[str, Any]:
@@ -32,24 +34,10 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
     report: dict[str, Any] = {
         "job": committed.job,
         "table": committed.table,
-        "files": sum(p.files for p in kept),
-        "rows": sum(p.rows for p in kept),
-        "bytes": sum(p.bytes for p in kept),
         "decided_at": committed.decided_at,
         "repeated": committed.repeated,
-        "partitions": [
-            {
-                "partition": p.partition,
-                "version": p.version,
-                "files": p.files,
-                "rows": p.rows,
-                "bytes": p.bytes,
-                "removed": p.removed,
-            }
-            for p in kept
-        ],
+        **of_partitions([{name: getattr(p, name) for name in _COLUMNS} for p in kept]),
     }
-    only = kept[0] if len(kept) == 1 else None
     if committed.row_changes is not None:
         report["row_changes"] = asdict(committed.row_changes)
     if committed.narrows is not None:
@@ -58,9 +46,21 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
     if committed.change_reads is not None:
         report["partitions_left"] = committed.change_reads.partitions_left
         report["bytes_read"] = committed.change_reads.bytes_read
-    report["partition"] = only.partition if only else None
-    report["version"] = only.version if only else None
     return report
+
+
+def of_partitions(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What a report says of its partitions: each, and of all as :func:`totals`; ``partition`` and
+    ``version`` of a single one."""
+    alone = entries[0] if len(entries) == 1 else {"partition": None, "version": None}
+    single = {name: alone[name] for name in ("partition", "version")}
+    return {**totals(entries), "partitions": list(entries), **single}
+
+
+def totals(entries: Sequence[Mapping[str, Any]]) -> dict[str, int | None]:
+    """Their ``files``, ``rows`` and ``bytes``, ``None`` where those of one are not known."""
+    counts = {name: [entry[name] for entry in entries] for name in ("files", "rows", "bytes")}
+    return {name: None if None in known else sum(known) for name, known in counts.items()}
 
 
 def one_line(report: dict[str, Any]) -> str:
@@ -83,14 +83,13 @@ def _changed(report: dict[str, Any]) -> str:
 
 def summary(report: dict[str, Any]) -> str:
     """A commit report for a log: one line, and one for each partition, as far as they are few."""
-    header = ("partition", "version", "rows", "files", "bytes", "removed")
     entries = report["partitions"]
-    rows = [[entry[name] for name in header] for entry in entries[:_SHOWN]]
+    rows = [[entry[name] for name in _COLUMNS] for entry in entries[:_SHOWN]]
     if not rows:
         return one_line(report)
     more = len(entries) - len(rows)
     left_off = f"\n… and {more} more" if more else ""
-    return f"{one_line(report)}\n{text_table(header, rows)}{left_off}"
+    return f"{one_line(report)}\n{text_table(_COLUMNS, rows)}{left_off}"
 
 
 def opening(**given: object) -> str:

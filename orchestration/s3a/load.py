@@ -9,7 +9,7 @@ operator ran, the ``_SUCCESS`` with its UUID.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ from ...s3a.runs.try_record import (
     run_uuid,
 )
 from ...s3a.verification.verify import CommittedWrite, Contents, verified
-from ..runs.reports import one_line, summary
+from ..runs.reports import of_partitions, one_line, summary, totals
 from .configuration import Load
 from .tries import Tries, raw_write, refuse_late_commits
 
@@ -222,14 +222,11 @@ def s3a_report(
     return {
         "job": jobs[0].uuid if len(jobs) == 1 else record.uuid,
         "table": table.root.url,
-        "files": _total(job.files for job in jobs),
-        "rows": _total(job.rows for job in jobs),
-        "bytes": _total(job.bytes for job in jobs),
         "decided_at": max(write.ended_at for write in writes) or record.beat_at,
         "repeated": False,
-        "partitions": partitions,
-        "partition": partitions[0]["partition"] if len(partitions) == 1 else None,
-        "version": None,
+        **of_partitions(partitions),
+        # What is known by partition may be less.
+        **totals([vars(job) for job in jobs]),
         "committer": record.committer,
         "jobs": [job.uuid for job in jobs],
     }
@@ -275,11 +272,4 @@ def only(report: dict[str, Any], partitions: Sequence[str]) -> dict[str, Any]:
     if not partitions:
         return report
     kept = [entry for entry in report["partitions"] if entry["partition"] in partitions]
-    totals = {name: _total(entry[name] for entry in kept) for name in ("files", "rows", "bytes")}
-    alone = kept[0]["partition"] if len(kept) == 1 else None
-    return {**report, **totals, "partitions": kept, "partition": alone}
-
-
-def _total(numbers: Iterable[int | None]) -> int | None:
-    known = list(numbers)
-    return None if None in known else sum(number or 0 for number in known)
+    return {**report, **of_partitions(kept)}
