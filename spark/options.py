@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -34,7 +34,7 @@ from ..committer.format.job_spec import (
 from ..committer.format.layout import TableRoot
 from ..committer.format.read_base import ReadBase
 from ..committer.store.fast_root import FastRoot
-from . import option_values as values
+from . import option_table as values
 from .option_table import option, plain, read_given
 
 _FILES = FileOptions()
@@ -295,16 +295,17 @@ class WriterOptions:
 
     def owner(self, application: str | None) -> Owner:
         """Who runs the job. :param application: what tells this Spark application from others."""
-        said = Handoff(
-            dag=self.dag,
-            run=self.run,
-            task=self.task,
+        return Owner(
+            dag_id=self.dag,
+            run_id=self.run,
+            task_id=self.task,
             map_index=self.map_index,
             try_number=self.try_number,
+            application=application,
+            host=socket.gethostname(),
+            pid=os.getpid(),
             series=self.series,
         )
-        here = socket.gethostname()
-        return replace(said.owner, application=application, host=here, pid=os.getpid())
 
     def files(self) -> FileOptions:
         """How data files are written."""

@@ -56,13 +56,6 @@ def _true(text: str) -> bool:
     return True
 
 
-def _root(text: str) -> TableRoot:
-    try:
-        return TableRoot.parse(text)
-    except InvalidInputError as error:
-        raise ValueError("is a table's root, s3://bucket/prefix") from error
-
-
 def _variable(name: str, parse: Callable[[str], Any], doc: str, default: Any = None) -> Any:
     """A variable.
 
@@ -77,7 +70,9 @@ class Handoff:
     """What an application is told by whoever submits it. ``None``: nothing is said of it."""
 
     table: TableRoot | None = _variable(
-        "ZERO_RENAME_TABLE", _root, "The table's root. What else is said is about this table only."
+        "ZERO_RENAME_TABLE",
+        values.read_by(TableRoot.parse, "is a table's root, s3://bucket/prefix"),
+        "The table's root. What else is said is about this table only.",
     )
     committer: str | None = _variable(
         "ZERO_RENAME_COMMITTER", _text, "The committer, zero_rename or one of Hadoop's."

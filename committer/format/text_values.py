@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
@@ -18,6 +18,7 @@ from .code_version import checked_code_version
 from .job_spec import MODES, Mode
 
 E = TypeVar("E", bound=StrEnum)
+T = TypeVar("T")
 _BYTES = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
@@ -45,14 +46,19 @@ def seconds(text: str) -> float:
     return float(found[1]) * _SECONDS[found[2]]
 
 
-def fast_root(text: str) -> FastRoot:
-    """Where files lie first, as of :class:`~..store.fast_root.FastRoot`."""
-    try:
-        return FastRoot.parse(text)
-    except InvalidInputError as error:
-        raise ValueError(
-            "is a data root, s3://bucket/prefix?endpoint=https://host:port without a password"
-        ) from error
+def read_by(parse: Callable[[str], T], wanted: str) -> Callable[[str], T]:
+    """A parser of the texts that another one takes, which refuses them as those of a user's call.
+
+    :param wanted: what the text should have been.
+    """
+
+    def read(text: str) -> T:
+        try:
+            return parse(text)
+        except InvalidInputError as error:
+            raise ValueError(wanted) from error
+
+    return read
 
 
 def choice(kind: type[E], text: str) -> E:
@@ -64,20 +70,15 @@ def choice(kind: type[E], text: str) -> E:
     raise ValueError(f"is one of {', '.join(member.value for member in kind)}")
 
 
-def mode(text: str) -> Mode:
-    """A mode, by any of the names in :data:`.job_spec.MODES`."""
-    try:
-        return Mode.parse(text)
-    except InvalidInputError as error:
-        raise ValueError(f"is one of {', '.join(MODES)}") from error
-
-
-def code_version(text: str) -> str:
-    """See :func:`.code_version.checked_code_version`."""
-    try:
-        return checked_code_version(text)
-    except InvalidInputError as error:
-        raise ValueError("is a text of 1 to 200 printable characters") from error
+#: A mode, by any of the names in :data:`.job_spec.MODES`.
+mode = read_by(Mode.parse, f"is one of {', '.join(MODES)}")
+#: Where files lie first, as of :class:`~..store.fast_root.FastRoot`.
+fast_root = read_by(
+    FastRoot.parse,
+    "is a data root, s3://bucket/prefix?endpoint=https://host:port without a password",
+)
+#: See :func:`.code_version.checked_code_version`.
+code_version = read_by(checked_code_version, "is a text of 1 to 200 printable characters")
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from zero_rename.committer.format.job_spec import (
     SuccessMarkers,
 )
 from zero_rename.committer.store.fast_root import FastRoot
-from zero_rename.spark import option_values as values
-from zero_rename.spark.option_table import camel, markdown
+from zero_rename.spark.option_table import camel, markdown, span
 from zero_rename.spark.options import (
     ReaderOptions,
     WriterOptions,
@@ -342,7 +341,7 @@ def test_sizes(text, size):
     ("text", "seconds"), [("1.5", 1.5), ("2m", 120), ("3 h", 10800), ("1d", 86400), ("9s", 9)]
 )
 def test_durations(text, seconds):
-    assert values.span(text) == seconds
+    assert span(text) == seconds
 
 
 @pytest.mark.parametrize(
