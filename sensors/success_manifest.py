@@ -327,7 +327,8 @@ class SuccessManifestSensor(BaseSensorOperator):
         """
         if self.idempotency_key is not None and self.upstream_task_id is not None:
             raise InvalidInputError(
-                "once and upstream_task_id both say which job is meant.", remedy="Give one of them."
+                "idempotency_key and upstream_task_id both say which job is meant.",
+                remedy="Give one of them.",
             )
         version = self.newer_than_version
         if version is not None:
