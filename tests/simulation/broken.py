@@ -6,7 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 from simulation import scenarios
+from simulation.catalogue import FIRSTS_EVOLVE, OVERWRITE
 from simulation.sim_store import etag_of
+from simulation.variants import (
+    ABORT,
+    COMPLETENESS,
+    CONCURRENT,
+    CONSISTENCY,
+    CONTINUITY,
+    EXCLUSIVITY,
+    breaks,
+    everywhere,
+)
 
 from zero_rename.committer import (
     Aborted,
@@ -23,12 +34,15 @@ from zero_rename.committer.commit import (
     claim,
     close,
     complete,
+    evolve,
+    first_job,
     markers,
     removal,
     snapshot,
 )
 from zero_rename.committer.commit import commit as job
 from zero_rename.committer.commit import open as opening
+from zero_rename.committer.commit.index import write_index
 from zero_rename.committer.commit.index.read_index import still_true
 from zero_rename.committer.commit.state import (
     decide,
@@ -60,15 +74,32 @@ from zero_rename.committer.store.requests import (
     Put,
     Unknown,
 )
-from zero_rename.committer.upkeep import adopt, compaction, purge, resolution
+from zero_rename.committer.upkeep import (
+    adopt,
+    compaction,
+    purge,
+    recovery,
+    resolution,
+    upload_judge,
+)
+from zero_rename.committer.upkeep.gc import fold_heads
+
+TWO_REPLACES = "two replaces of one partition"
+SLOW_TO_REMOVE = "an append and a replace that is slow to remove"
+TAKEN = "one that finds its partition taken, two faults, a crash"
+SLOW_SYMLINKS = "a slow applier, then a replace and an append, symlink manifests"
+ONE_REPLACE = "one replace of two partitions, a fault, a crash"
+TWO_EVOLVE = "two jobs that bring a column each"
 
 # Results and decisions
 
 
+@breaks((job, "check_results"), "one whose results are reported twice", COMPLETENESS)
 def believes_every_result(opened, results, expected_tasks):
     return None
 
 
+@breaks((scenarios, "commit_job"), TWO_REPLACES, CONCURRENT, ABORT, COMPLETENESS)
 def decides_before_it_claims(context, opened, results, expected_tasks=None):
     context = replace(context, facts=opened.facts)
     targets = yield from job._targets(context, opened, results)
@@ -81,9 +112,11 @@ def decides_before_it_claims(context, opened, results, expected_tasks=None):
     if not decided.decision.is_commit:
         raise JobFencedError("fenced")
     held = yield from claim.claim_all(context, opened, job._claims(context, opened, targets))
-    return (yield from apply.finish(context, decided, held))
+    yield from apply.apply_all(context, decided, held)
+    return apply.committed(context, decided)
 
 
+@breaks(everywhere("decide"), "one append, two faults", ABORT, COMPLETENESS)
 def trusts_the_answer_to_its_decision(context, decision):
     key = context.root.decision_key(decision.job)
     answer = yield from Put(key, decision.encode(), if_none_match=True)
@@ -92,6 +125,7 @@ def trusts_the_answer_to_its_decision(context, decision):
     return Decided(Decision.abort(decision.job, "none"), "", 0.0)
 
 
+@breaks(everywhere("fence"), "a replace and recovery, a crash", ABORT, COMPLETENESS)
 def aborts_uploads_before_it_decides(context, job_id, slots_):
     yield from close.sweep(context, job_id)
     return (yield from _fence(context, job_id, slots_))
@@ -100,6 +134,7 @@ def aborts_uploads_before_it_decides(context, job_id, slots_):
 _fence = abort.fence
 
 
+@breaks((job, "decide"), "one replace in parts, a fault, a crash", ABORT)
 def writes_its_parts_after_the_decision(context, decision):
     parts = split_into_parts(decision, context.limits.files_per_object)
     if not parts:
@@ -117,6 +152,7 @@ def writes_its_parts_after_the_decision(context, decision):
 _decide = decide.decide
 
 
+@breaks((changes, "_change"), ONE_REPLACE, CONTINUITY)
 def decides_without_removals(context, opened, target, version):
     change = yield from _change(context, opened, target, version)
     return replace(change, removals=())
@@ -125,6 +161,7 @@ def decides_without_removals(context, opened, target, version):
 _change = changes._change
 
 
+@breaks(everywhere("put_record"), "one append, three faults, lost rights among them", ABORT)
 def says_refused_after_an_unanswered_request(put, write_id, read_id=swap.write_id_of):
     in_doubt = False
     for _ in range(5):
@@ -141,6 +178,7 @@ def says_refused_after_an_unanswered_request(put, write_id, read_id=swap.write_i
     return swap.Uncertain("no answer")
 
 
+@breaks((apply, "_move"), "one append, three faults, reads among them", ABORT, COMPLETENESS)
 def takes_an_uncertain_move_for_that_of_another(context, decided, change, state):
     try:
         return (yield from _move(context, decided, change, state))
@@ -154,6 +192,7 @@ _move = apply._move
 # Aborting and closing
 
 
+@breaks((abort, "take_off"), "a replace and recovery, a crash", ABORT)
 def forgets_the_claims_of_whom_it_fences(context, job_id, slots_):
     yield from _take_off(context, job_id, ())
 
@@ -161,6 +200,7 @@ def forgets_the_claims_of_whom_it_fences(context, job_id, slots_):
 _take_off = abort.take_off
 
 
+@breaks((job, "abort_own"), "an append committed by two processes, the store full", ABORT)
 def sweeps_though_another_process_may_commit(context, job_id, slots_, may_sweep):
     return (yield from _abort_own(context, job_id, slots_, lambda holders: True))
 
@@ -168,11 +208,13 @@ def sweeps_though_another_process_may_commit(context, job_id, slots_, may_sweep)
 _abort_own = abort.abort_own
 
 
+@breaks((abort, "_read_back"), "an append committed by two processes, lost rights", ABORT)
 def never_reads_back_what_the_other_process_decided(context, job_id, slots_, error):
     return
     yield
 
 
+@breaks((abort, "_read_back"), "an append committed by two processes, the store full", ABORT)
 def reads_the_decision_back_before_the_heads(context, job_id, slots_, error):
     decided = yield from decide.read_decision(context, job_id)
     holders = yield from abort._holders(context, job_id, slots_)
@@ -181,21 +223,24 @@ def reads_the_decision_back_before_the_heads(context, job_id, slots_, error):
     return decided
 
 
+@breaks(everywhere("close", abort, apply), TAKEN, ABORT)
 def closes_before_it_sweeps(context, job_id):
     yield from close.delete_open_record(context, job_id)
     return (yield from close.sweep(context, job_id))
 
 
+@breaks(everywhere("abort_slots"), TAKEN, ABORT)
 def releases_claims_after_it_closed(context, job_id, slots_):
     decided = yield from decide.decide(context, Decision.abort(job_id, context.write_id()))
     if decided.decision.is_commit:
         return (yield from apply.finish(context, decided))
-    yield from abort._remove_decision_parts(context, job_id)
+    yield from abort.take_off(context, job_id, ())
     swept = yield from close.close(context, job_id)
     yield from All(tuple(slots.release_claim(context, slot, job_id) for slot in slots_))
     return Aborted(job_id, context.root.url, swept)
 
 
+@breaks((close, "sweep"), TAKEN, ABORT)
 def sweeps_without_a_second_look(context, job_id):
     uploads = yield from close.list_uploads(context)
     left = [upload for upload in uploads if job_in_key(upload.key) == job_id]
@@ -206,6 +251,7 @@ def sweeps_without_a_second_look(context, job_id):
 # Claims and heads
 
 
+@breaks((job, "claim_all"), TWO_REPLACES, CONCURRENT, COMPLETENESS)
 def reads_heads_instead_of_claiming(context, opened, requests):
     requests = list(requests)
     if any(request.base is None for request in requests):
@@ -222,44 +268,76 @@ def reads_heads_instead_of_claiming(context, opened, requests):
 _claim_all = claim.claim_all
 
 
+@breaks(everywhere("swap_head"), TWO_REPLACES, CONCURRENT, CONTINUITY, COMPLETENESS, ABORT)
+@breaks(
+    (fold_heads, "swap_head"),
+    "an append that folds, and gc",
+    CONTINUITY,
+    COMPLETENESS,
+    CONCURRENT,
+    ABORT,
+)
 def swaps_heads_without_a_condition(context, state, new):
     answer: Any = yield from Put(state.slot.key, new.encode())
     return slots.Swapped(HeadState(state.slot, new, answer.etag), answer.date)
 
 
+@breaks((claim, "_settle"), TWO_REPLACES, CONCURRENT, COMPLETENESS)
 def claims_over_the_claim_of_another(context, state, other):
     yield from slots.release_claim(context, state.slot, other)
     return True
 
 
-def moves_a_head_from_any_version(state, job_id, base_version):
-    return state.head.claim == job_id
-
-
+@breaks((claim, "_refuse_if_fenced"), "an append committed by two processes", CONTINUITY)
 def claims_without_a_look_at_its_own_decision(context, opened):
     return
     yield
 
 
+@breaks(
+    (apply, "_awaits"),
+    "a commit in two processes, writers, recovery",
+    COMPLETENESS,
+    CONTINUITY,
+    also=[(claim, "_refuse_if_fenced", claims_without_a_look_at_its_own_decision)],
+)
+def moves_a_head_from_any_version(state, job_id, base_version):
+    return state.head.claim == job_id
+
+
+@breaks((claim, "_changed"), TWO_REPLACES, CONCURRENT)
 def never_sees_a_conflict(opened, request, state):
     return False
 
 
+@breaks((claim, "_finish_last_job"), SLOW_TO_REMOVE, CONTINUITY)
 def leaves_the_last_job_as_it_is(context, opened, request, state):
     return
     yield
 
 
+@breaks((job, "_aborted"), "an append committed by two processes", ABORT)
 def leaves_its_claim_where_it_is_fenced(context, opened, slots_, error, aborted=job._aborted):
     if isinstance(error, JobFencedError):
         return None
     return (yield from aborted(context, opened, slots_, error))
 
 
+@breaks(
+    (scenarios, "process_of"),
+    "a commit in two processes and a third writer",
+    COMPLETENESS,
+    CONCURRENT,
+)
 def takes_all_processes_for_one(name):
     return "a process"
 
 
+@breaks(
+    (job, "_come_meanwhile"),
+    "a replace of the table, and an append to an old and a new partition",
+    CONCURRENT,
+)
 def lists_the_table_before_it_claims_only(context, opened, held):
     return []
     yield
@@ -268,6 +346,7 @@ def lists_the_table_before_it_claims_only(context, opened, held):
 # Tables
 
 
+@breaks(everywhere("find_table", first_job, evolve), "two first jobs, a fault", COMPLETENESS)
 def counts_a_table_before_its_first_job_committed(context):
     found = yield from _find_table(context)
     return found and replace(found, counts=True)
@@ -276,6 +355,21 @@ def counts_a_table_before_its_first_job_committed(context):
 _find_table = found_table.find_table
 
 
+@breaks((recovery, "confirm"), "an adoption that dies beside another committer", COMPLETENESS)
+def leaves_the_note_of_an_adoption_that_is_over(context, made):
+    return
+    yield
+
+
+@breaks(
+    (adopt, "_note"),
+    "adoption beside another committer, a fault",
+    COMPLETENESS,
+    also=[
+        (adopt, "confirm", leaves_the_note_of_an_adoption_that_is_over),
+        (recovery, "confirm", leaves_the_note_of_an_adoption_that_is_over),
+    ],
+)
 def clears_the_note_without_looking_again(context, found, taken, looked):
     yield from _note(context, found, taken, looked)
     return True
@@ -284,11 +378,7 @@ def clears_the_note_without_looking_again(context, found, taken, looked):
 _note = adopt._note
 
 
-def leaves_the_note_of_an_adoption_that_is_over(context, made):
-    return
-    yield
-
-
+@breaks((adopt, "_note"), "an adoption that dies beside another committer", COMPLETENESS)
 def clears_the_note_in_one_step(context, found, taken, looked):
     """So that who dies before he looks again leaves nothing that tells."""
     if found is None or not found.record.unadopted:
@@ -302,6 +392,7 @@ def clears_the_note_in_one_step(context, found, taken, looked):
 # Columns
 
 
+@breaks((job, "evolve"), TWO_EVOLVE, EXCLUSIVITY)
 def changes_the_columns_before_it_decides(context, opened):
     found: Any = yield from _find_table(context)
     record = found.record
@@ -313,38 +404,48 @@ def changes_the_columns_before_it_decides(context, opened):
     return None, version
 
 
+@breaks((evolve, "find_table"), TWO_EVOLVE, COMPLETENESS)
 def overlooks_a_change_that_is_under_way(context):
     found: Any = yield from _find_table(context)
     return replace(found, record=replace(found.record, evolution=None))
 
 
+@breaks((evolve, "holding"), TWO_EVOLVE, COMPLETENESS)
 def brings_only_the_columns_that_it_knows(table, opened, partition_by, *, url):
     return table if set(opened.names) <= set(table.names) else opened
 
 
+@breaks((evolve, "holding"), FIRSTS_EVOLVE, CONSISTENCY)
 def keeps_no_record_of_what_its_files_lack(table, files, partition_by, *, url):
     return evolution.evolved(table, files, partition_by, url=url)
 
 
+@breaks((found_table, "Put"), TWO_EVOLVE, COMPLETENESS)
 def changes_the_columns_without_a_condition(key, body, if_match):
     return Put(key, body)
 
 
+@breaks(
+    (snapshot, "with_columns"), "a job that brings a column, an append and a reader", CONSISTENCY
+)
 def reads_the_columns_before_the_heads_only(context, table, versions):
     return table
     yield
 
 
+@breaks((job, "_come_beside"), OVERWRITE, COMPLETENESS)
 def overwrites_columns_without_another_look(context, opened, held):
     return []
     yield
 
 
+@breaks((job, "see_columns"), OVERWRITE, COMPLETENESS)
 def never_looks_at_the_columns_of_a_new_head(context, opened, held):
     return
     yield
 
 
+@breaks((evolve, "_refuse_overwritten"), OVERWRITE, COMPLETENESS)
 def lets_an_overwrite_of_columns_pass(context, opened, record):
     return
 
@@ -352,6 +453,7 @@ def lets_an_overwrite_of_columns_pass(context, opened, record):
 # Opening
 
 
+@breaks((opening, "_opened"), SLOW_TO_REMOVE, CONTINUITY)
 def lists_open_jobs_before_heads(context, job, spec, listing, _opened=opening._opened):
     opened = yield from _opened(context, job, spec, listing)
     listing = yield from slots.list_heads_and_index(context)
@@ -359,6 +461,7 @@ def lists_open_jobs_before_heads(context, job, spec, listing, _opened=opening._o
     return replace(opened, base=base, read={})
 
 
+@breaks((scenarios, "send_heartbeat"), "a job with heartbeats, and recovery", CONTINUITY)
 def beats_without_a_condition(context, job_id, interval):
     key = context.root.open_key(job_id)
     found = yield from Get(key)
@@ -367,17 +470,20 @@ def beats_without_a_condition(context, job_id, interval):
         yield from Put(key, record.encode())
 
 
+@breaks((opening, "_write_open_record"), ONE_REPLACE, ABORT, COMPLETENESS)
 def does_not_confirm_its_open_record(context, job_id, spec):
     record = OpenRecord.of(job_id, context.write_id(), spec)
     yield from Put(context.root.open_key(job_id), record.encode(), if_none_match=True)
     return 0.0
 
 
+@breaks((opening, "_earlier_commit"), "two tries of one run, a crash", COMPLETENESS)
 def forgets_the_run_s_earlier_commit(context, idempotency_key, others):
     return None
     yield
 
 
+@breaks((opening, "finish"), "two tries of one run, a crash", COMPLETENESS)
 def leaves_the_run_s_earlier_commit_unapplied(context, decided):
     return
     yield
@@ -386,26 +492,31 @@ def leaves_the_run_s_earlier_commit_unapplied(context, decided):
 # Applying
 
 
+@breaks((changes, "_change"), "an append to foreign files, a fault, a crash", CONTINUITY)
 def adopts_nothing(context, opened, target, version):
     change = yield from _change(context, opened, target, version)
     return replace(change, adopted=())
 
 
+@breaks((changes, "_change"), "a replace that keeps, an append and a reader", CONTINUITY)
 def removes_what_it_shall_keep(context, opened, target, version):
     spec = replace(opened.spec, keep_replaced=False)
     return (yield from _change(context, replace(opened, spec=spec), target, version))
 
 
+@breaks(everywhere("remove_listed"), "a replace of foreign files and a stranger", CONCURRENT)
 def removes_whatever_is_there_now(context, removals):
     if removals:
         yield from DeleteMany(tuple((file.key, None) for file in removals))
 
 
+@breaks((apply, "_apply_partition"), ONE_REPLACE, CONTINUITY)
 def marks_before_it_removes(context, decided, change, held, count, known):
     yield from _apply_partition(context, decided, replace(change, removals=()), held, count, known)
     yield from removal.remove_listed(context, change.removals)
 
 
+@breaks((apply, "_apply_partition"), ONE_REPLACE, CONTINUITY)
 def leaves_removals_to_whoever_moved_the_head(context, decided, change, held, count, known):
     slot = Slot.partition(context.root, change.partition)
     state = held[slot] if held is not None else (yield from slots.read_head(context, slot))
@@ -416,6 +527,7 @@ def leaves_removals_to_whoever_moved_the_head(context, decided, change, held, co
 _apply_partition = apply._apply_partition
 
 
+@breaks((apply, "_move"), "two appends that fold", ABORT, COMPLETENESS)
 def drops_the_manifest_of_the_head_before(context, decided, change, state):
     before = state.head.manifest
     moved = yield from _move(context, decided, change, state)
@@ -427,6 +539,7 @@ def drops_the_manifest_of_the_head_before(context, decided, change, state):
 _move = apply._move
 
 
+@breaks((apply, "_move"), "two appends that fold, a fault", ABORT, COMPLETENESS)
 def deletes_a_manifest_whose_swap_it_saw_refused(context, decided, change, state):
     """Without a look whether the head that is there names it: the swap's answer may be lost."""
     job = decided.decision.job
@@ -444,11 +557,15 @@ def deletes_a_manifest_whose_swap_it_saw_refused(context, decided, change, state
     return None
 
 
+@breaks((apply, "_delete_resurrected"), "a slow applier where Complete resurrects", CONTINUITY)
 def never_looks_whether_it_resurrected(context, job_id, slot, file):
     return
     yield
 
 
+@breaks(
+    (apply, "_complete"), "a slow applier where Complete resurrects, an answer lost", CONTINUITY
+)
 def looks_for_what_it_resurrected_after_an_answer_only(context, job_id, slot, file, count):
     def is_seen_to(answer, found):
         state = yield from slots.read_head(context, slot)
@@ -463,6 +580,7 @@ def looks_for_what_it_resurrected_after_an_answer_only(context, job_id, slot, fi
         yield from apply._delete_resurrected(context, job_id, slot, file)
 
 
+@breaks(everywhere("apply_all"), ONE_REPLACE, CONTINUITY, COMPLETENESS, ABORT)
 def closes_before_it_applies(context, decided, held=None, sole=False):
     yield from Delete(context.root.open_key(decided.decision.job))
     return (yield from _finish(context, decided, held, sole))
@@ -471,11 +589,13 @@ def closes_before_it_applies(context, decided, held=None, sole=False):
 _finish = apply.apply_all
 
 
+@breaks((apply, "write_partition_marker"), SLOW_TO_REMOVE, CONTINUITY)
 def writes_markers_unconditionally(context, decided, change, seen):
     body = markers.marker_bytes(context.root, decided, (change,), context.write_id())
     yield from Put(context.root.marker_key(change.partition), body)
 
 
+@breaks((apply, "write_partition_marker"), TWO_REPLACES, CONTINUITY)
 def checks_the_head_before_it_reads_the_marker(context, decided, change, seen):
     slot = Slot.partition(context.root, change.partition)
     state = yield from slots.read_head(context, slot)
@@ -487,12 +607,14 @@ def checks_the_head_before_it_reads_the_marker(context, decided, change, seen):
 # Maintenance and readers
 
 
+@breaks((scenarios, "purge"), "an append and a purge, a crash", ABORT, COMPLETENESS)
 def purges_by_age_alone(context, **options):
     for upload in (yield from close.list_uploads(context)):
         yield from AbortUpload(upload.key, upload.upload_id)
     return purge.PurgeReport((), ())
 
 
+@breaks((scenarios, "purge"), "an append and a purge, a crash", ABORT, COMPLETENESS)
 def purges_every_job_without_a_decision(context, **options):
     for upload in (yield from close.list_uploads(context)):
         decided = yield from decide.read_decision(context, job_in_key(upload.key) or "")
@@ -501,6 +623,7 @@ def purges_every_job_without_a_decision(context, **options):
     return purge.PurgeReport((), ())
 
 
+@breaks((scenarios, "purge"), "an append and a purge of foreign uploads", ABORT, COMPLETENESS)
 def purges_by_a_look_at_open_records_before_the_uploads(context, **options):
     still_open = yield from list_open(context)
     for upload in (yield from close.list_uploads(context)):
@@ -511,16 +634,29 @@ def purges_by_a_look_at_open_records_before_the_uploads(context, **options):
     return purge.PurgeReport((), ())
 
 
+@breaks(
+    (upload_judge, "decide_abort"),
+    "an append and a sweep of uploads that takes it for dead",
+    ABORT,
+    COMPLETENESS,
+)
 def takes_a_commit_for_its_fence(context, job_id):
     decided = yield from decide.decide_abort(context, job_id)
     return replace(decided, decision=Decision.abort(job_id, context.write_id()))
 
 
+@breaks(
+    (upload_judge, "decide_abort"),
+    "an append and a sweep of uploads that takes it for dead",
+    ABORT,
+    COMPLETENESS,
+)
 def sweeps_without_a_fence(context, job_id):
     yield from ()
     return Decided(Decision.abort(job_id, context.write_id()), "", 0)
 
 
+@breaks((snapshot, "_settle_claims"), "a replace and a reader that may not write", ABORT)
 def applies_though_it_may_not_write(context, states, damaged):
     claiming = sorted({state.head.claim for state in states if state.head.claim is not None})
     decisions = yield from All(tuple(decide.read_decision(context, j) for j in claiming))
@@ -530,6 +666,7 @@ def applies_though_it_may_not_write(context, states, damaged):
     return not commits
 
 
+@breaks((scenarios, "take_snapshot"), "a replace of two partitions and a reader", CONSISTENCY)
 def lists_heads_once(context, partitions=None):
     table = yield from read_table(context)
     listed = yield from slots.list_heads(context)
@@ -541,6 +678,9 @@ def lists_heads_once(context, partitions=None):
     return survey.snapshot
 
 
+@breaks(
+    (snapshot, "_settle_claims"), "a replace of two partitions and a reader", CONSISTENCY, ABORT
+)
 def ignores_decided_claims(context, states, damaged):
     return True
     yield
@@ -549,6 +689,7 @@ def ignores_decided_claims(context, states, damaged):
 # Symlink manifests
 
 
+@breaks((apply, "write_symlinks"), SLOW_SYMLINKS, COMPLETENESS, CONTINUITY)
 def writes_symlinks_without_a_condition(context, partition, known=()):
     slot = Slot.partition(context.root, partition)
     state = yield from slots.read_head(context, slot)
@@ -557,6 +698,7 @@ def writes_symlinks_without_a_condition(context, partition, known=()):
     yield from Put(context.root.symlink_key(partition), body)
 
 
+@breaks((apply, "write_symlinks"), SLOW_SYMLINKS, COMPLETENESS, CONTINUITY)
 def reads_the_head_before_the_symlinks(context, partition, known=()):
     slot = Slot.partition(context.root, partition)
     key = context.root.symlink_key(partition)
@@ -572,6 +714,11 @@ def reads_the_head_before_the_symlinks(context, partition, known=()):
             return
 
 
+@breaks(
+    (apply, "write_symlinks"),
+    "a slow applier, then a partition emptied twice, symlink manifests",
+    CONTINUITY,
+)
 def never_looks_at_the_head_again(context, partition, known=()):
     slot = Slot.partition(context.root, partition)
     key = context.root.symlink_key(partition)
@@ -587,6 +734,9 @@ def never_looks_at_the_head_again(context, partition, known=()):
             return
 
 
+@breaks(
+    (apply, "_apply_partition"), "two replaces of one partition, symlink manifests", COMPLETENESS
+)
 def removes_before_it_writes_symlinks(context, decided, change, held, count, known):
     unlisted = replace(decided, decision=replace(decided.decision, symlinks=False))
     yield from _apply_partition(context, unlisted, change, held, count, known)
@@ -597,16 +747,20 @@ def removes_before_it_writes_symlinks(context, decided, change, held, count, kno
 # The index
 
 
+@breaks((snapshot, "still_true"), "a replace and a reader of an index", CONSISTENCY)
 def trusts_an_index_that_is_behind(entries, heads):
     """Of the first of its partitions."""
     first = {name: replace(entries[name], etag=heads[name].etag) for name in sorted(entries)[:1]}
     return {**still_true(entries, heads), **first}
 
 
+@breaks((write_index, "_unclaimed"), "a replace, and who writes the index and reads", CONSISTENCY)
 def takes_claimed_heads_into_the_index(found):
     return [it for it in found if isinstance(it, HeadState)]
 
 
+@breaks((scenarios, "refuse_late"), "a task that outlives the abort of its job", ABORT)
+@breaks((scenarios, "refuse_late"), "a task that outlives the commit of its job", ABORT)
 def looks_at_no_decision(root, job, task):
     yield from ()
 
@@ -614,6 +768,7 @@ def looks_at_no_decision(root, job, task):
 # Rows that are written again
 
 
+@breaks((resolution.ResolutionPlan, "spec"), "a resolution beside an append", CONCURRENT)
 def carries_out_a_plan_on_whatever_is_there(plan, owner, discard):
     return replace(_spec(plan, owner, discard), base=None)
 
@@ -621,6 +776,7 @@ def carries_out_a_plan_on_whatever_is_there(plan, owner, discard):
 _spec = resolution.ResolutionPlan.spec
 
 
+@breaks((scenarios, "plan_undoing"), "an undoing beside an append", CONCURRENT)
 def looks_at_the_head_after_the_history(context, partition, job_id):
     plan = yield from _plan_undoing(context, partition, job_id)
     state = yield from snapshot.take_snapshot(context, [partition])
@@ -630,6 +786,7 @@ def looks_at_the_head_after_the_history(context, partition, job_id):
 _plan_undoing = resolution.plan_undoing
 
 
+@breaks((scenarios, "compaction_spec"), "a compaction beside an append", CONCURRENT)
 def compacts_whatever_is_there(context, plan, owner):
     spec, inputs = yield from _compaction_spec(context, plan, owner)
     return replace(spec, base=None), inputs
@@ -638,14 +795,27 @@ def compacts_whatever_is_there(context, plan, owner):
 _compaction_spec = compaction.compaction_spec
 
 
+@breaks((resolution, "_is_whole"), "an undoing and gc", COMPLETENESS)
 def takes_a_record_with_holes_for_whole(decided, partition):
     return True
 
 
+@breaks(
+    everywhere("fold", apply, fold_heads),
+    "a cleared run whose rows are in a list that is folded beside it",
+    COMPLETENESS,
+    CONSISTENCY,
+)
 def folds_the_files_of_a_replaced_run(context, state, head, jobs, known=()):
     return (yield from fold(context, state, replace(head, dropped=()), jobs, known))
 
 
+@breaks(
+    (partition_files, "_merged"),
+    "a cleared run whose rows are in a list that is folded beside it",
+    COMPLETENESS,
+    CONSISTENCY,
+)
 def leaves_a_list_with_the_files_of_a_replaced_run(head, files, below):
     return _merged(replace(head, dropped=()), files, below)
 
@@ -653,6 +823,7 @@ def leaves_a_list_with_the_files_of_a_replaced_run(head, files, below):
 _merged = partition_files._merged
 
 
+@breaks((scenarios, "rewrite_policies"), "a merge beside an append and a compaction", CONCURRENT)
 def takes_the_base_after_the_read(context, state, changes, files):
     policies, inputs = yield from _rewrite_policies(context, state, changes, files)
     later = yield from snapshot.take_snapshot(context, state.asked)
@@ -662,11 +833,13 @@ def takes_the_base_after_the_read(context, state, changes, files):
 _rewrite_policies = row_rewrite.rewrite_policies
 
 
+@breaks((scenarios, "plan_merge"), "a merge that is made again beside a replace", CONCURRENT)
 def joins_on_the_rows_of_an_earlier_attempt(context, partitions, row, earlier=None):
     plan = yield from _plan_merge(context, partitions, row)
     return plan if earlier is None else replace(plan, held=earlier.held)
 
 
+@breaks((scenarios, "plan_merge"), "a merge that is made again beside a replace", CONCURRENT)
 def judges_what_is_unchanged_once(context, partitions, row, earlier=None):
     plan = yield from _plan_merge(context, partitions, row)
     return plan if earlier is None else replace(plan, changed=earlier.changed)
@@ -675,10 +848,12 @@ def judges_what_is_unchanged_once(context, partitions, row, earlier=None):
 _plan_merge = scenarios.plan_merge
 
 
+@breaks((job, "refuse_moved_reads"), "two insertions of one key into two partitions", CONCURRENT)
 def looks_at_no_other_partition(context, opened, held):
     yield from ()
 
 
+@breaks((job, "refuse_moved_reads"), "two insertions of one key into two partitions", CONCURRENT)
 def lets_claims_pass(context, opened, held):
     try:
         yield from _refuse_moved_reads(context, opened, held)

@@ -6,43 +6,62 @@ from __future__ import annotations
 from dataclasses import replace
 
 from simulation import scenarios
+from simulation.catalogue import (
+    CHECKPOINT_AND_PURGE,
+    CHECKPOINT_AND_REPLACE,
+    FOLD_AND_REPLACE,
+    PAST_AND_GC,
+    REPLACE_AND_PURGE,
+    UNDO_AND_PURGE,
+)
 from simulation.invariants import ROOT
+from simulation.variants import ABORT, COMPLETENESS, CONCURRENT, CONSISTENCY, CONTINUITY, breaks
 
 from zero_rename.committer import StoreUnreachableError
-from zero_rename.committer.commit import close
+from zero_rename.committer.commit import abort, apply, changes, close
+from zero_rename.committer.commit import commit as job
 from zero_rename.committer.commit.past import HeldFiles, held_files
 from zero_rename.committer.commit.state import old_records
 from zero_rename.committer.commit.state.data_listing import list_data
 from zero_rename.committer.commit.state.decide import decide_abort
 from zero_rename.committer.commit.state.open_jobs import list_open
 from zero_rename.committer.commit.state.task_results import destination_exists
-from zero_rename.committer.format.layout import job_in_key
+from zero_rename.committer.format.layout import TableRoot, job_in_key
+from zero_rename.committer.format.records.head import PartitionHead
 from zero_rename.committer.store.deletion import remove
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Done, PutFile
-from zero_rename.committer.upkeep import checkpoint, retention, unnamed_data
-from zero_rename.committer.upkeep.gc import condense
+from zero_rename.committer.upkeep import checkpoint, purge, retention, unnamed_data
+from zero_rename.committer.upkeep.gc import collect, condense
 from zero_rename.committer.upkeep.unnamed_data import UnnamedFile
 
 _forgetful = retention._forgetful
 
 
+@breaks(
+    (TableRoot, "attempt_key"), "by heads: a task that outlives the commit of its job", CONTINUITY
+)
 def names_no_attempt(root, partition, attempt, job, number, fast=None):
     return _attempt_key(root, partition, "0", job, number)
 
 
-_attempt_key = type(ROOT).attempt_key
+_attempt_key = TableRoot.attempt_key
 
 
+@breaks(
+    (abort, "decide_abort"), "by heads: a task that outlives the abort of its job", COMPLETENESS
+)
 def sweeps_files_before_it_decides(context, job):
     yield from close.sweep_data(context, job)
     return (yield from decide_abort(context, job))
 
 
+@breaks((apply, "sweep_losers"), "by heads: two replaces of one partition, a crash", COMPLETENESS)
 def sweeps_what_the_decision_names(context, decision, sole=False):
     yield from close.sweep_data(context, decision.job)
 
 
+@breaks((purge, "find_unnamed"), REPLACE_AND_PURGE, COMPLETENESS)
 def lists_open_records_before_data(context, instead=None):
     still_open = yield from list_open(context)
     listing = yield from list_objects(ROOT.data_prefix)
@@ -50,6 +69,7 @@ def lists_open_records_before_data(context, instead=None):
     return (yield from _left(context, listing, still_open, heads))
 
 
+@breaks((purge, "find_unnamed"), REPLACE_AND_PURGE, COMPLETENESS)
 def reads_heads_before_open_records(context, instead=None):
     listing = yield from list_objects(ROOT.data_prefix)
     heads = yield from old_records.read_heads(context)
@@ -57,6 +77,7 @@ def reads_heads_before_open_records(context, instead=None):
     return (yield from _left(context, listing, still_open, heads))
 
 
+@breaks((purge, "find_unnamed"), REPLACE_AND_PURGE, COMPLETENESS)
 def asks_no_open_records(context, instead=None):
     listing = yield from list_objects(ROOT.data_prefix)
     heads = yield from old_records.read_heads(context)
@@ -79,12 +100,18 @@ def _left(context, listing, still_open, heads):
     ]
 
 
+@breaks((changes, "_refuse_named"), "by heads: two that fail where files are", CONCURRENT)
 def asks_a_listing_what_exists(context, opened, target, state, exclusive):
     there = yield from list_data(context.root, target.partition)
     if exclusive and there:
         raise destination_exists(opened, target.partition, [item.key for item in there])
 
 
+@breaks(
+    (scenarios, "put_whole"),
+    "by heads: one replace of two partitions, faults, a crash",
+    COMPLETENESS,
+)
 def reports_before_its_file_is_there(key, body, settings):
     try:
         return (yield from PutFile(key, body, settings))
@@ -92,6 +119,7 @@ def reports_before_its_file_is_there(key, body, settings):
         return Done("sent")
 
 
+@breaks((scenarios, "purge_data"), UNDO_AND_PURGE, COMPLETENESS)
 def deletes_before_it_forgets(context, _, keep, apply):
     planned = yield from retention.forget(context, retention.Keeping(-1.0, keep), False)
     instead = {it.state.slot.name: it.state for it in planned}
@@ -101,6 +129,7 @@ def deletes_before_it_forgets(context, _, keep, apply):
     return []
 
 
+@breaks((unnamed_data, "held_files"), UNDO_AND_PURGE, COMPLETENESS)
 def does_not_ask_what_is_kept(context, states):
     held = yield from held_files(context, states)
     return {
@@ -108,6 +137,7 @@ def does_not_ask_what_is_kept(context, states):
     }
 
 
+@breaks((retention, "_forgetful"), UNDO_AND_PURGE, ABORT, COMPLETENESS)
 def forgets_under_a_claim(context, state, keeping):
     found = _forgetful(context, replace(state, head=replace(state.head, claim=None)), keeping)
     if found is None:
@@ -116,6 +146,7 @@ def forgets_under_a_claim(context, state, keeping):
     return replace(found, state=replace(found.state, head=head))
 
 
+@breaks((job, "_check_kept"), UNDO_AND_PURGE, ABORT, COMPLETENESS)
 def takes_back_what_may_be_forgotten(opened, held):
     return None
 
@@ -125,20 +156,19 @@ def _named_now(self):
     return claims.union(*(it.head.decisions for it in self.states.values()))
 
 
+@breaks((collect, "HeadsKnown"), PAST_AND_GC, CONSISTENCY, COMPLETENESS, ABORT)
 class condenses_what_is_kept(condense.HeadsKnown):
     named = property(_named_now)
 
 
-class _ListsNamedNow:
-    __name__ = "removes_its_own_list_that_is_kept"
-
-    def __get__(self, head, _=None):
-        return frozenset(manifest.key for manifest in head.manifests)
+@breaks((PartitionHead, "lists"), FOLD_AND_REPLACE, COMPLETENESS, through=property)
+def removes_its_own_list_that_is_kept(head):
+    return frozenset(manifest.key for manifest in head.manifests)
 
 
-lists_named_now = _ListsNamedNow()
-
-
+@breaks(
+    [(collect, "free_manifests"), (old_records, "free_manifests")], PAST_AND_GC, COMPLETENESS, ABORT
+)
 def removes_a_list_that_is_kept(manifests, heads, kept_for):
     states = {
         name: replace(it, head=replace(it.head, kept=())) for name, it in heads.states.items()
@@ -149,6 +179,7 @@ def removes_a_list_that_is_kept(manifests, heads, kept_for):
 _free = old_records.free_manifests
 
 
+@breaks((scenarios, "checkpoint_spec"), CHECKPOINT_AND_REPLACE, CONCURRENT)
 def moves_a_head_whose_version_went_on(context, plan, owner):
     spec, inputs = yield from _checkpoint_spec(context, plan, owner)
     return replace(spec, base=None), inputs
@@ -157,6 +188,7 @@ def moves_a_head_whose_version_went_on(context, plan, owner):
 _checkpoint_spec = checkpoint.checkpoint_spec
 
 
+@breaks((scenarios, "copy_from"), CHECKPOINT_AND_PURGE, COMPLETENESS)
 def deletes_before_the_head_names_the_copy(files):
     yield from _copy_from(files)
     yield from remove((file.key, None) for file in files)

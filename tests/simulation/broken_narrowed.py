@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from simulation import scenarios
+from simulation.catalogue import (
+    CLEARED_BY_HAND,
+    GC_AND_CLEARED,
+    NARROWED_AND_GC,
+    NARROWED_AND_LOADED,
+    NARROWED_TWICE,
+    PLAN_ENDED_LATE,
+    TWO_PLANS,
+    WHOLE_TWICE,
+)
 from simulation.invariants import ROOT
 from simulation.narrowed import RUN
+from simulation.variants import COMPLETENESS, CONCURRENT, CONTINUITY, EXCLUSIVITY, breaks
 
 from zero_rename.committer.commit import commit, narrowed_run
+from zero_rename.committer.commit import open as opening
 from zero_rename.committer.commit.narrowed_run import leave_narrowing, read_narrowing
 from zero_rename.committer.commit.state import old_records
 from zero_rename.committer.commit.state.decide import read_decision
@@ -15,9 +28,10 @@ from zero_rename.committer.format.job_spec import NOBODY
 from zero_rename.committer.format.records.narrowing import recompute_key, recompute_prefix
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Put
-from zero_rename.committer.upkeep.gc import condense
+from zero_rename.committer.upkeep.gc import collect, condense
 
 
+@breaks((commit, "_targets"), NARROWED_TWICE, COMPLETENESS)
 def takes_back_all(context, opened, results):
     return (yield from _targets(context, replace(opened, narrowed=None), results))
 
@@ -25,16 +39,19 @@ def takes_back_all(context, opened, results):
 _targets = commit._targets
 
 
+@breaks((opening, "as_planned"), NARROWED_AND_LOADED, CONCURRENT)
 def ignores_the_run_s_last_job(context, opened, earlier):
     left = yield from read_narrowing(ROOT, RUN)
     last = earlier.job if left is None else left.said.job
     return (yield from _as_planned(context, opened, replace(earlier, job=last)))
 
 
+@breaks((opening, "as_planned"), NARROWED_TWICE, COMPLETENESS)
 def forgets_its_own_commit(context, opened, earlier):
     return (yield from _as_planned(context, opened, replace(earlier, owner=NOBODY)))
 
 
+@breaks((opening, "as_planned"), CLEARED_BY_HAND, EXCLUSIVITY)
 def goes_by_a_word_for_ever(context, opened, earlier):
     found = yield from _as_planned(context, opened, earlier)
     left = yield from read_narrowing(ROOT, RUN)
@@ -45,6 +62,7 @@ def goes_by_a_word_for_ever(context, opened, earlier):
     return replace(opened, planned=planned, narrowed=frozenset(planned))
 
 
+@breaks((opening, "as_planned"), CLEARED_BY_HAND, EXCLUSIVITY)
 def takes_no_word_for_itself(context, opened, earlier):
     found = yield from read_narrowing(ROOT, RUN)
     if found is None or found.said.over or found.said.job != earlier.job:
@@ -56,21 +74,26 @@ def takes_no_word_for_itself(context, opened, earlier):
 _as_planned = narrowed_run.as_planned
 
 
+@breaks((narrowed_run, "leave_narrowing"), CLEARED_BY_HAND, EXCLUSIVITY)
 def swaps_words_without_a_condition(root, said, instead_of):
     yield from Put(recompute_key(root, said.idempotency_key), said.encode())
     return True
 
 
+@breaks((scenarios, "end_narrowing"), PLAN_ENDED_LATE, EXCLUSIVITY)
 def ends_whatever_word_is_there(root, left, write_id):
     over = replace(left.said, write_id=write_id, over=True)
     yield from swaps_words_without_a_condition(root, over, left)
 
 
+@breaks((scenarios, "leave_narrowing"), TWO_PLANS, EXCLUSIVITY, COMPLETENESS)
 def leaves_a_word_over_that_of_another(root, said, instead_of):
     left = yield from read_narrowing(root, said.idempotency_key)
     return (yield from leave_narrowing(root, said, left))
 
 
+@breaks((commit, "_read_version"), NARROWED_TWICE, CONCURRENT)
+@breaks((commit, "_read_version"), WHOLE_TWICE, CONCURRENT)
 def makes_anew_what_has_moved(opened, partition):
     return _read_version(replace(opened, planned={}), partition)
 
@@ -78,6 +101,7 @@ def makes_anew_what_has_moved(opened, partition):
 _read_version = commit._read_version
 
 
+@breaks((commit, "_own_before"), CLEARED_BY_HAND, COMPLETENESS)
 def follows_no_chain(context, opened):
     if opened.repeat_of is None:
         return []
@@ -86,6 +110,7 @@ def follows_no_chain(context, opened):
     return [(opened.repeat_of, change) for change in earlier.decision.partitions]
 
 
+@breaks((condense, "_condense"), GC_AND_CLEARED, COMPLETENESS, CONTINUITY)
 def condenses_what_a_run_narrows_away(context, decided, apply):
     whole = replace(decided, decision=replace(decided.decision, narrows=None))
     return (yield from _condense(context, whole, apply))
@@ -94,6 +119,7 @@ def condenses_what_a_run_narrows_away(context, decided, apply):
 _condense = condense._condense
 
 
+@breaks((collect, "find_aged"), NARROWED_AND_GC, EXCLUSIVITY)
 def removes_words_of_the_age_that_it_is_told(context, kept_for):
     found = yield from _find_aged(context, kept_for)
     words = yield from list_objects(recompute_prefix(context.root))

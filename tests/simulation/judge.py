@@ -206,9 +206,7 @@ class Judge:
 
     def _recover(self, store: Store) -> Store:
         """Recovery and purge, alone and without faults."""
-        ids = Ids()
-        ids.prefix = "maintenance"
-        context = self._context(ids)
+        context = self._context(Ids("maintenance"))
         try:
             if self._loses:
                 store = run_to_end(

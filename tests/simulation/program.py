@@ -26,8 +26,8 @@ _KEPT = 20_000
 class Ids:
     """Write ids that never repeat within a history, and are equal in equal ones: they count."""
 
-    def __init__(self) -> None:
-        self.prefix = ""
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix
         self.count = 0
 
     def __call__(self) -> str:

@@ -721,10 +721,8 @@ def table(
         store, _ = apply(store, Put(foreign_key(partition), b"foreign"), behaviour)
     for number, (mode, partitions, *policy) in enumerate(before):
         name = f"before{number}"
-        ids = Ids()
-        ids.prefix = name
         options = dict(policy[0]) if policy else {}
-        context = context_of(ids, name, options.pop("limits", None))
+        context = context_of(Ids(name), name, options.pop("limits", None))
         spec = JobSpec(SCHEMA, mode, ("day",), **options)
         store = run_to_end(store, _job(context, spec, partitions), behaviour)
     return store
@@ -760,9 +758,7 @@ def explorer(
         options |= {"readers": readers, "data_root": data_root}
         start = table(behaviour, *before, foreign=foreign, **options)
     if indexed:
-        ids = Ids()
-        ids.prefix = "indexed"
-        start = run_to_end(start, _write_index(context_of(ids)), behaviour)
+        start = run_to_end(start, _write_index(context_of(Ids("indexed"))), behaviour)
     return Explorer(participants, start, behaviour, context_of, **bounds)
 
 
@@ -784,8 +780,7 @@ def narrowed(
     behaviour = Behaviour()
     own = (Mode.REPLACE, (ONE, TWO), {"idempotency_key": RUN, **UNMARKED})
     start = table(behaviour, own, *before, readers=readers)
-    ids = Ids()
-    ids.prefix = "plan"
+    ids = Ids("plan")
     if named:
         start = run_to_end(start, _leave_word(context_of(ids), "plan", named, (), whole), behaviour)
     if begun:
@@ -797,10 +792,8 @@ def narrowed(
 def merged_before(value: str, *participants: Participant, **bounds: Any) -> Explorer:
     """On a table of which a merge has put a row into the first partition."""
     behaviour = Behaviour()
-    ids = Ids()
-    ids.prefix = "merged"
     start = table(behaviour, (Mode.APPEND, (ONE, TWO)))
-    merge = _merge("merged", (ONE,), key_row(value), 1, ids)
+    merge = _merge("merged", (ONE,), key_row(value), 1, Ids("merged"))
     return Explorer(
         participants, run_to_end(start, merge, behaviour), behaviour, context_of, **bounds
     )
@@ -818,10 +811,8 @@ def decided(
 ) -> Explorer:
     """A job that is decided and not applied, its process dead, and who finds it."""
     behaviour = behaviour or Behaviour()
-    ids = Ids()
-    ids.prefix = "dead"
     spec = JobSpec(SCHEMA, mode, ("day",), **UNMARKED)
-    dies = _job(context_of(ids, "dead"), spec, (partition,))
+    dies = _job(context_of(Ids("dead"), "dead"), spec, (partition,))
     start = table(behaviour, before, symlinks=symlinks, readers=readers)
     start = run_to_end(start, dies, behaviour, last=ROOT.decision_key(job_id("dead")))
     return Explorer(participants, start, behaviour, context_of, **bounds)
@@ -839,33 +830,31 @@ def firsts(
     """
     behaviour, store = Behaviour(), EMPTY
     participants = []
+    mode = SchemaMode.KEEP if schemas[0] is schemas[1] else SchemaMode.MERGE
     for name, partition, schema in zip("ab", partitions, schemas, strict=False):
-        spec = JobSpec(
-            schema,
-            Mode.APPEND,
-            ("day",),
-            **UNMARKED,
-            schema_mode=SchemaMode.KEEP if schemas[0] is schemas[1] else SchemaMode.MERGE,
-        )
-        begun: list[Any] = []
-
-        def begin(
-            ids: Ids,
-            name: str = name,
-            begun: list[Any] = begun,
-            partition: str = partition,
-            spec: JobSpec = spec,
-        ):
-            begun.append((yield from open_job(context_of(ids, name), spec)))
-            begun.append((yield from _write(begun[0], (partition,))))
-
-        ids = Ids()
-        ids.prefix = f"begin {name}"
-        store = run_to_end(store, begin(ids), behaviour)
-        job, result = begun
-        program = Program(name, partial(_commit_again, name, job, result))
-        participants.append(Participant(program, job=job.job))
+        spec = JobSpec(schema, Mode.APPEND, ("day",), schema_mode=mode, **UNMARKED)
+        context = context_of(Ids(f"begin {name}"), name)
+        store, commit = _begun(store, context, spec, (partition,))
+        participants.append(commit(name))
     return Explorer([*participants, *beside], store, behaviour, context_of, **bounds)
+
+
+def _begun(
+    store: Store, context: Context, spec: JobSpec, partitions: Sequence[str]
+) -> tuple[Store, Callable[..., Participant]]:
+    """The store once a job has opened and written, and what makes who commits it, by name."""
+    begun: list[Any] = []
+
+    def begin() -> Step[None]:
+        begun.append((yield from open_job(context, spec)))
+        begun.append((yield from _write(begun[0], partitions)))
+
+    def commit(name: str, **options: Any) -> Participant:
+        job, result = begun
+        program = Program(name, lambda ids: commit_job(context_of(ids, name), job, [result]))
+        return Participant(program, job=job.job, **options)
+
+    return run_to_end(store, begin(), Behaviour()), commit
 
 
 def twice(
@@ -882,34 +871,8 @@ def twice(
     :param beside: who else takes part.
     """
     behaviour = Behaviour()
-    opened: list[Any] = []
-
-    def begin(ids: Ids) -> Step[None]:
-        context = context_of(ids, "a")
-        opened.append(
-            (
-                yield from open_job(
-                    context, JobSpec(SCHEMA, mode, ("day",), idempotency_key=idempotency_key)
-                )
-            )
-        )
-        opened.append((yield from _write(opened[0], partitions)))
-
-    ids = Ids()
-    ids.prefix = "begin"
+    spec = JobSpec(SCHEMA, mode, ("day",), idempotency_key=idempotency_key)
     there = table(behaviour, (Mode.APPEND, (ONE, TWO)), readers=readers)
-    start = run_to_end(there, begin(ids), behaviour)
-    job, result = opened
-    commits = [
-        Participant(
-            Program(name, partial(_commit_again, name, job, result)),
-            job=job.job,
-            alone=False,
-        )
-        for name in ("first", "second")
-    ]
+    start, commit = _begun(there, context_of(Ids("begin"), "a"), spec, partitions)
+    commits = [commit(name, alone=False) for name in ("first", "second")]
     return Explorer([*commits, *beside], start, behaviour, context_of, **bounds)
-
-
-def _commit_again(name: str, job: OpenedJob, result: TaskResult, ids: Ids) -> Step[Any]:
-    return commit_job(context_of(ids, name), job, [result])

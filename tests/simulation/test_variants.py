@@ -4,11 +4,14 @@ and within a bound in which the right protocol is explored too."""
 from __future__ import annotations
 
 import pytest
+from simulation import broken, broken_by_heads, broken_gc, broken_narrowed
 from simulation.catalogue import SCENARIOS, Scenario
 from simulation.explore import Failure
 from simulation.variants import VARIANTS, Variant
 
 _WALKS = 290
+#: Each notes its variants as it is imported.
+_MODULES = (broken, broken_by_heads, broken_gc, broken_narrowed)
 
 
 def _explore(scenario: Scenario) -> None:
@@ -22,8 +25,8 @@ def _explore(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_is_caught(variant: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name, broken in variant.patches:
-        monkeypatch.setattr(module, name, broken)
+    for module, name, instead in variant.patches:
+        monkeypatch.setattr(module, name, instead)
     scenario = SCENARIOS[variant.scenario]
     with pytest.raises(Failure) as caught:
         _explore(scenario)
