@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 from .errors import ZeroRenameError
 
+#: Seconds between two of whoever lives as long as what they are about.
+INTERVAL = 30.0
 _log = logging.getLogger("zero_rename.committer.periodic")
 
 

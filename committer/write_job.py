@@ -18,7 +18,7 @@ from .commit.commit import abort_job, commit_job
 from .commit.failures import failures_told
 from .commit.interrupted import JobInterrupted, alone, fate
 from .commit.state.context import Context
-from .commit.state.heartbeat import Beats, OpenHeartbeat
+from .commit.state.heartbeat import Beats, heartbeat_of
 from .commit.state.job_state import Committed, JobState, OpenedJob
 from .errors import (
     DataLostError,
@@ -34,18 +34,13 @@ from .format.parquet.task_writer import TaskWriter
 from .format.read_base import ReadBase
 from .format.records.inputs import Inputs
 from .format.records.pending_file import TaskResult
-from .periodic import repeating
+from .periodic import INTERVAL, repeating
 from .scan.reads import note_end, noted
 from .sigterm import JobTerminated, Termination
 from .store.driver import BotoDriver
 from .store.requests import Delete
 
 logger = logging.getLogger("zero_rename.committer.write_job")
-#: Seconds between heartbeats.
-INTERVAL = 30.0
-#: Seconds until the first. Jobs that are over by then cost no request; those that are not get the
-#: short patience that comes with a first one, instead of their maximum duration.
-FIRST_AFTER = 10.0
 #: Seconds that the end of a block waits for a heartbeat under way. A late one does no harm: it is
 #: conditional on the open record that it read.
 _LINGER = 2.0
@@ -201,9 +196,9 @@ class WriteJob:
             return
         self._writer = task_writer(self._driver, opened, task=0, attempt=0)
         if opened.facts.conditional_put:
-            send = OpenHeartbeat(self._driver, self._context, opened, self._beats)
-            every, first = self._beats.interval, min(FIRST_AFTER, self._beats.interval / 2)
-            self._heartbeats.enter_context(repeating(send, every, first, _LINGER))
+            beats = self._beats
+            send = heartbeat_of(self._driver, self._context, opened, beats)
+            self._heartbeats.enter_context(repeating(send, beats.interval, beats.first, _LINGER))
 
     def _failures_told(self) -> AbstractContextManager[None]:
         spec = self._spec

@@ -19,17 +19,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ..committer.commit.state.heartbeat import OF_TASKS
 from ..committer.errors import ZeroRenameError
 from ..committer.format.handoff import OPEN_JOBS
 from ..committer.format.layout import is_job_id
 from ..committer.table import Table
 
 logger = logging.getLogger("zero_rename.spark.heartbeat")
-#: Seconds between heartbeats. A job is dead after ten of them, and ten minutes at least.
-INTERVAL = 10.0
-#: Seconds until the first. Jobs that are over by then cost no request; those that are not get the
-#: short patience that comes with a first one, instead of their maximum duration.
-FIRST_AFTER = 5.0
 _LOOK_EVERY = 1.0
 
 
@@ -74,7 +70,7 @@ class Heartbeat(threading.Thread):
         folder: Path,
         alive: Callable[[], bool],
         send: Callable[[str, str], bool] | None = None,
-        interval: float = INTERVAL,
+        interval: float = OF_TASKS.interval,
     ) -> None:
         super().__init__(name="zero-rename-heartbeat", daemon=True)
         self.folder = folder
@@ -102,7 +98,7 @@ class Heartbeat(threading.Thread):
         :param now: seconds, by a clock that does not jump.
         """
         notes = list(self.folder.glob("*.json"))
-        self._due = {note: self._due.get(note, now + FIRST_AFTER) for note in notes}
+        self._due = {note: self._due.get(note, now + OF_TASKS.first) for note in notes}
         for note in sorted(notes):
             if now >= self._due[note]:
                 self._due[note] = now + self._interval

@@ -7,15 +7,13 @@ from contextlib import AbstractContextManager
 from time import sleep
 from typing import TYPE_CHECKING
 
-from ...committer.periodic import repeating
+from ...committer.periodic import INTERVAL, repeating
 
 if TYPE_CHECKING:
     from ...committer import Table
     from .load_run import LoadRun
 
 _log = logging.getLogger(__name__)
-#: Seconds between heartbeats.
-INTERVAL = 30.0
 #: Seconds of silence after which an application counts as dead: three of its heartbeats.
 PATIENCE = 30.0
 #: Seconds between two looks.

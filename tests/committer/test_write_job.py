@@ -513,7 +513,6 @@ class TestHeartbeats:
     @pytest.fixture(autouse=True)
     def soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(write_job, "INTERVAL", 0.02)
-        monkeypatch.setattr(write_job, "FIRST_AFTER", 0.01)
         # moto checks and writes in two steps, so that nobody sends any while a job commits there.
         monkeypatch.setattr(probe_module, "_NOT_ATOMIC", ())
 

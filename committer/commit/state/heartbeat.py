@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from ...format.records.open_record import OpenRecord
 from ...store.conditional_put import NotWritten, Written, put_record
@@ -28,32 +29,36 @@ class Beats:
     interval: float
     longest: float
 
+    @property
+    def first(self) -> float:
+        """Seconds until the first. Jobs that are over by then cost no request; those that are not
+        get the short patience that comes with a first one, instead of their maximum duration."""
+        return min(10.0, self.interval / 2)
+
 
 #: Of a job whose rows the tasks of a cluster write, for which it may have to wait.
 OF_TASKS = Beats(10.0, math.inf)
 
 
-@dataclass
-class OpenHeartbeat:
-    """Sends one heartbeat of an open job at a call; ``False`` when none is to follow."""
+def heartbeat_of(
+    driver: Driver, context: Context, opened: OpenedJob, beats: Beats
+) -> Callable[[], bool]:
+    """What sends one heartbeat of an open job at a call; ``False`` when none is to follow."""
+    began = time.monotonic()
 
-    driver: Driver
-    context: Context
-    opened: OpenedJob
-    beats: Beats
-    began: float = field(default_factory=time.monotonic)
+    def send() -> bool:
+        if time.monotonic() - began <= beats.longest:
+            return driver.run(send_heartbeat(context, opened.job, beats.interval))
+        logger.warning(
+            "%s: job %s has been open for longer than its max_duration, %g seconds: no more "
+            "heartbeats are sent, and others may take it for dead",
+            opened.root.url,
+            opened.job,
+            beats.longest,
+        )
+        return False
 
-    def __call__(self) -> bool:
-        if time.monotonic() - self.began > self.beats.longest:
-            logger.warning(
-                "%s: job %s has been open for longer than its max_duration, %g seconds: no more "
-                "heartbeats are sent, and others may take it for dead",
-                self.opened.root.url,
-                self.opened.job,
-                self.beats.longest,
-            )
-            return False
-        return self.driver.run(send_heartbeat(self.context, self.opened.job, self.beats.interval))
+    return send
 
 
 def send_heartbeat(context: Context, job: str, interval: float) -> Step[bool]:
