@@ -51,11 +51,9 @@ def main() -> None:
 def session(folder: Path) -> Any:
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.showConsoleProgress", False)
-    given = {**settings(folder), "spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "200"}
-    for name, value in given.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    more = {"spark.ui.showConsoleProgress": "false", "spark.sql.shuffle.partitions": "200"}
+    given = settings(folder) | more | {"spark.driver.memory": "4g"}
+    return SparkSession.builder.master("local[2]").config(map={**given}).getOrCreate()
 
 
 def frames(spark: Any, tasks: int, rows: int) -> list[tuple[str, Any]]:

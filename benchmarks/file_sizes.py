@@ -112,11 +112,12 @@ def order_lines(count: int, partitions: int) -> pa.Table:
 
 
 def spark_session(folder: Path) -> SparkSession:
-    builder = SparkSession.builder.master("local[1]").config("spark.driver.memory", "4g")
-    for name, value in settings(folder).items():
-        builder = builder.config(name, value)
-    builder = builder.config("spark.sql.files.maxPartitionBytes", "16g")
-    return builder.config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS").getOrCreate()
+    given = settings(folder) | {
+        "spark.driver.memory": "4g",
+        "spark.sql.files.maxPartitionBytes": "16g",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    }
+    return SparkSession.builder.master("local[1]").config(map={**given}).getOrCreate()
 
 
 def by_spark(

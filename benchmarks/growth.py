@@ -19,46 +19,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from docs.extensions.tables import between
-from support.memory_store import ManualClock, MemoryDriver, MemoryStore
-from support.protocol import ROOT, World
+from support.memory_store import ManualClock, MemoryStore
+from support.protocol import ROOT
+from support.virtual_time import TickingWorld
 from zero_rename.committer.commit.state.heads import read_head
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.format.records.head import Slot
 from zero_rename.committer.format.records.pending_file import PendingFile
-from zero_rename.committer.store.scheduler import Scheduler
 from zero_rename.committer.upkeep.gc.collect import gc
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
 DAY = 24 * 3600.0
 LATENCY = 0.03
-CONNECTIONS = 32
 OWNER = Owner("flights_daily", "scheduled__2026-01-01T00:00:00+00:00", "load", -1, 1, "app", "host")
-
-
-class LateDriver(MemoryDriver):
-    """A store in memory whose answers come in waves, each of as many as there are connections."""
-
-    waves = 0
-
-    def run(self, work: Any) -> Any:
-        scheduler = Scheduler(work)
-        while not scheduler.finished:
-            wave = []
-            while len(wave) < CONNECTIONS and (taken := scheduler.take()) is not None:
-                wave.append(taken)
-            sent = len(self.requests)
-            for ticket, request in wave:
-                try:
-                    answer = self.perform(request)
-                except Exception as error:
-                    scheduler.throw(ticket, error)
-                else:
-                    scheduler.answer(ticket, answer)
-            self.waves += len(self.requests) > sent
-        return scheduler.result()
 
 
 @dataclass
@@ -92,13 +67,12 @@ def bounded(file: PendingFile) -> PendingFile:
     return replace(file, summary="&".join(parts))
 
 
-class GrowingTable(World):
+class GrowingTable(TickingWorld):
     """A table whose jobs come an hour apart."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
         super().__init__(MemoryStore(clock=self.clock))
-        self.driver = LateDriver(self.store)
 
     def append(self, *partitions: str, files: int = 1) -> int:
         """How many requests a job sends."""
@@ -134,11 +108,10 @@ class GrowingTable(World):
     def measured(self) -> Iterator[Cost]:
         cost = Cost()
         self.driver.requests.clear()
-        self.driver.waves = 0
-        before = time.process_time()
+        tick, before = self.driver.now, time.process_time()
         yield cost
         cost.requests = len(self.driver.requests)
-        cost.seconds = time.process_time() - before + self.driver.waves * LATENCY
+        cost.seconds = time.process_time() - before + (self.driver.now - tick) * LATENCY
 
 
 def opened(table: GrowingTable) -> Cost:
@@ -214,8 +187,7 @@ def large_table(files: int, partitions: int) -> None:
     table.maintain()
     cost = opened(table)
     control = table.control()
-    few = table.measured()
-    with few as some:
+    with table.measured() as some:
         table.snapshot(names[100:110])
     print(f"### {files:,} files in {partitions:,} partitions\n")
     print("| | |\n|---|---:|")

@@ -1,25 +1,82 @@
-"""Environments of their own for tests, in the user's cache folder.
+"""Environments of their own for tests, in the user's cache folder, with what lock files pin.
 
 ``python tools/environments.py older-spark`` makes one, once for each Python and each set of
-versions (``tools/locks``); ``--python`` prints which its Python is.
+versions (``tools/locks``); what is not finished leaves none. ``--python`` prints which its Python
+is.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 # As a script it finds its neighbours by the checkout's folder.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tools.bootstrap import SetupError, run
-from tools.pinned_environment import PinnedEnvironment
+from tools.bootstrap import SetupError, cache_dir, install_entries, lock_entries, run, take_entry
 
 _TOOLS = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class PinnedEnvironment:
+    """An environment, made or not yet.
+
+    :param title: the first word of its folder, ``spark``.
+    :param package: the pinned package whose version is in the folder's name.
+    :param lock: a requirements file in which every package has its version and hashes.
+    :param finish: called with the folder of a new environment, before it gets its place.
+    """
+
+    title: str
+    package: str
+    lock: Path
+    finish: Callable[[Path], None] | None = None
+
+    @property
+    def python(self) -> Path:
+        """Its Python, or where that would be."""
+        digest = hashlib.sha256(sys.version.encode() + self.lock.read_bytes()).hexdigest()[:8]
+        return cache_dir() / f"{self.title}-{self.version}-{digest}" / "bin" / "python"
+
+    @property
+    def site(self) -> Path:
+        """The folder with its packages."""
+        folder = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        return self.python.parents[1] / "lib" / folder / "site-packages"
+
+    @property
+    def version(self) -> str:
+        """Of the package, ``3.5.9``."""
+        pinned = take_entry(lock_entries(self.lock), self.package).split()[0]
+        return pinned.removeprefix(f"{self.package}==")
+
+    def ensure(self) -> None:
+        """Install what the lock file pins, where that has not been done.
+
+        :raises SetupError: a package cannot be had, or not be installed.
+        """
+        if self.python.exists():
+            return
+        folder = self.python.parents[1]
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{self.title}-") as made:
+            uv = [sys.executable, "-m", "uv"]
+            new = Path(made, "env")
+            run([*uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(new)])
+            install = [*uv, "pip", "install", "--quiet", "--python", str(new / "bin" / "python")]
+            install_entries(install, lock_entries(self.lock), Path(sys.executable))
+            if self.finish is not None:
+                self.finish(new)
+            shutil.move(new, folder)
 
 
 def _lock(name: str) -> Path:

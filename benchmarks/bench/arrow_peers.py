@@ -133,10 +133,6 @@ def dataset(
     )
 
 
-def dataset_replace(side: ArrowSide, workload: Workload, url: str) -> None:
-    dataset(side, workload, url, "delete_matching")
-
-
 def dataset_read(_: ArrowSide, workload: Workload, url: str) -> int:
     import pyarrow.dataset as ds
 
@@ -158,10 +154,6 @@ def wrangler(side: ArrowSide, workload: Workload, url: str, mode: str = "append"
         max_rows_by_file=cut,
         compression="zstd",
     )
-
-
-def wrangler_replace(side: ArrowSide, workload: Workload, url: str) -> None:
-    wrangler(side, workload, url, "overwrite_partitions")
 
 
 def wrangler_read(_: ArrowSide, workload: Workload, url: str) -> int:
@@ -189,10 +181,6 @@ def delta(side: ArrowSide, workload: Workload, url: str, mode: str = "append") -
         storage_options=_delta_options(),
         writer_properties=WriterProperties(compression="ZSTD"),
     )
-
-
-def delta_replace(side: ArrowSide, workload: Workload, url: str) -> None:
-    delta(side, workload, url, "overwrite")
 
 
 def delta_merge(side: ArrowSide, _: Workload, url: str) -> None:

@@ -199,9 +199,10 @@ class Bench:
         prefix = _url(peer, workload).split("/", 3)[3]
         sizes = self.store.files(peer.bucket, prefix)
         row.files, row.bytes = len(sizes), sum(sizes)
-        self.store.empty(peer.bucket, prefix)
+        bucket = self.store.bucket(peer.bucket)
+        bucket.delete(f"{prefix}/")
         self._filled.discard(_url(peer, workload))
-        if workload.verb == "abort" and (left := row.files + self.store.uploads(peer.bucket)):
+        if workload.verb == "abort" and (left := row.files + len(bucket.uploads())):
             row.why = f"failed: {left} files or uploads are left"
 
 

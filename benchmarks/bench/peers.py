@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from bench import arrow_peers, own_peers, spark_peers
@@ -82,46 +83,50 @@ def _hadoop(name: str, append: Act, **verbs: Act) -> Peer:
     return Peer(name, "spark", {"append": append, "program": program, **verbs})
 
 
-_save, _prime = spark_peers.save, spark_peers.prime
+def _by_save(name: str, **options: str) -> Peer:
+    """This project's tables, by Spark."""
+    save = spark_peers.save
+    return _spark(
+        name,
+        append=save(**options),
+        program=spark_peers.program(save(**options), ours=True),
+        replace=save("overwrite", **options),
+        merge=spark_peers.merge,
+        check=own_peers.check,
+        prime=spark_peers.prime(),
+    )
+
+
+def _plain(name: str, more: Mapping[str, Act], **options: str) -> Peer:
+    """This project's tables, by plain Python."""
+    verbs: dict[str, Act] = {
+        "append": own_peers.write(**options),
+        "replace": own_peers.write(mode="replace", **options),
+        "merge": own_peers.merge,
+        "check": own_peers.check,
+        "die": own_peers.die(**options),
+        "recover": own_peers.recover,
+    }
+    return Peer(name, "python", {**verbs, **more})
+
+
 _committer, _rename = spark_peers.by_committer, spark_peers.rename
 _QUICK = (
-    OURS,
-    HEADS,
-    "magic",
-    "directory",
-    "rename v2",
-    LOCAL,
-    "delta-rs",
+    *(OURS, HEADS, "magic", "directory", "rename v2", LOCAL, "delta-rs"),
     "pyarrow write_dataset",
 )
 #: In the first round's order: who is slow comes last, since the time may be up before.
 PEERS = (
-    _spark(
-        OURS,
-        append=_save(),
-        program=spark_peers.program(_save(), ours=True),
-        replace=_save("overwrite"),
-        merge=spark_peers.merge,
-        check=own_peers.check,
-        prime=_prime(),
-    ),
-    _spark(
-        HEADS,
-        append=_save(readers="heads"),
-        program=spark_peers.program(_save(readers="heads"), ours=True),
-        replace=_save("overwrite", readers="heads"),
-        merge=spark_peers.merge,
-        check=own_peers.check,
-        prime=_prime(),
-    ),
+    _by_save(OURS),
+    _by_save(HEADS, readers="heads"),
     _spark(LOCAL, append=spark_peers.locally),
     _hadoop("directory", _committer("directory")),
     _spark("zero-rename, format()", append=spark_peers.by_format, prime=spark_peers.prime_format),
     _spark(
         "zero-rename, workers not frozen",
         "64 files",
-        append=_save(freezeWorkers="false"),
-        prime=_prime(freezeWorkers="false"),
+        append=spark_peers.save(freezeWorkers="false"),
+        prime=spark_peers.prime(freezeWorkers="false"),
     ),
     _spark(
         "tasks that do nothing", "64 files", append=spark_peers.nothing, prime=spark_peers.nothing
@@ -131,47 +136,28 @@ PEERS = (
         append=_committer("partitioned"),
         replace=_committer("partitioned", conflict_mode="replace"),
     ),
-    Peer(
-        PLAIN,
-        "python",
-        {
-            "append": own_peers.write(),
-            "replace": own_peers.write(mode="replace"),
-            "merge": own_peers.merge,
-            "check": own_peers.check,
-            "die": own_peers.die(),
-            "recover": own_peers.recover,
-            "abort": own_peers.abort,
-        },
-    ),
-    Peer(
+    _plain(PLAIN, {"abort": own_peers.abort}),
+    _plain(
         PLAIN_HEADS,
-        "python",
-        {
-            "append": own_peers.write(readers="heads"),
-            "replace": own_peers.write(mode="replace", readers="heads"),
-            "merge": own_peers.merge,
-            "check": own_peers.check,
-            "die": own_peers.die(readers="heads"),
-            "leave": own_peers.die(readers="heads"),
-            "recover": own_peers.recover,
-            "abort": own_peers.recover,
-        },
+        {"leave": own_peers.die(readers="heads"), "abort": own_peers.recover},
+        readers="heads",
     ),
     Peer("rclone cleanup", "python", {"abort": own_peers.rclone}),
     _arrow(
-        "pyarrow write_dataset", append=arrow_peers.dataset, replace=arrow_peers.dataset_replace
+        "pyarrow write_dataset",
+        append=arrow_peers.dataset,
+        replace=partial(arrow_peers.dataset, behavior="delete_matching"),
     ),
     _arrow(
         "awswrangler",
         append=arrow_peers.wrangler,
-        replace=arrow_peers.wrangler_replace,
+        replace=partial(arrow_peers.wrangler, mode="overwrite_partitions"),
         read=arrow_peers.wrangler_read,
     ),
     _arrow(
         "delta-rs",
         append=arrow_peers.delta,
-        replace=arrow_peers.delta_replace,
+        replace=partial(arrow_peers.delta, mode="overwrite"),
         merge=arrow_peers.delta_merge,
         check=arrow_peers.delta_check,
         read=arrow_peers.delta_read,

@@ -89,7 +89,8 @@ def _table(table: Table) -> Iterator[str]:
     yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
     for row in sorted(measured, key=lambda it: it.median(seconds) or 0):
         cells = [_seconds(row), _ratio(row, ours, seconds), _cpu(row), _ratio(row, ours, cpu)]
-        cells += [f"{row.median(_requests):,.0f}", f"{(row.median(_dollars) or 0) * 1000:.2f}"]
+        dollars = row.median(lambda run: run.dollars) or 0
+        cells += [f"{row.median(_requests):,.0f}", f"{dollars * 1000:.2f}"]
         written = (row.median(lambda run: run.written) or 0) / 1e6
         cells += [f"{written:,.2f}" if written else "", f"{row.files:,}" if row.files else ""]
         cells += [_memory(row)]
@@ -161,16 +162,10 @@ def _ratio(row: Row, ours: Row | None, of: object) -> str:
 
 
 def _memory(row: Row) -> str:
-    groups = [row.median(lambda run, group=group: run.memory.get(group, 0)) for group in _SHOWN]
+    shown = ("driver", "workers")
+    groups = [row.median(lambda run, group=group: run.memory.get(group, 0)) for group in shown]
     return ", ".join(f"{value / 1e6:.0f}" for value in groups if value)
-
-
-_SHOWN = ("driver", "workers")
 
 
 def _requests(run: Run) -> float:
     return sum(run.requests.values())
-
-
-def _dollars(run: Run) -> float:
-    return run.dollars

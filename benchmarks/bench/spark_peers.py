@@ -35,9 +35,7 @@ class SparkSide:
             "spark.hadoop.fs.s3a.committer.staging.tmp.path": f"file://{folder}/staging",
         }
         builder = SparkSession.builder.master(f"local[{SLOTS}]").appName("bench")
-        for name, value in settings.items():
-            builder = builder.config(name, value)
-        self.spark: Any = builder.getOrCreate()
+        self.spark: Any = builder.config(map=settings).getOrCreate()
         register(self.spark)
         self._frame: tuple[Any, Any] = (None, None)
         #: What is merged next.
@@ -79,20 +77,6 @@ class SparkSide:
             rows = self.spark.range(0, workload.rows, 1, workload.tasks).selectExpr(*columns)
             self._frame = (shape, rows.cache())
         return self._frame[1]
-
-    @contextlib.contextmanager
-    def set(self, settings: Mapping[str, str]) -> Iterator[None]:
-        """The session with these settings, ``spark.hadoop.`` left away."""
-        conf = self.spark.conf
-        named = {key.removeprefix("spark.hadoop."): value for key, value in settings.items()}
-        before = {key: conf.get(key, None) for key in named}
-        try:
-            for key, value in named.items():
-                conf.set(key, value)
-            yield
-        finally:
-            for key, value in before.items():
-                conf.unset(key) if value is None else conf.set(key, value)
 
     @contextlib.contextmanager
     def workers(self, name: str) -> Iterator[None]:
@@ -206,9 +190,10 @@ def by_committer(name: str, **given: Any) -> Callable[[SparkSide, Workload, str]
     """One of Hadoop's, as this project sets it."""
 
     def append(side: SparkSide, workload: Workload, url: str) -> None:
+        from support.hadoop_committers import set_in
         from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
-        with side.set(S3ASettings(Committer(name), **given).spark_conf()):
+        with set_in(side.spark, S3ASettings(Committer(name), **given).spark_conf()):
             _write(side, workload, url.replace("s3:", "s3a:"))
 
     return append
@@ -218,13 +203,13 @@ def rename(algorithm: int, dynamic: bool = False) -> Callable[[SparkSide, Worklo
     """Spark's own committer, by one of Hadoop's two algorithms."""
 
     def write(side: SparkSide, workload: Workload, url: str) -> None:
-        from support.hadoop_committers import RENAMING
+        from support.hadoop_committers import RENAMING, set_in
         from zero_rename.s3a.hadoop.settings import ALGORITHM_KEY
 
         settings = {**RENAMING, ALGORITHM_KEY: str(algorithm)}
         if dynamic:
             settings["spark.sql.sources.partitionOverwriteMode"] = "dynamic"
-        with side.set(settings):
+        with set_in(side.spark, settings):
             mode = "overwrite" if dynamic else "append"
             _write(side, workload, url.replace("s3:", "s3a:"), mode)
 
@@ -232,9 +217,9 @@ def rename(algorithm: int, dynamic: bool = False) -> Callable[[SparkSide, Worklo
 
 
 def locally(side: SparkSide, workload: Workload, url: str) -> None:
-    from support.hadoop_committers import RENAMING
+    from support.hadoop_committers import RENAMING, set_in
 
-    with side.set(RENAMING):
+    with set_in(side.spark, RENAMING):
         _write(side, workload, f"file://{side.folder}/{url.removeprefix('s3://')}")
 
 

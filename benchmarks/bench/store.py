@@ -25,6 +25,7 @@ from torture.proxy import Proxy, Seen
 from torture.servers import Store, serving
 
 from support.faulty_server import Received, Reply, s3_error
+from support.plain_bucket import PlainBucket
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 #: Where the modules are that a process of a run imports: these, the tests', the checkout's.
@@ -121,23 +122,21 @@ class DelayedStore:
         """Requests since :meth:`delay`, when the last of them has been answered."""
         return Traffic(**self._ask({}))
 
+    def bucket(self, name: str) -> PlainBucket:
+        """A bucket, past the proxy."""
+        return PlainBucket(name, self.client)
+
     def make_bucket(self, name: str) -> None:
         with contextlib.suppress(self.client.exceptions.BucketAlreadyOwnedByYou):
             self.client.create_bucket(Bucket=name)
 
     def files(self, bucket: str, prefix: str) -> list[int]:
         """Sizes of the data files below a prefix; not of what committers or Delta's log leave."""
-        found = self._objects(bucket, prefix).items()
+        found = self.bucket(bucket).sizes(f"{prefix}/").items()
         others = ("/_temporary/", "/_delta_log/")
         return [
             n for key, n in found if key.endswith(".parquet") and not any(o in key for o in others)
         ]
-
-    def empty(self, bucket: str, prefix: str) -> None:
-        keys = [{"Key": key} for key in self._objects(bucket, prefix)]
-        for first in range(0, len(keys), 1000):
-            part = {"Objects": keys[first : first + 1000], "Quiet": True}
-            self.client.delete_objects(Bucket=bucket, Delete=part)
 
     def upload(self, bucket: str, url: str, count: int) -> None:
         """Leave so many uploads below a table, as a dead writer does."""
@@ -149,15 +148,6 @@ class DelayedStore:
 
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(begin, range(count)))
-
-    def uploads(self, bucket: str) -> int:
-        pages = self.client.get_paginator("list_multipart_uploads").paginate(Bucket=bucket)
-        return sum(len(page.get("Uploads", ())) for page in pages)
-
-    def _objects(self, bucket: str, prefix: str) -> dict[str, int]:
-        paginator = self.client.get_paginator("list_objects_v2")
-        pages = paginator.paginate(Bucket=bucket, Prefix=f"{prefix}/")
-        return {it["Key"]: it["Size"] for page in pages for it in page.get("Contents", ())}
 
     def _ask(self, what: dict[str, float]) -> dict[str, Any]:
         assert self._proxy.stdin is not None

@@ -1,34 +1,31 @@
-"""``make bench`` without its clock: who is left out and why, what ratios are of, the page."""
+"""``make bench`` and ``make fast-tier`` without their clocks: who is left out and why, what ratios
+are of, the page."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-import urllib.error
-import urllib.request
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import psutil
+import fast_tier
 import pytest
+from fast_tier import COPIED, STAGES, Pipeline, source
 from torture.servers import of_moto
 
 from bench import hosts as hosts_module
 from bench import measure, own_peers
 from bench import rows as made
-from bench.__main__ import measured, profiled
-from bench.goals import GOALS, seconds
+from bench.__main__ import measured
+from bench.goals import seconds
 from bench.hosts import HostProcesses
 from bench.measure import Bench
 from bench.papers import by_kind, tables_of_papers
 from bench.peers import BY_NAME, PEERS, Peer
-from bench.processes import Host, HostError, _Used, cpu_between
-from bench.profiles import digest
+from bench.processes import Host, _Used, cpu_between
 from bench.report import markdown, missed, ratios
 from bench.results import Row, Run, Table
-from bench.spark_peers import SparkSide
 from bench.store import behind_proxy, price
 from bench.workloads import (
     BY_SPARK_HEADS,
@@ -39,14 +36,11 @@ from bench.workloads import (
     PARQUET,
     WORKLOADS,
     Workload,
-    slug,
 )
 from docs.extensions.tables import between
-from support.faulty_server import FaultyServer, always, s3_error
-from support.moto_server import S3Server
+from support.moto_server import S3Server, running
 from tools.bootstrap import SetupError
-from tools.environments import BENCH_PEERS
-from tools.pinned_environment import PinnedEnvironment
+from tools.environments import BENCH_PEERS, PinnedEnvironment
 
 
 def run(number: int, took: float, throttled: int = 0, **more: float) -> Run:
@@ -105,19 +99,6 @@ class TestPage:
         assert "| at most 1.3 | 1.30 | met |" in written
         assert between(written, "bench", "x") == between(page, "bench", "x")
 
-    def test_a_missed_goal_has_its_profile_there(self) -> None:
-        stacks = "main (a.py:1);write (committer/b.py:2);compress (c.py:3) 30\nmain (a.py:1) 10\n"
-
-        page = markdown([], "", {GOALS[0].title: "\n".join(digest(stacks))})
-
-        assert "| 75% | `compress (c.py)` | `write (committer/b.py)` |" in page
-
-    def test_the_real_page_has_the_marks(self) -> None:
-        page = Path(__file__).parents[2] / "docs" / "performance.md"
-
-        for name in ("bench", "growth"):
-            assert between(page.read_text("utf-8"), name, "what was measured")
-
     def test_dear_requests_and_free_ones(self) -> None:
         assert price({"UploadPart": 1000, "GetObject": 1000}) == pytest.approx(0.0054)
         assert price({"AbortMultipartUpload": 1000, "DeleteObjects": 9}) == 0
@@ -161,11 +142,6 @@ class TestPapers:
         assert "| rename v1 | 0 | 0 | 1000 | 0 | 0 | 0 | 0 | 1000 |" in page
         assert "| rename v1 | 1.60 |" in page
 
-    def test_the_real_page_has_the_marks(self) -> None:
-        page = Path(__file__).parents[2] / "docs" / "papers.md"
-
-        assert between(page.read_text("utf-8"), "papers", "what was measured")
-
 
 class TestPeers:
     def test_one_that_cannot_be_installed_and_one_that_fails_are_rows(
@@ -197,23 +173,6 @@ class TestPeers:
         assert "| rclone cleanup | failed: FileNotFoundError" in page
         assert aborted.row(ours.name)
 
-    def test_one_that_would_take_longer_than_a_run_may_is_not_begun(
-        self, s3_server: S3Server, tmp_path: Path
-    ) -> None:
-        """By what it took for fewer files, not in minutes of waiting."""
-        ours = BY_NAME["zero-rename, plain Python"]
-        with (
-            behind_proxy(of_moto(s3_server)) as store,
-            HostProcesses(store.behind, tmp_path) as hosts,
-        ):
-            bench = Bench(store, hosts, rounds=0, longest=60)
-            fewer = bench.measure(Workload("some", "Some", tasks=32), [ours])
-            more = bench.measure(Workload("many", "Many", tasks=32_000_000), [ours])
-
-        assert fewer.row(ours.name)
-        assert not more.row(ours.name)
-        assert "left out: 32 files took" in more.rows[0].why
-
     def test_one_that_hangs_takes_its_workload_s_time_and_not_the_next_one_s(
         self, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -233,33 +192,6 @@ class TestPeers:
         for table in found:
             assert [len(it.runs) > 1 for it in table.rows] == [False, True]
             assert table.rows[0].why.startswith("failed: took longer than")
-
-    def test_one_that_the_store_refuses_costs_its_own_row_alone(
-        self, s3_server: S3Server, tmp_path: Path
-    ) -> None:
-        refused = Peer("a name too long for a bucket " * 3, "python", {"append": own_peers.write()})
-        answers = replace(refused, name="answers")
-        with behind_proxy(of_moto(s3_server)) as store, _Hosts(store.behind, tmp_path) as hosts:
-            bench = Bench(store, hosts, rounds=1, longest=60)
-            found = bench.measure(Workload("few", "Few"), [refused, answers])
-
-        assert "InvalidBucketName" in found.rows[0].why
-        assert len(found.rows[1].runs) == 2
-
-    def test_a_profile_without_a_host_is_none(self, s3_server: S3Server, tmp_path: Path) -> None:
-        slow = table("8 files", row(OURS, 9, 5), row(LOCAL, 9, 1))
-        with behind_proxy(of_moto(s3_server)) as store, _Hosts(store.behind, tmp_path) as hosts:
-            hosts._broken["spark"] = HostError("took longer than 180 s")
-            found = profiled([slow], Bench(store, hosts, rounds=1, longest=60), hosts)
-
-        assert list(found.values()) == ["No profile: took longer than 180 s."]
-
-    def test_a_row_says_that_its_rounds_were_cut(self) -> None:
-        cut = replace(row("magic", 9, 3, 3), cut=True)
-
-        shown = markdown([table("64 files", row(OURS, 9, 2, 2), cut)], "", {})
-
-        assert "| magic (3 runs, then the time was up) |" in shown
 
     def test_a_merge_is_checked_and_what_it_writes_is_counted(
         self, s3_server: S3Server, tmp_path: Path
@@ -286,13 +218,6 @@ class TestPeers:
             with pytest.raises(LookupError, match="not these 2004"):
                 made.check(merge, other)
 
-    def test_a_merge_brings_one_row_in_a_hundred_into_one_partition_in_twelve(self) -> None:
-        merge = next(it for it in WORKLOADS if it.verb == "merge")
-        brought = made.source(merge)
-
-        assert (merge.partitions, brought.num_rows) == (365, merge.rows // 100)
-        assert len(brought["day"].unique()) == 30
-
     def test_bytes_are_counted_as_they_are_stored_copies_and_parts_too(
         self, s3_server: S3Server
     ) -> None:
@@ -313,18 +238,6 @@ class TestPeers:
             client.copy_object(Bucket="bytes", Key="e", CopySource="bytes/d")
             assert store.traffic().written == 5 + 3 + 3
 
-    def test_answers_that_ask_to_slow_down_are_counted(self) -> None:
-        with (
-            FaultyServer(always(s3_error(503, "SlowDown"))) as throttling,
-            behind_proxy(of_moto(S3Server(throttling.endpoint))) as store,
-        ):
-            store.delay(0)
-            with pytest.raises(urllib.error.HTTPError):
-                urllib.request.urlopen(f"{store.behind.endpoint}/bucket/key", timeout=60)
-
-            seen = store.traffic()
-        assert (seen.throttled, seen.requests) == (1, {"GetObject": 1})
-
     def test_each_workload_has_somebody_and_each_peer_something(self) -> None:
         taken = {(w.name, p.name) for w in WORKLOADS for p in PEERS if p.takes(w)}
         of_papers = {w.name for w in PAPERS for p in PEERS if p.takes(w)}
@@ -332,27 +245,6 @@ class TestPeers:
         assert {workload for workload, _ in taken} == {it.name for it in WORKLOADS}
         assert {peer for _, peer in taken} == set(BY_NAME)
         assert of_papers == {it.name for it in PAPERS}
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [OURS, "zero-rename, format()"])
-def test_who_was_primed_starts_no_pool_of_workers_in_its_run(
-    spark: Any, s3_bucket: Any, name: str
-) -> None:
-    """Spark ends Python workers that were idle for a minute, which the other peers take. Each pool
-    of them has a daemon, which is the JVM's child."""
-    jvm = psutil.Process(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
-    side, few = SparkSide.__new__(SparkSide), Workload("few", "Few")
-    side.spark, side._frame, side.made = spark, (None, None), None
-    peer, url = BY_NAME[name], f"s3://{s3_bucket.name}/{slug(name)}"
-
-    peer.verbs["prime"](side, few, f"{url}-prime")
-    primed = {it.pid for it in jvm.children()}
-    peer.verbs["append"](side, few, url)
-
-    assert primed, "no daemon is there"
-    assert {it.pid for it in jvm.children()} <= primed
 
 
 class TestProcesses:
@@ -364,3 +256,36 @@ class TestProcesses:
         assert cpu_between(before, after) == {"jvm": 2}
         nobody_waited = {1: _Used("jvm", 0, 6, 0)}
         assert cpu_between(before, nobody_waited) == {"jvm": 1}
+
+
+def test_the_ways_by_a_fast_store_are_what_they_are_called(
+    s3_env: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = source(COPIED, 0)
+    kept: dict[str, int] = {}
+    with running() as quick:
+        quick.client().create_bucket(Bucket="fast")
+        s3_env.client().create_bucket(Bucket="lake")
+        root = f"s3://fast/lake?endpoint={quick.endpoint}"
+        places = {"durable": None, "fast": root, "lost": root}
+        lines = {
+            name: Pipeline(s3_env.client(), name, rows, place) for name, place in places.items()
+        }
+        for it in lines.values():
+            it.begin()
+        checkpoint = Pipeline.checkpoint
+
+        def counted(self: Pipeline) -> None:
+            for name in STAGES:
+                kept[name] = len(self.table(name).not_durable())
+            checkpoint(self)
+
+        monkeypatch.setattr(fast_tier.Pipeline, "checkpoint", counted)
+        found = fast_tier.measured(lines["durable"], lines["fast"], lines["lost"], 1)
+        assert kept == dict.fromkeys(STAGES, COPIED)
+        assert len(found) == 4
+        assert lines["fast"].table(STAGES[-1]).not_durable() == []
+        for name in STAGES:
+            assert lines["lost"].table(name).not_durable() == []
+            for line in lines.values():
+                assert line.table(name).to_arrow().sort_by("x") == rows.sort_by("x")

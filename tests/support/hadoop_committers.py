@@ -19,6 +19,7 @@ from typing import Any
 
 from torture.servers import Store
 
+from support.plain_bucket import PlainBucket
 from support.spark import SETTINGS
 from tools.s3a_class_archive import class_path, jvm_flags
 from zero_rename.committer.format.layout import TableRoot
@@ -106,14 +107,13 @@ class Place:
     def below(self, path: str) -> Place:
         return replace(self, prefix=f"{self.prefix}/{path}")
 
+    @property
+    def _whole(self) -> PlainBucket:
+        return PlainBucket(self.bucket, self.client)
+
     def objects(self, below: str = "") -> list[str]:
         """Keys relative to the destination, hidden ones and directory markers too."""
-        prefix = f"{self.prefix}/{below}"
-        pages = self.client.get_paginator("list_objects_v2").paginate(
-            Bucket=self.bucket, Prefix=prefix
-        )
-        found = [entry["Key"] for page in pages for entry in page.get("Contents", ())]
-        return [key[len(self.prefix) + 1 :] for key in found]
+        return [key[len(self.prefix) + 1 :] for key in self._whole.keys(f"{self.prefix}/{below}")]
 
     def files(self, below: str = "") -> list[str]:
         """Data files, as readers that list see them."""
@@ -121,18 +121,14 @@ class Place:
         return [p for p in paths if not any(part[0] in "_." for part in p.split("/"))]
 
     def uploads(self) -> list[str]:
-        """Keys of the uploads below the destination. By the whole bucket: MinIO lists no prefix."""
-        pages = self.client.get_paginator("list_multipart_uploads").paginate(Bucket=self.bucket)
-        found = [entry["Key"] for page in pages for entry in page.get("Uploads", ())]
-        return [key for key in found if key.startswith(f"{self.prefix}/")]
+        """Keys of the uploads below the destination."""
+        return self._whole.uploads(f"{self.prefix}/")
 
     def body(self, path: str) -> bytes:
-        return self.client.get_object(Bucket=self.bucket, Key=f"{self.prefix}/{path}")[
-            "Body"
-        ].read()
+        return self._whole.read(f"{self.prefix}/{path}")
 
     def put(self, path: str, body: bytes = b"") -> None:
-        self.client.put_object(Bucket=self.bucket, Key=f"{self.prefix}/{path}", Body=body)
+        self._whole.put(f"{self.prefix}/{path}", body)
 
     def has(self, path: str) -> bool:
         return path in self.objects(path)
@@ -164,15 +160,28 @@ class Place:
         return created["UploadId"]
 
     def abort_uploads(self) -> None:
-        listed = self.client.list_multipart_uploads(Bucket=self.bucket).get("Uploads", ())
-        for upload in listed:
-            self.client.abort_multipart_upload(
-                Bucket=self.bucket, Key=upload["Key"], UploadId=upload["UploadId"]
-            )
+        self._whole.abort_uploads()
 
     def verify(self, committer: str, uuid: str | None, since_ms: int, **given: Any) -> Verified:
         step = verify_job(self.root, Expectation(committer, uuid, since_ms), **given)
         return self.driver.run(step)
+
+
+@contextlib.contextmanager
+def set_in(spark: Any, settings: Mapping[str, str | None]) -> Iterator[None]:
+    """A session with these settings, ``spark.hadoop.`` left away; ``None`` unsets."""
+    named = {key.removeprefix("spark.hadoop."): value for key, value in settings.items()}
+    before = {key: spark.conf.get(key, None) for key in named}
+
+    def apply(settings: Mapping[str, str | None]) -> None:
+        for key, value in settings.items():
+            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+
+    try:
+        apply(named)
+        yield
+    finally:
+        apply(before)
 
 
 class Application:
@@ -195,24 +204,9 @@ class Application:
         prefix = f"tables/t{next(_numbers)}"
         return Place(self.client, bucket or self._bucket, prefix, self.store.environment())
 
-    @contextlib.contextmanager
-    def set(self, settings: Mapping[str, str | None]) -> Iterator[None]:
-        """The session with these settings, ``spark.hadoop.`` left away; ``None`` unsets."""
-        conf = self.spark.conf
-        named = {key.removeprefix("spark.hadoop."): value for key, value in settings.items()}
-        before = {key: conf.get(key, None) for key in named}
-        try:
-            self._apply(named)
-            yield
-        finally:
-            self._apply(before)
-
-    def _apply(self, settings: Mapping[str, str | None]) -> None:
-        for key, value in settings.items():
-            if value is None:
-                self.spark.conf.unset(key)
-            else:
-                self.spark.conf.set(key, value)
+    def set(self, settings: Mapping[str, str | None]) -> contextlib.AbstractContextManager[None]:
+        """The session with these settings, as :func:`set_in` has them."""
+        return set_in(self.spark, settings)
 
     def with_committer(
         self, committer: str, overrides: Mapping[str, str | None] | None = None, **given: Any

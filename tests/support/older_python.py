@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.pinned_environment import PinnedEnvironment
+from tools.environments import PinnedEnvironment
 from tools.s3_servers import in_ci
 
 

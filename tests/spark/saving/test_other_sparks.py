@@ -13,8 +13,7 @@ import pytest
 
 from support.moto_server import S3Server
 from support.spark_elsewhere import CHANGING, FORMAT, KEPT, LOADING, SAVING, passed_elsewhere
-from tools.environments import SPARK_4_0, SPARK_4_1
-from tools.pinned_environment import PinnedEnvironment
+from tools.environments import SPARK_4_0, SPARK_4_1, PinnedEnvironment
 
 pytestmark = [
     pytest.mark.spark,
