@@ -20,7 +20,7 @@ from support.memory_store import MemoryStore
 from support.protocol import ROOT, memory_table
 from support.row_model import Delete, Load, Merge, Model, Step, sequences
 from zero_rename.committer import CommitConflictError, InvalidInputError, Table, TableMismatchError
-from zero_rename.committer.format.records.decision import Decision
+from zero_rename.committer.format.records.decision import CondensedDecision, Decision
 from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.committer.store.requests import Put
 from zero_rename.orchestration.runs.reports import commit_report, one_line
@@ -101,7 +101,7 @@ class TestMerge:
         put(table, (4, "c", 4.0, "x"))
         if is_condensed:
             key = table.root.decision_key(decision.job)
-            condensed = decision.condense(done.committed.decided_at).encode()
+            condensed = CondensedDecision.of(decision, done.committed.decided_at).encode()
             store.objects[key] = replace(store.objects[key], body=condensed)
         else:
             assert table.merge(rows, on=["k"], idempotency_key="run").rows == done.rows

@@ -59,13 +59,13 @@ class Document:
         :raises RecordDamagedError: too many, not JSON, or not an object.
         """
         if len(body) > most:
-            raise _damaged(key, "", f"has more than {most} bytes, so it is none of this package")
+            raise damaged(key, "", f"has more than {most} bytes, so it is none of this package")
         try:
             members = json.loads(body.decode())
         except (ValueError, RecursionError) as error:
-            raise _damaged(key, "", f"is not JSON ({len(body)} bytes): {error}") from error
+            raise damaged(key, "", f"is not JSON ({len(body)} bytes): {error}") from error
         if not isinstance(members, dict):
-            raise _damaged(key, "", "is not a JSON object")
+            raise damaged(key, "", "is not a JSON object")
         return Document(members, key)
 
     def read(self, kind: type[T]) -> T:
@@ -79,12 +79,8 @@ class Document:
             raise self.damaged(unfit.path, unfit.what) from unfit
 
     def damaged(self, member: str, what: str) -> RecordDamagedError:
-        """What is raised for a member that cannot be right.
-
-        :param member: dotted, with indices; ``""`` for the object as a whole.
-        :param what: a predicate: ``is not a job id``.
-        """
-        return _damaged(self.key, member, what)
+        """As :func:`damaged`, of this object."""
+        return damaged(self.key, member, what)
 
 
 @dataclass(frozen=True)
@@ -115,7 +111,12 @@ def decode(body: bytes, kind: str, key: str) -> Document:
     return document
 
 
-def _damaged(key: str, field: str, what: str) -> RecordDamagedError:
+def damaged(key: str, field: str, what: str) -> RecordDamagedError:
+    """What is raised for a member that cannot be right.
+
+    :param field: dotted, with indices; ``""`` for the object as a whole.
+    :param what: a predicate: ``is not a job id``.
+    """
     member = f"its member {field!r} " if field else "it "
     return RecordDamagedError(
         f"A control object cannot be read: {member}{what}. It was left as it is.",

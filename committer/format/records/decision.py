@@ -8,7 +8,6 @@ from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from typing import Annotated
 
-from ...errors import RecordDamagedError
 from ..job_spec import NOBODY, JobSpec, Mode, Owner, Readers, SuccessMarkers
 from ..layout import TableRoot, job_in_key
 from ..row_changes import ChangeReads, RowChanges
@@ -19,6 +18,8 @@ from .partition_decision import PartitionDecision, Sums
 from .pending_file import PendingFile
 
 _FILES = ("files", "adopted", "removals", "lost")
+#: What a condensed decision says as the decision did.
+_KEPT = ("mode", "idempotency_key", "run_version", "change_reads", "inputs", "narrows", "left_out")
 
 #: None is made of an abort.
 _CONDENSED = "commit"
@@ -60,23 +61,21 @@ class CondensedDecision:
 
     @staticmethod
     def of(decision: Decision, at: float) -> CondensedDecision:
-        """:param at: when it was decided."""
+        """What is left of a commit decision where nobody needs its lists any more.
+
+        :param at: when it was decided.
+        """
         partitions = decision.partitions
         return CondensedDecision(
             decision.job,
             at,
             {it.partition: _numbers(it) for it in partitions},
-            decision.mode,
-            decision.idempotency_key,
-            decision.run_version,
-            {it.partition: it.dropped_job for it in partitions if it.dropped_job} or None,
-            {it.partition: it.merged for it in partitions if it.merged} or None,
-            {it.partition: it.row_changes for it in partitions if it.row_changes} or None,
-            decision.change_reads,
-            decision.owner if decision.inputs else NOBODY,
-            decision.inputs,
-            decision.narrows,
-            decision.left_out,
+            dropped={it.partition: it.dropped_job for it in partitions if it.dropped_job} or None,
+            merged={it.partition: it.merged for it in partitions if it.merged} or None,
+            row_changes={it.partition: it.row_changes for it in partitions if it.row_changes}
+            or None,
+            owner=decision.owner if decision.inputs else NOBODY,
+            **{name: getattr(decision, name) for name in _KEPT},
         )
 
     @property
@@ -105,10 +104,12 @@ class CondensedDecision:
         return _SAYS_SO.search(body[:80]) is not None
 
     @staticmethod
-    def decode(body: bytes, key: str) -> CondensedDecision:
-        """:raises RecordDamagedError: it cannot be read."""
+    def decode(body: bytes, key: str, job: str) -> CondensedDecision:
+        """:raises RecordDamagedError: it cannot be read, or is another job's."""
         document = decode(body, _CONDENSED, key)
         condensed = document.read(CondensedDecision)
+        if condensed.write_id != job:
+            raise document.damaged("write_id", f"is not {job}")
         if any(len(numbers) != _NUMBERS for numbers in condensed.changes.values()):
             raise document.damaged("changes", f"has a list of other than {_NUMBERS} numbers")
         return condensed
@@ -223,13 +224,6 @@ class Decision:
     def upload_ids(self) -> frozenset[tuple[str, str]]:
         return frozenset((file.key, file.upload_id) for file in self.files)
 
-    def condense(self, at: float) -> CondensedDecision:
-        """What is left of this commit decision where nobody needs its lists any more.
-
-        :param at: when it was decided.
-        """
-        return CondensedDecision.of(self, at)
-
     def encode(self) -> bytes:
         if not self.is_commit:
             said = _Said(self.job, self.write_id, self.verdict)
@@ -248,7 +242,7 @@ class Decision:
             whoever applies it often has more rights than its writer had.
         """
         if CondensedDecision.is_one(body):
-            return _of_condensed(CondensedDecision.decode(body, key), key, job)
+            return _of_condensed(CondensedDecision.decode(body, key, job))
         document = decode(body, "decision", key)
         said = document.read(_Said)
         if said.job != job:
@@ -273,30 +267,17 @@ class _Said:
     verdict: Verdict
 
 
-def _of_condensed(said: CondensedDecision, key: str, job: str) -> Decision:
-    if said.write_id != job:
-        raise RecordDamagedError(
-            f"A decision is not of {job}. It was left as it is.",
-            field="write_id",
-            key=key,
-            remedy="Restore the object from a version or backup; do not delete it.",
-        )
+def _of_condensed(said: CondensedDecision) -> Decision:
     return Decision(
-        job=job,
+        job=said.write_id,
         write_id=said.write_id,
         verdict=Verdict.COMMIT,
-        mode=said.mode,
         success_markers=SuccessMarkers.NONE,
-        idempotency_key=said.idempotency_key,
-        run_version=said.run_version,
         partitions=said.partitions,
         decided_at=said.decided_at,
         condensed=True,
         owner=said.owner,
-        inputs=said.inputs,
-        change_reads=said.change_reads,
-        narrows=said.narrows,
-        left_out=said.left_out,
+        **{name: getattr(said, name) for name in _KEPT},
     )
 
 
@@ -367,7 +348,7 @@ def _pieces(partition: PartitionDecision, limit: int) -> list[PartitionDecision]
     pieces = []
     for name in _FILES:
         values = getattr(partition, name)
-        bare = replace(partition, files=(), adopted=(), removals=(), lost=())
+        bare = replace(partition, **dict.fromkeys(_FILES, ()))
         for start in range(0, len(values), limit):
             pieces.append(replace(bare, **{name: values[start : start + limit]}))
     return pieces
@@ -377,16 +358,8 @@ def join_parts(decision: Decision, parts: Iterable[DecisionPart]) -> Decision:
     """The decision with the partitions of its parts, pieces of one partition joined."""
     joined: dict[str, PartitionDecision] = {}
     for piece in (p for part in sorted(parts, key=lambda p: p.number) for p in part.partitions):
-        known = joined.get(piece.partition)
-        joined[piece.partition] = (
-            piece
-            if known is None
-            else replace(
-                known,
-                files=known.files + piece.files,
-                adopted=known.adopted + piece.adopted,
-                removals=known.removals + piece.removals,
-                lost=known.lost + piece.lost,
-            )
-        )
+        known = joined.setdefault(piece.partition, piece)
+        if known is not piece:
+            lists = {name: getattr(known, name) + getattr(piece, name) for name in _FILES}
+            joined[piece.partition] = replace(known, **lists)
     return replace(decision, partitions=tuple(joined.values()))

@@ -11,7 +11,7 @@ from ...errors import RecordDamagedError
 from ...store.conditional_put import write_id_of
 from ...store.requests import LIST_BYTES
 from ..layout import TableRoot
-from .codec import decode, encode
+from .codec import damaged, decode, encode
 from .data_file import DataFile
 from .marks import LEFT_OUT
 
@@ -47,18 +47,10 @@ def _plain(body: bytes, key: str) -> bytes:
     try:
         plain = unpacking.decompress(body, LIST_BYTES)
     except zlib.error as error:
-        raise _damaged(key, f"cannot be unpacked: {error}") from error
+        raise damaged(key, "", f"is a list of files that cannot be unpacked: {error}") from error
     if not unpacking.eof:
-        raise _damaged(key, "is cut off, or larger than any")
+        raise damaged(key, "", "is a list of files that is cut off, or larger than any")
     return plain
-
-
-def _damaged(key: str, what: str) -> RecordDamagedError:
-    return RecordDamagedError(
-        f"A list of files {what}. It was left as it is.",
-        key=key,
-        remedy="Restore the object from a version or backup; do not delete it.",
-    )
 
 
 @dataclass(frozen=True)

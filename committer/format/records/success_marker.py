@@ -87,26 +87,13 @@ class SuccessMarker:
                 remedy="Write the table with zero_rename or an S3A committer.",
             )
         if len(body) > RECORD_BYTES:
-            raise RecordDamagedError(
-                f"The _SUCCESS marker has more than {RECORD_BYTES} bytes, so it is no committer's.",
-                key=key,
-                remedy="Find out what wrote it.",
-            )
+            raise _damaged(key, f"has more than {RECORD_BYTES} bytes, so it is no committer's")
         try:
             document = json.loads(body.decode())
         except (ValueError, RecursionError) as error:
-            raise RecordDamagedError(
-                f"The _SUCCESS marker is not JSON: {error}.",
-                key=key,
-                remedy="Find out what wrote it.",
-            ) from error
+            raise _damaged(key, f"is not JSON: {error}") from error
         if not isinstance(document, dict) or document.get("name") != SUCCESS_NAME:
-            raise RecordDamagedError(
-                "The _SUCCESS marker is not Hadoop's SuccessData.",
-                field="name",
-                key=key,
-                remedy="Find out what wrote it.",
-            )
+            raise _damaged(key, "is not Hadoop's SuccessData", "name")
         return Document(document, key).read(SuccessMarker)
 
     @staticmethod
@@ -116,6 +103,12 @@ class SuccessMarker:
             return SuccessMarker.parse(body, "")
         except RecordDamagedError:
             return None
+
+
+def _damaged(key: str, what: str, field: str = "") -> RecordDamagedError:
+    return RecordDamagedError(
+        f"The _SUCCESS marker {what}.", field=field, key=key, remedy="Find out what wrote it."
+    )
 
 
 def marker_write_id(body: bytes) -> str | None:

@@ -14,6 +14,7 @@ from ...commit.state.context import Context
 from ...commit.state.decide import Decided, read_decision
 from ...commit.state.heads import read_head
 from ...commit.state.tolerance import or_damage
+from ...format.records.decision import CondensedDecision
 from ...format.records.head import HeadState, Slot
 from ...format.records.partition_decision import PartitionDecision
 from ...store.conditional_put import Written, put_record
@@ -131,7 +132,7 @@ def _condense(context: Context, decided: Decided, apply: bool) -> Step[int | Non
         run = yield from read_head(context, Slot.run(context.root, decision.idempotency_key))
         if run.head.version <= decision.run_version:
             return None
-    condensed = decision.condense(decided.date)
+    condensed = CondensedDecision.of(decision, decided.date)
     body = condensed.encode()
     if apply:
         put = Put(context.root.decision_key(decision.job), body, if_match=decided.etag)

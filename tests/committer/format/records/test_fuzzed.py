@@ -18,7 +18,12 @@ from support.protocol import DAY1, DAY2, ROOT, SCHEMA, World
 from zero_rename.committer import Mode, RecordDamagedError, SuccessMarker
 from zero_rename.committer.format.job_spec import Coordination
 from zero_rename.committer.format.records.codec import FORMAT
-from zero_rename.committer.format.records.decision import Decision, DecisionPart, split_into_parts
+from zero_rename.committer.format.records.decision import (
+    CondensedDecision,
+    Decision,
+    DecisionPart,
+    split_into_parts,
+)
 from zero_rename.committer.format.records.head import PartitionHead, Slot
 from zero_rename.committer.format.records.manifest import Manifest
 from zero_rename.committer.format.records.open_record import OpenRecord
@@ -60,7 +65,7 @@ def _samples() -> dict[str, tuple[Parser, bytes]]:
         ),
         "condensed decision": (
             lambda body: Decision.decode(body, decision_key, ROOT, job),
-            decision.condense(1_700_000_000.0).encode(),
+            CondensedDecision.of(decision, 1_700_000_000.0).encode(),
         ),
         "decision part": (
             lambda body: DecisionPart.decode(body, "key", ROOT, job),
