@@ -47,6 +47,7 @@ class _Place:
         return _Place(prefix, agent, request.context.get("signing", {}))
 
     def request(self, asked: AbortUpload) -> AWSRequest:
+        """What is sent for an abort, before it is signed."""
         upload = quote(asked.upload_id, safe="-_.~")
         url = f"{self.prefix}{_quoted(asked.key)}?uploadId={upload}"
         request = AWSRequest("DELETE", url, {"User-Agent": self.agent})
