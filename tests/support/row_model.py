@@ -185,7 +185,7 @@ class Model:
 
     def _is_late(self, new: Row, own: Row) -> bool:
         """Whether the table's row is a later one than the source's."""
-        if "at" not in self.columns or own["at"] is None:
+        if own.get("at") is None:
             return False
         return new["at"] is None or own["at"] > new["at"]
 
