@@ -272,6 +272,7 @@ class DelayedOutputStream:
         return len(self._etags)
 
     def _finish(self) -> None:
+        # A file that is written whole has its own: committer/attempt.
         self._send_rest()
         self._collect(wait=True)
 
