@@ -16,44 +16,7 @@ import pyarrow.types as pt
 
 from ...errors import InvalidInputError, TableMismatchError
 from .hive_paths import check_column, check_partition_type
-from .types import LATER, find_column, normalise
-
-_NAMES = {
-    kind.id: name
-    for kind, name in (
-        (pa.null(), "null"),
-        (pa.bool_(), "bool"),
-        (pa.int8(), "int8"),
-        (pa.int16(), "int16"),
-        (pa.int32(), "int32"),
-        (pa.int64(), "int64"),
-        (pa.uint8(), "uint8"),
-        (pa.uint16(), "uint16"),
-        (pa.uint32(), "uint32"),
-        (pa.uint64(), "uint64"),
-        (pa.float32(), "float32"),
-        (pa.float64(), "float64"),
-        (pa.string(), "string"),
-        (pa.binary(), "binary"),
-        (pa.date32(), "date"),
-        (pa.time64("us"), "time"),
-        (pa.duration("us"), "duration"),
-    )
-}
-
-__all__ = [
-    "cast",
-    "cast_column",
-    "check_same",
-    "check_types",
-    "data_schema",
-    "find_column",
-    "from_json",
-    "is_later",
-    "normalise",
-    "to_json",
-    "type_differences",
-]
+from .types import LATER, NAMES, find_column, normalise
 
 
 def check_types(schema: pa.Schema, partition_by: Sequence[str]) -> None:
@@ -91,13 +54,7 @@ def is_later(field: pa.Field) -> bool:
     return LATER in (field.metadata or {})
 
 
-def check_same(
-    table_schema: pa.Schema,
-    job_schema: pa.Schema,
-    *,
-    table: str | None = None,
-    job: str | None = None,
-) -> None:
+def check_same(table_schema: pa.Schema, job_schema: pa.Schema, *, table: str | None = None) -> None:
     """Whether a job's columns can be written into a table of a normalised schema.
 
     The order of columns is free. A job's column may be narrower where nothing is lost: null
@@ -114,7 +71,6 @@ def check_same(
         raise TableMismatchError(
             f"The job's columns are not the table's: {'; '.join(found)}. Nothing was written.",
             table=table,
-            job=job,
             remedy="Select and cast the columns to the table's, or write to another table. New "
             "columns and wider types become the table's by schema_mode=merge (option mergeSchema); "
             "a replace of the whole table drops and retypes columns by schema_mode=overwrite "
@@ -283,4 +239,4 @@ def _describe(kind: pa.DataType) -> Any:
         return "timestamp_ntz" if kind.tz is None else "timestamp"
     if pt.is_fixed_size_binary(kind):
         return f"fixed_binary({kind.byte_width})"
-    return _NAMES[kind.id]
+    return NAMES[kind.id][0]

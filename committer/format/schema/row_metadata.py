@@ -15,6 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from .types import NAMES
+
 #: Where Spark keeps the schema of a Parquet file (``ParquetReadSupport.SPARK_METADATA_KEY``).
 #: Partition columns are not in it: they are not in the file either.
 ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
@@ -84,28 +86,4 @@ def _spark_type(kind: pa.DataType) -> Any:
         return f"decimal({kind.precision},{kind.scale})"
     if pt.is_timestamp(kind):
         return "timestamp_ntz" if kind.tz is None else "timestamp"
-    return "binary" if pt.is_fixed_size_binary(kind) else _NAMES[kind.id]
-
-
-_NAMES = {
-    kind.id: name
-    for kind, name in (
-        (pa.null(), "void"),
-        (pa.bool_(), "boolean"),
-        (pa.int8(), "byte"),
-        (pa.int16(), "short"),
-        (pa.int32(), "integer"),
-        (pa.int64(), "long"),
-        (pa.uint8(), "short"),
-        (pa.uint16(), "integer"),
-        (pa.uint32(), "long"),
-        (pa.uint64(), "decimal(20,0)"),
-        (pa.float32(), "float"),
-        (pa.float64(), "double"),
-        (pa.string(), "string"),
-        (pa.binary(), "binary"),
-        (pa.date32(), "date"),
-        (pa.time64("us"), "time(6)"),
-        (pa.duration("us"), "interval day to second"),
-    )
-}
+    return "binary" if pt.is_fixed_size_binary(kind) else NAMES[kind.id][1]

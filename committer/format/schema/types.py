@@ -166,3 +166,26 @@ _SIMPLE = (
     (pt.is_time, pa.time64("us")),
     (pt.is_duration, pa.duration("us")),
 )
+#: What types without parameters are called, in records and by Spark.
+NAMES = {
+    kind.id: names
+    for kind, *names in (
+        (pa.null(), "null", "void"),
+        (pa.bool_(), "bool", "boolean"),
+        (pa.int8(), "int8", "byte"),
+        (pa.int16(), "int16", "short"),
+        (pa.int32(), "int32", "integer"),
+        (pa.int64(), "int64", "long"),
+        (pa.uint8(), "uint8", "short"),
+        (pa.uint16(), "uint16", "integer"),
+        (pa.uint32(), "uint32", "long"),
+        (pa.uint64(), "uint64", "decimal(20,0)"),
+        (pa.float32(), "float32", "float"),
+        (pa.float64(), "float64", "double"),
+        (pa.string(), "string", "string"),
+        (pa.binary(), "binary", "binary"),
+        (pa.date32(), "date", "date"),
+        (pa.time64("us"), "time", "time(6)"),
+        (pa.duration("us"), "duration", "interval day to second"),
+    )
+}

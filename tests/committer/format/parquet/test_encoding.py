@@ -14,7 +14,7 @@ from support.memory_streams import MemoryStreams
 from zero_rename.committer.format.job_spec import FileOptions
 from zero_rename.committer.format.layout import TableRoot, new_job_id
 from zero_rename.committer.format.parquet.task_writer import TaskWriter
-from zero_rename.committer.format.schema.compatibility import normalise
+from zero_rename.committer.format.schema.types import normalise
 
 ROWS = 5_000
 ENTRIES = pa.map_(pa.string(), pa.int64())
