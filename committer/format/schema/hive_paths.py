@@ -276,16 +276,12 @@ def _match(pattern: re.Pattern[str], text: str) -> re.Match[str]:
     return found
 
 
-def _write_bool(value: bool) -> str:
-    return "true" if value else "false"
+def _reader(pattern: re.Pattern[str], parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda text: parse(_match(pattern, text).group())
 
 
 def _read_bool(text: str) -> bool:
     return {"true": True, "false": False}[_match(re.compile("true|false"), text.lower()).group()]
-
-
-def _read_integer(text: str) -> int:
-    return int(_match(_INTEGER, text).group())
 
 
 def _write_float(shortest: str) -> str:
@@ -319,14 +315,6 @@ def _read_float32(text: str) -> float:
     return number
 
 
-def _write_decimal(value: Decimal) -> str:
-    return format(value, "f")
-
-
-def _read_decimal(text: str) -> Decimal:
-    return Decimal(_match(_DECIMAL, text).group())
-
-
 def _read_date(text: str) -> dt.date:
     year, month, day = _match(_DATE, text).groups()
     return dt.date(int(year), int(month), int(day))
@@ -343,9 +331,8 @@ def _write_timestamp(value: dt.datetime) -> str:
     return _trim(value.isoformat(sep=" "))
 
 
-def _read_timestamp(text: str) -> dt.datetime:
-    """As written; also with a ``T``, and with a zone (for types that have one)."""
-    return dt.datetime.fromisoformat(_match(_TIMESTAMP, text).group())
+#: As written; also with a ``T``, and with a zone (for types that have one).
+_read_timestamp = _reader(_TIMESTAMP, dt.datetime.fromisoformat)
 
 
 def _read_zoned(text: str) -> dt.datetime:
@@ -364,10 +351,6 @@ def _write_time(value: dt.time) -> str:
     return _trim(value.isoformat())
 
 
-def _read_time(text: str) -> dt.time:
-    return dt.time.fromisoformat(_match(_TIME, text).group())
-
-
 def _is_text(kind: pa.DataType) -> bool:
     return pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)
 
@@ -378,13 +361,13 @@ def _is_zoned(kind: pa.DataType) -> bool:
 
 _CODECS: tuple[tuple[Callable[[pa.DataType], bool], _Codec], ...] = (
     (_is_text, (str, str)),
-    (pt.is_boolean, (_write_bool, _read_bool)),
-    (pt.is_integer, (str, _read_integer)),
+    (pt.is_boolean, (lambda value: str(value).lower(), _read_bool)),
+    (pt.is_integer, (str, _reader(_INTEGER, int))),
     (pt.is_float64, (_write_float, _read_float)),
     (pt.is_floating, (_write_float, _read_float32)),
-    (pt.is_decimal, (_write_decimal, _read_decimal)),
+    (pt.is_decimal, ("{:f}".format, _reader(_DECIMAL, Decimal))),
     (pt.is_date, (dt.date.isoformat, _read_date)),
     (_is_zoned, (_write_timestamp, _read_zoned)),
     (pt.is_timestamp, (_write_timestamp, _read_naive)),
-    (pt.is_time, (_write_time, _read_time)),
+    (pt.is_time, (_write_time, _reader(_TIME, dt.time.fromisoformat))),
 )
