@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 from ..errors import InvalidInputError
+from .records.marks import Count
+from .records.typed_json import Unfit, from_members
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class ReadBase:
     """
 
     table: str | None
-    versions: Mapping[str, int | None]
+    versions: Mapping[str, Count | None]
     whole: bool = True
     listed: Mapping[str, str] | None = None
 
@@ -52,19 +54,10 @@ class ReadBase:
         :raises ValueError: it is none.
         """
         try:
-            found = json.loads(text)
-            listed = found.get("listed")
-            base = ReadBase(
-                found["table"],
-                found["versions"],
-                found["whole"],
-                None if listed is None else dict(listed),
-            )
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            base = from_members(ReadBase, json.loads(text))
+        except (ValueError, RecursionError, Unfit) as error:
             raise ValueError("is no text of Snapshot.base.encode()") from error
-        versions = base.versions.values() if isinstance(base.versions, dict) else [-1]
-        right = all(e is None or (type(e) is int and e >= 0) for e in versions)
-        if not (right and isinstance(base.table, str) and isinstance(base.whole, bool)):
+        if base.table is None:
             raise ValueError("is no text of Snapshot.base.encode()")
         return base
 
