@@ -23,8 +23,6 @@ _LOOKED_AT = 3
 _TAIL = 64 * 1024
 #: What ends a Parquet file: the footer's length in four bytes, and ``PAR1``.
 _END = 8
-#: The nanosecond timestamp of old, an instant: Spark writes it by default.
-_INT96 = "INT96"
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,7 @@ def read_footer(item: ListedObject) -> Step[Footer]:
     try:
         metadata = pq.read_metadata(pa.BufferReader(tail))
         found = metadata.schema.to_arrow_schema()
-        columns = [metadata.schema.column(index) for index in range(metadata.num_columns)]
-        int96 = frozenset(c.path for c in columns if c.physical_type == _INT96)
+        int96 = int96_columns(metadata.schema)
         fields = [
             field.with_type(pa.timestamp("us", "UTC")) if field.name in int96 else field
             for field in found
@@ -73,6 +70,13 @@ def read_footer(item: ListedObject) -> Step[Footer]:
             remedy="Only tables of Parquet files can be read here; remove the file if it is none.",
         ) from error
     return Footer(pa.schema([pa.field(field.name, field.type) for field in plain]), int96)
+
+
+def int96_columns(file: pq.ParquetSchema) -> frozenset[str]:
+    """The columns that are stored as INT96, the nanosecond timestamp of old: an instant, which
+    Spark writes by default."""
+    columns = (file.column(index) for index in range(len(file)))
+    return frozenset(column.path for column in columns if column.physical_type == "INT96")
 
 
 def _read_end(item: ListedObject, length: int) -> Step[bytes]:

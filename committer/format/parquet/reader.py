@@ -19,7 +19,7 @@ from ..records.data_file import DataFile
 from ..schema.compatibility import cast_column, is_later, type_differences
 from ..schema.hive_paths import partition_values
 from ..schema.types import normalise
-from .foreign_columns import misfit
+from .foreign_columns import int96_columns, misfit
 from .row_filter import RowFilter
 
 _MIB = 1024 * 1024
@@ -186,19 +186,8 @@ class _FileReader:
         except InvalidInputError as error:
             return [error.message]
         if self._file.is_foreign:
-            return misfit(field, kind, self._physical(field.name) == "INT96")
+            return misfit(field, kind, field.name in int96_columns(self._parquet.schema))
         return type_differences(field.type, kind, field.name)
-
-    def _physical(self, name: str) -> str:
-        columns = self._parquet.schema
-        return next(
-            (
-                columns.column(index).physical_type
-                for index in range(len(columns))
-                if columns.column(index).path == name
-            ),
-            "",
-        )
 
     def _chunks(self, group: int, names: Iterable[str]) -> Iterator[tuple[int, int]]:
         """Where the columns' bytes are in a row group."""

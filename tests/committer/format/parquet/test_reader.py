@@ -14,7 +14,6 @@ import pytest
 from conftest import Bucket
 
 from support.arrow_data import COLUMNS, rows_of, table_of
-from support.memory_store import MemoryDriver
 from zero_rename.committer.errors import (
     DamagedError,
     InvalidInputError,
@@ -28,7 +27,6 @@ from zero_rename.committer.format.records.data_file import DataFile
 from zero_rename.committer.store import range_reader
 from zero_rename.committer.store.clients import S3Clients
 from zero_rename.committer.store.driver import BotoDriver, connect
-from zero_rename.committer.store.requests import Put
 
 pytestmark = pytest.mark.memory_s3
 
@@ -43,6 +41,13 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_reader, "_TAIL", 1000)
     monkeypatch.setattr(range_reader, "_GAP", 100)
     monkeypatch.setattr(range_reader, "_LARGEST", 3000)
+
+
+@pytest.fixture(params=["whole", "by ranges"])
+def either_way(request: pytest.FixtureRequest) -> None:
+    """Small files as they are read, and as large ones are."""
+    if request.param == "by ranges":
+        request.getfixturevalue("ranges")
 
 
 def put(bucket: Bucket, table: pa.Table, foreign: bool = False, **more: Any) -> DataFile:
@@ -72,17 +77,11 @@ def several(rows: int = 5000) -> pa.Table:
     )
 
 
+@pytest.mark.usefixtures("either_way")
 def test_every_type_reads_back(s3_bucket: Bucket) -> None:
     table = table_of(COLUMNS)
     found = read(s3_bucket, table.schema, put(s3_bucket, table))
     assert found.schema.equals(table.schema)
-    assert rows_of(found) == rows_of(table)
-
-
-@pytest.mark.usefixtures("ranges")
-def test_every_type_reads_back_by_ranges(s3_bucket: Bucket) -> None:
-    table = table_of(COLUMNS)
-    found = read(s3_bucket, table.schema, put(s3_bucket, table))
     assert rows_of(found) == rows_of(table)
 
 
@@ -114,19 +113,6 @@ def test_ranges_fetch_only_what_is_wanted(s3_bucket: Bucket) -> None:
     assert sum(fetched) - footer < file.size / 4
 
 
-@pytest.mark.usefixtures("ranges")
-def test_a_store_in_memory_is_read_by_the_same_ranges() -> None:
-    driver = MemoryDriver()
-    table = several()
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, row_group_size=1000)
-    driver.run(Put(KEY, buffer.getvalue()))
-    file = DataFile(KEY, UNPARTITIONED, len(buffer.getvalue()), table.num_rows, "", "zr1-x")
-    batches = list(read_batches(driver, table.schema, (), file))
-    assert pa.Table.from_batches(batches).equals(table)
-    assert driver.counts()["Get"] > 5
-
-
 def test_partition_columns_come_from_the_path(s3_bucket: Bucket) -> None:
     schema = pa.schema([("day", pa.date32()), ("v", pa.int64()), ("n", pa.string())])
     file = put(
@@ -153,12 +139,8 @@ def test_unknown_columns_are_refused(s3_bucket: Bucket, columns: list[str]) -> N
         read(s3_bucket, pa.schema([("v", pa.int64())]), file, columns=columns)
 
 
-@pytest.mark.parametrize("small", [True, False])
-def test_a_removed_file_is_a_gone_snapshot(
-    s3_bucket: Bucket, request: pytest.FixtureRequest, small: bool
-) -> None:
-    if not small:
-        request.getfixturevalue("ranges")
+@pytest.mark.usefixtures("either_way")
+def test_a_removed_file_is_a_gone_snapshot(s3_bucket: Bucket) -> None:
     file = put(s3_bucket, several())
     s3_bucket.client.delete_object(Bucket=s3_bucket.name, Key=KEY)
     with pytest.raises(SnapshotGoneError, match=KEY):
@@ -176,13 +158,9 @@ def test_a_file_replaced_while_it_is_read_is_a_gone_snapshot(s3_bucket: Bucket) 
         list(batches)
 
 
-@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("change", [-1, 1, -100_000])
-def test_another_size_is_damage(
-    s3_bucket: Bucket, request: pytest.FixtureRequest, small: bool, change: int
-) -> None:
-    if not small:
-        request.getfixturevalue("ranges")
+def test_another_size_is_damage(s3_bucket: Bucket, change: int) -> None:
     file = put(s3_bucket, several())
     body = s3_bucket.read(KEY)
     s3_bucket.put(KEY, body + b"x" if change > 0 else body[:change])
