@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated
 
-from .marks import ENCLOSING, LEFT_OUT, AtLeast, Checked, Count
+from .marks import ENCLOSING, LEFT_OUT, Checked, Count, at_least
 
 
 def is_content(text: str) -> bool:
@@ -37,7 +37,7 @@ class DataFile:
     key: str
     partition: Annotated[str, ENCLOSING]
     size: Count
-    rows: Annotated[int, AtLeast(-1)]
+    rows: Annotated[int, at_least(-1)]
     checksum: str
     job: str
     summary: Annotated[str, LEFT_OUT] = ""

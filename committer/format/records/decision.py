@@ -69,7 +69,10 @@ class CondensedDecision:
         return CondensedDecision(
             decision.job,
             at,
-            {it.partition: _numbers(it) for it in partitions},
+            {
+                it.partition: (it.base_version, *astuple(it.sums), int(it.replace))
+                for it in partitions
+            },
             dropped={it.partition: it.dropped_job for it in partitions if it.dropped_job} or None,
             merged={it.partition: it.merged for it in partitions if it.merged} or None,
             row_changes={it.partition: it.row_changes for it in partitions if it.row_changes}
@@ -113,10 +116,6 @@ class CondensedDecision:
         if any(len(numbers) != _NUMBERS for numbers in condensed.changes.values()):
             raise document.damaged("changes", f"has a list of other than {_NUMBERS} numbers")
         return condensed
-
-
-def _numbers(change: PartitionDecision) -> tuple[int, ...]:
-    return (change.base_version, *astuple(change.sums), int(change.replace))
 
 
 class Verdict(StrEnum):

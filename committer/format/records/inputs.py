@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Annotated
@@ -148,10 +148,6 @@ class Inputs:
     def made_by(self, code_version: str | None) -> Inputs:
         """The same, of rows that a program of this version computed."""
         return replace(self, code_versions=(code_version or "",))
-
-    def reads_of(self, table: str) -> Iterator[TableRead]:
-        """The reads of one table."""
-        return (read for read in self.tables if read.table == table)
 
 
 #: Of a job of which nothing is known.

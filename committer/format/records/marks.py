@@ -1,4 +1,4 @@
-"""Marks in a record's type hints, as ``Annotated[int, AtLeast(0)]``: what no hint can say."""
+"""Marks in a record's type hints, as ``Annotated[int, at_least(0)]``: what no hint can say."""
 
 from __future__ import annotations
 
@@ -7,13 +7,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from ..layout import is_job_id
-
-
-@dataclass(frozen=True)
-class AtLeast:
-    """The number is not smaller."""
-
-    least: int
 
 
 @dataclass(frozen=True)
@@ -32,6 +25,12 @@ class Checked:
 
     holds: Callable[[Any], bool]
     complaint: str
+
+
+def at_least(least: int) -> Checked:
+    """The number is not smaller."""
+    complaint = f"is less than {least}" if least else "is negative"
+    return Checked(lambda number: number >= least, complaint)
 
 
 @dataclass(frozen=True)
@@ -61,5 +60,5 @@ ENCLOSING = _Mark("enclosing")
 #: Seconds since the epoch, as far as calendars go: to the end of the year 9999.
 Moment = Annotated[float, Checked(lambda at: 0 <= at < 253_402_300_800, "is no time")]
 #: A number of things, a position, a size.
-Count = Annotated[int, AtLeast(0)]
+Count = Annotated[int, at_least(0)]
 JobId = Annotated[str, Checked(is_job_id, "is not a job id")]

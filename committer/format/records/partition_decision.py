@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ..row_changes import RowChanges
-from .marks import LEFT_OUT, AtLeast, Count
+from .marks import LEFT_OUT, Count, at_least
 from .pending_file import PendingFile
 
 #: The base version of a partition that has no head and never will: coordination *none*.
@@ -56,7 +56,7 @@ class PartitionDecision:
     """
 
     partition: str
-    base_version: Annotated[int, AtLeast(NO_HEAD)]
+    base_version: Annotated[int, at_least(NO_HEAD)]
     replace: bool
     files: tuple[PendingFile, ...] = ()
     adopted: tuple[StoredFile, ...] = ()

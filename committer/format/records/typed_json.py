@@ -19,7 +19,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from .marks import DEFAULTED, ENCLOSING, LEFT_OUT, AtLeast, Checked, Converted, Named
+from .marks import DEFAULTED, ENCLOSING, LEFT_OUT, Checked, Converted, Named
 
 #: How deep arrays and objects may lie in what is only kept.
 _DEEPEST = 32
@@ -166,7 +166,7 @@ def _optional(hint: Any) -> _Form:
 def _marked(hint: Any, *marks: Any) -> _Form:
     converted = next((mark for mark in marks if isinstance(mark, Converted)), None)
     form = _converted(converted) if converted else _form(hint)
-    checks = [_check(mark) for mark in marks if isinstance(mark, AtLeast | Checked)]
+    checks = [mark for mark in marks if isinstance(mark, Checked)]
     if not checks:
         return form
 
@@ -178,13 +178,6 @@ def _marked(hint: Any, *marks: Any) -> _Form:
         return found
 
     return _Form(read, form.write)
-
-
-def _check(mark: AtLeast | Checked) -> Checked:
-    if isinstance(mark, Checked):
-        return mark
-    complaint = "is negative" if mark.least == 0 else f"is less than {mark.least}"
-    return Checked(lambda number: number >= mark.least, complaint)
 
 
 def _converted(mark: Converted) -> _Form:

@@ -17,11 +17,11 @@ from zero_rename.committer.format.records.marks import (
     DEFAULTED,
     ENCLOSING,
     LEFT_OUT,
-    AtLeast,
     Checked,
     Converted,
     Count,
     Named,
+    at_least,
 )
 from zero_rename.committer.format.records.typed_json import Unfit, from_members, to_members
 
@@ -48,7 +48,7 @@ class Leaf:
 class Tree:
     name: str
     flag: bool
-    least: Annotated[int, AtLeast(-1)]
+    least: Annotated[int, at_least(-1)]
     number: float
     colour: Colour
     maybe: str | None
