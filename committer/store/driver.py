@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import cache
 from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -58,10 +59,6 @@ class Driver(Protocol):
 
 #: Of the request that a thread of a pool carries out: set when nobody wants its answer any more.
 _over: ContextVar[threading.Event | None] = ContextVar("over", default=None)
-
-
-def _wait_for(seconds: float, over: threading.Event) -> None:
-    over.wait(seconds)
 
 
 class _Process:
@@ -138,7 +135,7 @@ class BotoDriver:
         bucket: str,
         clients: S3Clients,
         *,
-        sleep: Callable[[float, threading.Event], None] = _wait_for,
+        sleep: Callable[[float, threading.Event], object] = lambda s, over: over.wait(s),
         clock: Callable[[], float] = time.monotonic,
         observe: Callable[[Request[Any]], None] | None = None,
     ) -> None:
@@ -167,7 +164,7 @@ class BotoDriver:
 
     @property
     def retries(self) -> int:
-        return self.clients.retries.tally.total
+        return self.clients.retries.troubles.total()
 
     def perform(self, request: Request[T]) -> T:
         """Carry out one request to the store in the calling thread.
@@ -311,7 +308,6 @@ class _Run:
             raise error
 
 
-_drivers: dict[tuple[str, int, str], BotoDriver] = {}
 _derived: WeakKeyDictionary[Any, tuple[int, S3Clients]] = WeakKeyDictionary()
 #: Those of fast roots, by a table's own.
 _fast: WeakKeyDictionary[S3Clients, dict[FastRoot, S3Clients]] = WeakKeyDictionary()
@@ -329,13 +325,18 @@ def connect(bucket: str, client: Any = None) -> BotoDriver:
     """
     if client is not None:
         return BotoDriver(bucket, _clients_of(client))
-    key = (bucket, os.getpid(), _environment())
     with _drivers_lock:
-        driver = _drivers.get(key)
-        if driver is None:
-            driver = BotoDriver(bucket, _clients(key[1:]))
-            _drivers[key] = driver
-        return driver
+        return _driver(bucket, os.getpid(), _environment())
+
+
+@cache
+def _driver(bucket: str, pid: int, environment: str) -> BotoDriver:
+    return BotoDriver(bucket, _clients(pid, environment))
+
+
+@cache
+def _clients(pid: int, environment: str) -> S3Clients:
+    return S3Clients.from_environment()
 
 
 def _clients_of(client: Any) -> S3Clients:
@@ -345,14 +346,6 @@ def _clients_of(client: Any) -> S3Clients:
         if made is None or made[0] != os.getpid():
             made = _derived[client] = (os.getpid(), S3Clients.derived_from(client))
         return made[1]
-
-
-def _clients(key: tuple[int, str]) -> S3Clients:
-    """The clients of another bucket of this process and environment, else new ones."""
-    for (_, *rest), driver in _drivers.items():
-        if tuple(rest) == key:
-            return driver.clients
-    return S3Clients.from_environment()
 
 
 def _at(clients: S3Clients, root: FastRoot) -> S3Clients:

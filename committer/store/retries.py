@@ -78,29 +78,6 @@ class Trouble(StrEnum):
     UNREACHED = "without a connection"
 
 
-class Tally:
-    """Counts troubles. Thread-safe; each was followed by another try, as long as there was
-    patience."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts: Counter[Trouble] = Counter()
-
-    def add(self, trouble: Trouble) -> None:
-        with self._lock:
-            self._counts[trouble] += 1
-
-    @property
-    def counts(self) -> Counter[Trouble]:
-        """How often each was met so far; a copy."""
-        with self._lock:
-            return self._counts.copy()
-
-    @property
-    def total(self) -> int:
-        return self.counts.total()
-
-
 @dataclass(frozen=True)
 class RetryBudget:
     """How long a request that may be repeated is repeated, in seconds.
@@ -134,13 +111,20 @@ class Retries:
     """
 
     def __init__(self, most: int, chance: Callable[[], float] = random.random) -> None:
-        self.tally = Tally()
+        self._troubles: Counter[Trouble] = Counter()
         self.concurrency = ConcurrencyLimit(most)
         self._chance = chance
         self._lock = threading.Lock()
         self._heard = False
         self._silent_since: float | None = None
         self._told = False
+
+    @property
+    def troubles(self) -> Counter[Trouble]:
+        """How often each was met so far: each was followed by another try, as long as there was
+        patience. A copy."""
+        with self._lock:
+            return self._troubles.copy()
 
     def answered(self) -> None:
         """The store gave a usable answer."""
@@ -155,8 +139,8 @@ class Retries:
 
     def troubled(self, trouble: Trouble, now: float) -> None:
         """A request got no usable answer."""
-        self.tally.add(trouble)
         with self._lock:
+            self._troubles[trouble] += 1
             if trouble is Trouble.THROTTLED:
                 self._heard = True
             if self._silent_since is None:

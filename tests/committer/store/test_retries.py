@@ -99,6 +99,17 @@ def kind(value: Any) -> str:
     return type(value).__name__
 
 
+def leave_unreached(driver: BotoDriver, times: int) -> None:
+    """Let no connection come about for so many tries."""
+    away = iter(range(times))
+
+    def refuse(**_: Any) -> None:
+        if next(away, None) is not None:
+            raise EndpointConnectionError(endpoint_url=driver.clients.endpoint)
+
+    driver.clients.client.meta.events.register("before-send.s3", refuse)
+
+
 @pytest.mark.parametrize(("request_", "reply"), REPEATED, ids=kind)
 @pytest.mark.parametrize("trouble", [SLOW, FAILED, DROPPED], ids=["slow", "failed", "dropped"])
 def test_what_may_be_repeated_is_sent_until_it_is_answered(
@@ -130,15 +141,9 @@ def test_a_conditional_request_waits_for_a_connection(request_: Any, at: Any) ->
     with FaultyServer(always(s3_error(412, "PreconditionFailed"))) as server:
         driver = at(server.endpoint)
         driver.clients.retries.answered()
-        away = iter(range(5))
-
-        def refuse(**_: Any) -> None:
-            if next(away, None) is not None:
-                raise EndpointConnectionError(endpoint_url=server.endpoint)
-
-        driver.clients.client.meta.events.register("before-send.s3", refuse)
+        leave_unreached(driver, 5)
         assert driver.perform(request_) == Refused("PreconditionFailed")
-        assert driver.clients.retries.tally.counts[Trouble.UNREACHED] == 5
+        assert driver.clients.retries.troubles[Trouble.UNREACHED] == 5
         assert len(server.received) == 1
 
 
@@ -155,13 +160,7 @@ def test_a_conditional_request_that_was_sent_after_all_is_unknown(at: Any) -> No
     with FaultyServer(always(DROPPED)) as server:
         driver = at(server.endpoint)
         driver.clients.retries.answered()
-        away = iter(range(2))
-
-        def refuse(**_: Any) -> None:
-            if next(away, None) is not None:
-                raise EndpointConnectionError(endpoint_url=server.endpoint)
-
-        driver.clients.client.meta.events.register("before-send.s3", refuse)
+        leave_unreached(driver, 2)
         assert isinstance(driver.perform(ONCE[0]), Unknown)
         assert len(server.received) == 1
 
@@ -204,15 +203,23 @@ class TestPatience:
             assert len(server.received) == 2
 
 
+def until_it_is_over() -> tuple[threading.Event, Callable[[float, threading.Event], None]]:
+    """A pause that lasts until nobody waits for the request any more, and what tells of it."""
+    paused = threading.Event()
+
+    def sleep(_: float, ended: threading.Event) -> None:
+        paused.set()
+        assert ended.wait(60)
+
+    return paused, sleep
+
+
 class TestInterrupts:
     def test_what_nobody_waits_for_is_not_sent_again(
         self, s3_env: S3Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        over, paused = threading.Event(), threading.Event()
-
-        def sleep(_: float, ended: threading.Event) -> None:
-            paused.set()
-            assert ended.wait(60)
+        over = threading.Event()
+        paused, sleep = until_it_is_over()
 
         with FaultyServer(always(SLOW)) as server:
             monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
@@ -227,11 +234,7 @@ class TestInterrupts:
     def test_the_abort_of_a_stream_does_not_wait_for_its_parts_to_be_sent(
         self, s3_env: S3Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        paused = threading.Event()
-
-        def sleep(_: float, ended: threading.Event) -> None:
-            paused.set()
-            assert ended.wait(60)
+        paused, sleep = until_it_is_over()
 
         def answer(got: Received, _: Callable[[], Reply]) -> Reply:
             if got.method == "PUT":

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from zero_rename.committer.store.retries import Retries, RetryBudget, Tally, Trouble
+from zero_rename.committer.store.retries import Retries, RetryBudget, Trouble
 
 PATIENCE = RetryBudget(total=100.0, unheard=10.0, first=1.0, longest=8.0)
 
@@ -96,8 +96,7 @@ def test_a_long_silence_is_told_once_and_its_end_too(caplog: pytest.LogCaptureFi
 
 
 def test_troubles_are_counted_by_kind() -> None:
-    tally = Tally()
+    retries = heard()
     for trouble in (Trouble.THROTTLED, Trouble.UNREACHED, Trouble.THROTTLED):
-        tally.add(trouble)
-    assert tally.total == 3
-    assert tally.counts == {Trouble.THROTTLED: 2, Trouble.UNREACHED: 1}
+        retries.troubled(trouble, 0.0)
+    assert retries.troubles == {Trouble.THROTTLED: 2, Trouble.UNREACHED: 1}
