@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -12,7 +13,7 @@ from urllib3.exceptions import HTTPError
 from ..errors import InvalidInputError
 from . import requests as store
 from .clients import S3Clients
-from .copies import CopyFile, CopyPart, ServerCopies, object_options
+from .copies import CopyFile, CopyPart, copy, object_options
 from .error_translation import (
     code_of,
     date_of,
@@ -51,10 +52,8 @@ FAILURES = (ClientError, BotoCoreError, HTTPError)
 class S3Requests:
     """Carries out single requests in the calling thread. May be used by many threads.
 
-    A request that changes nothing, or that may be repeated blindly, is sent again after a trouble
-    (:class:`.retries.Trouble`), as long as the budget lasts. A conditional write and a
-    ``CompleteUpload`` are only where nothing was sent: no connection came about. At most so many
-    are under way as the :class:`.retries.ConcurrencyLimit` allows.
+    :mod:`.requests` says what is sent again after a trouble (:class:`.retries.Trouble`). At most
+    so many are under way as the :class:`.retries.ConcurrencyLimit` allows.
 
     :param bucket: the one bucket all keys are in.
     :param clock: the monotonic clock, seconds.
@@ -73,7 +72,6 @@ class S3Requests:
         self._patience = budget
         self._client = clients.client
         self._clock = clock
-        copies = ServerCopies(bucket, clients.client)
         self._calls: dict[type, Callable[[Any], Any]] = {
             store.Get: self._get,
             store.Head: self._head,
@@ -86,8 +84,8 @@ class S3Requests:
             store.ListLifecycleRules: self._list_lifecycle_rules,
             store.PutLifecycleRule: self._put_lifecycle_rule,
             store.PutFile: self._put_file,
-            CopyFile: copies.copy_file,
-            CopyPart: copies.copy_part,
+            CopyFile: partial(copy, clients.client, bucket),
+            CopyPart: partial(copy, clients.client, bucket),
             store.CreateUpload: self._create_upload,
             store.UploadPart: self._upload_part,
             store.CompleteUpload: self._complete_upload,
@@ -202,14 +200,9 @@ class S3Requests:
         return _found(request.key, answer, b"")
 
     def _put(self, request: store.Put) -> store.Done:
-        conditions = _condition(request.if_match, request.if_none_match)
-        answer = self._client.put_object(
-            Bucket=self.bucket,
-            Key=request.key,
-            Body=request.body,
-            ContentType=request.content_type,
-            **conditions,
-        )
+        given = _condition(request.if_match, request.if_none_match)
+        given |= {"Body": request.body, "ContentType": request.content_type}
+        answer = self._client.put_object(Bucket=self.bucket, Key=request.key, **given)
         return _done(answer)
 
     def _delete(self, request: store.Delete) -> store.Done:
@@ -345,7 +338,7 @@ class S3Requests:
         return _done(answer)
 
 
-def _condition(if_match: str | None, if_none_match: bool) -> dict[str, str]:
+def _condition(if_match: str | None, if_none_match: bool) -> dict[str, Any]:
     if if_match is not None and (if_none_match or not if_match.strip('"')):
         raise InvalidInputError("A write takes one condition, and an ETag that is not empty.")
     if if_match is not None:

@@ -53,40 +53,23 @@ class CopyPart(Request[Done | Refused]):
     part: ByteRange | None = None
 
 
-class ServerCopies:
-    """Has a store copy into a bucket.
+def copy(client: Any, bucket: str, request: CopyFile | CopyPart) -> Done:
+    """Have a store copy into a bucket.
 
     :param client: boto3's.
     """
-
-    def __init__(self, bucket: str, client: Any) -> None:
-        self.bucket = bucket
-        self._client = client
-
-    def copy_file(self, request: CopyFile) -> Done:
-        answer = self._client.copy_object(
-            Bucket=self.bucket,
-            Key=request.key,
-            CopySource={"Bucket": request.source.bucket, "Key": request.source.key},
-            # Else the other object's own would come along: another job's id, tags.
-            MetadataDirective="REPLACE",
-            TaggingDirective="REPLACE",
-            **object_options(request.settings),
-        )
+    source = {"Bucket": request.source.bucket, "Key": request.source.key}
+    to: dict[str, Any] = {"Bucket": bucket, "Key": request.key, "CopySource": source}
+    if isinstance(request, CopyFile):
+        # Else the other object's own would come along: another job's id, tags.
+        instead = {"MetadataDirective": "REPLACE", "TaggingDirective": "REPLACE"}
+        answer = client.copy_object(**to, **instead, **object_options(request.settings))
         return Done(answer["CopyObjectResult"]["ETag"].strip('"'), date_of(answer))
-
-    def copy_part(self, request: CopyPart) -> Done:
-        part = request.part
-        span = {} if part is None else {"CopySourceRange": f"bytes={part.first}-{part.last}"}
-        answer = self._client.upload_part_copy(
-            Bucket=self.bucket,
-            Key=request.key,
-            UploadId=request.upload_id,
-            PartNumber=request.number,
-            CopySource={"Bucket": request.source.bucket, "Key": request.source.key},
-            **span,
-        )
-        return Done(answer["CopyPartResult"]["ETag"].strip('"'), date_of(answer))
+    part = request.part
+    if part is not None:
+        to["CopySourceRange"] = f"bytes={part.first}-{part.last}"
+    answer = client.upload_part_copy(UploadId=request.upload_id, PartNumber=request.number, **to)
+    return Done(answer["CopyPartResult"]["ETag"].strip('"'), date_of(answer))
 
 
 def object_options(settings: ObjectSettings) -> dict[str, Any]:
