@@ -139,10 +139,9 @@ def refusal_of(error: Exception, endpoint: str, bucket: str, request: Any) -> Ex
         said = f"The store refused {asked}: {meaning} ({code}). That request did nothing."
         if code in _FULL:
             return StoreFullError(said, remedy=remedy, **context)
-        lacks_right = known is _REFUSALS["AccessDenied"]
         return StoreRefusedError(
             said,
-            lacks_right=lacks_right,
+            lacks_right=known is _REFUSALS["AccessDenied"],
             no_bucket=code == "NoSuchBucket",
             remedy=remedy,
             **context,
@@ -186,18 +185,14 @@ def unreachable(error: Exception, endpoint: str, bucket: str, request: Any) -> Z
     """No answer to a request that changes nothing, was never sent, or may be repeated."""
     cause = describe(error)
     if was_not_sent(error):
-        happened, remedy = (
-            "No connection to the store came about",
-            (
-                "See that the endpoint is up and AWS_ENDPOINT_URL names it; for a certificate the "
-                "host does not know, set AWS_CA_BUNDLE."
-            ),
+        happened = "No connection to the store came about"
+        remedy = (
+            "See that the endpoint is up and AWS_ENDPOINT_URL names it; for a certificate the host "
+            "does not know, set AWS_CA_BUNDLE."
         )
     else:
-        happened, remedy = (
-            "The store did not give a usable answer",
-            ("Try again once the store answers."),
-        )
+        happened = "The store did not give a usable answer"
+        remedy = "Try again once the store answers."
     return StoreUnreachableError(
         f"{happened}: {type(request).__name__} in bucket {bucket!r} at {endpoint} ({cause}). "
         "That request changed nothing that needs cleaning up.",

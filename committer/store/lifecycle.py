@@ -40,14 +40,20 @@ class LifecycleRule:
     @staticmethod
     def of(rule: Mapping[str, Any]) -> LifecycleRule:
         """A rule as S3 describes it."""
-        prefix = _prefix_of(rule)
+        where = rule.get("Filter") or {}
+        where = {**where, **(where.get("And") or {})}
+        prefix = str(rule.get("Prefix") or where.get("Prefix") or "")
         days = rule.get("AbortIncompleteMultipartUpload", {}).get("DaysAfterInitiation")
+        tags = [*where.get("Tags", ()), *([where["Tag"]] if where.get("Tag") else [])]
+        smaller = where.get("ObjectSizeLessThan")
         return LifecycleRule(
             str(rule.get("ID") or f"rule for {prefix!r}"),
             prefix,
             None if days is None else int(days),
             bool({"Days", "Date"} & set(rule.get("Expiration", {}))),
-            **_narrowed(rule),
+            {str(tag["Key"]): str(tag["Value"]) for tag in tags},
+            int(where.get("ObjectSizeGreaterThan") or 0),
+            None if smaller is None else int(smaller),
         )
 
     def document(self) -> dict[str, Any]:
@@ -86,23 +92,3 @@ def rules_of(client: Any, bucket: str) -> list[dict[str, Any]]:
         if code_of(error) in _NO_RULES:
             return []
         raise
-
-
-def _prefix_of(rule: Mapping[str, Any]) -> str:
-    """The key prefix a rule is for, in any of the three places S3 has for it; "" for all keys."""
-    narrowed = rule.get("Filter") or {}
-    both = narrowed.get("And") or {}
-    return str(rule.get("Prefix") or narrowed.get("Prefix") or both.get("Prefix") or "")
-
-
-def _narrowed(rule: Mapping[str, Any]) -> dict[str, Any]:
-    """What a rule is narrowed to by tags and sizes, as fields of :class:`LifecycleRule`."""
-    where = rule.get("Filter") or {}
-    where = {**where, **(where.get("And") or {})}
-    tags = [*where.get("Tags", ()), *([where["Tag"]] if where.get("Tag") else [])]
-    smaller = where.get("ObjectSizeLessThan")
-    return {
-        "tags": {str(tag["Key"]): str(tag["Value"]) for tag in tags},
-        "larger": int(where.get("ObjectSizeGreaterThan") or 0),
-        "smaller": None if smaller is None else int(smaller),
-    }

@@ -7,6 +7,7 @@ Nested :class:`~.requests.All` needs no threads of its own, so it cannot starve 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from .requests import All, Step, Work
@@ -14,18 +15,16 @@ from .requests import All, Step, Work
 T = TypeVar("T")
 
 
+@dataclass(slots=True, eq=False)
 class Ticket:
     """One running generator: a step, or a member of an ``All`` that another one waits for."""
 
-    __slots__ = ("errors", "open", "parent", "place", "results", "step")
-
-    def __init__(self, step: Step[Any], parent: Ticket | None = None, place: int = 0) -> None:
-        self.step = step
-        self.parent = parent
-        self.place = place
-        self.results: list[Any] = []
-        self.errors: dict[int, Exception] = {}
-        self.open = 0
+    step: Step[Any]
+    parent: Ticket | None = None
+    place: int = 0
+    results: list[Any] = field(default_factory=list)
+    errors: dict[int, Exception] = field(default_factory=dict)
+    open: int = 0
 
 
 class Scheduler(Generic[T]):
@@ -36,7 +35,8 @@ class Scheduler(Generic[T]):
 
     def __init__(self, work: Work[T]) -> None:
         self._root = Ticket(iter(work))
-        self._alive: set[Ticket] = set()
+        #: In the order in which they were started: children after their parents.
+        self._alive: dict[Ticket, None] = {}
         self._waiting: deque[tuple[Ticket, Any]] = deque()
         self._result: Any = None
         self._error: Exception | None = None
@@ -68,7 +68,7 @@ class Scheduler(Generic[T]):
 
     def close(self) -> None:
         """Close what still runs, children before their parents. For interrupts."""
-        for ticket in sorted(self._alive, key=_depth, reverse=True):
+        for ticket in reversed(self._alive):
             ticket.step.close()
         self._alive.clear()
         self._waiting.clear()
@@ -81,7 +81,7 @@ class Scheduler(Generic[T]):
         going: deque[tuple[Ticket, Any, Exception | None]] = deque([(ticket, value, error)])
         while going:
             ticket, value, error = going.popleft()
-            self._alive.add(ticket)
+            self._alive[ticket] = None
             try:
                 request = ticket.step.throw(error) if error else ticket.step.send(value)
             except StopIteration as stop:
@@ -107,7 +107,7 @@ class Scheduler(Generic[T]):
         going: deque[tuple[Ticket, Any, Exception | None]],
     ) -> None:
         """Note what a generator came to; the last member of an ``All`` wakes its parent."""
-        self._alive.discard(ticket)
+        self._alive.pop(ticket, None)
         parent = ticket.parent
         if parent is None:
             self._result, self._error, self.finished = value, error, True
@@ -129,10 +129,3 @@ def _first_of(errors: dict[int, Exception]) -> Exception | None:
         if other is not first:
             first.add_note(f"At the same time: {type(other).__name__}: {other}")
     return first
-
-
-def _depth(ticket: Ticket) -> int:
-    depth = 0
-    while ticket.parent is not None:
-        ticket, depth = ticket.parent, depth + 1
-    return depth

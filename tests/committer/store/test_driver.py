@@ -440,7 +440,6 @@ class TestParallel:
             assert second != first
 
     @quietly
-    @quietly
     def test_a_fork_while_another_thread_makes_the_pool(
         self, driver: BotoDriver, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -645,7 +644,7 @@ class TestUnclearAnswers:
         assert found.body == b"1234567890"
 
     def test_a_part_answered_500_after_it_was_stored_is_sent_again(
-        self, s3_env: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch
+        self, driver_behind: Any
     ) -> None:
         """Conformance 65, for parts: the same number again replaces the part."""
         failures = [s3_error(500, "InternalError")]
@@ -654,9 +653,8 @@ class TestUnclearAnswers:
             reply = pass_on()
             return failures.pop() if failures and "partNumber" in got.path else reply
 
-        with FaultyServer(answer, upstream=s3_env.endpoint) as server:
-            monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
-            ask: Any = connect(bucket).perform
+        with driver_behind(answer) as driver:
+            ask: Any = driver.perform
             upload = ask(CreateUpload("k")).upload_id
             part = ask(UploadPart("k", upload, 1, memoryview(b"abc")))
             assert part.etag == md5(b"abc")
@@ -664,7 +662,7 @@ class TestUnclearAnswers:
             assert ask(Get("k")).body == b"abc"
 
     def test_a_put_or_completion_answered_500_after_it_happened_is_unknown(
-        self, s3_env: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch
+        self, driver_behind: Any
     ) -> None:
         """Conformance 65: the step reads back, the driver does not send again."""
 
@@ -675,9 +673,8 @@ class TestUnclearAnswers:
             )
             return s3_error(500, "InternalError") if changes else reply
 
-        with FaultyServer(answer, upstream=s3_env.endpoint) as server:
-            monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
-            ask: Any = connect(bucket).perform
+        with driver_behind(answer) as driver:
+            ask: Any = driver.perform
             put = ask(Put("record", b"1", if_none_match=True))
             assert isinstance(put, Unknown)
             assert ask(Get("record")).body == b"1"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from support.faulty_server import FaultyServer, s3_error
-from zero_rename.committer.store.driver import BotoDriver, connect
+from support.faulty_server import FaultyServer, always, s3_error
+from zero_rename.committer.store.driver import BotoDriver
 from zero_rename.committer.store.lifecycle import LifecycleRule
 from zero_rename.committer.store.requests import LifecycleRules, ListLifecycleRules, Unknown
 
@@ -96,10 +96,8 @@ def test_a_buckets_enabled_rules(driver: BotoDriver, s3_client: Any) -> None:
         (404, "NoSuchBucket", Unknown("404 NoSuchBucket")),
     ],
 )
-@pytest.mark.usefixtures("s3_env")
 def test_a_store_without_rules_has_none_and_one_that_refuses_does_not_tell(
-    status: int, code: str, answer: Any, monkeypatch: pytest.MonkeyPatch
+    status: int, code: str, answer: Any, at: Any
 ) -> None:
-    with FaultyServer(lambda *_: s3_error(status, code)) as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
-        assert connect("bucket").run(ListLifecycleRules()) == answer
+    with FaultyServer(always(s3_error(status, code))) as server:
+        assert at(server.endpoint).run(ListLifecycleRules()) == answer

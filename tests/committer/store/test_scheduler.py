@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.memory_store import MemoryDriver
-from zero_rename.committer.store.requests import Absent, All, Clock, Get, Head, Put, Step
+from zero_rename.committer.store.requests import Absent, All, Clock, Get, Head, Put, Step, Work
 from zero_rename.committer.store.scheduler import Scheduler
 
 
@@ -21,8 +21,8 @@ def fail(error: Exception) -> Step[None]:
     raise error
 
 
-def run(step: Step[Any]) -> Any:
-    return MemoryDriver().run(step)
+def run(work: Work[Any]) -> Any:
+    return MemoryDriver().run(work)
 
 
 def test_results_of_all_come_in_order_of_its_steps() -> None:
@@ -31,20 +31,15 @@ def test_results_of_all_come_in_order_of_its_steps() -> None:
         yield from ask("b")
         return "slow"
 
-    def step() -> Step[tuple[str, str]]:
-        return (yield from All((slow(), ask("fast"))))
-
-    assert run(step()) == ("slow", "fast")
+    assert run(All((slow(), ask("fast")))) == ("slow", "fast")
 
 
 def test_all_takes_requests_as_well_as_steps() -> None:
     driver = MemoryDriver()
     driver.run(Put("a", b"1"))
 
-    def step() -> Step[tuple[Any, ...]]:
-        return (yield from All((Get("a"), ask("b"), All((Head("a"), Get("none"))), Clock())))
-
-    found, name, (head, none), now = driver.run(step())
+    members: tuple[Any, ...] = (Get("a"), ask("b"), All((Head("a"), Get("none"))), Clock())
+    found, name, (head, none), now = driver.run(All(members))
     assert (found.body, name, head.size, now) == (b"1", "b", 1, driver.clock())
     assert isinstance(none, Absent)
 
@@ -66,20 +61,14 @@ def test_members_of_all_take_turns() -> None:
         yield from Get(f"{name}1")
         yield from Get(f"{name}2")
 
-    def step() -> Step[None]:
-        yield from All((two("a"), two("b")))
-
     driver = MemoryDriver()
-    driver.run(step())
+    driver.run(All((two("a"), two("b"))))
     assert [request.key for request in driver.requests] == ["a1", "b1", "a2", "b2"]
 
 
 def test_all_of_nothing_is_an_empty_tuple_without_a_request() -> None:
-    def step() -> Step[tuple[Any, ...]]:
-        return (yield from All(()))
-
     driver = MemoryDriver()
-    assert driver.run(step()) == ()
+    assert driver.run(All(())) == ()
     assert driver.requests == []
 
 
@@ -124,11 +113,8 @@ def test_others_run_to_their_end_when_one_fails_and_the_first_in_order_is_raised
         yield from ask("y")
         raise late
 
-    def step() -> Step[None]:
-        yield from All((late_failure(), long(), fail(early)))
-
     with pytest.raises(KeyError) as raised:
-        run(step())
+        run(All((late_failure(), long(), fail(early))))
     assert ended == ["long"]
     assert raised.value is late
     assert raised.value.__notes__ == ["At the same time: ValueError: early"]
@@ -143,20 +129,6 @@ def test_an_error_can_be_caught_where_the_step_waits() -> None:
         return "not raised"
 
     assert run(step()) == "after"
-
-
-def test_an_error_of_the_store_is_raised_into_the_step() -> None:
-    def broken(request: Any, apply: Any) -> Any:
-        raise ConnectionError("no store")
-
-    def step() -> Step[str]:
-        try:
-            yield from Get("a")
-        except ConnectionError:
-            return "caught"
-        return "not raised"
-
-    assert MemoryDriver(fault=broken).run(step()) == "caught"
 
 
 def test_close_ends_children_before_their_parents() -> None:
@@ -178,12 +150,3 @@ def test_close_ends_children_before_their_parents() -> None:
     scheduler.take()
     scheduler.close()
     assert ended == ["a", "parent"]
-
-
-def test_clock_needs_no_store() -> None:
-    def step() -> Step[float]:
-        return (yield from Clock())
-
-    driver = MemoryDriver(clock=lambda: 42.0)
-    assert driver.run(step()) == 42.0
-    assert driver.requests == []

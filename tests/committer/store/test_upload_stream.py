@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.faults import on
-from support.faulty_server import FaultyServer, Received, Reply, s3_error
+from support.faulty_server import Received, Reply, s3_error
 from support.memory_store import Behaviour, MemoryDriver, MemoryStore
 from zero_rename.committer.errors import (
     InvalidInputError,
@@ -26,7 +26,6 @@ from zero_rename.committer.errors import (
     StreamClosedError,
     StreamError,
 )
-from zero_rename.committer.store.clients import S3Clients
 from zero_rename.committer.store.driver import BotoDriver, connect
 from zero_rename.committer.store.requests import (
     AbortUpload,
@@ -60,11 +59,19 @@ def small(driver: Any, key: str = KEY, part_bytes: int = 10, **options: Any) -> 
     )
 
 
+def written(driver: Any, data: bytes, **options: Any) -> DelayedOutputStream:
+    """A small stream that has got these bytes."""
+    stream = small(driver, **options)
+    stream.write(data)
+    return stream
+
+
 @contextmanager
 def parts_held(
-    store: str, monkeypatch: pytest.MonkeyPatch, held: str = "partNumber"
-) -> Iterator[tuple[threading.Semaphore, threading.Event]]:
-    """Every part waits before the store: a token for each that does, and what lets them go on.
+    driver_behind: Any, held: str = "partNumber"
+) -> Iterator[tuple[BotoDriver, threading.Semaphore, threading.Event]]:
+    """A driver whose every part waits before the store, a token for each that does, and what lets
+    them go on.
 
     :param held: what the paths of the requests have that wait.
     """
@@ -76,9 +83,8 @@ def parts_held(
             release.wait(120)
         return pass_on()
 
-    with FaultyServer(hold_parts, upstream=store) as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
-        yield waiting, release
+    with driver_behind(hold_parts) as driver:
+        yield driver, waiting, release
 
 
 def complete(driver: Any, upload: UploadedParts) -> bytes:
@@ -196,8 +202,7 @@ class TestWrite:
     def test_write_after_the_end_is_refused_with_the_path(
         self, memory: MemoryDriver, end: str
     ) -> None:
-        stream = small(memory)
-        stream.write(b"abc")
+        stream = written(memory, b"abc")
         getattr(stream, end)()
         with pytest.raises(StreamClosedError, match=f"s3://bucket/{KEY}") as raised:
             stream.write(b"d")
@@ -218,16 +223,14 @@ class TestRequests:
         assert s3_bucket.counter.counts() == {"CreateMultipartUpload": 1, "UploadPart": 1}
 
     def test_nothing_is_sent_before_the_first_part_is_full(self, memory: MemoryDriver) -> None:
-        stream = small(memory)
-        stream.write(b"x" * 10)
+        stream = written(memory, b"x" * 10)
         stream.flush()
         assert memory.requests == []
         stream.write(b"x")
         assert memory.counts() == {"CreateUpload": 1, "UploadPart": 1}
 
     def test_a_file_of_full_parts_has_no_empty_part(self, memory: MemoryDriver) -> None:
-        stream = small(memory)
-        stream.write(b"x" * 30)
+        stream = written(memory, b"x" * 30)
         stream.close()
         assert memory.counts() == {"CreateUpload": 1, "UploadPart": 3}
 
@@ -276,8 +279,7 @@ class TestVisibility:
     def test_nothing_is_visible_before_the_completion(self, s3_bucket: Any) -> None:
         """Conformance 15, 16 and 96: close persists; visible is for the commit."""
         driver = connect(s3_bucket.name)
-        stream = small(driver, limits=PartLimits(smallest=1))
-        stream.write(b"x" * 25)
+        stream = written(driver, b"x" * 25, limits=PartLimits(smallest=1))
         assert s3_bucket.keys() == []
         stream.close()
         assert s3_bucket.keys() == []
@@ -287,8 +289,7 @@ class TestVisibility:
 
     def test_an_existing_object_stays_until_the_completion(self, memory: MemoryDriver) -> None:
         memory.perform(Put(KEY, b"old"))
-        stream = small(memory)
-        stream.write(b"new")
+        stream = written(memory, b"new")
         assert memory.perform(Get(KEY)).body == b"old"
         stream.close()
         assert memory.perform(Get(KEY)).body == b"old"
@@ -328,8 +329,7 @@ class TestCapabilities:
     @pytest.mark.parametrize("name", ["hsync", "hflush"])
     def test_syncing_is_refused_not_downgraded(self, memory: MemoryDriver, name: str) -> None:
         """Conformance 97: who calls it must not believe that data was synced."""
-        stream = small(memory)
-        stream.write(b"abc")
+        stream = written(memory, b"abc")
         with pytest.raises(io.UnsupportedOperation, match=f"s3://bucket/{KEY}"):
             getattr(stream, name)()
         assert not stream.closed
@@ -340,8 +340,7 @@ class TestCapabilities:
     @pytest.mark.parametrize("end", [None, "close", "abort"])
     def test_flush_does_nothing_at_any_time(self, memory: MemoryDriver, end: str | None) -> None:
         """HADOOP-16548 and HADOOP-14346."""
-        stream = small(memory)
-        stream.write(b"abc")
+        stream = written(memory, b"abc")
         if end:
             getattr(stream, end)()
         before = list(memory.requests)
@@ -350,21 +349,11 @@ class TestCapabilities:
 
 
 class TestClose:
-    def test_close_again_does_nothing(self, memory: MemoryDriver) -> None:
-        stream = small(memory)
-        stream.write(b"abc")
-        stream.close()
-        before, upload = list(memory.requests), stream.upload
-        stream.close()
-        assert memory.requests == before
-        assert stream.upload == upload
-
     def test_a_failing_close_aborts_and_is_not_repeated(self) -> None:
         """Conformance 99. A later close raises the same error: it must not pass for success."""
         fault = FailingParts()
         driver = MemoryDriver(fault=fault)
-        stream = small(driver)
-        stream.write(b"abc")
+        stream = written(driver, b"abc")
         with pytest.raises(StreamError, match=f"s3://bucket/{KEY}.*no answer.*aborted") as first:
             stream.close()
         assert isinstance(first.value.__cause__, StoreUnreachableError)
@@ -422,8 +411,7 @@ class TestClose:
 
     def test_a_failed_part_surfaces_at_the_next_write(self) -> None:
         driver = MemoryDriver(fault=FailingParts())
-        stream = small(driver)
-        stream.write(b"x" * 11)
+        stream = written(driver, b"x" * 11)
         with pytest.raises(StreamError, match="no answer"):
             stream.write(b"y")
         with pytest.raises(StreamClosedError) as raised:
@@ -433,25 +421,20 @@ class TestClose:
 
     def test_a_failed_part_surfaces_at_close(self) -> None:
         driver = MemoryDriver(fault=FailingParts())
-        stream = small(driver)
-        stream.write(b"x" * 11)
+        stream = written(driver, b"x" * 11)
         with pytest.raises(StreamError, match="no answer"):
             stream.close()
         assert driver.store.uploads == {}
 
     def test_a_part_of_an_upload_that_is_gone(self, memory: MemoryDriver) -> None:
         """A job aborted from outside: its parts are refused."""
-        stream = small(memory)
-        stream.write(b"x" * 11)
+        stream = written(memory, b"x" * 11)
         memory.store.uploads.clear()
         with pytest.raises(StreamError, match=r"refused part 2 \(NoSuchUpload\)"):
             stream.close()
 
-    def test_close_waits_for_all_parts(
-        self, s3_env: Any, bucket: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with parts_held(s3_env.endpoint, monkeypatch) as (waiting, release):
-            driver = connect(bucket)
+    def test_close_waits_for_all_parts(self, driver_behind: Any) -> None:
+        with parts_held(driver_behind) as (driver, waiting, release):
             stream = small(driver, limits=PartLimits(smallest=1))
             stream.write(b"x" * 35)
             # Several parts are under way at once, while the writer goes on.
@@ -470,16 +453,14 @@ class TestClose:
         with small(memory) as stream:
             stream.write(b"abc")
         assert complete(memory, stream.upload) == b"abc"
-        stream = small(memory)
-        stream.write(b"x" * 25)
+        stream = written(memory, b"x" * 25)
         with pytest.raises(ZeroDivisionError), stream:
             _ = 1 / 0
         assert memory.store.uploads == {}
         assert memory.perform(Get(KEY)).body == b"abc"
 
     def test_an_interrupt_does_not_leave_a_file_with_a_gap(self, memory: MemoryDriver) -> None:
-        stream = small(memory)
-        stream.write(b"x" * 11)
+        stream = written(memory, b"x" * 11)
 
         def interrupt(request: Any, apply: Callable[[Any], Any]) -> Any:
             raise KeyboardInterrupt
@@ -499,8 +480,7 @@ class TestAbort:
         """Conformance 98: never appears, an existing object is unchanged, close is silent."""
         s3_bucket.put(KEY, b"old")
         driver = connect(s3_bucket.name)
-        stream = small(driver, limits=PartLimits(smallest=1))
-        stream.write(b"x" * 25)
+        stream = written(driver, b"x" * 25, limits=PartLimits(smallest=1))
         assert s3_bucket.uploads() == [KEY]
         result = stream.abort()
         assert (result.already_closed, result.cleanup_error) == (False, None)
@@ -513,30 +493,26 @@ class TestAbort:
 
     def test_abort_again_is_harmless(self, memory: MemoryDriver) -> None:
         """Conformance 98."""
-        stream = small(memory)
-        stream.write(b"x" * 25)
+        stream = written(memory, b"x" * 25)
         stream.abort()
         before = len(memory.requests)
         assert stream.abort().already_closed
         assert len(memory.requests) == before
 
     def test_abort_before_the_first_part_sends_nothing(self, memory: MemoryDriver) -> None:
-        stream = small(memory)
-        stream.write(b"abc")
+        stream = written(memory, b"abc")
         stream.abort()
         assert memory.requests == []
 
     def test_abort_costs_one_request_when_all_parts_were_answered(
         self, memory: MemoryDriver
     ) -> None:
-        stream = small(memory)
-        stream.write(b"x" * 25)
+        stream = written(memory, b"x" * 25)
         stream.abort()
         assert memory.counts() == {"CreateUpload": 1, "UploadPart": 2, "AbortUpload": 1}
 
     def test_abort_after_close_takes_the_file_back(self, memory: MemoryDriver) -> None:
-        stream = small(memory)
-        stream.write(b"abc")
+        stream = written(memory, b"abc")
         stream.close()
         assert stream.abort().already_closed
         assert memory.store.uploads == {}
@@ -559,8 +535,7 @@ class TestAbort:
             return apply(request)
 
         driver = MemoryDriver(fault=late)
-        stream = small(driver)
-        stream.write(b"x" * 11)
+        stream = written(driver, b"x" * 11)
         with pytest.raises(StreamError, match="was aborted"):
             stream.close()
         assert len(aborts) == 3
@@ -570,8 +545,7 @@ class TestAbort:
     @pytest.mark.parametrize("answer", [Unknown("503 SlowDown"), Refused("InternalError")])
     def test_an_abort_that_does_not_succeed_is_bounded_and_reported(self, answer: Any) -> None:
         driver = MemoryDriver(fault=on(AbortUpload, answer))
-        stream = small(driver)
-        stream.write(b"x" * 25)
+        stream = written(driver, b"x" * 25)
         result = stream.abort()
         assert isinstance(result.cleanup_error, StreamError)
         assert "upload-000001" in str(result.cleanup_error)
@@ -585,8 +559,7 @@ class TestAbort:
         driver = MemoryDriver(
             fault=on((AbortUpload, ListUploads), StoreUnreachableError("no store"))
         )
-        stream = small(driver)
-        stream.write(b"x" * 25)
+        stream = written(driver, b"x" * 25)
         assert isinstance(stream.abort().cleanup_error, StoreUnreachableError)
         stream.close()
 
@@ -598,12 +571,10 @@ class TestAbort:
         with pytest.raises(StreamError, match=r"may be left.*gone.*Nothing of it is visible"):
             stream.close()
 
-    def test_abort_waits_for_parts_under_way(
-        self, s3_env: Any, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_abort_waits_for_parts_under_way(self, driver_behind: Any, s3_bucket: Any) -> None:
         """An abort that overtook a part would leave that part behind."""
-        with parts_held(s3_env.endpoint, monkeypatch) as (waiting, release):
-            stream = small(connect(s3_bucket.name), limits=PartLimits(smallest=1))
+        with parts_held(driver_behind) as (driver, waiting, release):
+            stream = small(driver, limits=PartLimits(smallest=1))
             stream.write(b"x" * 25)
             assert waiting.acquire(timeout=120)
             aborting = threading.Thread(target=stream.abort)
@@ -618,11 +589,11 @@ class TestAbort:
             assert order.index("AbortMultipartUpload") > last_part
 
     def test_abort_waits_for_an_upload_that_is_being_created(
-        self, s3_env: Any, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
+        self, driver_behind: Any, s3_bucket: Any
     ) -> None:
         """Nobody would know of it: its key alone does not name it."""
-        with parts_held(s3_env.endpoint, monkeypatch, "?uploads") as (waiting, release):
-            stream = small(connect(s3_bucket.name))
+        with parts_held(driver_behind, "?uploads") as (driver, waiting, release):
+            stream = small(driver)
             stream.begin()
             stream.write(b"x")
             assert waiting.acquire(timeout=120)
@@ -652,8 +623,7 @@ class TestLimits:
         assert driver.store.uploads == {}
 
     def test_too_many_bytes_fail_and_abort(self, memory: MemoryDriver) -> None:
-        stream = small(memory, limits=PartLimits(smallest=1, whole=25))
-        stream.write(b"x" * 25)
+        stream = written(memory, b"x" * 25, limits=PartLimits(smallest=1, whole=25))
         with pytest.raises(StreamError, match=r"more than the 25 bytes.*bytes_per_file"):
             stream.write(b"x")
         assert memory.store.uploads == {}
@@ -708,7 +678,7 @@ class TestLimits:
         thread.join(120)
 
     def test_parts_under_way_are_bounded(
-        self, s3_env: Any, bucket: str, monkeypatch: pytest.MonkeyPatch
+        self, driver_behind: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A store slower than the writer must not fill the memory."""
         monkeypatch.setattr("zero_rename.committer.store.upload_stream.budget", Budget(30))
@@ -726,9 +696,7 @@ class TestLimits:
                 with lock:
                     now[0] -= 1
 
-        with FaultyServer(count, upstream=s3_env.endpoint) as server:
-            monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
-            driver = connect(bucket)
+        with driver_behind(count) as driver:
             stream = small(driver, limits=PartLimits(smallest=1))
             stream.write(b"x" * 155)
             stream.close()
@@ -765,9 +733,7 @@ class TestWithPyarrow:
         assert driver.store.uploads == {}
 
 
-def test_http_500_after_a_part_was_stored_is_recovered(
-    s3_env: Any, bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_http_500_after_a_part_was_stored_is_recovered(driver_behind: Any) -> None:
     """Conformance 65, for a stream: the part is sent again, the file is whole."""
     failures = [s3_error(500, "InternalError")] * 2
 
@@ -775,11 +741,8 @@ def test_http_500_after_a_part_was_stored_is_recovered(
         reply = pass_on()
         return failures.pop() if failures and "partNumber=2" in got.path else reply
 
-    with FaultyServer(answer, upstream=s3_env.endpoint) as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
-        driver = BotoDriver(bucket, S3Clients.from_environment())
-        stream = small(driver, limits=PartLimits(smallest=1))
-        stream.write(b"0123456789" * 3)
+    with driver_behind(answer) as driver:
+        stream = written(driver, b"0123456789" * 3, limits=PartLimits(smallest=1))
         stream.close()
         assert failures == []
         assert complete(driver, stream.upload) == b"0123456789" * 3
