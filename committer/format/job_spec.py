@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
@@ -335,10 +335,13 @@ class JobSpec:
                 remedy="Call merge(), of zero_rename.spark or of a Table, with on=[the key's "
                 "columns].",
             )
-        for name, kind in _CHOICES.items():
-            object.__setattr__(self, name, choice(name, kind, getattr(self, name)))
+        choices = {
+            it.name: type(it.default) for it in fields(self) if isinstance(it.default, StrEnum)
+        }
         if self.readers is not None:
-            object.__setattr__(self, "readers", choice("readers", Readers, self.readers))
+            choices["readers"] = Readers
+        for name, kind in choices.items():
+            object.__setattr__(self, name, choice(name, kind, getattr(self, name)))
         if self.code_version is not None:
             checked_code_version(self.code_version)
         if self.data_root is not None:
@@ -389,12 +392,3 @@ class JobSpec:
         if self.replace_where is not None:
             return self.replace_where
         return frozenset(self.replace_partitions or self.only_partitions) or None
-
-
-_CHOICES: dict[str, type[StrEnum]] = {
-    "on_conflict": OnConflict,
-    "success_markers": SuccessMarkers,
-    "on_repeat": OnRepeat,
-    "schema_mode": SchemaMode,
-    "coordination": Coordination,
-}
