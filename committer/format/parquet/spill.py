@@ -28,20 +28,14 @@ class Spill:
     """Rows by partition, on disk. Reads may come from several threads, writes from one.
 
     :param schema: the rows' columns.
-    :param directory: where the file goes; ``None`` for the system's temporary directory.
     :param buffer_bytes: gathered in memory before a run is written.
     :param batch_rows: rows per batch of the file.
     """
 
     def __init__(
-        self,
-        schema: pa.Schema,
-        directory: str | None = None,
-        buffer_bytes: int = 32 * _MIB,
-        batch_rows: int = 65_536,
+        self, schema: pa.Schema, buffer_bytes: int = 32 * _MIB, batch_rows: int = 65_536
     ) -> None:
         self._schema = schema
-        self._directory = directory
         self._buffer_bytes = buffer_bytes
         self._batch_rows = batch_rows
         self._gathered: dict[str, list[pa.RecordBatch]] = {}
@@ -130,7 +124,7 @@ class Spill:
         start = self._written_rows - run.num_rows
         try:
             if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115
                 self._writer = pa.ipc.new_file(self._file, self._schema)
             for batch in run.to_batches(max_chunksize=self._batch_rows):
                 self._writer.write_batch(batch)

@@ -75,7 +75,6 @@ class TaskWriter:
     :param fast: there, the root that files lie in; ``None``: the table's own.
     :param at_end: called when all files are uploaded, where there are any; what it raises aborts
         them.
-    :param spill_directory: where the spill file goes; ``None`` for the temporary directory.
     :raises InvalidInputError: options that cannot be right.
     """
 
@@ -90,7 +89,6 @@ class TaskWriter:
         options: FileOptions,
         open_stream: OpenStream,
         allowed_partitions: Collection[str] | None = None,
-        spill_directory: str | None = None,
         absent: frozenset[str] = frozenset(),
         at_end: Callable[[], object] | None = None,
         by_heads: bool = False,
@@ -126,7 +124,7 @@ class TaskWriter:
         self._evicted: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._files: list[FileWriter] = []
-        self._spill = Spill(self._splitter.data_schema, spill_directory)
+        self._spill = Spill(self._splitter.data_schema)
         self._state = "open"
         self._result: TaskResult | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ def batch(*numbers: int) -> pa.RecordBatch:
 def test_rows_come_back_by_partition_in_order(
     sent: list[tuple[str, int]], buffer_bytes: int, batch_rows: int
 ) -> None:
-    spill = Spill(SCHEMA, None, buffer_bytes, batch_rows)
+    spill = Spill(SCHEMA, buffer_bytes, batch_rows)
     expected: dict[str, list[dict]] = {}
     start = 0
     for partition, count in sent:
@@ -67,9 +68,10 @@ def test_slices_outlive_the_spill() -> None:
     assert pa.Table.from_batches(rows).to_pylist() == batch(1, 2).to_pylist()
 
 
-def test_the_file_has_no_name(tmp_path: Path) -> None:
+def test_the_file_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
-    spill = Spill(SCHEMA, str(tmp_path), buffer_bytes=1)
+    spill = Spill(SCHEMA, buffer_bytes=1)
     spill.add("p", batch(1))
     assert spill.bytes_on_disk > 0
     assert list(tmp_path.iterdir()) == []
@@ -78,8 +80,9 @@ def test_the_file_has_no_name(tmp_path: Path) -> None:
         assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_full_or_missing_disk_is_said(tmp_path: Path) -> None:
-    spill = Spill(SCHEMA, str(tmp_path / "missing"), buffer_bytes=1)
+def test_a_full_or_missing_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    spill = Spill(SCHEMA, buffer_bytes=1)
     with pytest.raises(StreamError, match="local disk") as caught:
         spill.add("p", batch(1))
     assert "TMPDIR" in str(caught.value)
