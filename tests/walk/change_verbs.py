@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 from walk.change import Change, Given
-from walk.oracle import Effect, Violation, ids
+from walk.oracle import Violation, ids
 from walk.plan import Operation
-from walk.world import Process, Told, World, field_of, value_of, written
+from walk.world import Process, Told, World, columns_of, given_of, value_of, written
 
 from zero_rename.committer.row_rewrite import TableChange
 
@@ -19,7 +19,8 @@ def merge(world: World, process: Process, operation: Operation) -> Told:
     if world.plan.by_heads and not oracle.commits:
         return None  # A merge makes a table that is listed.
     table, begun = process.fresh(), len(oracle.commits)
-    schema = _columns(world, operation, table)
+    known = world.oracle.columns is not None or bool(world.plan.older)
+    schema = columns_of(world, operation, table, brings=options["evolves"], known=known)
     columns = [name for name in schema.names if name not in ("id", "day")]
     # What only says what becomes of rows is a column of a table that a merge makes.
     makes = oracle.columns is None and not world.plan.older
@@ -32,35 +33,24 @@ def merge(world: World, process: Process, operation: Operation) -> Told:
     words |= {"schema_mode": "merge" if options["evolves"] else "keep"}
     words |= {"delete_when": [("gone", "==", True)]} if says_gone else {}
     words |= {"partition_by": ("day",) if world.plan.partitioned else ()}
-    words |= {
-        name: options[name]
-        for name in ("idempotency_key", "on_repeat", "attempts")
-        if name in options
-    }
+    words |= given_of(options, "idempotency_key", "on_repeat", "attempts")
     kinds = {name: str(schema.field(name).type) for name in columns}
-    effects: list[Change] = []
-
-    def effect(job: str) -> Effect:
-        made = Change(
-            job,
-            given=given,
-            looked=None if across else {row.place for row in given.values()},
-            updates=options["when_matched"] == "update",
-            inserts=inserts,
-            serial=across,
-            idempotency_key=options.get("idempotency_key"),
-            on_repeat=options.get("on_repeat", "skip"),
-            columns=kinds,
-            merges=options["evolves"],
-            foreign={"n": "int32"} if world.plan.older else {},
-            begun=begun,
-        )
-        effects.append(made)
-        return made
-
-    process.effect = effect
+    process.effect = lambda job: Change(
+        job,
+        given=given,
+        looked=None if across else {row.place for row in given.values()},
+        updates=options["when_matched"] == "update",
+        inserts=inserts,
+        serial=across,
+        idempotency_key=options.get("idempotency_key"),
+        on_repeat=options.get("on_repeat", "skip"),
+        columns=kinds,
+        merges=options["evolves"],
+        foreign={"n": "int32"} if world.plan.older else {},
+        begun=begun,
+    )
     done = table.merge(_as_arrow(given, schema, says_gone), ["id"], **words)
-    return _told(world, process, done, effects)
+    return _told(world, process, done)
 
 
 def delete(world: World, process: Process, operation: Operation) -> Told:
@@ -71,32 +61,21 @@ def delete(world: World, process: Process, operation: Operation) -> Told:
     numbers = numbers[operation.choice :][: options["known"]]
     names = {world.partition(day) for day in operation.days}
     named = None if options["across"] or not world.plan.partitioned else names
-    effects: list[Change] = []
-
-    def effect(job: str) -> Effect:
-        made = Change(
-            job,
-            given=dict.fromkeys(numbers, Given("", gone=True)),
-            looked=named,
-            idempotency_key=options.get("idempotency_key"),
-            on_repeat=options.get("on_repeat", "skip"),
-            foreign={"n": "int32"},
-            begun=begun,
-        )
-        effects.append(made)
-        return made
-
-    process.effect = effect
-    words = {
-        name: options[name]
-        for name in ("idempotency_key", "on_repeat", "attempts")
-        if name in options
-    }
+    process.effect = lambda job: Change(
+        job,
+        given=dict.fromkeys(numbers, Given("", gone=True)),
+        looked=named,
+        idempotency_key=options.get("idempotency_key"),
+        on_repeat=options.get("on_repeat", "skip"),
+        foreign={"n": "int32"},
+        begun=begun,
+    )
+    words = given_of(options, "idempotency_key", "on_repeat", "attempts")
     done = table.delete([("id", "in", numbers)], partitions=named, **words)
-    return _told(world, process, done, effects)
+    return _told(world, process, done)
 
 
-def _told(world: World, process: Process, done: TableChange, effects: list[Change]) -> Told:
+def _told(world: World, process: Process, done: TableChange) -> Told:
     """What the report of a change says, held against the oracle."""
     oracle, counts = world.oracle, (done.rows.inserted, done.rows.updated, done.rows.deleted)
     if done.committed is None:
@@ -108,23 +87,12 @@ def _told(world: World, process: Process, done: TableChange, effects: list[Chang
         raise Violation(f"{job} is said to have changed rows, and has not committed")
     if done.committed.repeated:
         return "refused" if process.jobs and process.jobs[-1] != job else None
-    effect = effects[-1]
+    effect = oracle.effects[job]
+    assert isinstance(effect, Change)
     if {*done.partitions} != {*effect.partitions} or counts != effect.counts:
         told = f"{counts} in {done.partitions}"
         raise Violation(f"{job} reports {told}; it was {effect.counts} in {effect.partitions}")
     return "committed"
-
-
-def _columns(world: World, operation: Operation, table: Any) -> pa.Schema:
-    """Those of the rows: the table's, or, where these may change, the operation's own."""
-    last = [field_of("day")] if world.plan.partitioned else []
-    if operation.options["evolves"]:
-        wide = operation.options["wide"]
-        names = operation.options["columns"]
-        return pa.schema([field_of("id"), *(field_of(name, wide) for name in names), *last])
-    if world.oracle.columns is not None or world.plan.older:
-        return table.schema
-    return pa.schema([field_of("id"), field_of("n"), *last])
 
 
 def _given(

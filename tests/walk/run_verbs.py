@@ -85,40 +85,33 @@ def make_again(world: World, process: Process, operation: Operation) -> Told:
         world.partition(day): tuple((first + day * 10 + n, written(columns)) for n in range(2))
         for day in DAYS
     }
-    made: list[Again] = []
-
-    def effect(job: str) -> Again:
-        made.append(
-            Again(
-                job,
-                rows=rows,
-                mode="replace",
-                idempotency_key=idempotency_key,
-                on_repeat="replace_own",
-                columns={name: str(table.schema.field(name).type) for name in columns},
-            )
-        )
-        if said is not None:
-            made[-1].planned, made[-1].only, made[-1].seen = said.job, tuple(said.partitions), seen
-        return made[-1]
-
-    process.effect = effect
     words: dict[str, Any] = {
         "idempotency_key": idempotency_key,
         "on_repeat": "replace_own",
         "mode": "replace",
     }
-    words["owner"] = Owner(series=f"try {options['clear']}")
+    process.effect = lambda job: Again(
+        job,
+        rows=rows,
+        columns={name: str(table.schema.field(name).type) for name in columns},
+        planned=None if said is None else said.job,
+        only=() if said is None else tuple(said.partitions),
+        seen=seen,
+        **words,
+    )
+    owner = Owner(series=f"try {options['clear']}")
     data = rows_as_table(rows, table.schema)
-    with table.job(table.schema, partition_by=("day",), **words) as job:
+    with table.job(table.schema, partition_by=("day",), owner=owner, **words) as job:
         process.opened(job.job)
+        made = world.oracle.effects[process.jobs[-1]]
+        assert isinstance(made, Again)
         if said is not None:
-            made[-1].sure = world.by_hand[idempotency_key] == clears
+            made.sure = world.by_hand[idempotency_key] == clears
             world.words.pop(idempotency_key, None)
         elif idempotency_key in world.words:
-            made[-1].only, made[-1].sure = world.words[idempotency_key], False
+            made.only, made.sure = world.words[idempotency_key], False
         job.write(data)
-    _check_report(job.committed, made[-1])
+    _check_report(job.committed, made)
     if said is not None and options["ends"]:
         with suppress(ZeroRenameError):
             left = table.run(read_narrowing(table.root, idempotency_key))

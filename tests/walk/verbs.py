@@ -10,7 +10,7 @@ import pyarrow as pa
 from walk import change_verbs, past_verbs, readers, run_verbs
 from walk.oracle import Adopt, Effect, Resolve, Rewrite, Row, Undo, Violation, Write
 from walk.plan import Operation
-from walk.world import Process, Told, World, field_of, rows_as_table, written
+from walk.world import Process, Told, World, columns_of, given_of, rows_as_table, written
 
 from zero_rename import Table
 from zero_rename.committer.commit.state.job_state import Committed, OpenedJob
@@ -50,18 +50,6 @@ def _rows(
     return rows
 
 
-def _schema(world: World, table: Table, operation: Operation, verb: str) -> pa.Schema:
-    """The columns that a job brings: the table's own, unless it is to change them."""
-    last = [field_of("day")] if world.plan.partitioned else []
-    if verb in ("evolve", "overwrite schema"):
-        wide = operation.options["wide"]
-        names = operation.options["columns"]
-        return pa.schema([field_of("id"), *(field_of(name, wide) for name in names), *last])
-    if world.oracle.columns is not None:
-        return table.schema
-    return pa.schema([field_of("id"), field_of("n"), *last])
-
-
 @dataclass(frozen=True)
 class _Wanted:
     """A write: what the product is asked, and what the oracle is told of it."""
@@ -74,7 +62,8 @@ class _Wanted:
 
 def _write(world: World, table: Table, operation: Operation, verb: str) -> _Wanted:
     options = operation.options
-    schema = _schema(world, table, operation, verb)
+    brings, known = verb in ("evolve", "overwrite schema"), world.oracle.columns is not None
+    schema = columns_of(world, operation, table, brings=brings, known=known)
     columns = frozenset(schema.names) - {"id", "day"}
     names = _names(world, operation)
     rows = _rows(world, operation, columns)
@@ -88,9 +77,7 @@ def _write(world: World, table: Table, operation: Operation, verb: str) -> _Want
         rows.pop(names[-1], None)
     words |= {"mode": mode, "replace_table": whole, "replace_partitions": named}
     words["schema_mode"] = {"evolve": "merge", "overwrite schema": "overwrite"}.get(verb, "keep")
-    for name in ("on_conflict", "idempotency_key", "on_repeat", "success_markers"):
-        if name in options:
-            words[name] = options[name]
+    words |= given_of(options, "on_conflict", "idempotency_key", "on_repeat", "success_markers")
     kinds = {name: str(schema.field(name).type) for name in columns}
 
     def effect(job: str) -> Effect:
@@ -287,19 +274,15 @@ def resolve(world: World, process: Process, operation: Operation) -> Told:
         kept = tuple(touches[operation.choice % 2 :: 2])
     discard = operation.options["discard"]
     dropped = tuple(job for job in touches if job not in kept)
-    effects: list[Resolve] = []
-
-    def effect(job: str) -> Effect:
-        effects.append(Resolve(job, 0, partition, kept, dropped, discard))
-        return effects[-1]
-
-    process.effect = effect
+    process.effect = lambda job: Resolve(job, 0, partition, kept, dropped, discard)
     keep = [how] if how in ("newest", "all") else list(kept)
     done = table.resolve(partition, keep, apply=True, discard=discard, window=1e9, since=1e9)
-    if effects and {*done.dropped} != {*dropped}:
+    if process.jobs and {*done.dropped} != {*dropped}:
         if not operation.beside:
             raise Violation(f"{done.dropped} are dropped, and were to be {dropped}")
-        world.oracle.correct(effects[0], done.kept, done.dropped)
+        effect = oracle.effects[process.jobs[0]]
+        assert isinstance(effect, Resolve)
+        oracle.correct(effect, done.kept, done.dropped)
     return "committed"
 
 

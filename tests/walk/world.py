@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -116,6 +116,24 @@ def field_of(column: str, wide: bool = False) -> pa.Field:
         return pa.field("day", pa.int32())
     narrow = column == "n" and not wide
     return pa.field(column, pa.int32() if narrow else pa.int64())
+
+
+def given_of(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Those of some options that an operation has."""
+    return {name: options[name] for name in names if name in options}
+
+
+def columns_of(
+    world: World, operation: Operation, table: Table, *, brings: bool, known: bool
+) -> pa.Schema:
+    """The columns of a job's rows: the operation's own where it ``brings`` some, or the table's
+    where they are ``known``."""
+    if known and not brings:
+        return table.schema
+    names = operation.options["columns"] if brings else ("n",)
+    wide = brings and operation.options["wide"]
+    last = [field_of("day")] if world.plan.partitioned else []
+    return pa.schema([field_of("id"), *(field_of(name, wide) for name in names), *last])
 
 
 def rows_as_table(rows: dict[str, tuple[Row, ...]], schema: pa.Schema) -> pa.Table:
