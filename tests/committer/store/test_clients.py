@@ -12,7 +12,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ProfileNotFound
 
-from support.faulty_server import DROPPED, FaultyServer, Reply, always, s3_error
+from support.faulty_server import FaultyServer, Reply, always, s3_error
 from support.moto_server import S3Server
 from zero_rename.committer.errors import (
     InvalidInputError,
@@ -27,34 +27,9 @@ from zero_rename.committer.store.clients import (
     making_clients,
 )
 from zero_rename.committer.store.driver import connect
-from zero_rename.committer.store.requests import (
-    CompleteUpload,
-    Delete,
-    DeleteMany,
-    Get,
-    ListUploads,
-    Put,
-    Unknown,
-    UploadPart,
-)
+from zero_rename.committer.store.requests import DeleteMany, Get, ListUploads, Put, UploadPart
 
-CONDITIONAL = [
-    Put("key", b"x", if_none_match=True),
-    Put("key", b"x", if_match="0" * 32),
-    Delete("key", if_match="0" * 32),
-    CompleteUpload("key", "upload", ("0" * 32,)),
-]
-
-
-@pytest.mark.parametrize("request_", CONDITIONAL, ids=lambda r: type(r).__name__)
-@pytest.mark.parametrize(
-    "reply", [s3_error(503, "SlowDown"), s3_error(500, "InternalError"), DROPPED], ids=repr
-)
-def test_a_conditional_call_is_sent_once_and_unknown(request_: Any, reply: Reply, at: Any) -> None:
-    """Retried, its answer would speak of the retry (aws-sdk-java-v2#6580)."""
-    with FaultyServer(always(reply)) as server:
-        assert isinstance(at(server.endpoint).perform(request_), Unknown)
-        assert len(server.received) == 1
+WRITTEN = Reply(200, headers={"ETag": '"1"'})
 
 
 def test_attempts_from_the_environment_do_not_bring_the_retries_back(
@@ -62,12 +37,12 @@ def test_attempts_from_the_environment_do_not_bring_the_retries_back(
 ) -> None:
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "7")
     with FaultyServer(always(s3_error(503, "SlowDown"))) as server:
-        at(server.endpoint).perform(CONDITIONAL[0])
+        at(server.endpoint).perform(Put("key", b"x", if_none_match=True))
         assert len(server.received) == 1
 
 
 def test_small_bodies_do_not_wait_for_continue(at: Any) -> None:
-    with FaultyServer(always(Reply(200, headers={"ETag": '"1"'}))) as server:
+    with FaultyServer(always(WRITTEN)) as server:
         driver = at(server.endpoint)
         driver.perform(Put("key", b"x"))
         driver.perform(UploadPart("key", "upload", 1, b"x" * 1000))
@@ -78,7 +53,7 @@ def test_small_bodies_do_not_wait_for_continue(at: Any) -> None:
 
 def test_parts_go_without_checksum_trailers(at: Any) -> None:
     """Ceph and older MinIO refuse the trailers that boto3 adds by default."""
-    with FaultyServer(always(Reply(200, headers={"ETag": '"1"'}))) as server:
+    with FaultyServer(always(WRITTEN)) as server:
         at(server.endpoint).perform(UploadPart("key", "upload", 1, memoryview(b"abcdef")[2:4]))
     (received,) = server.received
     assert received.body == b"cd"
@@ -88,7 +63,7 @@ def test_parts_go_without_checksum_trailers(at: Any) -> None:
 
 def test_if_match_goes_without_quotes(at: Any) -> None:
     """Ceph RGW refuses the quoted form; the others take both."""
-    with FaultyServer(always(Reply(200, headers={"ETag": '"1"'}))) as server:
+    with FaultyServer(always(WRITTEN)) as server:
         at(server.endpoint).perform(Put("key", b"x", if_match="abc"))
     assert server.received[0].headers["if-match"] == "abc"
 
@@ -212,8 +187,7 @@ def test_a_store_without_the_header_is_known_by_what_it_owns(
 
 
 def test_the_server_is_known_by_its_last_answer(at: Any) -> None:
-    reply = Reply(200, headers={"ETag": '"1"'})
-    with FaultyServer(always(reply)) as server:
+    with FaultyServer(always(WRITTEN)) as server:
         driver = at(server.endpoint)
         assert driver.clients.server_name == ""
         driver.perform(Put("key", b"x"))

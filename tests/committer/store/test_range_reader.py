@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,11 +16,9 @@ from zero_rename.committer.errors import (
     StoreRefusedError,
     StoreUnreachableError,
 )
-from zero_rename.committer.store import boto_calls, range_reader
-from zero_rename.committer.store.driver import connect
+from zero_rename.committer.store import range_reader
 from zero_rename.committer.store.range_reader import RangeFile
 from zero_rename.committer.store.requests import Delete, Put
-from zero_rename.committer.store.retries import RetryBudget
 
 BODY = bytes(range(256)) * 40
 SIZE = len(BODY)
@@ -93,16 +90,7 @@ def test_another_size_is_damage(driver: MemoryDriver, size: int, found: str) -> 
         RangeFile(driver, "key", size)
 
 
-@pytest.fixture
-def at(s3_env: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
-    def make(endpoint: str) -> Any:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        return connect("bucket")
-
-    return make
-
-
-def answer(got: Received, **headers: str) -> Reply:
+def answer(got: Received) -> Reply:
     """What a store answers to a range of BODY."""
     first, last = (int(number) for number in got.headers["range"].split("=")[1].split("-"))
     given = {
@@ -110,7 +98,7 @@ def answer(got: Received, **headers: str) -> Reply:
         "Last-Modified": "Thu, 01 Jan 1970 00:16:40 GMT",
         "Content-Range": f"bytes {first}-{last}/{SIZE}",
     }
-    return Reply(206, BODY[first : last + 1], {**given, **headers})
+    return Reply(206, BODY[first : last + 1], given)
 
 
 def test_four_ranges_are_under_way_together(at: Any) -> None:
@@ -128,25 +116,6 @@ def test_four_ranges_are_under_way_together(at: Any) -> None:
         file.prefetch([(0, 4000)])
         assert file.read(4000) == BODY[:4000]
     assert conditions == [None, *['"version"'] * 4]
-
-
-def test_a_body_that_breaks_off_is_read_again(at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A server that is slow to answer is not one at which nobody answers.
-    monkeypatch.setattr(boto_calls, "_PATIENT", RetryBudget())
-    broken = []
-
-    def break_off(got: Received, _: Any) -> Reply:
-        whole = answer(got)
-        if broken:
-            return whole
-        broken.append(got)
-        headers = {**whole.headers, "Content-Length": "100", "Connection": "close"}
-        return Reply(206, whole.body[:50], headers)
-
-    with FaultyServer(break_off) as server:
-        file = RangeFile(at(server.endpoint), "key", SIZE)
-        file.seek(SIZE - 100)
-        assert file.read() == BODY[-100:]
 
 
 def test_errors_are_the_drivers(at: Any) -> None:

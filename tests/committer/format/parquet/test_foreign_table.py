@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -235,8 +235,3 @@ def test_types_of_values(value: str, kind: pa.DataType) -> None:
 )
 def test_types_of_columns(values: list[str], kind: pa.DataType) -> None:
     assert common_type(values) == kind
-
-
-def test_dates_are_read_as_dates(folder: Folder) -> None:
-    folder.parquet("day=2013-02-01/a.parquet", {"id": [1]})
-    assert folder.table.to_arrow().column("day").to_pylist() == [date(2013, 2, 1)]
