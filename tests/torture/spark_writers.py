@@ -64,7 +64,7 @@ options = {
 if load["partitioned"]:
     options["partitionBy"] = "day"
 if load["idempotency_key"]:
-    options["idempotency_key"] = load["once"]
+    options["idempotency_key"] = load["idempotency_key"]
 save(frame, url, "overwrite" if load["mode"] == "replace" else "append", **options)
 """
 
