@@ -116,15 +116,18 @@ def ensure_java() -> None:
 
 def install_java() -> None:
     """Install the first Java runtime that this release of Debian or Ubuntu has."""
-    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
-    run(["apt-get", "update", "-qq"], env=environment)
+    apt_get("update")
     for package in JAVA_PACKAGES:
         known = subprocess.run(["apt-cache", "show", package], capture_output=True, check=False)
         if known.returncode == 0:
-            command = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", package]
-            run(command, env=environment)
-            return
+            return apt_get("install", "-y", "--no-install-recommends", package)
     raise SetupError(f"apt knows none of {', '.join(JAVA_PACKAGES)}. {JAVA_REMEDY}")
+
+
+def apt_get(command: str, *words: str) -> None:
+    """Have a command of apt-get carried out without questions."""
+    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    run(["apt-get", command, "-qq", *words], env=environment)
 
 
 def ensure_environment() -> None:

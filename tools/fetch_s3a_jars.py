@@ -1,17 +1,15 @@
 """Fetch what the tests with Hadoop's own S3A committers need, into the user's cache folder.
 
 ``python tools/fetch_s3a_jars.py`` brings the four jars that PySpark's wheel lacks (700 MB), each
-of a pinned version with a pinned digest. What is there is left alone; ``--folder`` prints where.
+of a pinned version with a pinned digest. What is there is left alone.
 What their POMs ask for besides is in PySpark's own jars already, or is not to be had. The S3
 servers of these tests are ``tools/s3_servers.py``'s.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 # As a script it finds its neighbours by the checkout's folder.
@@ -50,33 +48,20 @@ JARS = (
 )
 
 
-def jars_folder() -> Path:
+def jar_folder() -> JarFolder:
     """Where the jars are, or would be. Another set of versions has another folder."""
     digest = hashlib.sha256("".join(jar.sha256 for jar in JARS).encode()).hexdigest()[:8]
-    return cache_dir() / f"s3a-jars-{JARS[0].version}-{JARS[1].version}-{digest}"
+    return JarFolder(cache_dir() / f"s3a-jars-{JARS[0].version}-{JARS[1].version}-{digest}", JARS)
 
 
 def cached_jars() -> tuple[Path, ...] | None:
     """The jars, if all are there and were found to be the right ones; ``None`` otherwise."""
-    return JarFolder(jars_folder(), JARS).cached()
+    return jar_folder().cached()
 
 
-def fetch_jars() -> tuple[Path, ...]:
-    """The jars, fetched where they are not there.
-
-    :raises FetchError: they cannot be had, or are not what was pinned.
-    """
-    return JarFolder(jars_folder(), JARS).fetch()
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", action="store_true", help="print the folder, and no more")
-    if parser.parse_args(arguments).folder:
-        print(jars_folder())
-        return 0
+def main() -> int:
     try:
-        fetch_jars()
+        jar_folder().fetch()
     except FetchError as error:
         print(f"fetch: {error}", file=sys.stderr)
         return 1

@@ -6,7 +6,6 @@ Ivy that is part of Spark. They are fetched one by one, without what their POMs 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -78,8 +77,9 @@ class JarFolder:
                 if not (path.is_file() and _sha256(path) == jar.sha256):
                     self._fetch(jar, Path(part)).replace(path)
         stamps = {path.name: _stamp(path) for path in self._paths()}
-        with _replacing(self.path / _CHECKED) as file:
-            file.write_text(json.dumps(stamps), "utf-8")
+        checked = self.path / f".{_CHECKED}.{os.getpid()}"
+        checked.write_text(json.dumps(stamps), "utf-8")
+        checked.replace(self.path / _CHECKED)
         return self._paths()
 
     def _paths(self) -> tuple[Path, ...]:
@@ -145,10 +145,3 @@ def _stamp(path: Path) -> list[int]:
     """What tells a file that was checked from one that was changed since."""
     status = path.stat()
     return [status.st_size, status.st_mtime_ns]
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    yield part
-    part.replace(path)

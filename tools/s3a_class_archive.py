@@ -52,7 +52,7 @@ spark.stop()
 def class_path(jars: Sequence[Path]) -> str:
     """A class path of jars, with a cluster's ``core-site.xml`` in a jar of its own: no archive
     fits a class path with folders."""
-    site = fetch_s3a_jars.jars_folder().with_name("s3a-core-site.jar")
+    site = fetch_s3a_jars.jar_folder().path.with_name("s3a-core-site.jar")
     if not site.is_file():
         part = site.with_suffix(".part")
         with zipfile.ZipFile(part, "w") as jar:
@@ -79,7 +79,7 @@ def main() -> int:
     from support.hadoop_committers import environment, static_settings
     from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
-    jars = fetch_s3a_jars.fetch_jars()
+    jars = fetch_s3a_jars.jar_folder().fetch()
     path = class_path(jars)
     archive = s3a_archive(path)
     if archive.is_file():

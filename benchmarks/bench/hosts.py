@@ -89,7 +89,7 @@ class HostProcesses:
     def _s3a(self) -> Mapping[str, str]:
         """Settings with Hadoop's jars; where they are not to be had, their peers' rows say so."""
         try:
-            jars = fetch_s3a_jars.fetch_jars()
+            jars = fetch_s3a_jars.jar_folder().fetch()
         except FetchError as error:
             print(f"bench: without Hadoop's committers: {error}", file=sys.stderr)
             jars = ()

@@ -304,10 +304,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_they_are_fetched_once(run: Any) -> None:
     assert fetch_s3a_jars.cached_jars() is None
-    paths = fetch_s3a_jars.fetch_jars()
+    paths = fetch_s3a_jars.jar_folder().fetch()
     assert {path.read_bytes() for path in paths} == {BODY}
     assert run.asked == ["mvn"]
-    assert fetch_s3a_jars.fetch_jars() == fetch_s3a_jars.cached_jars() == paths
+    assert fetch_s3a_jars.jar_folder().fetch() == fetch_s3a_jars.cached_jars() == paths
     assert run.asked == ["mvn"]
     assert sorted(path.name for path in paths[0].parent.iterdir()) == [
         "checked.json",
@@ -319,11 +319,11 @@ def test_they_are_fetched_once(run: Any) -> None:
 def test_what_cannot_be_had_is_not_kept(run: Any, brings: dict[str, bytes]) -> None:
     run.brings = brings
     with pytest.raises(FetchError, match=r"org.example:thing:1.0 could not be fetched") as caught:
-        fetch_s3a_jars.fetch_jars()
+        fetch_s3a_jars.jar_folder().fetch()
     assert ("another file than the pinned one" in str(caught.value)) is bool(brings)
     assert "apt-get install maven" in str(caught.value)
     assert fetch_s3a_jars.cached_jars() is None
-    assert list(fetch_s3a_jars.jars_folder().iterdir()) == []
+    assert list(fetch_s3a_jars.jar_folder().path.iterdir()) == []
 
 
 def test_the_pinned_versions_belong_together() -> None:
