@@ -1,10 +1,10 @@
-"""docs/conformance.md says what is true: each item is covered by a test or does not apply."""
+"""docs/conformance.md and docs/stores.md, which are made from the code: each says what is true."""
 
 from __future__ import annotations
 
 import pytest
 
-from docs.extensions import conformance
+from docs.extensions import conformance, stores
 from docs.extensions.conformance import ITEMS, Side
 
 
@@ -31,3 +31,10 @@ def test_tests_that_are_named_here_exist() -> None:
         for test in item.native_tests:
             file, name = test.split("::")
             assert f"def {name}(" in (conformance.TESTS / file).read_text("utf-8"), test
+
+
+def test_the_page_of_stores_is_up_to_date() -> None:
+    text = stores.DOCUMENT.read_text("utf-8")
+    assert stores.page({}, text) == text
+    for name in ("moto", "S3Mock", "Ceph RGW"):
+        assert f"\n| {name} |" in text, "it was asked"
