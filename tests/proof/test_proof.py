@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import pickle
-import sys
 from datetime import date
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from proof import __main__ as command
 from proof import programs, simulated
 from proof.outcome import Outcome, Verdict
 from proof.page import Page
 from simulation import catalogue
-from walk.plan import make_plan
-from walk.walking import WalkFailure
 
 PARTS = ["simulation", "torture", "s3a"]
 DAY = date(2026, 1, 2)
@@ -30,11 +25,6 @@ def _entered(page: Path, part: str, commit: str, *details: str, why: str = "") -
 
 
 class TestPage:
-    def test_parts_that_never_ran_are_named(self, tmp_path: Path) -> None:
-        text = _entered(tmp_path / "proof.md", "torture", "abc")
-        assert "| torture | passed | abc | 2026-01-02 | 2 |  |" in text
-        assert text.count("DID NOT RUN") == 2
-
     def test_a_part_keeps_its_last_result(self, tmp_path: Path) -> None:
         page = tmp_path / "proof.md"
         _entered(page, "s3a", "old", "| a | table |")
@@ -43,26 +33,8 @@ class TestPage:
         assert "## s3a\n`make s3a`\n\n| a | table |\n" in text
         assert "| simulation | FAILED | new | 2026-01-02 | 2 | a\\|b |" in text
         assert text.index("## simulation") < text.index("## s3a")
+        assert "| torture | DID NOT RUN |" in text
         assert text == _entered(page, "s3a", "old", "| a | table |")
-
-
-def test_parts_that_run_beside_each_other_keep_their_results(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = tmp_path / "proof.md"
-
-    def short(processes: int) -> Outcome:
-        return Outcome(Verdict.PASSED, "make short")
-
-    def long(processes: int) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["proof", "short", "--page", str(page)])
-        assert command.main() == 0
-        return Outcome(Verdict.PASSED, "make long")
-
-    monkeypatch.setattr(command, "PARTS", {"long": long, "short": short})
-    monkeypatch.setattr(sys, "argv", ["proof", "long", "--page", str(page)])
-    assert command.main() == 0
-    assert "DID NOT RUN" not in page.read_text()
 
 
 def _cases(*results: str) -> list[tuple[ElementTree.Element, str]]:
@@ -118,12 +90,3 @@ class TestSimulation:
         assert outcome.verdict is Verdict.FAILED
         assert "states" in outcome.why
         assert any(name in line for line in outcome.details)
-
-
-class TestWalk:
-    def test_a_walk_that_fails_is_told_with_its_plan(self) -> None:
-        failure = WalkFailure(make_plan(7), "the end", ValueError("no rows"), ["  1 append: done"])
-        again = pickle.loads(pickle.dumps(failure))
-        assert "ValueError: no rows" in str(again)
-        assert "seed 7:" in str(again)
-        assert "1 append: done" in str(again)

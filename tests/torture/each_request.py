@@ -18,11 +18,14 @@ from unittest.mock import patch
 
 import pyarrow as pa
 from torture.inspection import left_behind, listed_rows, rows_of, uploads
-from torture.proxy import Proxy, Seen, Trap, When
+from torture.proxy import Proxy, Trap, When
 from torture.servers import Store
-from torture.writers import FORKS, enter, receive, start
+from torture.storms import decides
+from torture.writers import Child, enter
 from typer.main import get_command
 
+from support.plain_bucket import PlainBucket
+from support.waiting import until
 from zero_rename import Table
 from zero_rename.cli.main import app
 from zero_rename.committer.errors import ZeroRenameError
@@ -167,6 +170,11 @@ def kill_at_each(store: Store, proxy: Proxy, bucket: str, name: str, layout: str
     return kills
 
 
+def at_decision(when: When) -> Trap:
+    """At the request by which a job is decided."""
+    return Trap(lambda _, seen: decides(seen), when, lambda: None)
+
+
 class Attack:
     """The kill of one who does a verb, on a table of its own."""
 
@@ -198,28 +206,24 @@ class Attack:
         self._versions = dict(table.snapshot().versions)
         if self._verb.died is not None:
             name, when = self._verb.died
-            assert self.kill(Trap(decides, when, lambda: None), name)
+            assert self.kill(at_decision(when), name)
         self._jobs = self._decided()
 
     def kill(self, trap: Trap, name: str) -> bool:
         """Kill who does a verb in the trap; ``False``: it was not met."""
-        mine, theirs = FORKS.Pipe(duplex=False)
         variables = self._store.environment(self._proxy.endpoint)
-        arguments = (self._url, name, self._job, self._versions["day=1"], variables, theirs)
-        process = FORKS.Process(target=_act, args=arguments)
         struck: list[bool] = []
+        started: list[Child] = []
 
         def strike() -> None:
             struck.append(True)
-            process.kill()
+            until("the process to be known", lambda: started)
+            started[0].kill()
 
         self._proxy.watch(replace(trap, act=strike))
-        start(process)
-        theirs.close()
-        answer = receive(mine, process)
-        process.kill()
-        process.join()
-        mine.close()
+        started += [Child(_act, self._url, name, self._job, self._versions["day=1"], variables)]
+        answer = started[0].answer()
+        started[0].close()
         self._proxy.drain()
         self._proxy.watch()
         assert answer == (None if struck else "done"), f"it was not killed, and said {answer}"
@@ -287,10 +291,7 @@ class Attack:
         assert listed == wanted, f"by listing: {listed}, not {wanted}"
 
     def _keys(self, prefix: str) -> set[str]:
-        pages = self._client.get_paginator("list_objects_v2").paginate(
-            Bucket=self._table.root.bucket, Prefix=prefix
-        )
-        return {entry["Key"] for page in pages for entry in page.get("Contents", ())}
+        return {*PlainBucket(self._table.root.bucket, self._client).keys(prefix)}
 
     def _decided(self) -> set[str]:
         prefix = self._table.root.decisions_prefix
@@ -309,8 +310,3 @@ def _act(
     except ZeroRenameError as error:
         told.send(f"{type(error).__name__}: {error}")
     signal.pause()
-
-
-def decides(_: int, seen: Seen) -> bool:
-    """Whether a request is the one by which a job is decided."""
-    return seen.operation == "PutObject" and "/_zero_rename/jobs/" in seen.key

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from torture.loads import Difference, Ledger
 
+from support.plain_bucket import PlainBucket
 from zero_rename import Table
 from zero_rename.committer.commit.state.job_state import JobState
 from zero_rename.committer.errors import ZeroRenameError
@@ -75,7 +76,7 @@ def inspect(table: Table, client: Any, ledger: Ledger) -> Inspection:
         left.append(f"readers by heads: {error}")
     if by_heads != by_listing:
         left.append(f"readers by heads: {by_heads}, readers that list: {by_listing}")
-    there = list(uploads(table, client))
+    there = uploads(table, client)
     probes = [key for key in there if "/_zero_rename/probe/" in key]
     left += [f"upload {key}" for key in there if key not in probes]
     return Inspection(max(by_heads, by_listing, key=_badness), tuple(left), len(probes))
@@ -91,11 +92,8 @@ def rows_of(found: pa.Table, columns: Sequence[str] = _COLUMNS) -> Counter[Any]:
     return Counter(zip(*values, strict=True))
 
 
-def _keys(table: Table, client: Any) -> list[str]:
-    pages = client.get_paginator("list_objects_v2").paginate(
-        Bucket=table.root.bucket, Prefix=f"{table.root.prefix}/"
-    )
-    return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
+def _bucket(table: Table, client: Any) -> PlainBucket:
+    return PlainBucket(table.root.bucket, client)
 
 
 def listed_rows(
@@ -103,12 +101,12 @@ def listed_rows(
 ) -> Counter[tuple[Any, ...]]:
     """The rows that a reader sees who knows nothing of heads."""
     found: Counter[Any] = Counter()
-    for key in _keys(table, client):
+    bucket = _bucket(table, client)
+    for key in bucket.keys(f"{table.root.prefix}/"):
         path = key.removeprefix(f"{table.root.prefix}/").split("/")
         if any(is_hidden(part) for part in path):
             continue
-        body = client.get_object(Bucket=table.root.bucket, Key=key)["Body"].read()
-        data = pq.read_table(BytesIO(body))
+        data = pq.read_table(BytesIO(bucket.read(key)))
         if len(path) > 1:
             day = int(path[0].removeprefix("day="))
             data = data.append_column("day", pa.array([day] * data.num_rows, pa.int32()))
@@ -116,24 +114,20 @@ def listed_rows(
     return found
 
 
-def uploads(table: Table, client: Any) -> Iterator[str]:
+def uploads(table: Table, client: Any) -> list[str]:
     """The keys of uploads below a table."""
-    # Without a prefix: MinIO lists none with one.
-    answer = client.list_multipart_uploads(Bucket=table.root.bucket)
-    for entry in answer.get("Uploads", ()):
-        if entry["Key"].startswith(f"{table.root.prefix}/"):
-            yield entry["Key"]
+    return _bucket(table, client).uploads(f"{table.root.prefix}/")
 
 
 def left_behind(table: Table, client: Any) -> Iterator[str]:
     """Open records, claims, parts of decisions that were never made."""
-    for key in _keys(table, client):
+    bucket = _bucket(table, client)
+    for key in bucket.keys(f"{table.root.prefix}/"):
         name = key.removeprefix(f"{table.root.prefix}/_zero_rename/")
         if name.startswith("open/"):
             yield f"open record {key}"
         if name.startswith(("heads/", "runs/")):
-            body = client.get_object(Bucket=table.root.bucket, Key=key)["Body"].read()
-            claim = json.loads(body).get("claim")
+            claim = json.loads(bucket.read(key)).get("claim")
             if claim is not None:
                 yield f"claim of {claim} on {key}"
     for finding in table.verify():

@@ -26,10 +26,7 @@ import json, signal, sys
 from pyspark.sql import SparkSession, functions as F
 
 def session(given, master="local[2]"):
-    builder = SparkSession.builder.master(master)
-    for name, value in given.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return SparkSession.builder.master(master).config(map=given).getOrCreate()
 
 def save(frame, url, mode, **options):
     try:

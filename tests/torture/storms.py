@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -14,7 +14,7 @@ import pyarrow as pa
 from torture.faults import Outage, StrictClock, Throttling
 from torture.proxy import Faults, Proxy
 from torture.servers import Store
-from torture.writers import FORKS, enter, receive, start
+from torture.writers import Child, enter
 
 from zero_rename import FileOptions, Table
 from zero_rename.committer.errors import ZeroRenameError
@@ -88,8 +88,10 @@ def storm(
         began = time.monotonic()
         variables = store.environment(proxy.endpoint)
         with contextlib.ExitStack() as stack:
-            running = [stack.enter_context(_loading(url, files, variables, skew)) for url in urls]
-            answers = [answer() for answer in running]
+            running = [Child(_load, url, files, dict(variables), skew) for url in urls]
+            for child in running:
+                stack.callback(child.close)
+            answers = [child.answer(900.0) or ("died", 0) for child in running]
         took = time.monotonic() - began
         requests = len(proxy.seen)
     told = Told(name, took, requests, sum(a[1] for a in answers), [a[0] for a in answers])
@@ -97,22 +99,6 @@ def storm(
     for url, (answer, _) in zip(urls, answers, strict=True):
         told.wrong += _wrong(Table(url, client=client), answer, files)
     return told
-
-
-@contextlib.contextmanager
-def _loading(
-    url: str, files: int, variables: Mapping[str, str], skew: float
-) -> Iterator[Callable[[], tuple[str, int]]]:
-    mine, theirs = FORKS.Pipe(duplex=False)
-    process = FORKS.Process(target=_load, args=(url, files, dict(variables), skew, theirs))
-    start(process)
-    theirs.close()
-    try:
-        yield lambda: receive(mine, process, 900.0) or ("died", 0)
-    finally:
-        process.kill()
-        process.join()
-        mine.close()
 
 
 def _load(
@@ -173,6 +159,7 @@ def _open_about_it(answer: str) -> bool:
 
 
 def decides(seen: Any) -> bool:
+    """Whether a request is the one by which a job is decided."""
     return seen.operation == "PutObject" and "/_zero_rename/jobs/" in seen.key
 
 

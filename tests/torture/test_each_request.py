@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from torture.each_request import Attack, decides
-from torture.proxy import Proxy, Trap, When
+from torture.each_request import Attack, at_decision
+from torture.proxy import Proxy, When
 from torture.servers import Store
 
 
@@ -29,5 +29,5 @@ def test_at_its_decision(
 ) -> None:
     attack = Attack(store, store.client(), proxy, f"s3://{s3_bucket.name}/t", name, layout)
     attack.prepare()
-    assert attack.kill(Trap(decides, when, lambda: None), name)
+    assert attack.kill(at_decision(when), name)
     assert attack.check(reads_first=True) is changed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -17,29 +16,6 @@ from zero_rename import FileOptions, JobSpec, Table
 
 JOB = "zr1-00000000000000000000000000"
 LOAD = Load(1, "append", (1, 2), rows=2, rows_per_file=1)
-
-
-class TestLedger:
-    def test_a_replace_takes_only_its_partitions(self) -> None:
-        ledger = Ledger()
-        ledger.commit("a", LOAD)
-        ledger.commit("b", replace(LOAD, number=2, mode="replace", days=(2,)))
-        assert {(load, day) for load, _, day in ledger.expected()} == {(1, 1), (2, 2)}
-
-    def test_a_run_can_replace_its_own(self) -> None:
-        ledger = Ledger()
-        own = replace(LOAD, idempotency_key="run", on_repeat="replace_own")
-        ledger.commit("a", own)
-        ledger.commit("b", replace(LOAD, number=2))
-        ledger.commit("c", replace(own, days=(3,)))
-        assert {(load, day) for load, _, day in ledger.expected()} == {(2, 1), (2, 2), (1, 3)}
-        assert ledger.run_of("run") == "c"
-
-    def test_differences(self) -> None:
-        rows = [(1, n, 1) for n in range(3)]
-        found = Counter([rows[0], rows[0], rows[1], (9, 9, 9)])
-        assert Difference.between(Counter(rows), found) == Difference(1, 1, 1)
-        assert not Difference.between(Counter(rows), Counter(rows))
 
 
 class TestInspection:

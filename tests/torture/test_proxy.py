@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import socket
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,15 +22,3 @@ def test_a_request_cut_off_in_its_body_never_reaches_the_store(
         assert client.recv(1000) == b""
     assert s3_bucket.read("head") == b"whole"
     assert proxy.seen == []
-
-
-def test_a_body_in_chunks_reaches_the_store_whole(proxy: Proxy, s3_bucket: Any) -> None:
-    """As C++ and Rust clients send it: no length is known beforehand."""
-    connection = http.client.HTTPConnection(urlsplit(proxy.endpoint).netloc, timeout=120)
-    chunks = iter([b"in ", b"two chunks"])
-
-    connection.request("PUT", f"/{s3_bucket.name}/chunked", chunks, encode_chunked=True)
-
-    assert connection.getresponse().status == 200
-    assert s3_bucket.read("chunked") == b"in two chunks"
-    connection.close()

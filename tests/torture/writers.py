@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -44,20 +44,42 @@ class Writer(Protocol):
     def close(self) -> None: ...
 
 
-class PlainWriter:
-    """A job of plain Python in a process of its own, which then waits to be killed."""
+class Child:
+    """A function in a process of its own, which may be killed.
 
-    def __init__(self, url: str, load: Load, variables: Mapping[str, str]) -> None:
-        self._mine, theirs = FORKS.Pipe(duplex=False)
-        self._process = FORKS.Process(target=_write, args=(url, load, dict(variables), theirs))
-        start(self._process)
+    :param work: is given the arguments, and a connection by which it tells and is told.
+    """
+
+    def __init__(self, work: Callable[..., None], *arguments: Any) -> None:
+        self._mine, theirs = FORKS.Pipe()
+        self._process = FORKS.Process(target=work, args=(*arguments, theirs))
+        # The server that it is forked from takes its environment from the first.
+        before = os.environ.get("PYTHONPATH", "")
+        os.environ["PYTHONPATH"] = environment({})["PYTHONPATH"]
+        try:
+            self._process.start()
+        finally:
+            os.environ["PYTHONPATH"] = before
         theirs.close()
 
     def kill(self) -> None:
         self._process.kill()
 
-    def answer(self) -> str | None:
-        return receive(self._mine, self._process)
+    def answer(self, patience: float = STUCK) -> Any:
+        """What it has told; ``None``: it died first.
+
+        :raises TimeoutError: it did neither within so many seconds.
+        """
+        give_up = time.monotonic() + patience
+        while time.monotonic() < give_up:
+            if self._mine.poll(0.02):
+                try:
+                    return self._mine.recv()
+                except EOFError:
+                    return None
+            if not self._process.is_alive() and not self._mine.poll(0):
+                return None
+        raise TimeoutError("a writer has neither finished nor died")
 
     def close(self) -> None:
         self.kill()
@@ -65,7 +87,14 @@ class PlainWriter:
         self._mine.close()
 
 
-class RacingWriter:
+class PlainWriter(Child):
+    """A job of plain Python, which then waits to be killed."""
+
+    def __init__(self, url: str, load: Load, variables: Mapping[str, str]) -> None:
+        super().__init__(_write, url, load, dict(variables))
+
+
+class RacingWriter(Child):
     """A job of plain Python that is open, and goes on when it is told to.
 
     :param spec: further members of the job's policy.
@@ -75,47 +104,25 @@ class RacingWriter:
     SILENCE = 0.5
 
     def __init__(self, url: str, load: Load, variables: Mapping[str, str], **spec: Any) -> None:
-        self._mine, theirs = FORKS.Pipe()
-        self._process = FORKS.Process(target=_race, args=(url, load, dict(variables), spec, theirs))
-        start(self._process)
-        theirs.close()
+        super().__init__(_race, url, load, dict(variables), spec)
 
     def opened(self) -> str:
         """The job's id, or the error that opening it met."""
-        return str(receive(self._mine, self._process))
+        return str(self.answer())
 
     def go_on(self) -> None:
         self._mine.send("go on")
 
-    def kill(self) -> None:
-        self._process.kill()
 
-    def answer(self) -> str | None:
-        return receive(self._mine, self._process)
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.join()
-        self._mine.close()
-
-
-class Recoverer:
-    """Recovers a table in a process of its own."""
+class Recoverer(Child):
+    """Recovers a table."""
 
     def __init__(self, url: str, variables: Mapping[str, str], patience: float = 0.0) -> None:
-        self._mine, theirs = FORKS.Pipe(duplex=False)
-        self._process = FORKS.Process(
-            target=_recover, args=(url, dict(variables), patience, theirs)
-        )
-        start(self._process)
-        theirs.close()
-
-    def kill(self) -> None:
-        self._process.kill()
+        super().__init__(_recover, url, dict(variables), patience)
 
     def outcomes(self) -> list[dict[str, str]] | str | None:
         """Its outcomes, or its error; ``None`` when it was killed."""
-        found = receive(self._mine, self._process)
+        found = self.answer()
         self._process.join()
         return found
 
@@ -149,36 +156,6 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     path = os.pathsep.join(dict.fromkeys([str(TESTS), *kept.get("PYTHONPATH", "").split(":")]))
     return {**kept, **variables, "PYTHONPATH": path.rstrip(":")}
-
-
-def start(process: Any) -> None:
-    """Start a process; the server it is forked from takes its environment from the first."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = environment({})["PYTHONPATH"]
-    try:
-        process.start()
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
-
-
-def receive(connection: Connection, process: Any, patience: float = STUCK) -> Any:
-    """What a process has told; ``None``: it died first.
-
-    :raises TimeoutError: it did neither within so many seconds.
-    """
-    give_up = time.monotonic() + patience
-    while time.monotonic() < give_up:
-        if connection.poll(0.02):
-            try:
-                return connection.recv()
-            except EOFError:
-                return None
-        if not process.is_alive() and not connection.poll(0):
-            return None
-    raise TimeoutError("a writer has neither finished nor died")
 
 
 def enter(variables: Mapping[str, str]) -> None:
