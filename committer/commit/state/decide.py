@@ -121,11 +121,7 @@ def decide(context: Context, decision: Decision) -> Step[Decided]:
     :raises CommitStateUnknownError: the store never said; nothing may be cleaned up.
     :raises OutcomeUnknownError: the same, of an abort decision.
     """
-    compact = decision
-    parts = split_into_parts(decision, context.limits.files_per_object)
-    if parts:
-        written = yield from All(tuple(_write_part(context, decision.job, part) for part in parts))
-        compact = replace(decision, parts=tuple(written))
+    compact = yield from _write_parts(context, decision)
     key = context.root.decision_key(decision.job)
     put = Put(key, compact.encode(), if_none_match=context.facts.conditional_put)
     outcome = yield from put_record(put, decision.write_id)
@@ -133,7 +129,7 @@ def decide(context: Context, decision: Decision) -> Step[Decided]:
         case Written():
             return Decided(decision, outcome.etag, outcome.date)
         case NotWritten(current=Found() as current):
-            if parts:
+            if compact.parts:
                 # Parts of a commit decision that lost to an abort.
                 yield from All(tuple(Delete(part.key) for part in compact.parts))
             return (yield from _whole(context, decision.job, current))
@@ -153,22 +149,32 @@ def amend(context: Context, decided: Decided, changed: Decision) -> Step[Decided
         not say.
     """
     changed = replace(changed, write_id=context.write_id(), parts=(), decided_at=decided.date)
-    parts = split_into_parts(changed, context.limits.files_per_object)
-    compact = changed
-    if parts:
-        written = yield from All(tuple(_write_part(context, changed.job, part) for part in parts))
-        compact = replace(changed, parts=tuple(written))
-    put = Put(context.root.decision_key(changed.job), compact.encode(), if_match=decided.etag)
-    outcome = yield from put_record(put, changed.write_id)
-    if isinstance(outcome, Written):
-        return Decided(changed, outcome.etag, decided.date)
-    cause = outcome.cause if isinstance(outcome, Uncertain) else "it was changed meanwhile"
+    key, cause = context.root.decision_key(changed.job), "it was changed meanwhile"
+    try:
+        compact = yield from _write_parts(context, changed)
+    except (StoreUnfitError, StoreUnreachableError):
+        cause = "a part of it was not confirmed"  # What that says of a job is not so of this one.
+    else:
+        put = Put(key, compact.encode(), if_match=decided.etag)
+        outcome = yield from put_record(put, changed.write_id)
+        if isinstance(outcome, Written):
+            return Decided(changed, outcome.etag, decided.date)
+        cause = outcome.cause if isinstance(outcome, Uncertain) else cause
     raise UnfinishedCommitError(
         f"The decision could not be written again ({cause}). Its verdict stands.",
         job=changed.job,
-        key=put.key,
+        key=key,
         remedy="Run the repair again.",
     )
+
+
+def _write_parts(context: Context, decision: Decision) -> Step[Decision]:
+    """A decision as its object has it: what is too long for that is in parts, which are there."""
+    parts = split_into_parts(decision, context.limits.files_per_object)
+    if not parts:
+        return decision
+    written = yield from All(tuple(_write_part(context, decision.job, part) for part in parts))
+    return replace(decision, parts=tuple(written))
 
 
 def _write_part(context: Context, job: str, part: DecisionPart) -> Step[PartReference]:
@@ -178,13 +184,11 @@ def _write_part(context: Context, job: str, part: DecisionPart) -> Step[PartRefe
     if not isinstance(outcome, Written):
         if not isinstance(outcome, Uncertain):
             outcome = Uncertain("another object is there")
-        raise (yield from not_confirmed(context, job, key, "a part of the decision", outcome))
+        raise (yield from not_confirmed(context, key, "a part of the decision", outcome))
     return PartReference(key, outcome.etag)
 
 
-def not_confirmed(
-    context: Context, job: str, key: str, what: str, outcome: Uncertain
-) -> Step[RefusedError]:
+def not_confirmed(context: Context, key: str, what: str, outcome: Uncertain) -> Step[RefusedError]:
     """What is raised where the store did not say whether a record was written that a job needs
     before its decision; or refused it for no reason, having ceased to keep its conditions."""
     what_now = yield from why_refused(context, outcome)
@@ -193,13 +197,11 @@ def not_confirmed(
         return StoreUnfitError(
             f"The store refuses {what} though nobody else has written there. {what_now} "
             f"{undecided}",
-            job=job,
             key=key,
             remedy=changed_store_remedy(context),
         )
     return StoreUnreachableError(
         f"The store did not say whether {what} was written ({outcome.cause}). {undecided}",
-        job=job,
         key=key,
         remedy="Try the job again when the store answers.",
     )
@@ -211,6 +213,19 @@ def why_refused(context: Context, outcome: Uncertain) -> Step[str | None]:
     if not outcome.refused:
         return None
     return (yield from what_changed(context.root, context.write_id, context.facts))
+
+
+def unfinished(
+    context: Context, job: str, what: str, key: str | None = None, remedy: str = ""
+) -> UnfinishedCommitError:
+    """What is raised of a committed job of which something is left to do.
+
+    :param remedy: besides finishing it, from the end of that sentence on.
+    """
+    finish = f"Do not run the job again; finish it: zero-rename recover {context.root.url} --apply"
+    return UnfinishedCommitError(
+        f"The job is committed{what}", job=job, key=key, remedy=f"{finish}{remedy}"
+    )
 
 
 def changed_store_remedy(context: Context) -> str:

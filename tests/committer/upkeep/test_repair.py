@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from support.faults import Crash, at, on
+from support.faults import Crash, at, beside, on
 from support.faulty_server import FaultyServer, Received, Reply, s3_error
-from support.memory_store import Behaviour, ManualClock, MemoryStore
+from support.memory_store import Behaviour, MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, World, die_before_applying
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
@@ -36,7 +36,7 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.commit.apply import committed
 from zero_rename.committer.commit.state.context import Limits
-from zero_rename.committer.commit.state.decide import amend, decide, read_decision
+from zero_rename.committer.commit.state.decide import Decided, amend, decide, read_decision
 from zero_rename.committer.format.records.decision import Decision
 from zero_rename.committer.store.backoff import Backoff
 from zero_rename.committer.store.lifecycle import LifecycleRule
@@ -71,8 +71,7 @@ def damaged(
     """A committed job with three files in each of two partitions; the first ``count`` are gone."""
     world = World()
     world.load(DAY1, DAY2)
-    opened = world.open(mode, **policy)
-    result = world.write(opened, *[DAY1] * 3, *[DAY2] * 3, rows=10)
+    opened, result = world.written(*[DAY1] * 3, *[DAY2] * 3, rows=10, mode=mode, **policy)
     die_before_applying(world, opened, result)
     lose(world, *result.files[:count])
     return World(world.store), opened, result
@@ -81,6 +80,12 @@ def damaged(
 def repaired(world: World, patience: float | None = 0.0, **options: Any) -> list[Repaired]:
     """:param patience: by default, of a job whose process has ended."""
     return world.driver.run(repair(world.context, patience=patience, **options))
+
+
+def decision_of(world: World, job: str) -> Decided:
+    decided = world.driver.run(read_decision(world.context, job))
+    assert decided is not None
+    return decided
 
 
 def keys_of(world: World, partition: str) -> set[str]:
@@ -118,8 +123,7 @@ class TestRepair:
     def test_every_report_of_the_job_counts_what_exists(self) -> None:
         world, opened, _ = damaged()
         repaired(world, accept_loss=True)
-        decided = world.driver.run(read_decision(world.context, opened.job))
-        assert decided is not None
+        decided = decision_of(world, opened.job)
         report = committed(world.context, decided)
         assert (report.files, report.rows) == (5, 50)
         key = ROOT.marker_key(DAY1)
@@ -130,14 +134,10 @@ class TestRepair:
 
     def test_what_is_lost_stays_on_record_and_the_date_of_the_decision_too(self) -> None:
         world, opened, result = damaged()
-        clock = world.store.clock
-        assert isinstance(clock, ManualClock)
-        before = world.driver.run(read_decision(world.context, opened.job))
-        clock.advance(1000)
+        before = decision_of(world, opened.job)
+        world.advance(1000)
         repaired(world, accept_loss=True)
-        after = world.driver.run(read_decision(world.context, opened.job))
-        assert before is not None
-        assert after is not None
+        after = decision_of(world, opened.job)
         assert after.date == before.date
         assert after.decision.partitions[0].lost == result.files[:1]
         assert after.decision.files == result.files[1:]
@@ -154,8 +154,7 @@ class TestRepair:
         world.context = replace(world.context, limits=Limits(files_per_object=2))
         (done,) = repaired(world, accept_loss=True)
         assert done.lost == result.files[:2]
-        decided = world.driver.run(read_decision(world.context, opened.job))
-        assert decided is not None
+        decided = decision_of(world, opened.job)
         assert len(decided.decision.parts) > 1
         assert decided.decision.partitions[0].lost == result.files[:2]
         assert len(keys_of(world, DAY1)) == 2
@@ -178,8 +177,7 @@ class TestRepair:
         old = "flights/day=1/old.parquet"
         world = World()
         world.store.apply(Put(old, b"old"))
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         die_before_applying(world, opened, result)
         lose(world, *result.files)
         repaired(world, accept_loss=True)
@@ -189,14 +187,24 @@ class TestRepair:
 
     def test_a_decision_that_was_written_again_meanwhile_is_not_overwritten(self) -> None:
         world, opened, result = damaged()
-        read = world.driver.run(read_decision(world.context, opened.job))
-        assert read is not None
+        read = decision_of(world, opened.job)
         first = world.driver.run(
             amend(world.context, read, without(read.decision, result.files[:1]))
         )
         with pytest.raises(UnfinishedCommitError, match="changed meanwhile"):
             world.driver.run(amend(world.context, read, without(read.decision, result.files[1:2])))
         assert world.driver.run(read_decision(world.context, opened.job)) == first
+
+    def test_a_part_that_is_not_confirmed_leaves_the_verdict(self) -> None:
+        """The job is committed, whatever becomes of its decision's new text."""
+        world, opened, result = damaged(count=2)
+        world.context = replace(world.context, limits=Limits(files_per_object=2))
+        read = world.driver.run(read_decision(world.context, opened.job))
+        assert read is not None
+        world.driver.fault = on(Put, Unknown("no answer"), ROOT.decisions_prefix)
+        with pytest.raises(UnfinishedCommitError, match="verdict stands") as caught:
+            world.driver.run(amend(world.context, read, without(read.decision, result.files[:2])))
+        assert "nothing of this job is visible" not in caught.value.message
 
     def test_an_upload_that_lost_its_parts(self) -> None:
         """It is listed, and shows what it lacks only when it is completed."""
@@ -253,8 +261,7 @@ class TestRepair:
         with pytest.raises(InvalidInputError, match="no open committed job"):
             repaired(world, job="zr1-" + "0" * 26)
 
-    def test_undecided_and_aborted_jobs_are_left_alone(self) -> None:
-        world = World()
+    def test_undecided_and_aborted_jobs_are_left_alone(self, world: World) -> None:
         world.load(DAY1)
         world.open()
         aborted = world.open()
@@ -269,8 +276,7 @@ class TestRepair:
         assert again.job in world.jobs_of(DAY1)
         assert not set(world.listed(DAY1)) & {file.key for file in result.files}
 
-    def test_a_table_without_heads_is_refused(self) -> None:
-        world = World()
+    def test_a_table_without_heads_is_refused(self, world: World) -> None:
         world.load(DAY1, coordination=Coordination.NONE)
         with pytest.raises(InvalidInputError, match="no head waits"):
             repaired(world)
@@ -311,9 +317,7 @@ class TestOwnerThatMayLive:
 
     def test_it_is_once_the_owner_has_been_silent(self) -> None:
         world, _, _ = damaged()
-        clock = world.store.clock
-        assert isinstance(clock, ManualClock)
-        clock.advance(JobSpec.max_duration + 1)
+        world.advance(JobSpec.max_duration + 1)
         assert repaired(world, None, accept_loss=True)[0].action is RepairAction.ACCEPTED
 
     def test_a_job_that_lost_nothing_is_finished(self) -> None:
@@ -348,8 +352,7 @@ class TestLost:
     @pytest.mark.parametrize("by_prefix", [True, False])
     def test_an_upload_that_is_there_is_not_lost(self, by_prefix: bool) -> None:
         world = World(MemoryStore(behaviour=Behaviour(lists_uploads=by_prefix)))
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         die_before_applying(world, opened, result)
         world.driver.fault = on(CompleteUpload, Unknown("500"))
         (recovered,) = world.recover()
@@ -358,11 +361,9 @@ class TestLost:
         world.recover()
         assert keys_of(world, DAY1) == {result.files[0].key}
 
-    def test_where_the_store_lists_no_uploads_none_counts_as_gone(self) -> None:
+    def test_where_the_store_lists_no_uploads_none_counts_as_gone(self, world: World) -> None:
         """The doctor recorded that listings do not show them: an empty one says nothing."""
-        world = World()
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         die_before_applying(world, opened, result)
 
         def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
@@ -398,11 +399,9 @@ class TestLost:
         (done,) = repaired(world, accept_loss=True)
         assert (done.action, done.lost) == (RepairAction.ACCEPTED, result.files[:1])
 
-    def test_one_that_another_process_completes_at_the_last_moment(self) -> None:
+    def test_one_that_another_process_completes_at_the_last_moment(self, world: World) -> None:
         """Between the listing of uploads and the second look at the object."""
-        world = World()
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         die_before_applying(world, opened, result)
 
         def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
@@ -429,17 +428,14 @@ def problems_of(world: World) -> dict[str, Problem]:
 
 
 class TestDoctor:
-    def test_has_nothing_to_say_of_a_healthy_table(self) -> None:
-        world = World()
+    def test_has_nothing_to_say_of_a_healthy_table(self, world: World) -> None:
         world.load(DAY1)
         world.open()
         assert problems_of(world) == {}
 
-    def test_names_jobs_that_are_silent(self) -> None:
-        clock = ManualClock()
-        world = World(MemoryStore(clock=clock))
+    def test_names_jobs_that_are_silent(self, world: World) -> None:
         opened = world.open(max_duration=100.0)
-        clock.advance(101)
+        world.advance(101)
         found = problems_of(world)["job left open"]
         assert found.subject == opened.job
         assert "undecided" in found.detail
@@ -448,9 +444,7 @@ class TestDoctor:
     def test_names_jobs_that_nobody_finishes(self) -> None:
         world, opened, _ = damaged()
         assert "job left open" not in problems_of(world)
-        clock = world.store.clock
-        assert isinstance(clock, ManualClock)
-        clock.advance(4000)
+        world.advance(4000)
         found = problems_of(world)["job left open"]
         assert found.subject == opened.job
         assert "repair" in found.remedy
@@ -465,26 +459,17 @@ class TestDoctor:
     def test_a_job_that_closes_meanwhile_is_not_dead(self) -> None:
         world, opened, _ = damaged(count=0)
         other = World(world.store)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            answer = apply(request)
-            if isinstance(request, Get) and request.key == ROOT.head_key(DAY1):
-                other.recover()
-            return answer
-
-        world.driver.fault = fault
+        world.driver.fault = beside(Get, other.recover, ROOT.head_key(DAY1), applied=True)
         assert problems_of(world) == {}
         assert opened.job in other.jobs_of(DAY1)
 
-    def test_names_foreign_and_left_over_uploads(self) -> None:
-        clock = ManualClock()
-        world = World(MemoryStore(clock=clock))
+    def test_names_foreign_and_left_over_uploads(self, world: World) -> None:
         job = world.load(DAY1).job
         for key in ("flights/day=1/x", f"flights/day=1/part-00009-{job}-0.parquet"):
             created = world.store.apply(CreateUpload(key))
             world.store.apply(UploadPart(key, created.upload_id, 1, b"x"))
         assert set(problems_of(world)) == {"orphaned uploads"}
-        clock.advance(25 * 3600)
+        world.advance(25 * 3600)
         found = problems_of(world)
         assert set(found) == {"orphaned uploads", "foreign uploads"}
         assert "--foreign" in found["foreign uploads"].remedy
@@ -548,17 +533,10 @@ class TestDoctor:
             (AbortUpload, "s3:AbortMultipartUpload"),
         ],
     )
-    def test_tells_rights_one_by_one(self, kind: type, right: str) -> None:
-        world = World()
+    def test_tells_rights_one_by_one(self, world: World, kind: type, right: str) -> None:
         world.load(DAY1)
         world.driver.fault = on(kind, StoreRefusedError("The store refused it.", lacks_right=True))
         assert problems_of(world)["right missing"].subject == right
-
-    def test_names_records_that_cannot_be_read(self) -> None:
-        world = World()
-        world.load(DAY1)
-        world.store.apply(Put(ROOT.head_key(DAY1), b"{"))
-        assert problems_of(world)["damaged"].subject == ROOT.head_key(DAY1)
 
     @pytest.mark.parametrize(
         ("rule", "what"),
@@ -601,8 +579,7 @@ class TestDoctor:
         (found,) = about_rules([rule], ROOT, 49 * 3600.0)
         assert "4 or more" in found.remedy
 
-    def test_an_open_job_of_long_duration_needs_a_longer_rule(self) -> None:
-        world = World()
+    def test_an_open_job_of_long_duration_needs_a_longer_rule(self, world: World) -> None:
         world.store.rules = (LifecycleRule("cleanup", prefix="", abort_days=3),)
         world.load(DAY1)
         assert "lifecycle rule too short" not in problems_of(world)
