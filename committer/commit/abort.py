@@ -122,12 +122,15 @@ def _holders(context: Context, job: str, slots: Collection[Slot]) -> Step[set[st
 
 
 def take_off(context: Context, job: str, slots: Iterable[Slot]) -> Step[None]:
-    """Take away the claims and the parts of a decision of a job whose abort decision stands.
+    """Take away the claims of a job whose abort decision stands, and the parts of a commit
+    decision that was never made.
 
     Before its uploads: these tell a recoverer which partitions may carry a claim.
     """
     yield from All(tuple(release_claim(context, slot, job) for slot in slots))
-    yield from _remove_decision_parts(context, job)
+    listing = yield from list_objects(f"{context.root.decisions_prefix}{job}.")
+    parts = [key for key in listing.keys if key != context.root.decision_key(job)]
+    yield from All(tuple(Delete(key) for key in parts))
 
 
 def close_aborted(context: Context, job: str) -> Step[Aborted]:
@@ -146,7 +149,6 @@ def unfinished_abort(error: UnfinishedCommitError) -> UnfinishedAbortError:
     """What is said of an aborted job whose uploads are still listed."""
     return UnfinishedAbortError(
         f"The job is aborted, and {error.message}",
-        table=error.table,
         job=error.job,
         key=error.key,
         remedy=f"The job may be run again. {error.remedy}",
@@ -205,10 +207,3 @@ def claimable(
     if record.idempotency_key is not None:
         slots.append(Slot.run(root, record.idempotency_key))
     return slots
-
-
-def _remove_decision_parts(context: Context, job: str) -> Step[None]:
-    """Parts of a commit decision that was never made."""
-    listing = yield from list_objects(f"{context.root.decisions_prefix}{job}.")
-    own = [key for key in listing.keys if key != context.root.decision_key(job)]
-    yield from All(tuple(Delete(key) for key in own))

@@ -32,7 +32,7 @@ from .markers import (
 )
 from .removal import remove_listed
 from .state.context import Context, Count
-from .state.decide import Decided, changed_store_remedy, why_refused
+from .state.decide import Decided, changed_store_remedy, unfinished, why_refused
 from .state.heads import Swapped, head_state, read_head, release_claim, swap_head
 from .state.job_state import SMALL, Committed, PartitionCommit
 from .state.partition_files import files_now, fold
@@ -42,11 +42,9 @@ from .state.tolerance import or_error
 _REMOVE = Backoff(tries=4, first=0.5)
 
 
-def finish(
-    context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None = None
-) -> Step[Committed]:
+def finish(context: Context, decided: Decided) -> Step[Committed]:
     """Apply a commit decision and close its job; as :func:`apply_all`."""
-    yield from apply_all(context, decided, held)
+    yield from apply_all(context, decided)
     return committed(context, decided)
 
 
@@ -106,13 +104,8 @@ def finish_own(
     except DataLostError:
         raise
     except (RefusedError, DamagedError) as error:
-        raise UnfinishedCommitError(
-            f"The job is committed; applying it stopped: {error.message}",
-            job=decided.decision.job,
-            key=error.key,
-            remedy="Do not run the job again; finish it: "
-            f"zero-rename recover {context.root.url} --apply",
-        ) from error
+        what = f"; applying it stopped: {error.message}"
+        raise unfinished(context, decided.decision.job, what, error.key) from error
 
 
 def committed(context: Context, decided: Decided, repeated: bool = False) -> Committed:
@@ -245,13 +238,8 @@ def _incomplete(
             f"without the lost ones: zero-rename repair {url} --job {job} --accept-loss "
             "(--patience 0 where the job's process has ended)",
         )
-    return UnfinishedCommitError(
-        "The job is committed, and the store did not say whether a file's upload was completed "
-        f"({answer.cause}). Nothing is lost.",
-        job=job,
-        key=file.key,
-        remedy=f"Do not run the job again; finish it: zero-rename recover {url} --apply",
-    )
+    what = f", and the store did not say whether a file's upload was completed ({answer.cause})"
+    return unfinished(context, job, f"{what}. Nothing is lost.", file.key)
 
 
 def _delete_resurrected(context: Context, job: str, slot: Slot, file: PendingFile) -> Step[None]:
@@ -322,7 +310,7 @@ def _move(
 def _move_run(
     context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None
 ) -> Step[None]:
-    """Move the run's run's head: from now on another try is a repeat."""
+    """Move the run's head: from now on another try is a repeat."""
     idempotency_key = decided.decision.idempotency_key
     if idempotency_key is None:
         return
@@ -362,11 +350,6 @@ def _unmoved(
     remedy = ""
     if what_now is not None:
         why = f"refuses to move a partition's head. {what_now}"
-        remedy = f" {changed_store_remedy(context)}"
-    return UnfinishedCommitError(
-        f"The job is committed, and the store {why} Nothing is lost.",
-        job=decided.decision.job,
-        key=slot.key,
-        remedy="Do not run the job again; finish it: "
-        f"zero-rename recover {context.root.url} --apply{'.' if remedy else ''}{remedy}",
-    )
+        remedy = f". {changed_store_remedy(context)}"
+    what = f", and the store {why} Nothing is lost."
+    return unfinished(context, decided.decision.job, what, slot.key, remedy)

@@ -205,7 +205,6 @@ def _refuse_unread(opened: OpenedJob, target: Target, listed: Sequence[ListedObj
         raise CommitConflictError(
             f"{target.partition} holds other files than when this job read it, and no job of this "
             "package wrote them. Nothing of this job is visible.",
-            job=opened.job,
             remedy="Run the job again on what is there now, or choose on_conflict=last_wins.",
         )
 
@@ -241,7 +240,6 @@ def _refuse_merged(
             f"The rows that this run wrote to {target.partition} before are in files with rows "
             "of others since a compaction or a merge, so they cannot be taken out. Nothing was "
             "changed.",
-            job=opened.job,
             remedy="Load the partition again with mode replace, from all of its sources.",
         )
 
@@ -270,6 +268,5 @@ def _refuse_moved(
                 f"The rows that this run wrote to {target.partition} before were moved to other "
                 f"partitions by the merge {head.last_job}; they would be there twice. Nothing was "
                 "changed.",
-                job=opened.job,
                 remedy="Merge the run's rows by their key, across_partitions, instead.",
             )

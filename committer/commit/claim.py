@@ -9,19 +9,17 @@ from ..errors import (
     CommitConflictError,
     JobFencedError,
     OtherJobError,
-    UnfinishedCommitError,
     ZeroRenameError,
     first_few,
 )
 from ..format.job_spec import Mode, OnConflict, Readers
-from ..format.records.decision import Decision
 from ..format.records.head import HeadState, PartitionHead, Slot
 from ..store.conditional_put import NotWritten, Uncertain
 from ..store.requests import Absent, All, Head, Step
 from .apply import finish
 from .others import about_other, outwait
 from .state.context import Context
-from .state.decide import not_confirmed, read_decision
+from .state.decide import not_confirmed, read_decision, unfinished
 from .state.heads import (
     Swapped,
     head_state,
@@ -120,7 +118,7 @@ def _claim_in_order(
                     waiting = outwait(context, state.slot.key, state.etag, outcome.job, waits)
                     waits += 1
                     if outcome.job != opened.job:
-                        waiting = about_other(context.root, opened.job, outcome.job, waiting)
+                        waiting = about_other(context.root, outcome.job, waiting)
                     yield from waiting
     return held
 
@@ -147,7 +145,7 @@ def _claim(
             return Busy(state, opened.job)
         if other is not None:
             settling = _settle(context, state, other)
-            if not (yield from about_other(context.root, opened.job, other, settling)):
+            if not (yield from about_other(context.root, other, settling)):
                 return Busy(state, other)
             state = yield from read_head(context, slot)
             continue
@@ -166,7 +164,7 @@ def _claim(
                 # Since then the job counts there.
                 return Held(replace(outcome.state, written_at=outcome.date if by_heads else 0.0))
             case Uncertain():
-                raise (yield from not_confirmed(context, opened.job, slot.key, "a claim", outcome))
+                raise (yield from not_confirmed(context, slot.key, "a claim", outcome))
             case NotWritten():
                 if outcome.seen_before:
                     # Our claim may have been there and been taken off: fenced, or finished by
@@ -190,7 +188,7 @@ def _settle(context: Context, state: HeadState, other: str) -> Step[bool]:
 def _changed(opened: OpenedJob, request: ClaimRequest, state: HeadState) -> bool:
     """The conflict test: a replace against the version, an append against the replace version.
 
-    A run's run's head is always under *fail*: who moved it did this run's work.
+    A run's head is always under *fail*: who moved it did this run's work.
     """
     if opened.spec.on_conflict is OnConflict.LAST_WINS and not request.slot.is_run:
         return False
@@ -238,9 +236,9 @@ def let_others_decide(context: Context, opened: OpenedJob) -> Step[None]:
         while (other := state.head.claim) not in (None, opened.job):
             assert other is not None
             settling = _settle(context, state, other)
-            if not (yield from about_other(context.root, opened.job, other, settling)):
+            if not (yield from about_other(context.root, other, settling)):
                 waiting = outwait(context, state.slot.key, state.etag, other, waits)
-                yield from about_other(context.root, opened.job, other, waiting)
+                yield from about_other(context.root, other, waiting)
                 waits += 1
             state = yield from read_head(context, state.slot)
 
@@ -324,12 +322,9 @@ def _finish_last_job(
     if isinstance(record, Absent):
         return
     decided = yield from read_decision(context, last)
-    if decided is not None and _removes(decided.decision, state.slot):
-        yield from about_other(context.root, opened.job, last, finish(context, decided))
-
-
-def _removes(decision: Decision, slot: Slot) -> bool:
-    return any(c.removals for c in decision.partitions if c.partition == slot.name)
+    changes = () if decided is None else decided.changes.get(state.slot.name, ())
+    if decided is not None and any(change.removals for change in changes):
+        yield from about_other(context.root, last, finish(context, decided))
 
 
 def _refuse_if_fenced(context: Context, opened: OpenedJob) -> Step[None]:
@@ -337,16 +332,11 @@ def _refuse_if_fenced(context: Context, opened: OpenedJob) -> Step[None]:
     if decided is None:
         return
     if decided.decision.is_commit:
-        raise UnfinishedCommitError(
-            "This job is committed already: its commit was called before, or in another process.",
-            job=opened.job,
-            remedy="Do not run the job again; finish it: "
-            f"zero-rename recover {context.root.url} --apply",
-        )
+        what = " already: its commit was called before, or in another process."
+        raise unfinished(context, opened.job, what)
     raise JobFencedError(
         "Another process declared this job dead and wrote its abort decision; it can no longer "
         "commit and nothing of it is visible.",
-        job=opened.job,
         remedy="Run the job again; send heartbeats or a longer maximum duration.",
     )
 
@@ -375,7 +365,6 @@ def _conflict(opened: OpenedJob, conflicts: list[Conflict]) -> CommitConflictErr
         remedy = "Run the job again on what is there now, or choose on_conflict=last_wins."
     return CommitConflictError(
         f"{what}: {named}. Nothing of this job is visible.",
-        job=opened.job,
         key=conflicts[0].state.slot.key,
         remedy=remedy,
     )

@@ -127,12 +127,16 @@ def _number(swept: Swept, job: str) -> int:
 def _still_listed(
     context: Context, job: str, uploads: Sequence[ListedUpload]
 ) -> UnfinishedCommitError:
+    what = counted(len(uploads), "upload of this job is", "uploads of this job are")
+    what = f"{what} still listed after {_SWEEPS.tries} rounds of aborting"
+    return _left(context, job, what, uploads[0].key)
+
+
+def _left(context: Context, job: str, what: str, key: str) -> UnfinishedCommitError:
     return UnfinishedCommitError(
-        f"{counted(len(uploads), 'upload of this job is', 'uploads of this job are')} still "
-        f"listed after {_SWEEPS.tries} rounds of aborting. Nothing of them is visible. The job "
-        "stays open.",
+        f"{what}. Nothing of them is visible. The job stays open.",
         job=job,
-        key=uploads[0].key,
+        key=key,
         remedy=f"Run recovery later: zero-rename recover {context.root.url} --apply",
     )
 
@@ -151,12 +155,11 @@ def _abort(key: str, upload_id: str) -> Step[None]:
         yield from AbortUpload(key, upload_id)
 
 
-def sweep_data(context: Context, job: str, keep: Collection[str] = frozenset()) -> Step[int]:
+def sweep_data(context: Context, job: str, keep: Collection[str] = frozenset()) -> Step[None]:
     """Remove the files that attempts of a decided job have written whole and that its decision
     does not name. One that comes after this look is seen by nobody, and goes with a purge.
 
     :param keep: keys that the decision names.
-    :returns: how many were removed.
     :raises UnfinishedCommitError: some may still be there; the job stays open.
     """
     listings = tuple(
@@ -168,14 +171,8 @@ def sweep_data(context: Context, job: str, keep: Collection[str] = frozenset()) 
     failed = yield from remove((key, None) for key in lost)
     if failed:
         key, cause = next(iter(failed.items()))
-        raise UnfinishedCommitError(
-            f"{counted(len(failed), 'file')} of attempts of this job could not be removed "
-            f"({cause}). Nothing of them is visible. The job stays open.",
-            job=job,
-            key=key,
-            remedy=f"Run recovery later: zero-rename recover {context.root.url} --apply",
-        )
-    return len(lost)
+        what = f"{counted(len(failed), 'file')} of attempts of this job could not be removed"
+        raise _left(context, job, f"{what} ({cause})", key)
 
 
 def close(context: Context, job: str) -> Step[int]:

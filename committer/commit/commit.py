@@ -80,6 +80,7 @@ def commit_job(
     except CommitStateUnknownError:
         raise
     except ZeroRenameError as error:
+        error.job = error.job or opened.job
         outcome = yield from _aborted(context, opened, _slots(context, opened, targets), error)
         if outcome is None:
             yield from tell_overtaken(context, opened, _claims(context, opened, targets), error)
@@ -228,10 +229,7 @@ def _come_meanwhile(
 
 
 def _slots(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> list[Slot]:
-    slots = [Slot.partition(context.root, target.partition) for target in targets]
-    if opened.spec.idempotency_key is not None:
-        slots.append(Slot.run(context.root, opened.spec.idempotency_key))
-    return slots
+    return [claim.slot for claim in _claims(context, opened, targets)]
 
 
 def _claims(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> list[ClaimRequest]:
@@ -267,8 +265,7 @@ def _decision(
     held: Mapping[Slot, HeadState],
 ) -> Step[Decision]:
     """Step 4 and the decision's text."""
-    slots = {target.partition: Slot.partition(context.root, target.partition) for target in targets}
-    states = {partition: held[slot] for partition, slot in slots.items()}
+    states = {it.partition: held[Slot.partition(context.root, it.partition)] for it in targets}
     _check_kept(opened, states)
     # What an earlier try adopted is in the head's manifest, or was replaced, where the head does
     # not name that try's decision any more.
@@ -303,7 +300,6 @@ def _check_kept(opened: OpenedJob, held: Mapping[str, HeadState]) -> None:
             raise CommitConflictError(
                 f"What {partition} held at version {version} is not kept any more: it was "
                 "forgotten while this job was open. Nothing of this job is visible.",
-                job=opened.job,
                 key=opened.root.head_key(partition),
                 remedy=f"{told_versions(held[partition].head)}.",
             )

@@ -113,14 +113,13 @@ def _undisturbed(
     if found is None or not found.counts:
         raise TableMismatchError(
             "table.json is gone since this job opened. Nothing of this job is visible.",
-            job=opened.job,
             remedy="Restore it from a version or backup, or run the job again.",
         )
     other = found.record.evolution
     if other is None or other.job == opened.job or not (by_additions or other.overwrites):
         return found
     waiting = outwait(context, context.root.table_key, found.etag, other.job)
-    yield from about_other(context.root, opened.job, other.job, waiting)
+    yield from about_other(context.root, other.job, waiting)
     return None
 
 
@@ -129,7 +128,6 @@ def _refuse_overwritten(context: Context, opened: OpenedJob, record: TableRecord
         raise CommitConflictError(
             "Another job has replaced the whole table and its columns since this job opened. "
             "Nothing of this job is visible.",
-            job=opened.job,
             key=context.root.table_key,
             remedy="Run the job again, with the columns that the table has now.",
         )
@@ -142,5 +140,5 @@ def _propose(
     now = yield from change_table(context, found, evolution=evolution)
     if isinstance(now, Uncertain):
         key = context.root.table_key
-        raise (yield from not_confirmed(context, opened.job, key, "table.json", now))
+        raise (yield from not_confirmed(context, key, "table.json", now))
     return now if isinstance(now, FoundTable) else None

@@ -200,7 +200,7 @@ def establish(
             decided = yield from read_decision(context, first)
             if decided is None or decided.decision.is_commit:
                 waiting = outwait(context, context.root.table_key, found.etag, first)
-                yield from about_other(context.root, opened.job, first, waiting)
+                yield from about_other(context.root, first, waiting)
                 continue
         made = yield from _make(context, opened, opened.new_table, partitions, found)
         if made is not None:
@@ -222,7 +222,6 @@ def _alone(context: Context, opened: OpenedJob, made: FoundTable) -> Step[FoundT
         raise TableMismatchError(
             "The table has other columns or another layout, and another job has begun to write "
             "it. Nothing of this job is visible.",
-            job=opened.job,
             remedy="Write with the table's own columns and layout, or to another root.",
         )
     return made
@@ -377,4 +376,4 @@ def _make(
         case NotWritten():
             return None
         case Uncertain():
-            raise (yield from not_confirmed(context, opened.job, put.key, "table.json", outcome))
+            raise (yield from not_confirmed(context, put.key, "table.json", outcome))

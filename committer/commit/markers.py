@@ -21,7 +21,7 @@ from ..format.records.typed_json import to_members
 from ..store.conditional_put import Written, digest_etag, put_record
 from ..store.requests import Absent, Get, Put, Step
 from .state.context import Context
-from .state.decide import Decided
+from .state.decide import Decided, unfinished
 from .state.heads import read_head
 
 _TRIES = 8
@@ -189,10 +189,5 @@ def marker_bytes(
 
 
 def _unwritten(context: Context, decided: Decided, key: str) -> UnfinishedCommitError:
-    return UnfinishedCommitError(
-        "The job is committed, and a _SUCCESS marker could not be written.",
-        job=decided.decision.job,
-        key=key,
-        remedy="Do not run the job again; finish it: "
-        f"zero-rename recover {context.root.url} --apply",
-    )
+    what = ", and a _SUCCESS marker could not be written."
+    return unfinished(context, decided.decision.job, what, key)

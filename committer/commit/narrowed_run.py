@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 from ..errors import InvalidInputError, OutcomeUnknownError, first_few
 from ..format.job_spec import Mode, OnRepeat, SchemaMode
@@ -36,11 +35,6 @@ class Left:
     said: Narrowing
     etag: str
     age: float
-
-    @property
-    def is_late(self) -> bool:
-        """Whether no clear of the task has begun by it in time."""
-        return self.said.taken is None and self.age > self.said.seconds
 
 
 def read_narrowing(root: TableRoot, idempotency_key: str) -> Step[Left | None]:
@@ -132,10 +126,17 @@ def as_planned(context: Context, opened: OpenedJob, earlier: Decision) -> Step[O
 
 def _check_narrowed(context: Context, opened: OpenedJob, left: Left) -> Step[None]:
     """See that a job can be narrowed, and is so in time."""
-    _refuse_other_kinds(opened, left.said)
-    if left.is_late:
+    said = left.said
+    _refuse_other_kinds(opened, said)
+    if said.taken is None and left.age > said.seconds:  # No clear of the task has begun by it.
         yield from end_narrowing(context.root, left, context.write_id())
-        _refuse_late(opened, left.said)
+        raise InvalidInputError(
+            f"A plan was to let this run make only {first_few(sorted(said.partitions))} again, and "
+            f"its time, {said.seconds:,} s, is over. Whether its clear or another one has started "
+            "this try nobody knows. Nothing was written, and the plan is void.",
+            remedy="Clear the task again: it then loads all partitions of its run. To make only "
+            "those again that are stale, let RecomputeOperator clear it.",
+        )
 
 
 def _read(key: str) -> Step[Left | None]:
@@ -159,20 +160,6 @@ def _refuse_other_kinds(opened: OpenedJob, said: Narrowing) -> None:
         raise InvalidInputError(
             f"A plan lets this run make only {first_few(sorted(said.partitions))} again, and its "
             f"job has {what}: it would change the others too. Nothing was written.",
-            table=opened.root.url,
-            job=opened.job,
             key=recompute_key(opened.root, said.idempotency_key),
             remedy="To load all partitions of the run, remove that object and clear the task.",
         )
-
-
-def _refuse_late(opened: OpenedJob, said: Narrowing) -> NoReturn:
-    raise InvalidInputError(
-        f"A plan was to let this run make only {first_few(sorted(said.partitions))} again, and its "
-        f"time, {said.seconds:,} s, is over. Whether its clear or another one has started this try "
-        "nobody knows. Nothing was written, and the plan is void.",
-        table=opened.root.url,
-        job=opened.job,
-        remedy="Clear the task again: it then loads all partitions of its run. To make only those "
-        "again that are stale, let RecomputeOperator clear it.",
-    )

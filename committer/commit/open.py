@@ -72,7 +72,8 @@ def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
         if isinstance(listing, ZeroRenameError):
             raise listing
         opened = yield from _opened(context, job, spec, listing)
-    except ZeroRenameError:
+    except ZeroRenameError as error:
+        error.job = error.job or job
         # Nothing but the open record was written: there are no tasks yet.
         yield from Delete(context.root.open_key(job))
         raise
@@ -254,7 +255,7 @@ def _look_at_others(context: Context, mine: str, spec: JobSpec, others: set[str]
     """Fence earlier tries of this run; refuse a second live writer where races are not safe.
 
     An earlier try is among the jobs that were opened last. One that is not looked at, or whose
-    record cannot be read, is not fenced here: the run's run's head then lets one of the two
+    record cannot be read, is not fenced here: the run's head then lets one of the two
     commit.
 
     :returns: those of ``others`` that are still open, as far as that is known.
@@ -275,7 +276,7 @@ def _look_at_others(context: Context, mine: str, spec: JobSpec, others: set[str]
     for entry in tries:
         assert entry.record is not None
         aborting = abort_job_id(context, entry.record, entry.last_modified)
-        yield from about_other(context.root, mine, entry.job, aborting)
+        yield from about_other(context.root, entry.job, aborting)
     alive = others.difference(names) | {entry.job for entry in entries if entry not in tries}
     if alive and not context.facts.atomic:
         yield from _refuse_second_writer(context, entries, alive)
@@ -321,7 +322,6 @@ def _give_way(context: Context, mine: str, tries: list[OpenEntry]) -> Step[None]
             raise JobFencedError(
                 f"Another try of this run, job {entry.job}, was opened at the same time, "
                 "and that one goes on. This one wrote nothing.",
-                job=mine,
                 remedy="Nothing is to be done if that try commits; else run the job again.",
             )
 

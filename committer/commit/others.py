@@ -26,11 +26,10 @@ from .state.decide import decide
 _TROUBLES = (UnfinishedCommitError, UnfinishedAbortError, OutcomeUnknownError, DamagedError)
 
 
-def about_other(root: TableRoot, job: str, other: str, step: Step[Any]) -> Step[Any]:
+def about_other(root: TableRoot, other: str, step: Step[Any]) -> Step[Any]:
     """Carry out a step that settles another job, for a job that has not decided.
 
-    :param job: the caller's own.
-    :raises OtherJobError: the other job cannot be settled; nothing of ``job`` is visible.
+    :raises OtherJobError: the other job cannot be settled; nothing of the caller's is visible.
     """
     try:
         return (yield from step)
@@ -41,7 +40,6 @@ def about_other(root: TableRoot, job: str, other: str, step: Step[Any]) -> Step[
         raise OtherJobError(
             f"Job {other} is in this job's way and cannot be settled: {error.message} So this job "
             "commits nothing: nothing of it is visible, and it can be run again.",
-            job=job,
             other=other,
             key=error.key,
             remedy=f"{settle}. Then run this job again.",

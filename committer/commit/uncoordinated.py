@@ -110,6 +110,7 @@ def commit_uncoordinated(
     except CommitStateUnknownError:
         raise
     except ZeroRenameError as error:
+        error.job = error.job or opened.job
         outcome = yield from abort_after(error, abort_uncoordinated(context, opened))
         if outcome is None:
             raise

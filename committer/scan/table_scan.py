@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 
@@ -24,11 +26,6 @@ if TYPE_CHECKING:
     import duckdb
     import pandas
     import polars
-from collections import deque
-from collections.abc import Iterable
-from concurrent.futures import Future
-from itertools import islice
-from typing import TypeVar, cast
 
 T = TypeVar("T")
 _END = object()

@@ -45,23 +45,20 @@ def swap_head(
     return outcome
 
 
-def release_claim(context: Context, slot: Slot, job: str, holder: str | None = None) -> Step[bool]:
-    """Take ``job``'s claim off a head, if it is there. ``False``: the store did not say.
+def release_claim(context: Context, slot: Slot, job: str, holder: str | None = None) -> Step[None]:
+    """Take ``job``'s claim off a head, if it is there, as far as the store says.
 
     :param holder: only the claim of this process; ``None``: any process's, once the job is decided.
     """
     while True:
         state = yield from read_head(context, slot)
         if state.head.claim != job or state.etag is None:
-            return True
+            return
         if holder is not None and state.head.holder != holder:
-            return True
+            return
         released = state.head.released(context.write_id(), state.etag)
-        outcome = yield from swap_head(context, state, released)
-        if isinstance(outcome, Swapped):
-            return True
-        if isinstance(outcome, Uncertain):
-            return False
+        if not isinstance((yield from swap_head(context, state, released)), NotWritten):
+            return
 
 
 def head_moved(slot: Slot) -> HeadMovedError:

@@ -140,7 +140,7 @@ class OpenedJob:
     :param partition_by: the table's partition columns, outermost first.
     :param base: ETag of each partition's head when the job opened.
     :param read: the heads that were read then, of partitions that the job changes for sure.
-    :param run_base: the same of the run's run's head; ``None`` where there is none.
+    :param run_base: the same of the run's head; ``None`` where there is none.
     :param others: jobs that were open then.
     :param repeat_of: the earlier job of this run, when its files are to be replaced.
     :param narrowed: the only partitions of that job that this one does again; ``None``: all.
@@ -154,7 +154,6 @@ class OpenedJob:
     :param index_behind: whether its commit looks after the table's index.
     :param awaited: whether its owner commits or aborts it when all attempts of its tasks have
         ended, so that none needs to look whether it is over.
-    :param sole: whether nothing is written of it but what its commit is told, in a table that is
     :param sole: whether its commit is told of all that was written of it: one process writes it.
     :param readers: how the table's readers find its files.
     :param data_root: the root that its files lie in; ``None``: the table's own.

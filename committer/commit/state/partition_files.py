@@ -137,15 +137,8 @@ def files_of_head(
     :param known: decisions that need not be read.
     :raises HeadMovedError: what the head names is gone, since the head has moved.
     """
-    own = {decided.decision.job: decided for decided in known}
-    others = [job for job in state.head.decisions if job not in own]
-    try:
-        folded, decisions = yield from All(
-            (read_manifests(context, state.head), read_decisions(context, others))
-        )
-    except DamagedError as error:
-        raise (yield from _moved_or(context, state, error)) from error
-    return assemble(state.head, folded, {**decisions, **own})
+    named = yield from files_of_heads(context, (state,), held=known)
+    return undamaged(named.files[0])
 
 
 def files_now(context: Context, slot: Slot) -> Step[tuple[DataFile, ...]]:

@@ -32,7 +32,6 @@ def check_results(
     if problem is not None:
         raise TaskResultsError(
             f"The tasks' results do not add up: {problem}. Nothing was decided.",
-            job=opened.job,
             remedy="Run the job again.",
         )
 
@@ -72,7 +71,6 @@ def destination_exists(
     return DestinationExistsError(
         f"The partition {partition} already holds {counted(len(there), 'file')}, and the mode is "
         "fail-if-exists. Nothing of this job is visible.",
-        job=opened.job,
         key=there[0],
         remedy="Append or overwrite instead, or write to another partition.",
     )
