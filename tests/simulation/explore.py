@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from simulation.faults import LOST_ANSWERS, Answer, Faults, denied, is_reading
 from simulation.frontier import Move, Scattered, Thorough, Trace
 from simulation.invariants import Violation
 from simulation.judge import Judge
-from simulation.program import Ids, State
+from simulation.program import Ids
 from simulation.sim_store import Store, apply
 from simulation.world import Merging, Participant, Seen, Turn, World
 
@@ -209,7 +210,8 @@ class Explorer:
     ) -> World:
         label, store, answer, late = given
         participant = self._participants[number]
-        self._check_step(world, store, self._owner, participant.program.name, trace, seed)
+        with _violations_told(trace, seed):
+            self._judge.step(world.store, store, self._owner, participant.program.name)
         changed = participant.program.answer(world.states[number], path, answer)
         after = world._replace(
             store=store,
@@ -217,7 +219,10 @@ class Explorer:
             faults=world.faults - label.startswith("!"),
             late=world.late if late is None else (*world.late, late),
         )
-        self._check_done(participant, changed, after, trace, seed)
+        outcome = participant.program.outcome(changed)
+        if outcome is not None:
+            with _violations_told(trace, seed):
+                self._judge.done(participant, outcome, store)
         return self._merging.merged(after, number)
 
     def _deaths(self, world: World, number: int) -> Iterator[Way]:
@@ -234,7 +239,8 @@ class Explorer:
 
     def _late(self, world: World, place: int, trace: Trace, seed: int | None) -> World:
         store, _ = apply(world.store, world.late[place], self._behaviour)
-        self._check_step(world, store, None, "", trace, seed)
+        with _violations_told(trace, seed):
+            self._judge.step(world.store, store, None, "")
         late = (*world.late[:place], *world.late[place + 1 :])
         return self._merging.merged(world._replace(store=store, late=late), None)
 
@@ -260,42 +266,20 @@ class Explorer:
             return
         yield from self._kinds.answers(world.store, request, self._behaviour, world.faults > 0)
 
-    def _check_step(
-        self,
-        world: World,
-        store: Store,
-        owner: str | None,
-        process: str,
-        trace: Trace,
-        seed: int | None,
-    ) -> None:
-        try:
-            self._judge.step(world.store, store, owner, process)
-        except Violation as violation:
-            raise self._failure(violation, trace, seed) from violation
-
-    def _check_done(
-        self, participant: Participant, state: State, world: World, trace: Trace, seed: int | None
-    ) -> None:
-        outcome = participant.program.outcome(state)
-        if outcome is None:
-            return
-        try:
-            self._judge.done(participant, outcome, world.store)
-        except Violation as violation:
-            raise self._failure(violation, trace, seed) from violation
-
     def _check_end(self, world: World, trace: Trace, seed: int | None) -> None:
         faultless = (world.crashes, world.faults) == (self._start.crashes, self._start.faults)
-        try:
+        with _violations_told(trace, seed):
             self._judge.end(world, self._owner is not None and faultless)
-        except Violation as violation:
-            raise self._failure(violation, trace, seed) from violation
 
-    @staticmethod
-    def _failure(violation: Violation, trace: Trace, seed: int | None) -> Failure:
+
+@contextmanager
+def _violations_told(trace: Trace, seed: int | None) -> Iterator[None]:
+    """A violation inside is told with what led to it."""
+    try:
+        yield
+    except Violation as violation:
         lines: list[str] = []
         while trace is not None:
             trace, (label, who, request) = trace
             lines.append(f"{label} {who} {_shown(request) if request else ''}")
-        return Failure(violation, lines[::-1], seed)
+        raise Failure(violation, lines[::-1], seed) from violation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -14,17 +15,24 @@ class Crash(BaseException):
 
 
 def on(
-    kind: type | tuple[type, ...], answer: Any, part: str = "", *, applied: bool = False
+    kind: type | tuple[type, ...],
+    answer: Any,
+    part: str = "",
+    *,
+    applied: bool = False,
+    times: float = math.inf,
 ) -> Fault:
     """Requests of a kind get this answer; every other one is carried out.
 
     :param answer: instead of the store's; an exception is raised.
     :param part: of their keys; of all keys by default.
     :param applied: the store carries them out all the same.
+    :param times: how many of them do, the first ones.
     """
+    numbers = count(1)
 
     def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-        if not isinstance(request, kind) or part not in getattr(request, "key", ""):
+        if not _is_one(request, kind, part) or next(numbers) > times:
             return apply(request)
         if applied:
             apply(request)
@@ -33,6 +41,34 @@ def on(
         return answer
 
     return fault
+
+
+def beside(
+    kind: type | tuple[type, ...],
+    happens: Callable[[], object],
+    part: str = "",
+    *,
+    applied: bool = False,
+    times: float = math.inf,
+) -> Fault:
+    """Something happens before requests of a kind, or after; all are carried out.
+
+    :param part, applied, times: as of :func:`on`; ``applied``: the store has carried them out.
+    """
+    numbers = count(1)
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        if not _is_one(request, kind, part) or next(numbers) > times:
+            return apply(request)
+        answer = apply(request) if applied else None
+        happens()
+        return answer if applied else apply(request)
+
+    return fault
+
+
+def _is_one(request: Any, kind: type | tuple[type, ...], part: str) -> bool:
+    return isinstance(request, kind) and part in getattr(request, "key", "")
 
 
 def at(

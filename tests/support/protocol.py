@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from support.faults import Crash, on
-from support.memory_store import MemoryDriver, MemoryStore
+from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from zero_rename.committer.commit.commit import abort_job, commit_job
 from zero_rename.committer.commit.index.write_index import write_index
 from zero_rename.committer.commit.open import open_job
@@ -100,10 +100,21 @@ class World:
     def abort(self, opened: OpenedJob, *results: TaskResult) -> Any:
         return self.driver.run(abort_job(self.context, opened, results))
 
-    def load(self, *partitions: str, mode: Mode = Mode.APPEND, rows: int = 1, **policy: Any):
-        """A whole job with one file in each of ``partitions``."""
+    def written(
+        self, *partitions: str, mode: Mode = Mode.APPEND, rows: int = 1, **policy: Any
+    ) -> tuple[OpenedJob, TaskResult]:
+        """An open job, and what its task reports: one file in each of ``partitions``."""
         opened = self.open(mode, **policy)
-        return self.commit(opened, self.write(opened, *partitions, rows=rows))
+        return opened, self.write(opened, *partitions, rows=rows)
+
+    def load(self, *partitions: str, **options: Any) -> Committed:
+        """A whole job, as :meth:`written`."""
+        return self.commit(*self.written(*partitions, **options))
+
+    def advance(self, seconds: float) -> None:
+        """Let so much time pass by the store's clock, which has to be a manual one."""
+        assert isinstance(self.store.clock, ManualClock)
+        self.store.clock.advance(seconds)
 
     def recover(self, patience: float | None = None):
         return self.driver.run(recover(self.context, patience))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.faults import Crash, on
+from support.faults import Crash, beside, on
 from support.memory_store import Behaviour, MemoryStore
 from support.protocol import DAY1, ROOT, World
 from zero_rename.committer import Mode, OnConflict, UnfinishedCommitError
@@ -34,20 +34,16 @@ def test_an_owner_that_slept_completes_nothing_where_that_resurrects() -> None:
     behaviour = Behaviour(complete_again="resurrect", conditional_delete=False)
     world = World(MemoryStore(behaviour=behaviour))
     world.load(DAY1)
-    opened = world.open(Mode.REPLACE)
-    result = world.write(opened, DAY1)
+    opened, result = world.written(DAY1, mode=Mode.REPLACE)
     later: list[str] = []
 
-    def sleep_after_the_decision(request: Any, apply: Callable[[Any], Any]) -> Any:
-        answer = apply(request)
-        if isinstance(request, Put) and request.key == ROOT.decision_key(opened.job):
-            other = World(world.store)
-            other.recover(patience=0)
-            later.append(other.load(DAY1, mode=Mode.REPLACE).job)
-            world.driver.requests.clear()
-        return answer
+    def sleeps() -> None:
+        other = World(world.store)
+        other.recover(patience=0)
+        later.append(other.load(DAY1, mode=Mode.REPLACE).job)
+        world.driver.requests.clear()
 
-    world.driver.fault = sleep_after_the_decision
+    world.driver.fault = beside(Put, sleeps, ROOT.decision_key(opened.job), applied=True)
     assert world.commit(opened, result).job == opened.job
     assert not [r for r in world.driver.requests if isinstance(r, CompleteUpload)]
     assert world.jobs_of(DAY1) == later
@@ -59,8 +55,7 @@ def test_an_owner_that_slept_completes_nothing_where_that_resurrects() -> None:
 def test_a_file_that_came_back_is_removed_again_whatever_the_first_answer_was(lost: int) -> None:
     """Another applier finishes the job, and a later one removes its file, before our Complete."""
     world = World(MemoryStore(behaviour=Behaviour(complete_again="resurrect")))
-    opened = world.open(Mode.REPLACE)
-    result = world.write(opened, DAY1)
+    opened, result = world.written(DAY1, mode=Mode.REPLACE)
     key = result.files[0].key
     later: list[str] = []
     left = lost
@@ -106,8 +101,7 @@ def test_a_claim_that_came_after_the_job_moved_the_head_is_taken_off() -> None:
 def test_a_completed_upload_that_is_still_listed_is_not_aborted() -> None:
     """The decision names it, so it is not swept: at a store whose listings lag behind."""
     world = World()
-    opened = world.open()
-    result = world.write(opened, DAY1)
+    opened, result = world.written(DAY1)
 
     def lag(request: Any, apply: Callable[[Any], Any]) -> Any:
         answer = apply(request)
@@ -131,16 +125,11 @@ def test_a_foreign_file_that_was_written_anew_since_it_was_listed_stays(conditio
     first, second = (f"{ROOT.partition_prefix(DAY1)}{name}.parquet" for name in "ab")
     for key in (first, second):
         world.store.apply(Put(key, b"of another committer"))
-    opened = world.open(Mode.REPLACE)
-    result = world.write(opened, DAY1)
-
-    def rewritten(request: Any, apply: Callable[[Any], Any]) -> Any:
-        answer = apply(request)
-        if isinstance(request, Put) and request.key == ROOT.decision_key(opened.job):
-            world.store.apply(Put(second, b"written anew"))
-        return answer
-
-    world.driver.fault = rewritten
+    opened, result = world.written(DAY1, mode=Mode.REPLACE)
+    anew = Put(second, b"written anew")
+    world.driver.fault = beside(
+        Put, lambda: world.store.apply(anew), ROOT.decision_key(opened.job), applied=True
+    )
     with suppress(UnfinishedCommitError):  # A store that heeds the condition says so.
         world.commit(opened, result)
     assert first not in world.store.objects
@@ -154,8 +143,7 @@ def test_the_job_before_is_finished_before_a_marker_is_written(mode: Mode, moved
     world = World()
     stale = world.load(DAY1).job
     opened = world.open(mode, on_conflict=OnConflict.LAST_WINS)
-    dead = world.open(Mode.REPLACE)
-    written = world.write(dead, DAY1)
+    dead, written = world.written(DAY1, mode=Mode.REPLACE)
     world.driver.fault = on(DeleteMany, Crash)
     with pytest.raises(Crash):
         world.commit(dead, written)
@@ -165,13 +153,8 @@ def test_the_job_before_is_finished_before_a_marker_is_written(mode: Mode, moved
         opened = world.open(mode)
     result = world.write(opened, DAY1)
     seen: list[list[str]] = []
-
-    def look(request: Any, apply: Callable[[Any], Any]) -> Any:
-        if isinstance(request, Put) and request.key == ROOT.marker_key(DAY1):
-            seen.append(world.listed(DAY1))
-        return apply(request)
-
-    world.driver.fault = look
+    marker = ROOT.marker_key(DAY1)
+    world.driver.fault = beside(Put, lambda: seen.append(world.listed(DAY1)), marker)
     world.commit(opened, result)
     assert seen
     for listed in seen:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -52,44 +52,31 @@ class TestConflicts:
         world.load(DAY1, DAY2)
         base = ReadBase(ROOT.url, {DAY2: 1}, whole=False)
         for changed, when in (((DAY1,), "opened"), ((DAY1, DAY2), "read the table")):
-            opened = world.open(Mode.REPLACE, base=base)
-            result = world.write(opened, DAY1, DAY2)
+            opened, result = world.written(DAY1, DAY2, mode=Mode.REPLACE, base=base)
             world.load(*changed)
             with pytest.raises(CommitConflictError, match=f"since this job {when}: ") as caught:
                 world.commit(opened, result)
             assert caught.value.key == ROOT.head_key(changed[-1])
 
-    def test_a_partition_that_was_not_there(self, world: World) -> None:
+    @pytest.mark.parametrize(
+        ("read", "came", "written", "policy"),
+        [
+            (None, DAY2, (DAY1, DAY2), {}),
+            ([DAY2], DAY2, (DAY2,), {}),
+            (None, DAY3, (DAY1,), {"replace_table": True}),
+            (None, DAY1, (DAY1,), {"mode": Mode.APPEND}),
+        ],
+        ids=["one that was not there", "named", "of the whole table", "an append"],
+    )
+    def test_a_partition_that_was_replaced_since(
+        self, world: World, read: Any, came: str, written: Sequence[str], policy: dict[str, Any]
+    ) -> None:
         world.load(DAY1)
-        base = world.snapshot().base
-        other = world.load(DAY2)
-        with pytest.raises(CommitConflictError, match=DAY2):
-            overwrite(world, base, DAY1, DAY2)
-        assert world.jobs_of(DAY2) == [other.job]
-
-    def test_a_named_partition_that_was_not_there(self, world: World) -> None:
-        world.load(DAY1)
-        base = world.snapshot([DAY2]).base
-        other = world.load(DAY2)
-        with pytest.raises(CommitConflictError, match=DAY2):
-            overwrite(world, base, DAY2)
-        assert world.jobs_of(DAY2) == [other.job]
-
-    def test_the_whole_table(self, world: World) -> None:
-        world.load(DAY1)
-        base = world.snapshot().base
-        other = world.load(DAY3)
-        with pytest.raises(CommitConflictError, match=DAY3):
-            overwrite(world, base, DAY1, replace_table=True)
-        assert world.jobs_of(DAY3) == [other.job]
-
-    def test_an_append_after_a_replace(self, world: World) -> None:
-        world.load(DAY1)
-        base = world.snapshot().base
-        other = world.load(DAY1, mode=Mode.REPLACE)
-        with pytest.raises(CommitConflictError, match=DAY1):
-            world.load(DAY1, base=base)
-        assert world.jobs_of(DAY1) == [other.job]
+        base = world.snapshot(read).base
+        other = world.load(came, mode=Mode.REPLACE)
+        with pytest.raises(CommitConflictError, match=came):
+            world.load(*written, base=base, **{"mode": Mode.REPLACE, **policy})
+        assert world.jobs_of(came) == [other.job]
 
     def test_a_table_that_was_made_anew(self, world: World) -> None:
         base = ReadBase(ROOT.url, {DAY1: 7})
@@ -203,24 +190,20 @@ def test_an_append_is_never_lost_whenever_it_comes() -> None:
 
 
 class TestNoConflicts:
-    def test_nothing_changed(self, world: World) -> None:
-        world.load(DAY1)
-        again = overwrite(world, world.snapshot().base, DAY1)
-        assert world.jobs_of(DAY1) == [again.job]
-
-    def test_other_partitions_changed(self, world: World) -> None:
+    @pytest.mark.parametrize(
+        ("read", "changed", "written"),
+        [(None, (), (DAY1,)), (None, (DAY2,), (DAY1,)), ([DAY1], (DAY2,), (DAY1, DAY2))],
+        ids=["nothing changed", "another partition did", "one that was not read did"],
+    )
+    def test_what_was_read_and_is_written_is_as_it_was(
+        self, world: World, read: Any, changed: Sequence[str], written: Sequence[str]
+    ) -> None:
         world.load(DAY1, DAY2)
-        base = world.snapshot().base
-        world.load(DAY2)
-        again = overwrite(world, base, DAY1)
-        assert world.jobs_of(DAY1) == [again.job]
-
-    def test_partitions_that_were_not_read(self, world: World) -> None:
-        world.load(DAY1)
-        base = world.snapshot([DAY1]).base
-        world.load(DAY2)
-        again = overwrite(world, base, DAY1, DAY2)
-        assert world.jobs_of(DAY2) == [again.job]
+        base = world.snapshot(read).base
+        if changed:
+            world.load(*changed)
+        again = overwrite(world, base, *written)
+        assert [world.jobs_of(name) for name in written] == [[again.job]] * len(written)
 
     def test_an_append_beside_an_append(self, world: World) -> None:
         first = world.load(DAY1)

@@ -390,8 +390,7 @@ class TestJobs:
             world.driver.fault = crash
             opened = None
             try:
-                opened = world.open(mode)
-                result = world.write(opened, DAY1, DAY2)
+                opened, result = world.written(DAY1, DAY2, mode=mode)
                 world.commit(opened, result)
             except Crash:
                 pass

@@ -112,8 +112,7 @@ def test_nobody_aborts_what_is_decided(how: str) -> None:
     world = World()
     world.load(DAY1)
     world.store.behaviour = replace(world.store.behaviour, versioned=True)
-    opened = world.open(idempotency_key="run")
-    result = world.write(opened, DAY2)
+    opened, result = world.written(DAY2, idempotency_key="run")
     with pytest.raises(UnfinishedCommitError):
         world.commit(opened, result)
     other = World(world.store)

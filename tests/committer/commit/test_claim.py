@@ -49,8 +49,7 @@ def test_who_waits_holds_only_what_comes_before(order: tuple[str, ...]) -> None:
     dead."""
     world = World()
     world.load(DAY1, DAY2, DAY3)
-    other = world.open(Mode.REPLACE)
-    pending = world.write(other, DAY2)
+    other, pending = world.written(DAY2, mode=Mode.REPLACE)
     world.driver.run(claim_all(world.context, other, _requests(other, [DAY2])))
     ours = world.open(Mode.REPLACE)
     held_while_waiting: list[list[str]] = []

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support.faults import Crash, on
+from support.faults import Crash, beside, on
 from support.memory_store import Behaviour, MemoryStore
 from support.protocol import DAY1, DAY2, DAY3, ROOT, World, rows_by_partition
 from zero_rename.committer import (
@@ -69,8 +69,7 @@ def put(world: World, key: str, body: bytes = b"foreign") -> None:
 class TestAppend:
     def test_rows_are_visible_after_commit_only(self, world: World) -> None:
         """Conformance 15, 16, 17, 18, 25, 26."""
-        opened = world.open()
-        result = world.write(opened, DAY1, DAY2)
+        opened, result = world.written(DAY1, DAY2)
         assert world.listed(DAY1) == []
         assert len(world.store.upload_keys()) == 2
         report = world.commit(opened, result)
@@ -94,8 +93,7 @@ class TestAppend:
     def test_more_than_ten_small_files_are_told_of_whatever_is_beside_them(
         self, world: World
     ) -> None:
-        opened = world.open()
-        result = world.write(opened, *[DAY1] * 12, *[DAY2] * 10)
+        opened, result = world.written(*[DAY1] * 12, *[DAY2] * 10)
         large = replace(result.files[0], size=100 * 1024**2)
         report = world.commit(opened, replace(result, files=(large, *result.files[1:])))
         assert [change.small for change in report.partitions] == [11, 10]
@@ -137,8 +135,7 @@ class TestFolding:
         """Another applier of the same job moved the head: nothing names ours."""
         world = World().with_context(limits=Limits(decisions_per_head=1))
         first = world.load(DAY1)
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         written = []
 
         def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
@@ -162,10 +159,8 @@ class TestFolding:
         """The swap's answer is lost, and what is read back is the next job's claim on our head."""
         world = World().with_context(limits=Limits(decisions_per_head=1))
         first = world.load(DAY1)
-        second = world.open()
-        result = world.write(second, DAY1)
-        third = world.open()
-        waiting = world.write(third, DAY1)
+        second, result = world.written(DAY1)
+        third, waiting = world.written(DAY1)
 
         def claimed_before_it_is_read_back(request: Any, apply: Callable[[Any], Any]) -> Any:
             answer = apply(request)
@@ -220,8 +215,7 @@ class TestOthersInTheWay:
     def in_the_way(world: World) -> str:
         """A job that has decided, and whose process died before it applied anything."""
 
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         other = world.with_context()
         other.driver.fault = on(CompleteUpload, Crash)
         with pytest.raises(Crash):
@@ -257,8 +251,7 @@ class TestOthersInTheWay:
         world.load(DAY1)
         other = self.in_the_way(world)
         world.store.uploads.clear()
-        mine = world.open()
-        result = world.write(mine, DAY1)
+        mine, result = world.written(DAY1)
         with pytest.raises(OtherJobError, match="is lost") as caught:
             world.commit(mine, result)
         assert caught.value.other == other
@@ -274,8 +267,7 @@ class TestOthersInTheWay:
         state = world.driver.run(read_head(world.context, slot))
         claimed = state.head.claimed(other.job, "process", "w-other", state.etag)
         world.driver.run(swap_head(world.context, state, claimed))
-        mine = world.open()
-        result = world.write(mine, DAY1)
+        mine, result = world.written(DAY1)
         world.driver.fault = on(Put, Unknown("no answer"), ROOT.decision_key(other.job))
         with pytest.raises(OtherJobError) as caught:
             world.commit(mine, result)
@@ -283,8 +275,7 @@ class TestOthersInTheWay:
 
     def test_an_abort_whose_uploads_stay_listed_says_that_the_job_is_aborted(self) -> None:
         world = World()
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         world.driver.fault = lambda request, apply: (
             Unknown("no answer") if isinstance(request, AbortUpload) else apply(request)
         )
@@ -328,8 +319,7 @@ class TestReplace:
     def test_replaces_the_partitions_with_rows_and_touches_no_other(self, world: World) -> None:
         """Conformance 69: nothing is deleted before the commit."""
         first = world.load(DAY1, DAY2)
-        opened = world.open(Mode.REPLACE)
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1, mode=Mode.REPLACE)
         assert len(world.listed(DAY1)) == 1
         report = world.commit(opened, result)
         assert world.jobs_of(DAY1) == [opened.job]
@@ -368,8 +358,9 @@ class TestReplace:
     def test_what_comes_meanwhile_fits_or_not(self, world: World, policy: OnConflict) -> None:
         fits = frozenset({DAY1, DAY3})
         world.load(DAY1)
-        opened = world.open(Mode.REPLACE, replace_where=fits, on_conflict=policy)
-        result = world.write(opened, DAY1)
+        opened, result = world.written(
+            DAY1, mode=Mode.REPLACE, replace_where=fits, on_conflict=policy
+        )
         other = world.load(DAY2, DAY3)
         if policy is OnConflict.FAIL:
             with pytest.raises(CommitConflictError, match=DAY3):
@@ -386,24 +377,13 @@ class TestReplace:
         world.load(DAY1, mode=Mode.REPLACE)
         assert len(world.listed(DAY1)) == 1
 
-    @staticmethod
-    def watch(world: World) -> list[int]:
-        """How many files a reader that lists sees after each request."""
-        seen: list[int] = []
-
-        def fault(request, apply):
-            answer = apply(request)
-            seen.append(len(world.listed(DAY1)))
-            return answer
-
-        world.driver.fault = fault
-        return seen
-
     def test_a_replace_completes_before_it_removes(self, world: World) -> None:
         world.load(DAY1)
-        opened = world.open(Mode.REPLACE)
-        result = world.write(opened, DAY1)
-        seen = self.watch(world)
+        opened, result = world.written(DAY1, mode=Mode.REPLACE)
+        seen: list[int] = []  # By who lists, after each request.
+        world.driver.fault = beside(
+            object, lambda: seen.append(len(world.listed(DAY1))), applied=True
+        )
         world.commit(opened, result)
         assert 2 in seen
         assert 0 not in seen
@@ -413,8 +393,7 @@ class TestFailIfExists:
     def test_refused_over_files_and_cleaned_up(self, world: World) -> None:
         """Conformance 67."""
         first = world.load(DAY1)
-        opened = world.open(Mode.FAIL_IF_EXISTS)
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1, mode=Mode.FAIL_IF_EXISTS)
         with pytest.raises(DestinationExistsError, match="already holds 1 file,"):
             world.commit(opened, result)
         assert world.jobs_of(DAY1) == [first.job]
@@ -441,8 +420,7 @@ class TestConflicts:
     ) -> None:
         """Conformance 78 for two appends."""
         first = world.load(DAY1)
-        opened = world.open(late)
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1, mode=late)
         other = world.load(DAY1, mode=early)
         if not conflicts:
             world.commit(opened, result)
@@ -468,8 +446,7 @@ class TestConflicts:
         """Who fenced the job changed its partition then: a run under *fail* is not tried again,
         since that try would begin on what is there now, and overwrite it."""
         world.load(DAY1)
-        opened = world.open(Mode.REPLACE, on_conflict=on_conflict)
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1, mode=Mode.REPLACE, on_conflict=on_conflict)
         other = World(world.store).with_context(waiting=Waiting(silence=0.0, cap=0.0, poll=0.1))
 
         def sleeps(request: Any, apply: Callable[[Any], Any]) -> Any:
@@ -492,8 +469,7 @@ class TestConflicts:
         world.assert_clean()
 
     def test_last_wins_serialises(self, world: World) -> None:
-        opened = world.open(Mode.REPLACE, on_conflict=OnConflict.LAST_WINS)
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1, mode=Mode.REPLACE, on_conflict=OnConflict.LAST_WINS)
         world.load(DAY1)
         world.commit(opened, result)
         assert world.jobs_of(DAY1) == [opened.job]
@@ -501,16 +477,14 @@ class TestConflicts:
     def test_disjoint_partitions_do_not_conflict(self, world: World) -> None:
         """Conformance 77."""
         world.load(DAY1, DAY2)
-        opened = world.open(Mode.REPLACE)
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1, mode=Mode.REPLACE)
         world.load(DAY2, mode=Mode.REPLACE)
         world.commit(opened, result)
 
     def test_a_claim_given_back_is_no_change(self, world: World) -> None:
         """The head's ETag moved, its version did not: the trail tells."""
         world.load(DAY1)
-        opened = world.open(Mode.REPLACE)
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1, mode=Mode.REPLACE)
         loser = world.open(Mode.FAIL_IF_EXISTS)
         with pytest.raises(DestinationExistsError):
             world.commit(loser, world.write(loser, DAY1))
@@ -562,14 +536,12 @@ class TestResults:
         world.assert_clean()
 
     def test_a_missing_task(self, world: World) -> None:
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         with pytest.raises(TaskResultsError, match="1 of 2 tasks"):
             world.driver.run(commit_job(world.context, opened, [result], expected_tasks=2))
 
     def test_a_file_outside_the_named_partitions(self, world: World) -> None:
-        opened = world.open(Mode.REPLACE, replace_partitions=(DAY1,))
-        result = world.write(opened, DAY2)
+        opened, result = world.written(DAY2, mode=Mode.REPLACE, replace_partitions=(DAY1,))
         with pytest.raises(TaskResultsError, match="none of the partitions"):
             world.commit(opened, result)
 
@@ -590,8 +562,7 @@ class TestResults:
 
     @pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.MERGE])
     def test_a_file_outside_the_only_partitions(self, world: World, mode: Mode) -> None:
-        opened = world.open(mode, only_partitions=(DAY1,))
-        result = world.write(opened, DAY2)
+        opened, result = world.written(DAY2, mode=mode, only_partitions=(DAY1,))
         with pytest.raises(TaskResultsError, match="none of the partitions"):
             world.commit(opened, result)
         opened = world.open(mode, only_partitions=(DAY1, DAY2))
@@ -601,8 +572,7 @@ class TestResults:
 class TestAbort:
     def test_nothing_is_left(self, world: World) -> None:
         """Conformance 45, 46, 47, 57: and twice is harmless."""
-        opened = world.open()
-        result = world.write(opened, DAY1, DAY2)
+        opened, result = world.written(DAY1, DAY2)
         outcome = world.abort(opened, result)
         assert outcome == Aborted(opened.job, ROOT.url, uploads=2)
         assert isinstance(world.abort(opened, result), Aborted)
@@ -622,8 +592,7 @@ class TestAbort:
         assert world.abort(world.open()).uploads == 0
 
     def test_after_a_commit_finds_it_and_says_so(self, world: World) -> None:
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         world.commit(opened, result)
         outcome = world.abort(opened, result)
         assert isinstance(outcome, Committed)
@@ -631,8 +600,7 @@ class TestAbort:
         assert world.jobs_of(DAY1) == [opened.job]
 
     def test_a_commit_after_it_is_refused(self, world: World) -> None:
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         world.abort(opened, result)
         with pytest.raises(JobFencedError):
             world.commit(opened, result)
@@ -650,8 +618,7 @@ class TestAbort:
 
     def test_an_uncommitted_task_leaves_nothing(self, world: World) -> None:
         """Conformance 49: a killed attempt's uploads are swept at close."""
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         world.write(opened, DAY1, task=1)
         world.commit(opened, result)
         assert len(world.listed(DAY1)) == 1
@@ -724,8 +691,7 @@ class TestLargeDecisions:
 
     def test_parts_of_an_aborted_decision_go(self) -> None:
         world = World().with_context(limits=Limits(files_per_object=1))
-        opened = world.open()
-        result = world.write(opened, DAY1, DAY2)
+        opened, result = world.written(DAY1, DAY2)
         other = world.with_context()
         other.abort(opened, result)
         with pytest.raises(JobFencedError):
@@ -747,8 +713,7 @@ class TestLargeDecisions:
 
     def test_an_abort_removes_the_parts_of_who_died_before_deciding(self) -> None:
         world = World().with_context(limits=Limits(files_per_object=1))
-        opened = world.open()
-        result = world.write(opened, DAY1, DAY2)
+        opened, result = world.written(DAY1, DAY2)
         world.driver.fault = on(Put, KeyboardInterrupt, ROOT.decision_key(opened.job))
         with pytest.raises(KeyboardInterrupt):
             world.commit(opened, result)
@@ -778,8 +743,7 @@ class TestLargeDecisions:
     def test_a_part_that_is_not_written_decides_nothing(self) -> None:
         """The store's silence about a part is no silence about the decision: refused."""
         world = World().with_context(limits=Limits(files_per_object=1))
-        opened = world.open()
-        result = world.write(opened, DAY1, DAY2)
+        opened, result = world.written(DAY1, DAY2)
 
         def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
             is_part = isinstance(request, Put) and request.key != ROOT.decision_key(opened.job)

@@ -52,8 +52,7 @@ def stored(world: World) -> TableRecord:
 
 
 def test_a_column_is_added_by_the_commit(world: World) -> None:
-    opened = world.open(schema=WITH_NOTE, schema_mode="merge")
-    result = world.write(opened, DAY1)
+    opened, result = world.written(DAY1, schema=WITH_NOTE, schema_mode="merge")
     assert columns(world) == ["value", "day"]
     world.commit(opened, result)
     assert columns(world) == ["value", "day", "note"]
@@ -114,8 +113,7 @@ def test_a_change_that_is_under_way_is_waited_for_and_fenced(world: World) -> No
 
 @pytest.mark.parametrize("finisher", ["reader", "recovery", "next job"])
 def test_a_decided_change_is_the_tables_though_its_job_died(world: World, finisher: str) -> None:
-    dead = world.open(schema=WITH_NOTE, schema_mode="merge")
-    result = world.write(dead, DAY1)
+    dead, result = world.written(DAY1, schema=WITH_NOTE, schema_mode="merge")
     with pytest.raises(Crash):
         die_after_decision(world, dead, result)
     assert columns(world) == ["value", "day", "note"]
@@ -142,8 +140,7 @@ def test_recovery_of_an_undecided_change_leaves_the_columns(world: World) -> Non
 
 
 def test_a_job_that_opened_before_a_change_still_commits(world: World) -> None:
-    old = world.open()
-    result = world.write(old, DAY2)
+    old, result = world.written(DAY2)
     evolve(world, WITH_NOTE)
     world.commit(old, result)
     assert world.snapshot().schema.names == ["value", "day", "note"]

@@ -90,34 +90,48 @@ def seen(world: World) -> list[tuple[str, str]]:
     return [(file.partition, file.job) for file in files]
 
 
-def record(world: World) -> TableRecord | None:
+def is_made(world: World) -> bool:
+    """Whether there is a table that counts."""
     found = world.driver.run(find_table(world.context))
-    return found.record if found is not None and found.counts else None
+    return found is not None and found.counts
 
 
-def interrupted(make: Callable[[], World], step: Callable[[World], Step[Any]]) -> Iterator[Any]:
-    """A step with something else at each of its requests in turn: the world, what is called before
-    request ``n`` runs, and what came of the step."""
-    total = len(_counted(make(), step))
-    for at in range(total + 1):
-        yield at, make()
+def record(world: World) -> TableRecord:
+    found = world.driver.run(find_table(world.context))
+    assert found is not None
+    assert found.counts
+    return found.record
 
 
-def _counted(world: World, step: Callable[[World], Step[Any]]) -> list[Any]:
+def interrupted(
+    make: Callable[[], World],
+    step: Callable[[World], Step[Any]],
+    meanwhile: Callable[[World], Any],
+) -> Iterator[tuple[World, Any, list[Any]]]:
+    """A step with something else before each of its requests in turn, and beside none: the world
+    then, what came of the step, or the error, and of what was done meanwhile."""
+    world = make()
     world.driver.requests.clear()
     world.driver.run(step(world))
-    return list(world.driver.requests)
+    for at in range(len(world.driver.requests) + 1):
+        yield _interrupted(make(), step, at, meanwhile)
 
 
-def run_with(world: World, step: Step[Any], at: int, meanwhile: Callable[[], None]) -> Any:
-    """Run a step; before its request number ``at`` something else happens."""
-    world.driver.fault = faults.at(at + 1, meanwhile)
+def _interrupted(
+    world: World, step: Callable[[World], Step[Any]], at: int, meanwhile: Callable[[World], Any]
+) -> tuple[World, Any, list[Any]]:
+    told: list[Any] = []
+    world.driver.fault = faults.at(at + 1, lambda: told.append(meanwhile(world)))
     try:
-        return world.driver.run(step)
-    except RefusedError as error:
-        return error
-    finally:
-        world.driver.fault = None
+        mine = world.driver.run(step(world))
+    except (RefusedError, Crash) as error:
+        mine = error
+    world.driver.fault = None
+    return world, mine, told
+
+
+def dies(world: World) -> None:
+    raise Crash
 
 
 def elsewhere(world: World, step: Step[Any]) -> Any:
@@ -131,28 +145,16 @@ def elsewhere(world: World, step: Step[Any]) -> Any:
 class TestTwoFirstJobs:
     @pytest.mark.parametrize("before", [(), (DAY1, DAY2)])
     def test_of_one_layout_both_count(self, before: tuple[str, ...]) -> None:
-        for at, world in interrupted(lambda: older(*before), lambda w: job(w, DAY1)):
-            told: list[Any] = []
-            mine = run_with(
-                world,
-                job(world, DAY1),
-                at,
-                lambda told=told, world=world: told.append(elsewhere(world, job(world, DAY2))),
-            )
+        for world, mine, told in interrupted(
+            lambda: older(*before), lambda w: job(w, DAY1), lambda w: elsewhere(w, job(w, DAY2))
+        ):
             self.check(world, [mine, *told], [(name, "") for name in before])
 
     def test_of_two_layouts_one_counts(self) -> None:
         outcomes = set()
-        for at, world in interrupted(World, lambda w: job(w, DAY1)):
-            told: list[Any] = []
-            mine = run_with(
-                world,
-                job(world, DAY1),
-                at,
-                lambda told=told, world=world: told.append(
-                    elsewhere(world, job(world, MONTH1, other=True))
-                ),
-            )
+        for world, mine, told in interrupted(
+            World, lambda w: job(w, DAY1), lambda w: elsewhere(w, job(w, MONTH1, other=True))
+        ):
             self.check(world, [mine, *told], [])
             outcomes.add(tuple(isinstance(answer, str) for answer in (mine, *told)))
         assert {(True, False), (False, True)} <= outcomes
@@ -181,16 +183,10 @@ class TestTwoFirstJobs:
 def test_a_first_job_that_dies_anywhere_leaves_no_layout_or_all_of_itself() -> None:
     """Recovered, the next first job makes its own table, unless the dead one had decided."""
     fates = set()
-    for at, world in interrupted(World, lambda w: job(w, DAY1)):
-
-        def die() -> None:
-            raise Crash
-
-        with suppress(Crash):
-            run_with(world, job(world, DAY1), at, die)
+    for world, _, _ in interrupted(World, lambda w: job(w, DAY1), dies):
         with suppress(TableNotFoundError):
             elsewhere(world, recover(world.context, patience=0))
-        made = record(world) is not None
+        made = is_made(world)
         answer = elsewhere(world, job(world, MONTH1, other=True))
         if made:
             assert isinstance(answer, TableMismatchError)
@@ -206,14 +202,9 @@ def test_a_first_job_that_dies_anywhere_leaves_no_layout_or_all_of_itself() -> N
 def test_readers_see_what_was_there_or_all_of_the_first_job() -> None:
     before = [(DAY1, ""), (DAY2, "")]
     states = set()
-    for at, world in interrupted(lambda: older(DAY1, DAY2), lambda w: job(w, DAY2, DAY3)):
-        found: list[Any] = []
-        mine = run_with(
-            world,
-            job(world, DAY2, DAY3),
-            at,
-            lambda found=found, world=world: found.append(seen(world)),
-        )
+    for world, mine, found in interrupted(
+        lambda: older(DAY1, DAY2), lambda w: job(w, DAY2, DAY3), seen
+    ):
         after = [(DAY1, ""), (DAY2, ""), (DAY2, mine), (DAY3, mine)]
         assert seen(world) == after
         for state in found:
@@ -286,17 +277,8 @@ class TestRecord:
     @pytest.mark.parametrize("applied", [True, False])
     def test_an_answer_that_is_lost(self, applied: bool) -> None:
         world = World()
-        lost: list[Any] = []
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, Put) and request.key == ROOT.table_key and not lost:
-                lost.append(request)
-                if applied:
-                    apply(request)
-                return Unknown("no answer")
-            return apply(request)
-
-        world.driver.fault = fault
+        lost = Unknown("no answer")
+        world.driver.fault = on(Put, lost, ROOT.table_key, applied=applied, times=1)
         assert world.driver.run(job(world, DAY1)) == world.jobs_of(DAY1)[0]
 
     def test_a_store_that_never_answers_decides_nothing(self) -> None:
@@ -305,7 +287,7 @@ class TestRecord:
         with pytest.raises(StoreUnreachableError, match="Nothing is decided"):
             world.driver.run(job(world, DAY1))
         world.driver.fault = None
-        assert record(world) is None
+        assert not is_made(world)
         world.assert_clean()
 
     def test_the_next_job_spares_readers_the_look_at_the_first(self) -> None:
@@ -319,27 +301,19 @@ class TestRecord:
         world.driver.fault = fault
         first = world.load(DAY1)
         world.driver.fault = None
-        there = record(world)
-        assert there is not None
-        assert there.first == first.job
+        assert record(world).first == first.job
         world.load(DAY1)
-        there = record(world)
-        assert there is not None
-        assert there.first is None
+        assert record(world).first is None
 
     def test_a_silent_first_job_in_the_middle_is_fenced(self) -> None:
-        world = World()
-        told: list[Any] = []
 
-        def stop() -> None:
+        def another(world: World) -> Any:
             if world.store.keys(ROOT.table_key):
-                told.append(elsewhere(world, job(world, MONTH1, other=True)))
+                return elsewhere(world, job(world, MONTH1, other=True))
+            return None
 
-        total = len(_counted(World(), lambda w: job(w, DAY1)))
-        for at in range(total):
-            world, told = World(), []
-            mine = run_with(world, job(world, DAY1), at, stop)
-            if told and isinstance(mine, JobFencedError):
+        for world, mine, told in interrupted(World, lambda w: job(w, DAY1), another):
+            if isinstance(mine, JobFencedError):
                 assert seen(world) == [(MONTH1, told[0])]
                 return
         pytest.fail("nobody met the record of an undecided first job")
@@ -347,9 +321,7 @@ class TestRecord:
     def test_no_note_where_the_first_job_writes_all_that_is_there(self) -> None:
         world = older(DAY1)
         world.load(DAY1)
-        found = record(world)
-        assert found is not None
-        assert not found.unadopted
+        assert not record(world).unadopted
         assert len(seen(world)) == 2
 
     def test_files_that_come_while_it_writes_are_noted(self) -> None:
@@ -365,7 +337,7 @@ class TestRecord:
         foreign(world, MONTH1)
         with pytest.raises(TableMismatchError, match="month=1"):
             world.commit(opened, world.write(opened, DAY1))
-        assert record(world) is None
+        assert not is_made(world)
         assert world.listed(DAY1) == []
         world.assert_clean()
 
@@ -411,10 +383,6 @@ class TestOlderFiles:
             world.commit(opened, world.write(opened, DAY1))
 
 
-def adopted(world: World) -> AdoptReport:
-    return elsewhere(world, adopt(world.context, NOBODY, apply=True))
-
-
 class TestAdoptionBesideOthers:
     @staticmethod
     def world() -> World:
@@ -428,63 +396,41 @@ class TestAdoptionBesideOthers:
 
     @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.REPLACE])
     def test_a_writer_at_any_moment(self, mode: Mode) -> None:
-        for at, world in interrupted(self.world, self.adopting):
-            told: list[Any] = []
-
-            def write(world: World = world, told: list[Any] = told) -> None:
-                told.append(elsewhere(world, job(world, DAY1, mode=mode)))
-
-            run_with(world, self.adopting(world), at, write)
-            adopted(world)
+        for world, _, told in interrupted(
+            self.world, self.adopting, lambda w: elsewhere(w, job(w, DAY1, mode=mode))
+        ):
+            elsewhere(world, self.adopting(world))
             files = [name for partition, name in seen(world) if partition == DAY1]
             written = [answer for answer in told if isinstance(answer, str)]
             kept = [] if written and mode is Mode.REPLACE else [""]
-            assert files == kept + written, (at, told)
+            assert files == kept + written, told
             assert [partition for partition, _ in seen(world)].count(DAY2) == 1
 
     def test_a_reader_at_any_moment(self) -> None:
         before = [name for name, _ in seen(self.world())]
-        for at, world in interrupted(self.world, self.adopting):
-            found: list[Any] = []
-            run_with(
-                world,
-                self.adopting(world),
-                at,
-                lambda found=found, world=world: found.append([n for n, _ in seen(world)]),
-            )
-            assert all(state == before for state in found)
+        for world, _, found in interrupted(self.world, self.adopting, seen):
+            assert all([name for name, _ in state] == before for state in found)
             assert [name for name, _ in seen(world)] == before
 
     def test_another_committer_s_file_at_any_moment_is_seen_or_named(self) -> None:
-        for at, world in interrupted(self.world, self.adopting):
-            keys: list[str] = []
 
-            def load(world: World = world, keys: list[str] = keys) -> None:
-                keys.append(foreign(world, DAY1, "late.parquet"))
-                keys.append(foreign(world, "day=4"))
+        def loads(world: World) -> list[str]:
+            return [foreign(world, DAY1, "late.parquet"), foreign(world, "day=4")]
 
-            run_with(world, self.adopting(world), at, load)
+        for world, _, told in interrupted(self.world, self.adopting, loads):
             named = {finding.key for finding in elsewhere(world, verify(world.context))}
             visible = {file.key for file in world.snapshot().files}
-            assert set(keys) <= named | visible, at
+            assert {key for keys in told for key in keys} <= named | visible
 
     def test_one_that_dies_anywhere_is_finished_by_the_next(self) -> None:
-        for at, world in interrupted(self.world, self.adopting):
-
-            def die() -> None:
-                raise Crash
-
-            before = [name for name, _ in seen(world)]
-            with suppress(Crash):
-                run_with(world, self.adopting(world), at, die)
+        before = [name for name, _ in seen(self.world())]
+        for world, _, _ in interrupted(self.world, self.adopting, dies):
             assert [name for name, _ in seen(world)] == before
             elsewhere(world, recover(world.context, patience=0))
-            adopted(world)
+            elsewhere(world, self.adopting(world))
             assert [name for name, _ in seen(world)] == before
             assert set(world.snapshot().versions) == {DAY1, DAY2, DAY3}
-            found = record(world)
-            assert found is not None
-            assert not found.unadopted
+            assert not record(world).unadopted
             world.assert_clean()
 
 
@@ -513,7 +459,6 @@ class TestLeftByAnOldVersion:
         made = world.driver.run(self.corrected(world))
         assert seen(world) == [(DAY1, made)]
         found = record(world)
-        assert found is not None
         assert (found.partition_by, found.first, found.instead) == (("day",), None, None)
         world.assert_clean()
 
@@ -543,18 +488,14 @@ class TestLeftByAnOldVersion:
     @pytest.mark.parametrize("whole", [True, False], ids=["at once", "committed afterwards"])
     def test_beside_a_job_that_fits_it(self, whole: bool) -> None:
         """Which opens at any request: one of the two is refused, and the other one's rows stay."""
-        for at, world in interrupted(self.world, self.corrected):
-            told: list[Any] = []
-            spec = JobSpec(OTHER, partition_by=("month",))
+        spec = JobSpec(OTHER, partition_by=("month",))
 
-            def fits(world: World = world, told: list[Any] = told, spec: JobSpec = spec) -> None:
-                step = self.fitting(world) if whole else open_job(world.context, spec)
-                told.append(elsewhere(world, step))
+        def fits(world: World) -> Any:
+            step = self.fitting(world) if whole else open_job(world.context, spec)
+            return elsewhere(world, step)
 
-            mine = run_with(world, self.corrected(world), at, fits)
-            if not told:
-                fits()
-            other = told[0]
+        for world, mine, told in interrupted(self.world, self.corrected, fits):
+            other = told[0] if told else fits(world)
             if not whole and not isinstance(other, RefusedError):
                 result = world.write(other, MONTH1)
                 other = elsewhere(world, commit_job(world.context, other, [result]))
@@ -564,21 +505,15 @@ class TestLeftByAnOldVersion:
                 for partition, done in ((DAY1, mine), (MONTH1, other))
                 if not isinstance(done, RefusedError)
             ]
-            assert len(committed) <= 1, at
+            assert len(committed) <= 1
             if committed:
-                assert seen(world) == committed, at
+                assert seen(world) == committed
 
     def test_one_that_dies_anywhere_leaves_a_table_that_counts(self) -> None:
-        for at, world in interrupted(self.world, self.corrected):
-
-            def die() -> None:
-                raise Crash
-
-            with suppress(Crash):
-                run_with(world, self.corrected(world), at, die)
+        for world, _, _ in interrupted(self.world, self.corrected, dies):
             elsewhere(world, recover(world.context, patience=0))
-            jobs = [name for _, name in seen(world)] if record(world) else []
+            jobs = [name for _, name in seen(world)] if is_made(world) else []
             for step in (self.fitting(world), self.corrected(world)):
                 done = elsewhere(world, step)
                 jobs += [] if isinstance(done, RefusedError) else [done]
-            assert {name for _, name in seen(world)} == set(jobs), at
+            assert {name for _, name in seen(world)} == set(jobs)

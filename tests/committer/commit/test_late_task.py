@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from support.faults import on
 from support.protocol import World
 from zero_rename.committer import (
     Committed,
@@ -76,12 +77,6 @@ def test_a_look_that_the_store_refuses_fails_no_task(caplog: pytest.LogCaptureFi
     """Whether the task may have written is the commit's to tell."""
     world = World()
     opened = world.open()
-
-    def refuse(request: Any, apply: Any) -> Any:
-        if isinstance(request, Head):
-            raise StoreRefusedError("Access Denied", key=request.key)
-        return apply(request)
-
-    world.driver.fault = refuse
+    world.driver.fault = on(Head, StoreRefusedError("Access Denied"))
     world.driver.run(refuse_late(opened.root, opened.job, 0))
     assert f"Whether job {opened.job} still goes on was not seen" in caplog.text

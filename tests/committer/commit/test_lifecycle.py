@@ -139,8 +139,7 @@ class TestCommitAgain:
     def test_doubles_nothing(self, world: World, mode: Mode) -> None:
         """Conformance 37: it finds the job committed and says the same."""
         world.load(DAY1)
-        opened = world.open(mode)
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1, mode=mode)
         report = world.commit(opened, result)
         files = world.snapshot().files
         assert world.commit(opened, result) == report
@@ -149,8 +148,7 @@ class TestCommitAgain:
 
     def test_takes_nothing_from_a_later_job(self, world: World) -> None:
         """Conformance 37, for a job that would serialise after anything."""
-        opened = world.open(Mode.REPLACE, on_conflict=OnConflict.LAST_WINS)
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1, mode=Mode.REPLACE, on_conflict=OnConflict.LAST_WINS)
         world.commit(opened, result)
         later = world.load(DAY1)
         world.commit(opened, result)
@@ -158,8 +156,7 @@ class TestCommitAgain:
 
     def test_after_one_that_failed_half_way_finishes_it(self, world: World) -> None:
         """Conformance 50."""
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         world.driver.fault = refuse_markers
         with pytest.raises(UnfinishedCommitError):
             world.commit(opened, result)
@@ -171,8 +168,7 @@ class TestCommitAgain:
 
     def test_after_one_that_failed_before_it_decided_is_refused(self, world: World) -> None:
         """Conformance 50: that one aborted the job."""
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         world.driver.fault = on(Put, StoreRefusedError("no right"), "/heads/")
         with pytest.raises(StoreRefusedError):
             world.commit(opened, result)
@@ -185,8 +181,7 @@ class TestCommitAgain:
 class TestCleanUp:
     def test_an_upload_that_is_gone_already_is_no_error(self, world: World) -> None:
         """Conformance 60."""
-        opened = world.open()
-        result = world.write(opened, DAY1, DAY2)
+        opened, result = world.written(DAY1, DAY2)
         gone = result.files[0]
 
         def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
@@ -200,8 +195,7 @@ class TestCleanUp:
 
     def test_a_listing_that_fails_keeps_the_job_open(self, world: World) -> None:
         """Conformance 59, the other way round: what was not looked at is not called clean."""
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         world.driver.fault = on(ListUploads, StoreRefusedError("no right to list"))
         with pytest.raises(UnfinishedCommitError, match="is committed"):
             world.commit(opened, result)
@@ -212,8 +206,7 @@ class TestCleanUp:
 
     def test_one_job_s_clean_up_leaves_the_other_s_uploads_and_records(self, world: World) -> None:
         """Conformance 80."""
-        other = world.open()
-        pending = world.write(other, DAY1)
+        other, pending = world.written(DAY1)
         world.load(DAY1)
         aborted = world.open()
         world.write(aborted, DAY1)

@@ -35,27 +35,20 @@ def _quick_appends(world: World) -> None:
 
 
 def test_a_slow_append_follows_any_number_of_quick_ones(world: World, clock: ManualClock) -> None:
-    opened = world.open()
-    result = world.write(opened, DAY1)
+    opened, result = world.written(DAY1)
     clock.advance(60)
     _quick_appends(world)
     assert world.commit(opened, result).job == opened.job
     assert len(world.jobs_of(DAY1)) == 1 + 9 + 1
 
 
-def test_a_slow_append_still_notices_a_replace(world: World, clock: ManualClock) -> None:
-    opened = world.open()
-    result = world.write(opened, DAY1)
-    clock.advance(60)
-    world.load(DAY1, mode=Mode.REPLACE)
-    _quick_appends(world)
-    with pytest.raises(CommitConflictError):
-        world.commit(opened, result)
-
-
-def test_a_replace_of_the_same_second_counts_as_later(world: World, clock: ManualClock) -> None:
-    opened = world.open()
-    result = world.write(opened, DAY1)
+@pytest.mark.parametrize("seconds", [60, 0])
+def test_a_slow_append_still_notices_a_replace(
+    world: World, clock: ManualClock, seconds: int
+) -> None:
+    """One of the same second counts as later."""
+    opened, result = world.written(DAY1)
+    clock.advance(seconds)
     world.load(DAY1, mode=Mode.REPLACE)
     _quick_appends(world)
     with pytest.raises(CommitConflictError):
@@ -89,8 +82,7 @@ def test_a_replace_between_the_listing_and_the_open_record_counts(
 
 
 def test_a_slow_replace_conflicts_with_quick_appends(world: World, clock: ManualClock) -> None:
-    opened = world.open(Mode.REPLACE)
-    result = world.write(opened, DAY1)
+    opened, result = world.written(DAY1, mode=Mode.REPLACE)
     clock.advance(60)
     _quick_appends(world)
     with pytest.raises(CommitConflictError):

@@ -102,8 +102,7 @@ def test_what_opened_before_comes_with_none_of_the_former_columns(
     world: World, partition: str, policy: Any
 ) -> None:
     """Into a partition that was emptied, and into one that nobody had."""
-    old = world.open(**policy)
-    result = world.write(old, partition)
+    old, result = world.written(partition, **policy)
     overwrite(world, TEXTS)
     with pytest.raises(CommitConflictError, match="since this job opened"):
         world.commit(old, result)
@@ -119,8 +118,7 @@ def test_a_new_partition_that_comes_at_the_last_moment_is_emptied_too(
     nothing of the overwrite, so the overwrite sees that one, gives way and replaces it."""
     opened = begin(world, **LAST)
     result = world.write(opened, DAY1)
-    other = world.open(**policy)
-    late = world.write(other, DAY3)
+    other, late = world.written(DAY3, **policy)
     commit = commit_job(world.context, opened, [result])
     meanwhile = ("Put", "table.json", lambda: world.commit(other, late))
     done = world.driver.run(run_beside(commit, meanwhile))
@@ -135,8 +133,7 @@ def test_a_new_partitions_job_waits_for_the_end_of_an_overwrite(world: World) ->
     """Its claim came after the overwrite's last look: it sees the change that is under way."""
     opened = begin(world)
     result = world.write(opened, DAY1)
-    other = world.open()
-    late = world.write(other, DAY3)
+    other, late = world.written(DAY3)
     commit = commit_job(world.context, opened, [result])
     # Nobody decides meanwhile, so it takes the overwrite for dead in the end.
     meanwhile = ("Put", "/_zero_rename/jobs/", lambda: world.commit(other, late))
@@ -225,8 +222,7 @@ def test_nobody_takes_out_the_change_of_another_job() -> None:
     """One that overwrites takes out its own word alone, to claim more."""
     world = World()
     world.load(DAY1)
-    dead = world.open(schema=WITH_NOTE, schema_mode="merge")
-    result = world.write(dead, DAY1)
+    dead, result = world.written(DAY1, schema=WITH_NOTE, schema_mode="merge")
     world.driver.fault = on(Put, Crash, world.context.root.decision_key(dead.job))
     with pytest.raises(Crash):
         world.commit(dead, result)

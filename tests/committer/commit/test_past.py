@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support.faults import Crash, on
+from support.faults import Crash, beside, on
 from support.memory_store import ManualClock, MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, World, memory_table
 from zero_rename.committer import CommitConflictError, DamagedError, InvalidInputError, Table
@@ -202,8 +202,7 @@ class TestTimes:
         past.load(1, 1, 2)
         world = World(past.store)
         past.clock.advance(HOUR)
-        opened = world.open()
-        results = world.write(opened, DAY1, DAY2)
+        opened, results = world.written(DAY1, DAY2)
         moved: list[str] = []
 
         def dies(request: s.Request, apply: Callable[[s.Request], Any]) -> Any:
@@ -231,8 +230,7 @@ class TestTimes:
         past.load(1)
         past.clock.advance(HOUR)
         world = World(past.store)
-        opened = world.open()
-        results = world.write(opened, DAY1)
+        opened, results = world.written(DAY1)
         world.driver.fault = on(s.Put, Crash, ROOT.decisions_prefix)
         with pytest.raises(Crash):
             world.commit(opened, results)
@@ -361,23 +359,29 @@ class TestUndo:
             past.table.undo(job, apply=True)
         assert past.values() == [(1, 2), (2, 2), (2, 3)]
 
-    def test_who_comes_between_refuses_it(self, past: Past) -> None:
+    @pytest.mark.parametrize(
+        ("between", "says", "left"),
+        [
+            (lambda past: past.load(3), "changed since", [(1, 2), (1, 3)]),
+            (
+                lambda past: past.table.purge(apply=True, keep=0),
+                "not kept any more",
+                [(1, 2)],
+            ),
+        ],
+        ids=["another job", "a purge that lets it be forgotten"],
+    )
+    def test_what_comes_between_refuses_it(
+        self, past: Past, between: Callable[[Past], Any], says: str, left: list[tuple[int, int]]
+    ) -> None:
         past.load(1)
         job = past.replace(2)
         table = past.table
-        done: list[str] = []
-
-        def between(request: s.Request, apply: Callable[[s.Request], Any]) -> Any:
-            opens = isinstance(request, s.Put) and request.key.startswith(ROOT.open_prefix)
-            if opens and not done:
-                done.append("")
-                past.load(3)
-            return apply(request)
-
-        table.driver.fault = between  # type: ignore[attr-defined]
-        with pytest.raises(CommitConflictError, match="changed since"):
+        fault = beside(s.Put, lambda: between(past), ROOT.open_prefix, times=1)
+        table.driver.fault = fault  # type: ignore[attr-defined]
+        with pytest.raises(CommitConflictError, match=says):
             table.undo(job, apply=True)
-        assert past.values() == [(1, 2), (1, 3)]
+        assert past.values() == left
 
     @pytest.mark.parametrize("brought_back", [1, 2])
     @pytest.mark.parametrize("folds", [False, True])
@@ -407,24 +411,6 @@ class TestUndo:
         assert past.values() == [(1, 1)]
         with pytest.raises(CommitConflictError, match="cannot be taken out"):
             past.load(3, **own)
-
-    def test_what_is_forgotten_between_refuses_it(self, past: Past) -> None:
-        past.load(1)
-        job = past.replace(2)
-        table = past.table
-        done: list[str] = []
-
-        def between(request: s.Request, apply: Callable[[s.Request], Any]) -> Any:
-            opens = isinstance(request, s.Put) and request.key.startswith(ROOT.open_prefix)
-            if opens and not done:
-                done.append("")
-                past.table.purge(apply=True, keep=0)
-            return apply(request)
-
-        table.driver.fault = between  # type: ignore[attr-defined]
-        with pytest.raises(CommitConflictError, match="not kept any more"):
-            table.undo(job, apply=True)
-        assert past.values() == [(1, 2)]
 
     def test_of_what_is_gone_or_no_job(self, past: Past) -> None:
         past.load(1)
@@ -628,8 +614,7 @@ class TestPurge:
     def test_it_leaves_what_an_open_job_wrote(self, past: Past) -> None:
         past.load(1)
         world = World(past.store)
-        opened = world.open()
-        results = world.write(opened, DAY1)
+        opened, results = world.written(DAY1)
         past.table.purge(apply=True, keep=0)
         world.commit(opened, results)
         assert past.table.verify() == []

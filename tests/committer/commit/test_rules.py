@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.faults import Crash, on
+from support.faults import Crash, beside, on
 from support.memory_store import Behaviour, ManualClock, MemoryDriver, MemoryStore
 from support.protocol import DAY1, ROOT, World
 from zero_rename.committer import (
@@ -94,8 +94,7 @@ def test_a_head_s_last_job_is_finished_first() -> None:
 def test_whose_claim_is_gone_reads_his_own_decision_before_he_claims_again() -> None:
     world = World()
     world.load(DAY1)
-    opened = world.open()
-    result = world.write(opened, DAY1)
+    opened, result = world.written(DAY1)
     claims = []
 
     def fault(request: Any, apply: Apply) -> Any:
@@ -146,12 +145,9 @@ class TestWaiting:
         living = World(store)
         job = claimed(living, clock).job
         world = World(store).with_context(waiting=self.waiting)
-
-        def fault(request: Any, apply: Apply) -> Any:
-            living.driver.run(send_heartbeat(living.context, job, 1.0))
-            return apply(request)
-
-        world.driver.fault = fault
+        world.driver.fault = beside(
+            object, lambda: living.driver.run(send_heartbeat(living.context, job, 1.0))
+        )
         begun = clock()
         world.load(DAY1)
         assert 100 <= clock() - begun < 115
@@ -178,8 +174,7 @@ def test_silence_is_judged_by_the_store_s_clock_alone(monkeypatch: pytest.Monkey
 
 def test_no_pending_file_is_completed_where_the_claim_is_gone() -> None:
     world = World()
-    opened = world.open()
-    result = world.write(opened, DAY1)
+    opened, result = world.written(DAY1)
     stop_before(world, DeleteMany)
     stop_before(world, Delete, "/open/")
     with pytest.raises(Crash):
@@ -194,15 +189,9 @@ def test_a_removal_spares_a_file_that_was_written_again() -> None:
     world.load(DAY1)
     key = "flights/day=1/foreign.parquet"
     world.store.apply(Put(key, b"first"))
-    opened = world.open(Mode.REPLACE)
-    result = world.write(opened, DAY1)
-
-    def fault(request: Any, apply: Apply) -> Any:
-        if isinstance(request, CompleteUpload):
-            world.store.apply(Put(key, b"second"))
-        return apply(request)
-
-    world.driver.fault = fault
+    opened, result = world.written(DAY1, mode=Mode.REPLACE)
+    again = Put(key, b"second")
+    world.driver.fault = beside(CompleteUpload, lambda: world.store.apply(again))
     world.commit(opened, result)
     assert key in world.listed(DAY1)
     assert world.store.objects[key].body == b"second"
@@ -397,8 +386,7 @@ def test_an_append_meets_a_replace_but_not_an_append() -> None:
     """Against the version of the last replace, not the version."""
     world = World()
     world.load(DAY1)
-    opened = world.open()
-    result = world.write(opened, DAY1)
+    opened, result = world.written(DAY1)
     world.load(DAY1)
     world.load(DAY1, mode=Mode.REPLACE)
     world.load(DAY1)
@@ -413,8 +401,7 @@ def test_a_run_that_another_try_did_is_not_done_again(mode: Mode, on_conflict: O
     Here nobody fenced the earlier try: its open record was deleted by hand."""
     world = World()
     world.load(DAY1)
-    first = world.open(mode, idempotency_key="run", on_conflict=on_conflict)
-    result = world.write(first, DAY1)
+    first, result = world.written(DAY1, mode=mode, idempotency_key="run", on_conflict=on_conflict)
     world.store.apply(Delete(ROOT.open_key(first.job)))
     second = World(world.store)
     second.load(DAY1, idempotency_key="run")

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from support.faults import beside, on
 from support.memory_store import Behaviour, MemoryStore
 from support.protocol import DAY1, DAY2, DAY3, ROOT, World, rows_by_partition
 from zero_rename import Table
@@ -71,37 +72,10 @@ def marker(world: World, partition: str = UNPARTITIONED) -> SuccessMarker:
     return SuccessMarker.parse(world.store.objects[key].body, key)
 
 
-def answer(
-    world: World, kind: type, reply: Any, times: int = 10**6, apply_it: bool = False
-) -> None:
-    """The store answers requests of a kind so, so many times."""
-    left = times
-
-    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-        nonlocal left
-        if isinstance(request, kind) and left:
-            left -= 1
-            if apply_it:
-                apply(request)
-            return reply
-        return apply(request)
-
-    world.driver.fault = fault
-
-
-def only_decisions(world: World, reply: Any) -> None:
-    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-        decision = isinstance(request, Put) and request.key.startswith(ROOT.decisions_prefix)
-        return reply if decision else apply(request)
-
-    world.driver.fault = fault
-
-
 class TestCommit:
     def test_rows_are_visible_after_it_only(self, world: Alone) -> None:
         """Conformance 15, 16, 17, 18, 26."""
-        opened = world.open()
-        result = world.write(opened, DAY1, DAY2)
+        opened, result = world.written(DAY1, DAY2)
         assert world.listed(DAY1) == []
         report = world.commit(opened, result)
         assert rows_by_partition(report) == {DAY1: 1, DAY2: 1}
@@ -130,8 +104,7 @@ class TestCommit:
         """Conformance 69."""
         world.load(DAY1, DAY2)
         world.store.apply(Put("flights/day=1/foreign.parquet", b"x"))
-        opened = world.open(Mode.REPLACE)
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1, mode=Mode.REPLACE)
         assert len(world.listed(DAY1)) == 2
         report = world.commit(opened, result)
         assert world.listed(DAY1) == [result.files[0].key]
@@ -169,16 +142,11 @@ class TestCommit:
 
     def test_the_order_readers_see(self, world: Alone) -> None:
         world.load(DAY1)
-        opened = world.open(Mode.REPLACE)
-        result = world.write(opened, DAY1)
-        counts = []
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            reply = apply(request)
-            counts.append(len(world.listed(DAY1)))
-            return reply
-
-        world.driver.fault = fault
+        opened, result = world.written(DAY1, mode=Mode.REPLACE)
+        counts: list[int] = []
+        world.driver.fault = beside(
+            object, lambda: counts.append(len(world.listed(DAY1))), applied=True
+        )
         world.commit(opened, result)
         assert 2 in counts
         assert 0 not in counts
@@ -200,8 +168,7 @@ class TestCommit:
         assert not [key for key in world.store.objects if key.endswith("_SUCCESS")]
 
     def test_results_that_do_not_add_up_abort(self, world: Alone) -> None:
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         with pytest.raises(TaskResultsError):
             world.commit(opened, result, result)
         world.assert_clean()
@@ -223,16 +190,15 @@ class TestLostAnswers:
     @pytest.mark.parametrize("kind", [Put, CompleteUpload])
     def test_change_nothing(self, world: Alone, kind: type, applied: bool) -> None:
         world.load(DAY1)
-        answer(world, kind, Unknown("connection lost"), times=1, apply_it=applied)
+        world.driver.fault = on(kind, Unknown("connection lost"), applied=applied, times=1)
         report = world.load(DAY1, mode=Mode.REPLACE)
         assert report.files == 1
         assert len(world.listed(DAY1)) == 1
         world.assert_clean()
 
     def test_of_the_journal_leave_everything_as_it_is(self, world: Alone) -> None:
-        opened = world.open()
-        result = world.write(opened, DAY1)
-        only_decisions(world, Unknown("no answer"))
+        opened, result = world.written(DAY1)
+        world.driver.fault = on(Put, Unknown("no answer"), ROOT.decisions_prefix)
         with pytest.raises(CommitStateUnknownError):
             world.commit(opened, result)
         assert len(world.store.upload_keys()) == 1
@@ -244,8 +210,7 @@ class TestOwner:
 
     def unfinished(self, world: Alone, **policy: Any) -> tuple[OpenedJob, Any]:
         """A job whose journal stands and of whose two files one is complete."""
-        opened = world.open(**policy)
-        result = world.write(opened, DAY1, DAY1)
+        opened, result = world.written(DAY1, DAY1, **policy)
         done = 0
 
         def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
@@ -295,18 +260,16 @@ class TestOwner:
         assert (dict(world.store.objects), dict(world.store.uploads)) == before
 
     def test_an_upload_that_is_gone_is_named(self, world: Alone) -> None:
-        opened = world.open()
-        result = world.write(opened, DAY1)
-        answer(world, CompleteUpload, Refused("NoSuchUpload"))
+        opened, result = world.written(DAY1)
+        world.driver.fault = on(CompleteUpload, Refused("NoSuchUpload"))
         with pytest.raises(DataLostError, match="is lost") as caught:
             world.commit(opened, result)
         assert result.files[0].upload_id in str(caught.value)
         assert "mode replace" not in str(caught.value), "that would take other jobs' rows"
 
     def test_a_replace_is_to_be_loaded_again(self, world: Alone) -> None:
-        opened = world.open(Mode.REPLACE)
-        result = world.write(opened, DAY1)
-        answer(world, CompleteUpload, Refused("NoSuchUpload"))
+        opened, result = world.written(DAY1, mode=Mode.REPLACE)
+        world.driver.fault = on(CompleteUpload, Refused("NoSuchUpload"))
         with pytest.raises(DataLostError, match="again with mode replace"):
             world.commit(opened, result)
 
@@ -314,24 +277,21 @@ class TestOwner:
 class TestAbort:
     def test_nothing_is_left(self, world: Alone) -> None:
         """Conformance 45, 46, 47, 57."""
-        opened = world.open()
-        result = world.write(opened, DAY1, DAY2)
+        opened, result = world.written(DAY1, DAY2)
         assert world.abort(opened, result) == Aborted(opened.job, ROOT.url, uploads=2)
         assert isinstance(world.abort(opened, result), Aborted)
         assert world.listed(DAY1) == []
         world.assert_clean()
 
     def test_never_over_an_own_commit(self, world: Alone) -> None:
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         world.commit(opened, result)
         assert isinstance(world.abort(opened, result), Committed)
         assert len(world.listed(DAY1)) == 1
 
     def test_a_commit_after_it_is_refused_where_the_store_can(self) -> None:
         world = Alone()
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         world.abort(opened, result)
         with pytest.raises(JobFencedError):
             world.commit(opened, result)

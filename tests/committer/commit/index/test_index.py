@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.faults import Crash, at, on
+from support.faults import Crash, at, beside, on
 from support.memory_store import MemoryStore
 from support.protocol import (
     DAY1,
@@ -89,16 +88,11 @@ class TestReading:
         other = World(world.store)
         wider = SCHEMA.append(pa.field("note", pa.string()))
 
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            answer = apply(request)
-            if isinstance(request, Get) and request.key == ROOT.table_key:
-                world.driver.fault = None
-                opened = other.open(schema=wider, schema_mode="merge")
-                other.commit(opened, other.write(opened, DAYS[0]))
-                assert other.write_index()
-            return answer
+        def evolves() -> None:
+            other.load(DAYS[0], schema=wider, schema_mode="merge")
+            assert other.write_index()
 
-        world.driver.fault = fault
+        world.driver.fault = beside(Get, evolves, ROOT.table_key, applied=True, times=1)
         found = world.snapshot()
         assert found.schema.names == wider.names
         assert found.versions[DAYS[0]] == 2
@@ -193,14 +187,7 @@ class TestWriting:
     def test_of_two_that_make_many_heads_the_later_one_does_it_for_both(self) -> None:
         world = World()
         other, days = World(world.store), [f"day={number}" for number in range(200, 216)]
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, Put) and request.key == ROOT.index_key:
-                world.driver.fault = None
-                other.load(*days)
-            return apply(request)
-
-        world.driver.fault = fault
+        world.driver.fault = beside(Put, lambda: other.load(*days), ROOT.index_key, times=1)
         world.load(*DAYS)
         index = TableIndex.decode(world.store.objects[ROOT.index_key].body, ROOT)
         assert parts(world) == [part.key for part in index.parts]
@@ -239,14 +226,7 @@ class TestWriting:
     def test_of_two_at_once_one_gives_way_and_leaves_nothing(self, world: World) -> None:
         world.load(DAYS[0])
         other = World(world.store)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, Put) and request.key == ROOT.index_key:
-                world.driver.fault = None
-                assert other.write_index()
-            return apply(request)
-
-        world.driver.fault = fault
+        world.driver.fault = beside(Put, other.write_index, ROOT.index_key, times=1)
         assert not world.write_index()
         index = TableIndex.decode(world.store.objects[ROOT.index_key].body, ROOT)
         assert parts(world) == [part.key for part in index.parts]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from support.faults import at
+from support.faults import at, beside
 from support.memory_store import ManualClock, MemoryStore
 from support.protocol import DAY1, DAY2, DAY3, ROOT, SCHEMA, World, die_before_applying
 from zero_rename.committer import DamagedError, Mode, TableNotFoundError, UnfinishedCommitError
@@ -189,16 +188,8 @@ class TestWriters:
     def test_one_that_is_lost_while_its_job_commits_is_not_called_applied(self) -> None:
         """Its rows would be gone without a word."""
         world = loaded(DAY1)
-        opened = world.open()
-        result = world.write(opened, DAY1)
-
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, CompleteUpload):
-                world.driver.fault = None
-                lose(world, DAY1)
-            return apply(request)
-
-        world.driver.fault = fault
+        opened, result = world.written(DAY1)
+        world.driver.fault = beside(CompleteUpload, lambda: lose(world, DAY1), times=1)
         with pytest.raises(UnfinishedCommitError, match="a head that it had claimed is gone"):
             world.commit(opened, result)
         assert world.store.keys(ROOT.open_prefix) == [ROOT.open_key(opened.job)]
