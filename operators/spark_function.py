@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import DecoratedOperator, task_decorator_factory
 
 from ..committer.errors import InvalidInputError
-from ..orchestration.submit.private_folder import private_folder
+from ..orchestration.submit.properties import private_folder
 from ..provider.failures import final_where_refused
 from .loading.load import TableLoad
 from .spark_submit import ZeroRenameSparkSubmitOperator
@@ -77,16 +77,7 @@ class SparkFunctionOperator(DecoratedOperator, ZeroRenameSparkSubmitOperator):
         given = {name: _plain(value) for name, value in self.op_kwargs.items() if name != _SESSION}
         with private_folder() as folder:
             with final_where_refused():
-                self.application = str(
-                    write_function(
-                        folder,
-                        self.python_callable.__name__,
-                        self.get_python_source(),
-                        [_plain(value) for value in self.op_args],
-                        {**self._of_context(context), **given},
-                        self._takes_session,
-                    )
-                )
+                self.application = self._written(folder, {**self._of_context(context), **given})
             return super()._load(context, load)
 
     def _of_context(self, context: Context) -> dict[str, Any]:
@@ -100,6 +91,33 @@ class SparkFunctionOperator(DecoratedOperator, ZeroRenameSparkSubmitOperator):
             if name in known and name not in positional
         }
 
+    def _written(self, folder: Path, kwargs: Mapping[str, Any]) -> str:
+        """A Spark application that calls the function; the arguments are in it, so that they are on
+        no command line, and only its owner can read it.
+
+        :raises InvalidInputError: an argument that cannot be taken to another process.
+        """
+        name, args = self.python_callable.__name__, [_plain(value) for value in self.op_args]
+        try:
+            arguments = base64.b64encode(pickle.dumps((args, kwargs))).decode()
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise InvalidInputError(
+                f"The arguments of {name}() cannot be taken to Spark's driver: {error}; nothing "
+                "was submitted.",
+                remedy="Give it texts, numbers, dates, and lists or dictionaries of them.",
+            ) from error
+        text = _SCRIPT.format(
+            name=name,
+            source=self.get_python_source().strip(),
+            arguments=arguments,
+            spark=", spark=_spark" if self._takes_session else "",
+        )
+        target = folder / f"{name}.py"
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        return str(target)
+
 
 def _plain(value: Any) -> Any:
     """A member of a context, or an argument, without Airflow's and pendulum's own types: outputs of
@@ -109,43 +127,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | list | tuple):
         return list(value)
     return dict(value) if isinstance(value, Mapping) else value
-
-
-def write_function(
-    folder: Path,
-    name: str,
-    source: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    takes_session: bool,
-) -> Path:
-    """Write a Spark application that calls a function.
-
-    The arguments are in it, so that they are on no command line; only its owner can read it.
-
-    :param source: of the function alone: what it needs it imports.
-    :param takes_session: whether it is called with ``spark``, the session.
-    :raises InvalidInputError: an argument that cannot be taken to another process.
-    """
-    try:
-        arguments = base64.b64encode(pickle.dumps((list(args), dict(kwargs)))).decode()
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
-        raise InvalidInputError(
-            f"The arguments of {name}() cannot be taken to Spark's driver: {error}; nothing was "
-            "submitted.",
-            remedy="Give it texts, numbers, dates, and lists or dictionaries of them.",
-        ) from error
-    text = _SCRIPT.format(
-        name=name,
-        source=source.strip(),
-        arguments=arguments,
-        spark=", spark=_spark" if takes_session else "",
-    )
-    target = folder / f"{name}.py"
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    return target
 
 
 def zero_rename_task(

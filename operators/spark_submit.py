@@ -14,8 +14,8 @@ from ..committer.errors import InvalidInputError
 from ..orchestration.runs.heartbeat import heartbeats
 from ..orchestration.runs.outcomes import log_what_is_left
 from ..orchestration.submit.credentials import refuse_in_arguments, refuse_in_settings
-from ..orchestration.submit.local_files import check_files
-from ..orchestration.submit.private_folder import private_folder
+from ..orchestration.submit.preflight import check_files
+from ..orchestration.submit.properties import private_folder
 from ..orchestration.submit.submission import Cluster, Submission, prepare
 from ..provider.failures import explained, final_where_refused
 from ..provider.spark_hook import MaskingSparkSubmitHook, find_cluster

@@ -10,8 +10,8 @@ from pydantic import ConfigDict, Field, model_validator
 
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
-from zero_rename.orchestration.submit.local_files import check_files
-from zero_rename.orchestration.submit.private_folder import private_folder
+from zero_rename.orchestration.submit.preflight import check_files
+from zero_rename.orchestration.submit.properties import private_folder
 from zero_rename.orchestration.submit.submission import Cluster, Submission, prepare, spark_submit
 
 from ..asset_step import step_of

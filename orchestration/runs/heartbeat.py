@@ -5,19 +5,40 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractContextManager
 from time import sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ...committer.periodic import INTERVAL, repeating
 
 if TYPE_CHECKING:
-    from ...committer import Table
-    from .load_run import LoadRun
+    from ...committer import Owner, Table
 
 _log = logging.getLogger(__name__)
 #: Seconds of silence after which an application counts as dead: three of its heartbeats.
 PATIENCE = 30.0
 #: Seconds between two looks.
 POLL = 5.0
+
+
+class LoadRun(Protocol):
+    """One try of a run that loads a table, whichever scheduler it is of."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """The key of the run's job, the same in all its tries."""
+        ...
+
+    @property
+    def is_first(self) -> bool:
+        """Whether no try of the run can have been before."""
+        ...
+
+    def owns(self, owner: Owner) -> bool:
+        """Whether a job's owner is this run, in whatever try."""
+        ...
+
+    def made(self, owner: Owner | None) -> bool:
+        """Whether a job of this run was made by this very try, as far as is known."""
+        ...
 
 
 def heartbeats(table: Table, run: LoadRun) -> AbstractContextManager[None]:

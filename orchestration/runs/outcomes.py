@@ -23,7 +23,7 @@ from ...committer.errors import (
 if TYPE_CHECKING:
     from ...committer import Committed, Table
     from ...committer.format.records.failure import Failure
-    from .load_run import LoadRun
+    from .heartbeat import LoadRun
 
 _log = logging.getLogger(__name__)
 #: Errors that name the head of a partition where another job has changed it.

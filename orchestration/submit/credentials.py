@@ -98,12 +98,7 @@ def refuse_in_settings(settings: Mapping[str, Any] | None, where: str) -> None:
     """
     for name, value in (settings or {}).items():
         if looks_like_credential(name, value):
-            raise InvalidInputError(
-                f"{where}[{name!r}] is a credential, and {where} goes on spark-submit's command "
-                "line, which every user of the machine can read and which is logged. Nothing "
-                "was submitted.",
-                remedy=_REMEDY,
-            )
+            raise _refused(f"{where}[{name!r}] is a credential, and {where} goes")
 
 
 def refuse_in_arguments(arguments: Iterable[Any] | None, where: str) -> None:
@@ -118,12 +113,7 @@ def refuse_in_arguments(arguments: Iterable[Any] | None, where: str) -> None:
         bare = bool(option) and "=" not in word and _NAME.search(option.lstrip("-")) is not None
         if holds_credential(word) or (bare and following and not following.startswith("-")):
             named = repr(option) if option else f"number {position}"
-            raise InvalidInputError(
-                f"{where} {named} is a credential, and goes on spark-submit's command line, "
-                "which every user of the machine can read and which is logged. Nothing was "
-                "submitted.",
-                remedy=_REMEDY,
-            )
+            raise _refused(f"{where} {named} is a credential, and goes")
 
 
 def holds_one_of(text: str, secrets: Collection[str]) -> bool:
@@ -150,12 +140,17 @@ def refuse_values(words: Sequence[str], secrets: Collection[str]) -> None:
             if not equals:
                 name = words[position - 1] if position else ""
             known = name.startswith(("-", "spark.")) and not holds_one_of(name, secrets)
-            raise InvalidInputError(
-                f"{name if known else f'Word {position}'} has, as its value, a key of a connection "
-                "that this load uses, and is on spark-submit's command line, which every user of "
-                "the machine can read and which is logged. Nothing was submitted.",
-                remedy=_REMEDY,
-            )
+            named = name if known else f"Word {position}"
+            why = "has, as its value, a key of a connection that this load uses, and is"
+            raise _refused(f"{named} {why}")
+
+
+def _refused(what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{what} on spark-submit's command line, which every user of the machine can read and "
+        "which is logged. Nothing was submitted.",
+        remedy=_REMEDY,
+    )
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:

@@ -9,15 +9,20 @@ SPARK_HOME``.
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from ...committer.errors import InvalidInputError
 from ...spark.startup.installation import SPARK_REMEDY, spark_home
 from ...spark.startup.preflight import check_java, check_spark, missing_packages
+
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
 
 
 def find_spark(environ: Mapping[str, str], binary: str = "spark-submit") -> dict[str, str]:
@@ -91,3 +96,35 @@ def check_python(interpreter: str, shipped: bool) -> None:
 def _first(folder: Path, environ: Mapping[str, str]) -> str:
     rest = environ.get("PATH", os.defpath)
     return str(folder) if not rest else f"{folder}{os.pathsep}{rest}"
+
+
+def check_files(**given: str | None) -> None:
+    """See that the files of spark-submit's arguments exist, as far as this machine can know.
+
+    A path without a scheme is one of the machine that submits
+    (``org.apache.spark.util.Utils.resolveURI``), whatever the master and the deploy mode.
+
+    :param given: by the operator's argument, paths separated by commas, each perhaps with a
+        ``#name`` or a wildcard.
+    :raises InvalidInputError: names the first that is missing.
+    """
+    for argument, paths in given.items():
+        for named in (paths or "").split(","):
+            here = _on_this_machine(named.strip())
+            if here is not None and not glob.glob(here) and not Path(here).exists():
+                raise InvalidInputError(
+                    f"The file {here} of {argument} does not exist on this worker; nothing was "
+                    "submitted.",
+                    remedy="Give a path that every worker has (relative ones begin at the "
+                    "worker's own folder), or a URL such as s3a://bucket/job.py.",
+                )
+
+
+def _on_this_machine(named: str) -> str | None:
+    """A path's file on this machine; ``None`` where it is elsewhere, or no path at all."""
+    if not named:
+        return None
+    if _SCHEME.match(named) is None:
+        return named if Path(named).exists() else named.partition("#")[0]
+    parts = urlsplit(named)
+    return unquote(parts.path) if parts.scheme == "file" else None

@@ -46,7 +46,8 @@ def with_words(
         words = list(_WORD.finditer(parameters))
         at = _py_files_in([re.sub("[\"']", "", word.group()) for word in words])
         if at is None:
-            parameters = f"{parameters} --py-files {shlex.quote(_listed(configured, package))}"
+            files = ",".join(filter(None, (configured, package)))
+            parameters = f"{parameters} --py-files {shlex.quote(files)}"
         else:
             end = words[at].end() - (words[at].group()[-1] in "\"'")
             parameters = f"{parameters[:end]},{package}{parameters[end:]}"
@@ -105,10 +106,6 @@ def _py_files_in(words: Sequence[str]) -> int | None:
         elif setting_of(option, value)[0] == PY_FILES:
             by_setting = number
     return by_setting if by_option is None else by_option
-
-
-def _listed(files: str | None, package: str) -> str:
-    return ",".join(filter(None, (files, package)))
 
 
 def _check_length(what: str, text: str, longest: int) -> None:

@@ -83,7 +83,9 @@ def test_nothing_open(tables: Tables, run: TaskRun) -> None:
     [
         ({"try_number": 1}, True),
         ({}, False),
+        # Days of one table are loaded side by side, and none waits for another.
         ({"try_number": 1, "run_id": "other"}, False),
+        ({"try_number": 1, "task_id": "other"}, False),
         ({"try_number": 1, "map_index": 3}, False),
     ],
 )
@@ -108,10 +110,13 @@ def test_an_earlier_try_of_this_run_is_waited_for_and_nobody_else(
     assert pauses == [heartbeat.POLL] * waits
 
 
-def test_a_decided_job_is_not_waited_for(
+def test_neither_a_decided_job_nor_a_silent_one_is_waited_for(
     tables: Tables, run: TaskRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is decided is found, and finished by who finds it."""
+    """What is decided is found, and finished by who finds it; what is silent is fenced."""
     tables.decided(1, owner=replace(MINE, try_number=1))
     monkeypatch.setattr(heartbeat, "sleep", lambda seconds: pytest.fail("it waited"))
+    heartbeat.wait_for_living(tables.table(), run)
+    tables.undecided(1, owner=replace(MINE, try_number=1))
+    monkeypatch.setattr(heartbeat, "PATIENCE", 0.0)
     heartbeat.wait_for_living(tables.table(), run)

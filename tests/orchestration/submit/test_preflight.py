@@ -66,19 +66,9 @@ class TestSpark:
             find_spark({"PATH": "/x"})
 
 
-class TestJava:
-    def test_none(self) -> None:
-        with pytest.raises(InvalidInputError, match=r"no java on PATH.*openjdk-17"):
-            find_spark({"PATH": "/nowhere"})
-        with pytest.raises(InvalidInputError, match="JAVA_HOME=/nowhere holds no bin/java"):
-            find_spark({"PATH": os.environ["PATH"], "JAVA_HOME": "/nowhere"})
-
-    def test_too_old(self, java: Path) -> None:
-        (java / "release").write_text('JAVA_VERSION="11.0.20"\n')
-        with pytest.raises(
-            InvalidInputError, match=r"is Java 11\.0\.20, and Spark [0-9.]+ needs 17"
-        ):
-            find_spark({"PATH": "/nowhere", "JAVA_HOME": str(java)})
+def test_java_is_looked_for() -> None:
+    with pytest.raises(InvalidInputError, match=r"no java on PATH.*openjdk-17"):
+        find_spark({"PATH": "/nowhere"})
 
 
 class TestPython:

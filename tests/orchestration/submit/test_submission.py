@@ -1,4 +1,4 @@
-"""What a submission gets, by kind of cluster."""
+"""What a submission gets, by kind of cluster, and the words that start it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,23 @@ from typing import Any
 import pytest
 
 from zero_rename.committer import InvalidInputError
-from zero_rename.orchestration.submit.private_folder import private_folder, remove_orphans
-from zero_rename.orchestration.submit.properties import REDACTION, redaction
+from zero_rename.orchestration.submit.properties import (
+    REDACTION,
+    private_folder,
+    redaction,
+    remove_orphans,
+)
 from zero_rename.orchestration.submit.submission import (
     Cluster,
     Submission,
     prepare,
     secret_values,
+    spark_submit,
 )
 from zero_rename.s3a.hadoop.effective_settings import read_properties
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
+YARN = Cluster("yarn", "client", "spark3-submit")
 KEYS = {"AWS_ACCESS_KEY_ID": "key-id", "AWS_SECRET_ACCESS_KEY": "key-secret"}
 
 
@@ -172,6 +178,44 @@ def test_what_may_be_on_no_command_line(tmp_path: Path, mode: str) -> None:
     assert "of-a-connection" not in repr(made)
 
 
+def test_all_there_is_to_say() -> None:
+    made = Submission({"KEY": "secret"}, "z.zip,a.py", "/p", {"spark.a": "ours"})
+    words = spark_submit(
+        YARN,
+        made,
+        "job.py",
+        ["--day", "1"],
+        name="load",
+        conf={"spark.a": "theirs", "spark.b": 2},
+        packages=["g:a:1", "g:b:2"],
+    )
+    assert words == [
+        *("spark3-submit", "--master", "yarn", "--deploy-mode", "client"),
+        *("--conf", "spark.a=ours", "--conf", "spark.b=2"),
+        *("--packages", "g:a:1,g:b:2", "--py-files", "z.zip,a.py"),
+        *("--properties-file", "/p", "--name", "load"),
+        *("job.py", "--day", "1"),
+    ]
+
+
+def test_as_little_as_there_may_be() -> None:
+    words = spark_submit(Cluster("local", None), Submission({}, None, None), "job.py")
+    assert words == ["spark-submit", "--master", "local", "job.py"]
+
+
+def test_credentials_are_refused_by_their_names_and_by_their_values() -> None:
+    made = Submission({}, None, None)
+    with pytest.raises(InvalidInputError, match=r"conf\['spark.hadoop.fs.s3a.secret.key'\]"):
+        spark_submit(YARN, made, "job.py", conf={"spark.hadoop.fs.s3a.secret.key": "abcdefgh"})
+    with pytest.raises(InvalidInputError, match="application_args '--token'"):
+        spark_submit(YARN, made, "job.py", ["--token", "abcdefgh"])
+    of_the_store = Submission({}, None, None, secrets=("abcdefgh",))
+    with pytest.raises(InvalidInputError, match=r"^spark.x has, as its value, a key"):
+        spark_submit(YARN, of_the_store, "job.py", conf={"spark.x": "abcdefgh"})
+    with pytest.raises(InvalidInputError, match=r"^--colour has, as its value, a key"):
+        spark_submit(YARN, of_the_store, "job.py", ["--colour", "abcdefgh"])
+
+
 class TestRedaction:
     """The user's pattern for Spark's UI and event log, and ours: one never replaces the other."""
 
@@ -209,7 +253,7 @@ class TestPrivateFolder:
     def test_what_a_killed_worker_left_is_removed_at_the_next_start(self, temporary: Path) -> None:
         program = (
             "import os, signal\n"
-            "from zero_rename.orchestration.submit.private_folder import private_folder\n"
+            "from zero_rename.orchestration.submit.properties import private_folder\n"
             "with private_folder() as folder:\n"
             "    (folder / 'spark.properties').write_text('key-secret')\n"
             "    os.kill(os.getpid(), signal.SIGKILL)\n"
