@@ -97,27 +97,20 @@ class JobQuery:
         :param known: whether a value is what it will be, and no template of it.
         :raises InvalidInputError: it does not, or a value cannot be right.
         """
-        given = [
-            self.job is not None,
-            self.idempotency_key is not None,
-            self.newer_than_version is not None,
-        ]
-        if sum(given) != 1:
+        given = (self.job, self.idempotency_key, self.newer_than_version)
+        number = sum(it is not None for it in given)
+        if number != 1:
             raise InvalidInputError(
                 "A sensor waits for one particular job; "
-                + ("nothing says which." if not any(given) else "two arguments say which."),
+                f"{'two arguments say' if number else 'nothing says'} which.",
                 remedy="Give one of job=…, upstream_task_id=… (this run's task), "
                 "idempotency_key=…, or partition=… with newer_than_version=…; or partitions=[…], "
                 "whoever commits them.",
             )
-        if (
-            self.job is not None
-            and known(self.job)
-            and not is_job_id(self.job)
-            and not _is_uuid(self.job)
-        ):
+        job = self.job
+        if job is not None and known(job) and not (is_job_id(job) or _is_uuid(job)):
             raise InvalidInputError(
-                f"{self.job!r} is not a job's id.",
+                f"{job!r} is not a job's id.",
                 remedy="Take it from the load's XCom: {{ ti.xcom_pull('load')['job'] }}, or wait "
                 "by upstream_task_id='load'.",
             )
@@ -160,10 +153,7 @@ class JobQuery:
         if self.on_foreign_marker == "fail":
             return ()
         if self.idempotency_key is not None:
-            return (
-                root.run_key(self.idempotency_key),
-                run_prefix(root, self.idempotency_key),
-            )
+            return root.run_key(self.idempotency_key), run_prefix(root, self.idempotency_key)
         if self.newer_than_version is not None:
             return (root.head_key(self.partition or ""),)
         return () if self.job is None or _is_uuid(self.job) else (root.decision_key(self.job),)
@@ -226,13 +216,9 @@ class JobQuery:
         """Whether a job is about to change the head by which this query goes."""
         from ..committer.format.records.head import Slot
 
-        root = table.root
-        idempotency_key, partition = self.idempotency_key, self.partition or ""
-        slot = (
-            Slot.partition(root, partition)
-            if idempotency_key is None
-            else Slot.run(root, idempotency_key)
-        )
+        slot = Slot.partition(table.root, self.partition or "")
+        if self.idempotency_key is not None:
+            slot = Slot.run(table.root, self.idempotency_key)
         return table.claimed_by(slot) is not None
 
     def not_there(self, marker: ReadMarker, quiet: bool = True) -> QueryResult:

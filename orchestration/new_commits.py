@@ -136,18 +136,14 @@ def _decisions(root: TableRoot, now: float) -> Step[tuple[list[ListedObject], li
     opened = yield from list_objects(root.open_prefix)
     items = [item for listing in listings for item in listing.objects]
     # One that is condensed, or in which a loss is accepted, is written anew: it is the same commit.
-    decisions = [
-        replace(item, etag="")
+    decisions = {
+        job: replace(item, etag="")
         for item in items
-        if jobs_on_record(root.decisions_prefix, [item.key])
-    ]
+        for job in jobs_on_record(root.decisions_prefix, [item.key])
+    }
     still_open = set(jobs_on_record(root.open_prefix, opened.keys))
-    left = [
-        item
-        for item in decisions
-        if jobs_on_record(root.decisions_prefix, [item.key])[0] in still_open
-    ]
-    return decisions, left
+    left = [item for job, item in decisions.items() if job in still_open]
+    return list(decisions.values()), left
 
 
 def _digest(item: ListedObject) -> str:

@@ -24,13 +24,9 @@ from .hadoop.effective_settings import (
     SPARK_DEFAULTS,
     Setting,
 )
-from .hadoop.settings import Committer, S3ASettings
+from .hadoop.settings import STAGING, Committer, S3ASettings
 
-S3A = ("magic", "directory", "partitioned")
-ALL = ("zero_rename", *S3A)
-STAGING = ("directory", "partitioned")
-
-
+S3A, ALL = tuple(Committer), keys.COMMITTERS
 _log = logging.getLogger("zero_rename.s3a.checks")
 
 

@@ -176,9 +176,7 @@ class S3ALoad:
         )
 
     def _send_heartbeat(self) -> bool:
-        # While the application writes it sends heartbeats itself, and more often.
-        sent = ledger.send_heartbeat(self._root, self._try, OPERATOR_INTERVAL)
-        return self._table.run(sent) is not None
+        return self._table.run(ledger.send_heartbeat(self._root, self._try)) is not None
 
     def _note(self, step: Step[Any]) -> None:
         """Put a state on record where that must not hide why the task fails."""

@@ -14,7 +14,6 @@ them; on top of that, this module knows what Spark and Hadoop do with names:
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -158,7 +157,7 @@ def _unescape(text: str) -> str:
     return _ESCAPED.sub(lambda found: _LETTERS.get(found[1], found[1]), text)
 
 
-def hadoop_layer(environ: Mapping[str, str] = os.environ) -> Layer:
+def hadoop_layer(environ: Mapping[str, str]) -> Layer:
     """The layer :data:`CORE_SITE`, for a driver that is started with ``environ``.
 
     What looks like a credential is left out. A file that is not there is empty.

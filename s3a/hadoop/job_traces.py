@@ -204,13 +204,13 @@ def _read(found: Found) -> JobSummary | None:
 
 def uploads_below(prefix: str) -> Step[list[ListedUpload]]:
     """The uploads below a folder, with a slash at its end, but those of this package's own
-    committer; ``""`` for the whole bucket.
+    committer.
 
     A store may show none for a prefix and all for the bucket: where the first shows none, the
     second is asked, unless the store is known to do as it should.
     """
     found = yield from list_uploads(prefix)
-    if not found and prefix and (yield from ServerName()) != _LISTS_BY_PREFIX:
+    if not found and (yield from ServerName()) != _LISTS_BY_PREFIX:
         found = yield from list_uploads("")
     # A store that pages badly lists an upload twice.
     unique = {(u.key, u.upload_id): u for u in found if u.key.startswith(prefix)}

@@ -22,7 +22,7 @@ from enum import StrEnum
 from functools import partial
 
 from ...committer.errors import RecordDamagedError
-from ...committer.format.layout import CONTROL, TableRoot
+from ...committer.format.layout import TableRoot
 from ...committer.store.listing import list_objects
 from ...committer.store.requests import (
     LIST_BYTES,
@@ -48,6 +48,7 @@ from ..hadoop.job_traces import (
     why_outside,
 )
 from ..hadoop.staging_dir import StagedJob, StagingFolder
+from ..runs.ledger import beside
 
 #: More folders than this are not asked one by one: the table is listed as a whole.
 _FOLDERS = 100
@@ -263,15 +264,13 @@ def _staged_job(
     keys = [commit.key for one in sets for commit in one.read.commits]
     holding = [f for f in folders if keys and all(key.startswith(f"{f}/") for key in keys)]
     times = [*(one.last_modified for one in sets), math.floor(trace.mtime + ahead)]
-    parent, _, name = root.prefix.rpartition("/")
-    notes = "/".join(filter(None, (parent, CONTROL, "s3a-recoveries", name, trace.uuid)))
     return LeftoverJob(
         uuid=trace.uuid,
         kind=Kind.STAGING,
         destination=max(holding, key=len, default=root.prefix),
         oldest=min(times),
         newest=max(times),
-        tree=f"{notes}/",
+        tree=f"{beside(root, 's3a-recoveries')}{trace.uuid}/",
         sets=tuple(sets),
         staged=trace,
     )

@@ -24,11 +24,9 @@ a store ignores conditions an entry can be lost; the application's next heartbea
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote
 
 from ...committer.errors import OutcomeUnknownError, RecordDamagedError, StoreUnreachableError
 from ...committer.format.layout import CONTROL, TableRoot, new_write_id
@@ -54,6 +52,7 @@ from .try_record import (
     COMMITTED,
     FAILED,
     FENCED,
+    OPERATOR_INTERVAL,
     PATIENCE,
     SETTLED,
     UNDONE,
@@ -84,13 +83,13 @@ class OpenTries:
 
 def runs_prefix(root: TableRoot) -> str:
     """Below which the tries of all runs of a table are."""
-    return _beside(root, "s3a-runs")
+    return beside(root, "s3a-runs")
 
 
 def run_prefix(root: TableRoot, idempotency_key: str) -> str:
     """Below which the tries of one run are."""
-    digest = hashlib.sha256(idempotency_key.encode()).hexdigest()[:16]
-    return f"{runs_prefix(root)}{quote(idempotency_key, safe='')[:80]}-{digest}/"
+    name = root.run_key(idempotency_key).rpartition("/")[2]
+    return f"{runs_prefix(root)}{name.removesuffix('.json')}/"
 
 
 def open_key(root: TableRoot, idempotency_key: str, run: str) -> str:
@@ -104,7 +103,7 @@ def closed_key(root: TableRoot, idempotency_key: str, run: str) -> str:
 def reports_prefix(root: TableRoot, run: str) -> str:
     """Below which the reports of all of a try's writes are, by their numbers. A report says that
     a job committed also when the marker is a later job's."""
-    return f"{_beside(root, 's3a-reports')}{run}/"
+    return f"{beside(root, 's3a-reports')}{run}/"
 
 
 def report_prefix(root: TableRoot, run: str, number: int) -> str:
@@ -117,7 +116,8 @@ def report_dir(root: TableRoot, write: WriteRecord) -> str:
     return f"s3a://{root.bucket}/{report_prefix(root, run_of(write.uuid), write.number)}"
 
 
-def _beside(root: TableRoot, kind: str) -> str:
+def beside(root: TableRoot, kind: str) -> str:
+    """Below which a table's records of a kind are."""
     parent, _, name = root.prefix.rpartition("/")
     return "/".join(filter(None, (parent, CONTROL, kind, name))) + "/"
 
@@ -263,17 +263,15 @@ def change_open(
     return (yield from change(root, record, made))
 
 
-def send_heartbeat(
-    root: TableRoot, record: TryRecord, unless_within: float = 0.0
-) -> Step[TryRecord | None]:
-    """Say that a try is at work.
+def send_heartbeat(root: TableRoot, record: TryRecord) -> Step[TryRecord | None]:
+    """Say that a try is at work; while its application writes that does so, and more often.
 
-    :param unless_within: seconds since another heartbeat within which none is needed.
     :returns: its record now; ``None`` where there is none.
     """
 
     def beat(found: TryRecord, now: float) -> TryRecord:
-        return found if now - found.beat_at < unless_within else replace(found, beat_at=now)
+        is_recent = now - found.beat_at < OPERATOR_INTERVAL
+        return found if is_recent else replace(found, beat_at=now)
 
     return (yield from change_open(root, record, beat))
 

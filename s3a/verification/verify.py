@@ -22,7 +22,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...committer.errors import InvalidInputError, VerificationError, counted
+from ...committer.errors import InvalidInputError, VerificationError, counted, first_few
 from ...committer.format.layout import UNPARTITIONED, TableRoot
 from ...committer.format.parquet.footers import count_rows
 from ...committer.format.records.success_marker import COMMITTER as NATIVE
@@ -36,7 +36,6 @@ from ..hadoop.settings import MARKER_KEY, Committer
 from ..runs.ledger import read_report, report_dir
 from ..runs.try_record import WriteRecord
 
-_SHOWN = 5
 _NOT_AGAIN = "Compare the table's rows with the source before loading anything again."
 _PROTOCOL = (
     "Set spark.sql.sources.commitProtocolClass to PathOutputCommitProtocol, as the operator's "
@@ -203,7 +202,9 @@ def committed_files(
     is_all = len(named) < FILENAMES_LIMIT or summary.files == len(named)
     files = yield from (_sizes(named) if is_all else _of_the_write(root, job, named))
     if missing := sorted(set(named) - files.keys()):
-        gone = f"{counted(len(missing), 'file')} of the job not there any more: {_some(missing)}"
+        gone = (
+            f"{counted(len(missing), 'file')} of the job not there any more: {first_few(missing)}"
+        )
         raise _wrong(root, job, f"{gone}. Another job may have replaced them since.", missing[0])
     there = {"file": (summary.files, len(files)), "byte": (summary.bytes, sum(files.values()))}
     for what, (told, is_there) in there.items():
@@ -222,7 +223,9 @@ def _check_empty(root: TableRoot, job: str, expectation: Expectation) -> Step[No
     came = yield from may_be_its(root, job, expectation.since_ms, expectation.partitions)
     if came or rows:
         wrote = f", though Spark wrote {counted(rows, 'row')}" if rows else ""
-        files = f"{len(came)} came since the job began: {_some(sorted(came))}" if came else "none"
+        files = (
+            f"{len(came)} came since the job began: {first_few(sorted(came))}" if came else "none"
+        )
         why = (
             f"The committer committed no file{wrote}; of files, {files}. Tasks wrote directly into "
             "the table, which nothing undoes when one of them fails; or another job wrote beside "
@@ -296,7 +299,7 @@ def left_uploads(root: TableRoot, job: str, files: Collection[str]) -> Step[list
     own = [upload.key for upload in uploads if marks & set(uuids_in_name(upload.key))]
     others, open_keys = len(uploads) - len(own), set(own) - set(files)
     if lost := sorted(open_keys - (yield from _sizes(sorted(open_keys))).keys()):
-        some = f"uploaded, not completed and not there: {_some(lost)}"
+        some = f"uploaded, not completed and not there: {first_few(lost)}"
         why = f"{counted(len(lost), 'file')} of the job {some}. Their rows may be missing."
         raise _wrong(root, job, why, lost[0])
     said = {
@@ -312,11 +315,6 @@ def _wrong(
     root: TableRoot, job: str | None, what: str, key: str | None = None, remedy: str = _NOT_AGAIN
 ) -> VerificationError:
     return VerificationError(what, table=root.url, job=job, key=key, remedy=remedy)
-
-
-def _some(keys: Sequence[str]) -> str:
-    shown = ", ".join(keys[:_SHOWN])
-    return shown if len(keys) <= _SHOWN else f"{shown} and {len(keys) - _SHOWN} more"
 
 
 _log = logging.getLogger("zero_rename.s3a.verification.verify")

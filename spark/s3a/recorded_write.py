@@ -105,17 +105,15 @@ class _Application:
             "save_mode": writes[0].save_mode,
         }
         check_session(self._view, facts, writes[0].settings, target.root.bucket)
-        for write in writes:
-            for prefix in write.must_be_empty:
-                there = self._table.run(first_object(prefix, target.root.is_data))
-                if there is not None:
-                    raise DestinationExistsError(
-                        "There is data already, and the mode is fail-if-exists; nothing was "
-                        "written.",
-                        table=target.root.url,
-                        key=there.key,
-                        remedy="Use mode overwrite or append, or another table.",
-                    )
+        for prefix in (prefix for write in writes for prefix in write.must_be_empty):
+            there = self._table.run(first_object(prefix, target.root.is_data))
+            if there is not None:
+                raise DestinationExistsError(
+                    "There is data already, and the mode is fail-if-exists; nothing was written.",
+                    table=target.root.url,
+                    key=there.key,
+                    remedy="Use mode overwrite or append, or another table.",
+                )
 
     def write(self, frame: DataFrame, write: PlannedWrite, part: int, parts: int) -> None:
         """Carry out one write, on record from before its start until after its end."""
