@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.faults import on
 from support.recorded import recorded
 from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, World
 from zero_rename.committer import SettingsRefusedError
@@ -31,7 +32,12 @@ from zero_rename.s3a.checks import JobFacts, inspect, refuse
 from zero_rename.s3a.hadoop import job_traces as layout
 from zero_rename.s3a.hadoop.commit_files import JobSummary, PendingSet
 from zero_rename.s3a.hadoop.effective_settings import DAG_CONF, effective
-from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
+from zero_rename.s3a.hadoop.settings import (
+    MARKER_KEY,
+    PARTITION_OVERWRITE_KEY,
+    Committer,
+    S3ASettings,
+)
 from zero_rename.s3a.recovery.liveness import Action, RecoveryOptions, State
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
 from zero_rename.s3a.verification.verify import Expectation, Verified, verify_job
@@ -39,87 +45,50 @@ from zero_rename.s3a.verification.verify import Expectation, Verified, verify_jo
 HADOOP = "spark.hadoop."
 S3A = f"{HADOOP}fs.s3a."
 COMMITTER = f"{S3A}committer."
+FACTORY = f"{HADOOP}mapreduce.outputcommitter.factory."
 FORWARD = RecoveryOptions(apply=True, dead={JOB})
 BACK = RecoveryOptions(apply=True, dead={JOB}, direction=Action.BACK)
 MARKER = f"{ROOT.prefix}/_SUCCESS"
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 class TestChecks:
     """Wrong combinations are refused, or warned of, before anything is submitted."""
 
-    def facts(self, committer: str, conf: dict[str, str], known: dict[str, Any]) -> JobFacts:
+    def facts(self, committer: str, conf: dict[str, str]) -> JobFacts:
         rendered = S3ASettings(Committer(committer)).spark_conf()
         settings = effective([(DAG_CONF, conf), ("settings", rendered)], "bucket")
-        return replace(JobFacts(committer, settings, "s3a://bucket/table"), **known)
-
-    @pytest.mark.parametrize(
-        ("committer", "conf", "known", "check"),
-        [
-            # S3A conformance 11
-            (
-                "magic",
-                {f"{HADOOP}mapreduce.outputcommitter.factory.scheme.s3a": "a.b.OtherFactory"},
-                {},
-                "factory-overridden",
-            ),
-            (
-                "magic",
-                {f"{HADOOP}mapreduce.outputcommitter.factory.class": "a.b.OtherFactory"},
-                {},
-                "factory-overridden",
-            ),
-            # S3A conformance 12
-            ("magic", {f"{COMMITTER}name": "no-such-committer"}, {}, "committer-name"),
-            ("magic", {f"{COMMITTER}name": ""}, {}, "committer-name"),
-            ("directory", {f"{COMMITTER}name": "file"}, {}, "committer-name"),
-            # S3A conformance 14
-            ("magic", {f"{COMMITTER}magic.enabled": "false"}, {}, "magic-disabled"),
-            # S3A conformance 21
-            (
-                "magic",
-                {f"{HADOOP}mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"},
-                {},
-                "marker-off",
-            ),
-            # S3A conformance 105
-            (
-                "magic",
-                {f"{S3A}multipart.purge": "true", f"{S3A}multipart.purge.age": "60"},
-                {},
-                "multipart-purge",
-            ),
-            # S3A conformance 108
-            (
-                "partitioned",
-                {"spark.sql.sources.partitionOverwriteMode": "dynamic"},
-                {},
-                "dynamic-partition-overwrite",
-            ),
-        ],
-    )
-    def test_refused(
-        self, committer: str, conf: dict[str, str], known: dict[str, Any], check: str
-    ) -> None:
-        with pytest.raises(SettingsRefusedError, match=check):
-            refuse(inspect(self.facts(committer, conf, known)))
-        plain = replace(self.facts(committer, {}, known), destination="s3a://bucket/table")
-        assert check not in [finding.check.id for finding in inspect(plain)]
+        return JobFacts(committer, settings, "s3a://bucket/table")
 
     @pytest.mark.parametrize(
         ("committer", "conf", "check"),
         [
-            # S3A conformance 78
-            ("directory", {f"{COMMITTER}abort.pending.uploads": "true"}, "abort-uploads-on"),
+            # S3A conformance 11
+            ("magic", {f"{FACTORY}scheme.s3a": "a.b.OtherFactory"}, "factory-overridden"),
+            ("magic", {f"{FACTORY}class": "a.b.OtherFactory"}, "factory-overridden"),
+            # S3A conformance 12
+            ("magic", {f"{COMMITTER}name": "no-such-committer"}, "committer-name"),
+            ("magic", {f"{COMMITTER}name": ""}, "committer-name"),
+            ("directory", {f"{COMMITTER}name": "file"}, "committer-name"),
+            # S3A conformance 14
+            ("magic", {f"{COMMITTER}magic.enabled": "false"}, "magic-disabled"),
+            # S3A conformance 21
+            ("magic", {f"{HADOOP}{MARKER_KEY}": "false"}, "marker-off"),
+            # S3A conformance 105
+            ("magic", {f"{S3A}multipart.purge": "true"}, "multipart-purge"),
+            # S3A conformance 108
+            ("partitioned", {PARTITION_OVERWRITE_KEY: "dynamic"}, "dynamic-partition-overwrite"),
         ],
     )
-    def test_warned_of(self, committer: str, conf: dict[str, str], check: str) -> None:
-        found = inspect(self.facts(committer, conf, {}))
-        assert check in [finding.check.id for finding in found]
+    def test_refused(self, committer: str, conf: dict[str, str], check: str) -> None:
+        with pytest.raises(SettingsRefusedError, match=check):
+            refuse(inspect(self.facts(committer, conf)))
+        assert check not in [finding.check.id for finding in inspect(self.facts(committer, {}))]
+
+    def test_warned_of(self) -> None:
+        """S3A conformance 78."""
+        conf = {f"{COMMITTER}abort.pending.uploads": "true"}
+        found = inspect(self.facts("directory", conf))
+        assert "abort-uploads-on" in [finding.check.id for finding in found]
         refuse(found)
 
 
@@ -363,13 +332,7 @@ class TestRecovery:
         """S3A conformance 60."""
         job = self.job(world)
 
-        def fault(request: Any, apply: Any) -> Any:
-            if isinstance(request, AbortUpload):
-                apply(request)
-                return Refused("NoSuchUpload")
-            return apply(request)
-
-        world.driver.fault = fault
+        world.driver.fault = on(AbortUpload, Refused("NoSuchUpload"), applied=True)
         assert self.recover(world, BACK).outcome is JobOutcome.ROLLED_BACK
         assert world.visible() == []
         assert job.tree not in world.store.objects

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
+from support.s3a_stand_in import marker
 from zero_rename.committer.format.job_spec import NOBODY, Owner
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.requests import (
@@ -236,6 +237,10 @@ class World:
 
     def staging_job(self, staging: Path, **given: Any) -> StagingJob:
         return StagingJob(self.store.apply, staging=staging, **given).begin()
+
+    def put_marker(self, job: str) -> None:
+        """Another job commits: its ``_SUCCESS`` takes the place of whatever was there."""
+        self.store.apply(Put(f"{ROOT.prefix}/_SUCCESS", marker(job, "magic", {})))
 
     def visible(self) -> list[str]:
         """What readers who list see: Spark's rule."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.faults import Crash, at
 from support.memory_store import MemoryDriver
 from support.s3a_jobs import JOB, ROOT, World, a_try
 from zero_rename.committer import OutcomeUnknownError, Table
@@ -28,10 +29,6 @@ from zero_rename.s3a.runs.try_record import (
 
 ONCE = "flights/r/load"
 JOB_1 = write_uuid(JOB, 1)
-
-
-class Died(BaseException):
-    """The process has ended: nothing catches it."""
 
 
 def never(seconds: float) -> None:
@@ -64,8 +61,10 @@ class Run:
         :param pause: ``None`` where it is not to wait.
         """
         table = Table(ROOT.url)
-        table.driver = MemoryDriver(self.world.store, fault, self.world.clock)  # pyright: ignore
+        driver = MemoryDriver(self.world.store, fault, self.world.clock)
+        table.driver = driver  # pyright: ignore
         Tries(table, ONCE, lambda record, _: {"job": record.uuid}, pause=pause or never).settle()
+        self.asked = len(driver.requests)
         (known,) = self.world.driver.run(ledger.tries_of(ROOT, ONCE))
         return known.record.state
 
@@ -86,59 +85,30 @@ class Run:
         self.world.assert_clean()
 
 
-class Interrupting:
-    """Does something at one request of a retry.
-
-    :param at: which, from 1; 0 for none.
-    """
-
-    def __init__(self, at: int, interrupt: Callable[[Any, Any], Any]) -> None:
-        self._at = at
-        self._interrupt = interrupt
-        self.seen = 0
-
-    def __call__(self, request: Any, apply: Any) -> Any:
-        self.seen += 1
-        return (self._interrupt if self.seen == self._at else apply_it)(request, apply)
-
-
-def apply_it(request: Any, apply: Any) -> Any:
-    return apply(request)
-
-
 def requests_of(began: bool) -> int:
-    run, counting = Run(began), Interrupting(0, apply_it)
-    run.assert_settled(run.settle(counting))
-    return counting.seen
-
-
-def dies(request: Any, apply: Any) -> Any:
-    raise Died
-
-
-def dies_after(request: Any, apply: Any) -> Any:
-    apply(request)
-    raise Died
+    run = Run(began)
+    run.assert_settled(run.settle())
+    return run.asked
 
 
 @pytest.mark.parametrize("began", [True, False])
-@pytest.mark.parametrize("death", [dies, dies_after])
-def test_a_retry_that_dies_is_followed_by_one_that_does_it(began: bool, death: Any) -> None:
-    for at in range(1, requests_of(began) + 1):
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_retry_that_dies_is_followed_by_one_that_does_it(began: bool, applied: bool) -> None:
+    for number in range(1, requests_of(began) + 1):
         run = Run(began)
-        with pytest.raises(Died):
-            run.settle(Interrupting(at, death))
+        with pytest.raises(Crash):
+            run.settle(at(number, Crash, applied=applied))
         run.assert_settled(run.settle())
 
 
 @pytest.mark.parametrize("began", [True, False])
 def test_who_is_settled_may_not_write_any_more(began: bool) -> None:
     """An application that was only paused: it wakes up at any request, and sends heartbeats."""
-    outcomes = {woken(Run(began), at) for at in range(1, requests_of(began) + 1)}
+    outcomes = {woken(Run(began), number) for number in range(1, requests_of(began) + 1)}
     assert outcomes == {(True, False), (False, False), (False, True)}
 
 
-def woken(run: Run, at: int) -> tuple[bool, bool]:
+def woken(run: Run, number: int) -> tuple[bool, bool]:
     """Whether the try was settled, and whether its application may write, or was told so since."""
     told: list[str] = []
 
@@ -146,12 +116,8 @@ def woken(run: Run, at: int) -> tuple[bool, bool]:
         run.world.clock.advance(seconds)
         told.append(run.beat())
 
-    def wakes(request: Any, apply: Any) -> Any:
-        beats(1)
-        return apply(request)
-
     try:
-        run.settle(Interrupting(at, wakes), beats)
+        run.settle(at(number, lambda: beats(1)), beats)
     except OutcomeUnknownError:
         return False, run.beat() == ""
     return True, "" in (*told, run.beat())

@@ -10,14 +10,13 @@ from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 COMMITTER = "spark.hadoop.fs.s3a.committer."
 CLOUD = "org.apache.spark.internal.io.cloud."
 ALL = tuple(Committer)
-ENGINES = (Committer.MAGIC, Committer.DIRECTORY, Committer.PARTITIONED)
 
 
 def conf(committer: str = "magic", **given: object) -> dict[str, str]:
     return S3ASettings(Committer(committer), **given).spark_conf()  # pyright: ignore
 
 
-@pytest.mark.parametrize("committer", ENGINES)
+@pytest.mark.parametrize("committer", ALL)
 def test_names_all_five_keys(committer: Committer) -> None:
     # S3A conformance 11, 12
     made = conf(committer)
@@ -51,7 +50,7 @@ def test_safe_by_default(committer: Committer) -> None:
     assert all(key.startswith("spark.") for key in made)
 
 
-@pytest.mark.parametrize("committer", ENGINES)
+@pytest.mark.parametrize("committer", ALL)
 def test_tripwires(committer: Committer) -> None:
     algorithm = "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version"
     reject = "spark.hadoop.pathoutputcommit.reject.fileoutput"

@@ -216,8 +216,3 @@ class TestRecords:
         assert found.state is State.LIVE
         assert found.state_reason.endswith("try 1 sent a heartbeat 0 s ago")
         assert found.owner.dag_id == "flights"
-
-
-@pytest.fixture
-def world() -> World:
-    return World()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from support.faults import on
 from support.memory_store import Behaviour, ManualClock, MemoryDriver, MemoryStore
 from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, World, a_try
 from zero_rename.committer import InvalidInputError
@@ -46,11 +47,6 @@ ROLL_BACK = RecoveryOptions(apply=True, dead={JOB}, direction=Action.BACK)
 WRITES = (Put, Delete, DeleteMany, CompleteUpload, AbortUpload)
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
 def two_tasks(world: World, **given: Any) -> MagicJob:
     job = world.job(**given)
     job.task(0)
@@ -80,13 +76,6 @@ def complete_as(world: World, key: str, etag: str) -> None:
 def marker(world: World, folder: str = "") -> SuccessMarker:
     key = "/".join(part for part in (ROOT.prefix, folder, "_SUCCESS") if part)
     return SuccessMarker.parse(world.store.objects[key].body, key)
-
-
-def put_marker(world: World, job: str, names: Iterable[str] = ()) -> None:
-    name = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
-    said = {"name": name, "jobId": job, "committer": "magic", "filenames": list(names)}
-    body = json.dumps(said).encode()
-    world.store.apply(Put(f"{ROOT.prefix}/_SUCCESS", body))
 
 
 def changing(world: World) -> list[Any]:
@@ -172,7 +161,7 @@ class TestForward:
         # S3A conformance 27
         job = two_tasks(world)
         job.complete(*job.files)
-        put_marker(world, JOB)
+        world.put_marker(JOB)
         # A file that was removed since, rightly, brings nothing back and takes nothing else.
         world.store.apply(Delete(job.keys[0]))
         found = recover(world)
@@ -382,7 +371,7 @@ class TestBack:
 
 class TestMarker:
     def test_an_older_one_is_replaced(self, world: World) -> None:
-        put_marker(world, OTHER)
+        world.put_marker(OTHER)
         world.clock.advance(5)
         halfway(world)
         assert recover(world).marker == "written"
@@ -390,7 +379,7 @@ class TestMarker:
 
     def test_a_newer_one_is_kept(self, world: World) -> None:
         job = halfway(world)
-        put_marker(world, OTHER)
+        world.put_marker(OTHER)
         options = RecoveryOptions(apply=True, dead={JOB}, direction=Action.FORWARD)
         found = recover(world, options)
         assert (found.outcome, found.marker) == (
@@ -410,7 +399,7 @@ class TestMarker:
     def test_somebody_has_to_choose_where_another_job_committed_since(self, world: World) -> None:
         """Was it a retry of the same load, or another load? Nothing in the store says."""
         halfway(world)
-        put_marker(world, OTHER)
+        world.put_marker(OTHER)
         before = dict(world.store.objects)
         found = recover(world)
         assert found.outcome is JobOutcome.NEEDS_DECISION
@@ -461,14 +450,14 @@ class TestMarker:
     def test_files_that_a_later_job_removed(self, world: World) -> None:
         job = two_tasks(world)
         job.complete(*job.files)
-        put_marker(world, OTHER)
+        world.put_marker(OTHER)
         world.store.apply(Delete(job.keys[0]))
         assert recover(world).outcome is JobOutcome.NEEDS_DECISION
         assert world.visible() == job.keys[1:]
 
     def test_it_is_not_written_over_one_that_comes_meanwhile(self, world: World) -> None:
         halfway(world)
-        meanwhile(world, Put, lambda _: put_marker(world, OTHER), "_SUCCESS")
+        meanwhile(world, Put, lambda _: world.put_marker(OTHER), "_SUCCESS")
         assert recover(world).marker == "another job's was kept"
         assert marker(world).job == OTHER
 
@@ -699,28 +688,20 @@ class TestPlaces:
 class TestAnswers:
     """What the store says to CompleteUpload, AbortUpload and DeleteMany."""
 
-    def on(self, world: World, kind: type, answers: Iterable[Any]) -> None:
-        """Answer requests of a kind: ``(apply first?, answer)``, or ``None`` for the store's."""
-        given = iter(answers)
-
-        def fault(request: Any, apply: Any) -> Any:
-            if not isinstance(request, kind):
-                return apply(request)
-            told = next(given, None)
-            if told is None:
-                return apply(request)
-            applied, answer = told
-            if applied:
-                apply(request)
-            return answer
-
-        world.driver.fault = fault
-
     @pytest.mark.parametrize("applied", [True, False])
     def test_the_answer_to_a_complete_is_lost(self, world: World, applied: bool) -> None:
         # S3A conformance 65
         job = halfway(world)
-        self.on(world, CompleteUpload, [(applied, Unknown("timeout"))])
+
+        def fault(request: Any, apply: Any) -> Any:
+            if not isinstance(request, CompleteUpload):
+                return apply(request)
+            world.driver.fault = None
+            if applied:
+                apply(request)
+            return Unknown("timeout")
+
+        world.driver.fault = fault
         found = recover(world)
         assert found.outcome is JobOutcome.ROLLED_FORWARD
         assert found.completed == (2 if applied else 3)
@@ -730,13 +711,13 @@ class TestAnswers:
     def test_the_upload_was_completed_by_another(self, world: World) -> None:
         # S3A conformance 60
         job = halfway(world)
-        self.on(world, CompleteUpload, [(True, Refused("NoSuchUpload"))])
+        world.driver.fault = on(CompleteUpload, Refused("NoSuchUpload"), applied=True)
         assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
         assert world.visible() == job.keys
 
     def test_it_never_answers(self, world: World) -> None:
         job = halfway(world)
-        self.on(world, CompleteUpload, [(False, Unknown("timeout"))] * 100)
+        world.driver.fault = on(CompleteUpload, Unknown("timeout"))
         found = recover(world)
         assert found.outcome is JobOutcome.UNKNOWN
         assert "3 files are unknown" in found.reason
@@ -765,14 +746,14 @@ class TestAnswers:
 
     def test_it_refuses_a_complete(self, world: World) -> None:
         halfway(world)
-        self.on(world, CompleteUpload, [(False, Refused("InvalidPart"))])
+        world.driver.fault = on(CompleteUpload, Refused("InvalidPart"))
         found = recover(world)
         assert found.outcome is JobOutcome.FAILED
         assert "InvalidPart" in found.reason
 
     def test_it_never_answers_an_abort(self, world: World) -> None:
         two_tasks(world)
-        self.on(world, AbortUpload, [(False, Unknown("timeout"))] * 100)
+        world.driver.fault = on(AbortUpload, Unknown("timeout"))
         assert recover(world).outcome is JobOutcome.UNKNOWN
         world.driver.fault = None
         assert recover(world).outcome is JobOutcome.ROLLED_BACK
@@ -781,12 +762,7 @@ class TestAnswers:
     def test_it_says_that_it_aborted_an_upload_that_was_complete(self, world: World) -> None:
         """A store may call an upload that is gone aborted: the file is removed all the same."""
         halfway(world)
-
-        def fault(request: Any, apply: Any) -> Any:
-            answer = apply(request)
-            return Done() if isinstance(request, AbortUpload) else answer
-
-        world.driver.fault = fault
+        world.driver.fault = on(AbortUpload, Done(), applied=True)
         found = recover(world, ROLL_BACK)
         assert (found.outcome, found.removed, found.aborted) == (JobOutcome.ROLLED_BACK, 1, 3)
         assert world.visible() == []
@@ -853,7 +829,7 @@ class TestRecords:
     def test_one_that_nobody_submitted_may_have_been_loaded_again(self, world: World) -> None:
         """By hand, or by a scheduler that says nothing of it."""
         halfway(world)
-        put_marker(world, OTHER)
+        world.put_marker(OTHER)
         world.driver.run(open_try(ROOT, a_try(idempotency_key=JOB)))
         assert recover(world).outcome is JobOutcome.NEEDS_DECISION
 
@@ -861,15 +837,8 @@ class TestRecords:
         """Its jobs are settled, and its run's next try says what came of it."""
         two_tasks(world)
         world.driver.run(open_try(ROOT, a_try()))
-
-        def fault(request: Any, apply: Any) -> Any:
-            if isinstance(request, Put) and request.key == closed_key(
-                ROOT, a_try().idempotency_key, JOB
-            ):
-                return Unknown("timeout")
-            return apply(request)
-
-        world.driver.fault = fault
+        closed = closed_key(ROOT, a_try().idempotency_key, JOB)
+        world.driver.fault = on(Put, Unknown("timeout"), closed)
         assert recover(world).outcome is JobOutcome.ROLLED_BACK
         assert len(world.driver.run(open_tries(ROOT)).known) == 1
 
@@ -920,7 +889,7 @@ class TestDoubt:
         """It may be the very job that the run's success stands for, its clean-up undone."""
         job = two_tasks(world)
         job.complete(*job.files)
-        put_marker(world, OTHER)
+        world.put_marker(OTHER)
         world.driver.run(open_try(ROOT, a_try()))
         world.clock.advance(7200)
         options = RecoveryOptions(apply=True, ask=lambda _: State.SUPERSEDED)
@@ -931,7 +900,7 @@ class TestDoubt:
     def test_a_known_run_some_of_whose_files_went_after_a_later_commit(self, world: World) -> None:
         job = two_tasks(world)
         job.complete(*job.files)
-        put_marker(world, OTHER)
+        world.put_marker(OTHER)
         world.store.apply(Delete(job.keys[0]))
         world.driver.run(open_try(ROOT, a_try()))
         assert recover(world).outcome is JobOutcome.NEEDS_DECISION
@@ -942,7 +911,7 @@ class TestDoubt:
         job = halfway(world)
         with dying_at(world, DeleteMany):
             recover(world)
-        put_marker(world, OTHER)
+        world.put_marker(OTHER)
         world.store.apply(Delete(job.keys[0]))
         assert recover(world).outcome is JobOutcome.NEEDS_DECISION
         assert world.visible() == job.keys[1:]
@@ -953,7 +922,7 @@ class TestDoubt:
     def test_a_marker_of_an_earlier_write_under_the_same_uuid(
         self, world: World, lost: bool
     ) -> None:
-        put_marker(world, JOB)
+        world.put_marker(JOB)
         world.clock.advance(5)
         job = two_tasks(world)
         if lost:
@@ -964,7 +933,7 @@ class TestDoubt:
 
     def test_a_later_write_under_the_same_uuid_committed_first(self, world: World) -> None:
         two_tasks(world)
-        put_marker(world, JOB)
+        world.put_marker(JOB)
         assert recover(world).outcome is JobOutcome.ROLLED_BACK
 
     def test_an_older_object_of_the_same_size_where_etags_are_no_checksums(

@@ -3,7 +3,6 @@ or nothing was touched."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from hypothesis import event, example, given, settings
@@ -29,7 +28,7 @@ class Left:
 
     def make(self, world: World) -> list[tuple[MadeFile, str]]:
         if self.marker == "older":
-            put_marker(world, OTHER)
+            world.put_marker(OTHER)
         world.clock.advance(5)
         job = world.job()
         files = []
@@ -49,16 +48,9 @@ class Left:
         if self.damaged and self.tasks:
             job.put(job.set_key(len(self.tasks) - 1), b"{")
         if self.marker in (JOB, OTHER):
-            put_marker(world, self.marker)
+            world.put_marker(self.marker)
         world.clock.advance(5)
         return files
-
-
-def put_marker(world: World, job: str) -> None:
-    name = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
-    world.store.apply(
-        Put(f"{ROOT.prefix}/_SUCCESS", json.dumps({"name": name, "jobId": job}).encode())
-    )
 
 
 LEFT = st.builds(

@@ -301,9 +301,8 @@ def test_it_dies_while_its_tree_is_being_deleted() -> None:
 
             with pytest.raises(Crash):
                 run(world.store, DEAD, fault)
-            name = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
-            body = f'{{"name": "{name}", "jobId": "another"}}'.encode()
-            world.store.apply(Put(f"{ROOT.prefix}/_SUCCESS", body))
+            world.put_marker("another")
+            body = world.store.objects[f"{ROOT.prefix}/_SUCCESS"].body
             (again,) = run(world.store, BACK)
             assert again.outcome is JobOutcome.ROLLED_FORWARD
             assert world.visible() == files_of(world)

@@ -22,11 +22,6 @@ DEAD = RecoveryOptions(apply=True, dead={JOB})
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     made = tmp_path / "staging"
     made.mkdir()

@@ -106,10 +106,10 @@ class TestHeartbeats:
         store.run(ledger.send_heartbeat(ROOT, record))
         clock.advance(29)
         store.requests.clear()
-        store.run(ledger.send_heartbeat(ROOT, record, unless_within=30))
+        store.run(ledger.send_heartbeat(ROOT, record))
         assert not [request for request in store.requests if isinstance(request, Put)]
         clock.advance(1)
-        store.run(ledger.send_heartbeat(ROOT, record, unless_within=30))
+        store.run(ledger.send_heartbeat(ROOT, record))
         assert self.known(store, record).silent_for == 0
 
     def test_neither_takes_away_what_the_other_entered(

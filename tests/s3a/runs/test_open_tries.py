@@ -40,7 +40,7 @@ def test_an_open_one_is_read_as_it_was_written(store: MemoryDriver, clock: Manua
 def test_nothing_brings_back_one_that_was_closed(store: MemoryDriver, clock: ManualClock) -> None:
     record = store.run(ledger.open_try(ROOT, TRY))
     store.run(ledger.close_try(ROOT, record, state=UNDONE))
-    clock.advance(5)
+    clock.advance(60)
     store.run(send_heartbeat(ROOT, TRY))
     store.run(note_recovered(ROOT, TRY, JOB))
     store.run(forget_try(ROOT, TRY))
