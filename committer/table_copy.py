@@ -34,11 +34,11 @@ from .store.requests import (
     ByteRange,
     CreateUpload,
     Done,
-    ListParts,
     Refused,
     Step,
 )
 from .upkeep.compaction import content_kept
+from .upkeep.upload_sweep import parts_held
 
 _MIB = 1024 * 1024
 #: Bytes that the store copies in one request. S3 takes five times as many, but may be silent while
@@ -266,8 +266,8 @@ def _check(opened: OpenedJob, files: Sequence[PendingFile]) -> Step[None]:
         listing = yield from list_objects(opened.root.job_data_prefix(opened.job))
         there = {item.key: item.size for item in listing.objects}
     else:
-        sizes = yield from All(tuple(_size_of(file) for file in files))
-        there = {file.key: size for file, size in zip(files, sizes, strict=True)}
+        held = yield from All(tuple(parts_held(file.key, file.upload_id) for file in files))
+        there = {file.key: it.size for file, it in zip(files, held, strict=True) if it is not None}
     for file in files:
         if there.get(file.key) != file.size:
             raise DamagedError(
@@ -279,14 +279,3 @@ def _check(opened: OpenedJob, files: Sequence[PendingFile]) -> Step[None]:
                 remedy="Verify the table that was to be copied: another may have written to the "
                 "file's key.",
             )
-
-
-def _size_of(file: PendingFile) -> Step[int]:
-    size, marker = 0, None
-    while True:
-        page = yield from ListParts(file.key, file.upload_id, marker)
-        if isinstance(page, Refused):
-            return size
-        size, marker = size + page.size, page.marker
-        if marker is None:
-            return size

@@ -9,20 +9,13 @@ from enum import StrEnum
 from ..commit.first_job import check_data_root
 from ..commit.snapshot import Snapshot, take_snapshot
 from ..commit.state.context import Context
-from ..commit.state.found_table import (
-    FoundTable,
-    change_table,
-    existing_table,
-    read_table,
-    table_not_confirmed,
-)
+from ..commit.state.found_table import existing_table, is_changed, read_table
 from ..errors import InvalidInputError, counted
 from ..format.job_spec import FileOptions, JobSpec, Owner, Readers
 from ..format.layout import job_began
 from ..format.records.data_file import DataFile
 from ..format.records.inputs import Inputs
 from ..format.records.table_record import TableRecord
-from ..store.conditional_put import Uncertain
 from ..store.fast_root import FastRoot, is_fast
 from ..store.requests import Head, Step
 from .compaction import content_kept, rewriting_spec
@@ -178,11 +171,8 @@ def change_data_root(
         change = DataRootChange(table.data_root, data_root, tuple(not_durable(state.files)))
         if not apply or table.data_root == data_root:
             return change
-        outcome = yield from change_table(context, found, **table.lying_in(data_root))
-        if isinstance(outcome, FoundTable):
+        if (yield from is_changed(context, found, **table.lying_in(data_root))):
             return change
-        if isinstance(outcome, Uncertain):
-            raise table_not_confirmed(context)
 
 
 def find_not_durable(

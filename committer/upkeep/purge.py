@@ -20,7 +20,7 @@ from ..commit.state.heads import all_heads, list_heads_and_index, read_head, rel
 from ..commit.state.old_records import KEPT_FOR, find_old_records
 from ..commit.state.open_jobs import read_open
 from ..commit.state.tolerance import or_damage
-from ..errors import DamagedError, InvalidInputError, StoreFullError
+from ..errors import DamagedError, InvalidInputError, StoreFullError, counted
 from ..format.as_of import AsOf
 from ..format.job_spec import Coordination, Readers
 from ..format.layout import is_job_id, job_in_key
@@ -165,9 +165,11 @@ def purge_data(
     if apply and forgotten:
         yield from look_after_index(context, "what was kept too long is forgotten")
     action = PurgeAction.REMOVED if apply else PurgeAction.WOULD_REMOVE
-    entries = [
-        PurgeEntry(it.state.slot.key, "", None, now.date, action, it.told) for it in forgotten
-    ]
+    entries = []
+    for it in forgotten:
+        slot, states = it.state.slot, counted(it.states, "former state")
+        reason = f"{states} of {slot.name} that it kept"
+        entries.append(PurgeEntry(slot.key, "", None, now.date, action, reason))
     # What has moved since is read again.
     instead = {} if apply else {it.state.slot.name: it.state for it in forgotten}
     unnamed = yield from find_unnamed(context, instead)
@@ -217,7 +219,7 @@ def _recovered(
             outcomes += [outcome] if outcome else []
     outcomes += yield from recover(context, patience)
     if coordination is Coordination.STORE:
-        outcomes += yield from release_dead_claims(context)
+        outcomes += yield from dead_claims(context, _release)
     return outcomes
 
 
@@ -234,18 +236,26 @@ def _planned(
         else it
         for it in outcomes
     ]
-    return outcomes + (yield from dead_claims(context))
+    return outcomes + (yield from dead_claims(context, _would_release))
 
 
 def _entry(it: Judged, apply: bool, failure: str | None) -> PurgeEntry:
-    action, reason = PurgeAction.KEPT, it.reason
-    if it.abort:
-        action = PurgeAction.ABORTED if apply else PurgeAction.WOULD_ABORT
-    if failure is not None:
-        action = PurgeAction.FAILED
-        reason += f"; it is still listed after {_ROUNDS.tries} rounds of aborting ({failure})"
+    tried = f"{_ROUNDS.tries} rounds of aborting"
+    action, reason = became_of(it, apply, failure, tried)
     upload = it.upload
     return PurgeEntry(upload.key, upload.upload_id, it.job, upload.initiated, action, reason)
+
+
+def became_of(it: Judged, apply: bool, failure: str | None, tried: str) -> tuple[PurgeAction, str]:
+    """What became of an upload, or would, and why.
+
+    :param failure: why it is still there after what was ``tried``; ``None``: it is not.
+    """
+    if failure is not None:
+        return PurgeAction.FAILED, f"{it.reason}; it is still listed after {tried} ({failure})"
+    if not it.abort:
+        return PurgeAction.KEPT, it.reason
+    return (PurgeAction.ABORTED if apply else PurgeAction.WOULD_ABORT), it.reason
 
 
 def recover_all(context: Context, patience: float | None = None) -> Step[list[Recovered]]:
@@ -257,7 +267,7 @@ def recover_all(context: Context, patience: float | None = None) -> Step[list[Re
     left = yield from _claims_of_closed_jobs(context, (yield from _unindexed_heads(context)))
     if left:
         context, _ = yield from known(context, (yield from find_table(context)))
-        outcomes += yield from _each(left, partial(_release, context))
+        outcomes += yield from _each(context, left, _release)
     return outcomes
 
 
@@ -265,10 +275,16 @@ def plan_all(context: Context, patience: float | None = None) -> Step[list[Recov
     """What :func:`recover_all` would do. Changes nothing."""
     outcomes = yield from plan_recovery(context, patience)
     left = yield from _claims_of_closed_jobs(context, (yield from _unindexed_heads(context)))
-    return outcomes + (yield from _each(left, partial(_would_release, context)))
+    return outcomes + (yield from _each(context, left, _would_release))
 
 
-def release_dead_claims(context: Context) -> Step[list[Recovered]]:
+#: A head and the job whose claim it carries; or why the head cannot be read.
+_Claim = tuple[HeadState, str] | DamagedError
+#: What is done about such a claim, or would be.
+_Treat = Callable[[Context, HeadState, str], Step[Recovered]]
+
+
+def dead_claims(context: Context, treat: _Treat) -> Step[list[Recovered]]:
     """Resolve claims of jobs that have no open record any more: one GET a head.
 
     A job that was declared dead while it still wrote may put its claim on a head after its
@@ -276,17 +292,7 @@ def release_dead_claims(context: Context) -> Step[list[Recovered]]:
     such a claim off; this does it for partitions that nobody writes.
     """
     found = yield from _claims_of_closed_jobs(context, (yield from all_heads(context)))
-    return (yield from _each(found, partial(_release, context)))
-
-
-def dead_claims(context: Context) -> Step[list[Recovered]]:
-    """What :func:`release_dead_claims` would do. Changes nothing."""
-    found = yield from _claims_of_closed_jobs(context, (yield from all_heads(context)))
-    return (yield from _each(found, partial(_would_release, context)))
-
-
-#: A head and the job whose claim it carries; or why the head cannot be read.
-_Claim = tuple[HeadState, str] | DamagedError
+    return (yield from _each(context, found, treat))
 
 
 def _claims_of_closed_jobs(
@@ -316,15 +322,13 @@ def _unindexed_heads(context: Context) -> Step[list[HeadState]]:
     return [state for state in states if isinstance(state, HeadState)]
 
 
-def _each(
-    found: Iterable[_Claim], treat: Callable[[HeadState, str], Step[Recovered]]
-) -> Step[list[Recovered]]:
+def _each(context: Context, found: Iterable[_Claim], treat: _Treat) -> Step[list[Recovered]]:
     outcomes = []
     for it in found:
         if isinstance(it, DamagedError):
             outcomes.append(Recovered.failed("", it))
         else:
-            outcomes.append((yield from treat(*it)))
+            outcomes.append((yield from treat(context, *it)))
     return outcomes
 
 

@@ -12,24 +12,22 @@ from dataclasses import dataclass, replace
 from ..commit.past import HeldFiles, check_past, held_files
 from ..commit.state.context import Context
 from ..commit.state.found_table import (
-    FoundTable,
     change_table,
     existing_table,
     find_table,
+    is_changed,
     read_table,
-    table_not_confirmed,
 )
 from ..commit.state.heads import Swapped, swap_head
 from ..commit.state.old_records import KEPT_FOR, read_heads
 from ..commit.state.open_jobs import list_open
 from ..commit.state.tolerance import unless_gone
-from ..errors import DamagedError, InvalidInputError, counted
+from ..errors import DamagedError, InvalidInputError
 from ..format.as_of import AsOf
 from ..format.job_spec import Readers
 from ..format.records.data_file import DataFile
 from ..format.records.head import HeadState
 from ..format.records.table_record import TableRecord
-from ..store.conditional_put import Uncertain
 from ..store.fast_root import FastPlace, FastRoot
 from ..store.listing import list_uploads
 from ..store.requests import All, ListObjects, Step
@@ -61,11 +59,6 @@ class Forgotten:
     state: HeadState
     states: int
 
-    @property
-    def told(self) -> str:
-        """It in words."""
-        return f"{counted(self.states, 'former state')} of {self.state.slot.name} that it kept"
-
 
 def set_retention(context: Context, seconds: float) -> Step[None]:
     """As :meth:`.table.Table.set_retention`."""
@@ -85,11 +78,8 @@ def set_retention(context: Context, seconds: float) -> Step[None]:
     while True:
         found = yield from existing_table(context)
         check_past(found.record, AsOf(time=0.0), None)
-        outcome = yield from change_table(context, found, retention=int(seconds))
-        if isinstance(outcome, FoundTable):
+        if (yield from is_changed(context, found, retention=int(seconds))):
             return
-        if isinstance(outcome, Uncertain):
-            raise table_not_confirmed(context)
 
 
 def retention(context: Context) -> Step[float]:

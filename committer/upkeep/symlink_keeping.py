@@ -9,13 +9,7 @@ from dataclasses import dataclass
 from ..commit.snapshot import Snapshot, take_snapshot
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
-from ..commit.state.found_table import (
-    FoundTable,
-    change_table,
-    find_table,
-    read_table,
-    table_not_confirmed,
-)
+from ..commit.state.found_table import find_table, is_changed, read_table, table_not_confirmed
 from ..commit.state.heads import list_heads, read_head
 from ..commit.state.open_jobs import list_open, read_open
 from ..commit.state.partition_files import read_commit
@@ -30,7 +24,6 @@ from ..errors import (
 from ..format.job_spec import Coordination, Readers
 from ..format.layout import TableRoot
 from ..format.records.table_record import TableRecord
-from ..store.conditional_put import Uncertain
 from ..store.deletion import remove
 from ..store.fast_root import is_fast
 from ..store.listing import list_objects
@@ -143,11 +136,8 @@ def _note(context: Context, symlinks: bool) -> Step[None]:
         found = yield from find_table(context)
         if found is None or found.record.symlinks is symlinks:
             return
-        now = yield from change_table(context, found, symlinks=symlinks)
-        if isinstance(now, FoundTable):
+        if (yield from is_changed(context, found, symlinks=symlinks)):
             return
-        if isinstance(now, Uncertain):
-            break
     raise table_not_confirmed(context)
 
 

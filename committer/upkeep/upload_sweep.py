@@ -14,7 +14,7 @@ from ..commit.state.context import Context
 from ..format.layout import TableRoot, job_in_key
 from ..store.deletion import abort_until_gone
 from ..store.requests import All, ListedUpload, ListParts, ListUploads, PartsPage, ServerName, Step
-from .purge import PurgeAction
+from .purge import PurgeAction, became_of
 from .purge_plan import Judged, Whose
 from .recovery import Recovered
 from .upload_judge import UploadJudge, spare_none
@@ -132,7 +132,8 @@ class UploadSweep:
         doomed = [it.upload for _, it in judged if it.abort]
         parts: tuple[PartsPage | None, ...] = (None,) * len(judged)
         if self._sizes:
-            parts = yield from All(tuple(_held(it.upload) for _, it in judged))
+            uploads = (it.upload for _, it in judged)
+            parts = yield from All(tuple(parts_held(it.key, it.upload_id) for it in uploads))
         left: Mapping[ListedUpload, str] = {}
         if self._apply and doomed:
             last = max(upload.key for upload in doomed)
@@ -153,12 +154,7 @@ class UploadSweep:
         date: float,
         failure: str | None,
     ) -> SeenUpload:
-        action, reason = PurgeAction.KEPT, it.reason
-        if it.abort:
-            action = PurgeAction.ABORTED if self._apply else PurgeAction.WOULD_ABORT
-        if failure is not None:
-            action = PurgeAction.FAILED
-            reason += f"; it is still listed after it was aborted ({failure})"
+        action, reason = became_of(it, self._apply, failure, "it was aborted")
         count, size = (None, None) if held is None else (held.count, held.size)
         upload = it.upload
         age = _age(upload, date)
@@ -184,11 +180,11 @@ def _listed_until(
             return found
 
 
-def _held(upload: ListedUpload) -> Step[PartsPage | None]:
+def parts_held(key: str, upload_id: str) -> Step[PartsPage | None]:
     """What an upload holds; ``None``: it is gone."""
     count, size, marker = 0, 0, None
     while True:
-        page = yield from ListParts(upload.key, upload.upload_id, marker)
+        page = yield from ListParts(key, upload_id, marker)
         if not isinstance(page, PartsPage):
             return None
         count, size, marker = count + page.count, size + page.size, page.marker

@@ -82,6 +82,17 @@ def change_table(
     return outcome
 
 
+def is_changed(context: Context, found: FoundTable, **changes: Any) -> Step[bool]:
+    """As :func:`change_table`; ``False``: another has changed it since it was found.
+
+    :raises OutcomeUnknownError: the store did not say.
+    """
+    outcome = yield from change_table(context, found, **changes)
+    if isinstance(outcome, Uncertain):
+        raise table_not_confirmed(context)
+    return isinstance(outcome, FoundTable)
+
+
 def table_not_confirmed(context: Context) -> OutcomeUnknownError:
     return OutcomeUnknownError(
         "The store did not confirm that table.json was written again; its former text, or the "
