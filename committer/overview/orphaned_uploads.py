@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,44 +43,36 @@ class OrphanedUploads:
 
 def find_orphaned_uploads(root: TableRoot) -> Step[OrphanedUploads]:
     """As :meth:`.table.Table.orphaned_uploads`."""
-    found = _Counted()
+    shown: list[SeenUpload] = []
+    counts, sizes = Counter[str](), Counter[str]()
+
+    def add(page: Sequence[SeenUpload]) -> None:
+        for upload in page:
+            kind = _kind(upload)
+            counts[kind] += 1
+            sizes[kind] += upload.bytes or 0
+            if upload.action is PurgeAction.WOULD_ABORT and len(shown) < _SHOWN:
+                shown.append(upload)
+
     path = UploadsPath(root.bucket, f"{root.prefix}/")
     try:
-        yield from UploadSweep(path, Selection(), found.add, sizes=True).run()
+        yield from UploadSweep(path, Selection(), add, sizes=True).run()
     except StoreRefusedError as error:
         if not error.lacks_right:
             raise
         return OrphanedUploads(refused=error.message)
-    return found.total()
+    return OrphanedUploads(
+        uploads=tuple(shown),
+        count=counts["lost"],
+        bytes=sizes["lost"],
+        foreign=counts["foreign"],
+        foreign_bytes=sizes["foreign"],
+        needed=counts["needed"],
+        needed_bytes=sizes["needed"],
+    )
 
 
-class _Counted:
-    def __init__(self) -> None:
-        self._lost: list[SeenUpload] = []
-        self._sums = {"lost": [0, 0], "foreign": [0, 0], "needed": [0, 0]}
-
-    def add(self, page: Sequence[SeenUpload]) -> None:
-        for upload in page:
-            sums = self._sums[self._kind(upload)]
-            sums[0] += 1
-            sums[1] += upload.bytes or 0
-            if upload.action is PurgeAction.WOULD_ABORT and len(self._lost) < _SHOWN:
-                self._lost.append(upload)
-
-    @staticmethod
-    def _kind(upload: SeenUpload) -> str:
-        if upload.whose is Whose.FOREIGN:
-            return "foreign" if upload.age >= _DAY else "needed"
-        return "lost" if upload.action is PurgeAction.WOULD_ABORT else "needed"
-
-    def total(self) -> OrphanedUploads:
-        lost, foreign, needed = self._sums["lost"], self._sums["foreign"], self._sums["needed"]
-        return OrphanedUploads(
-            uploads=tuple(self._lost),
-            count=lost[0],
-            bytes=lost[1],
-            foreign=foreign[0],
-            foreign_bytes=foreign[1],
-            needed=needed[0],
-            needed_bytes=needed[1],
-        )
+def _kind(upload: SeenUpload) -> str:
+    if upload.whose is Whose.FOREIGN:
+        return "foreign" if upload.age >= _DAY else "needed"
+    return "lost" if upload.action is PurgeAction.WOULD_ABORT else "needed"

@@ -9,13 +9,12 @@ from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.heads import read_head
 from ..commit.state.tolerance import or_damage
-from ..errors import DamagedError
 from ..format.job_spec import Owner
 from ..format.records.failure import Failure
 from ..format.records.head import HeadState, Slot
 from ..store.listing import list_objects
-from ..store.requests import Absent, All, Get, ListedObject, Step
-from ..upkeep.conflicts import GAVE_WAY
+from ..store.requests import All, ListedObject, Step
+from ..upkeep.conflicts import GAVE_WAY, head_met, read_failure
 from .recent_jobs import SeenJob
 
 #: Seconds before now that are looked at: purges keep failures as long.
@@ -70,19 +69,15 @@ def standing_failures(
 def _standing(
     context: Context, item: ListedObject, done: dict[str, float]
 ) -> Step[RunFailure | None]:
-    found = yield from Get(item.key)
-    if isinstance(found, Absent):
-        return None
-    try:
-        failure = Failure.decode(found.body, item.key)
-    except DamagedError:
+    failure = yield from or_damage(read_failure(item.key))
+    if not isinstance(failure, Failure):
         return None  # Whoever can write there can write anything; the run's own log has it.
     since = done.get(failure.idempotency_key)
     if since is None:
         since = yield from _committed_at(context, failure.idempotency_key)
     if since is not None and since >= item.last_modified:
         return None
-    head = None if failure.key is None else context.root.partition_of_head_key(failure.key)
+    head = head_met(context.root, failure)
     return RunFailure(
         failure.idempotency_key,
         failure.owner,

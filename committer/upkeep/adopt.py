@@ -161,15 +161,12 @@ def find_unadopted(
         files = listed[name] if damage else found.get(name, ())
         if not files or own is None:
             continue  # No files that anybody reads: verify names them.
-        entry = AdoptedPartition(
-            name, len(files), sum(file.size for file in files), AdoptAction.WOULD_ADOPT
-        )
-        if own != name:
+        reason = "" if damage is None else str(damage)
+        if own != name and damage is None:
             reason = f"rows of its values are written to {own}; rename the directory to that"
-            entry = replace(entry, action=AdoptAction.LEFT, reason=reason)
-        if damage is not None:
-            entry = replace(entry, action=AdoptAction.LEFT, reason=str(damage))
-        entries[name] = entry
+        action = AdoptAction.LEFT if reason else AdoptAction.WOULD_ADOPT
+        size = sum(file.size for file in files)
+        entries[name] = AdoptedPartition(name, len(files), size, action, reason)
     return entries, lost
 
 

@@ -255,14 +255,14 @@ def _conflict(
 def _gave_way(context: Context, start: float) -> Step[list[GaveWay]]:
     listing = yield from list_objects(context.root.failures_prefix)
     keys = [item.key for item in listing.objects if item.last_modified >= start]
-    found = yield from All(tuple(or_damage(_failure(key)) for key in keys))
+    found = yield from All(tuple(or_damage(read_failure(key)) for key in keys))
     failures = [it for it in found if isinstance(it, Failure) and it.error in GAVE_WAY]
     return [
         GaveWay(
             it.job,
             it.owner,
             it.idempotency_key,
-            _partition(context.root, it.key),
+            head_met(context.root, it),
             it.error,
             it.message,
         )
@@ -270,10 +270,12 @@ def _gave_way(context: Context, start: float) -> Step[list[GaveWay]]:
     ]
 
 
-def _failure(key: str) -> Step[Failure | None]:
+def read_failure(key: str) -> Step[Failure | None]:
+    """A run's failure as it is on record; ``None``: it is no more."""
     found = yield from Get(key)
     return None if isinstance(found, Absent) else Failure.decode(found.body, key)
 
 
-def _partition(root: TableRoot, key: str | None) -> str | None:
-    return None if key is None else root.partition_of_head_key(key)
+def head_met(root: TableRoot, failure: Failure) -> str | None:
+    """The partition whose head was in a run's way; ``None``: not that."""
+    return None if failure.key is None else root.partition_of_head_key(failure.key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 
 from ..commit.state.context import Context
@@ -84,7 +84,7 @@ def problems(context: Context) -> Step[list[Problem]]:
     found: list[Problem] = []
     if table is not None:
         context, coordination = context.of(table), table.coordination
-        found += yield from _about_uploads(context, table)
+        found += yield from _about_uploads(context)
     found += yield from about_jobs(context, coordination)
     return found + (yield from _about_lifecycle(context, None))
 
@@ -109,27 +109,22 @@ def _nothing_lost(context: Context) -> Step[DamagedError | None]:
 
 def _about_table(context: Context, table: TableRecord) -> Step[list[Problem]]:
     found: list[Problem] = []
-    sections: Sequence[Callable[[Context, TableRecord], Step[list[Problem]]]] = (
-        _about_jobs,
-        about_heads,
-        _about_uploads,
-        _about_older_files,
-        about_fast_root,
-        about_durability,
-    )
-    for section in sections:
+    for section in (
+        about_jobs(context, table.coordination),
+        about_heads(context, table),
+        _about_uploads(context),
+        _about_older_files(context, table),
+        about_fast_root(context),
+        about_durability(context, table),
+    ):
         try:
-            found += yield from section(context, table)
+            found += yield from section
         except DamagedError as error:
             found.append(about_damage(context.root, error))
     return found
 
 
-def _about_jobs(context: Context, table: TableRecord) -> Step[list[Problem]]:
-    return about_jobs(context, table.coordination)
-
-
-def _about_uploads(context: Context, table: TableRecord) -> Step[list[Problem]]:
+def _about_uploads(context: Context) -> Step[list[Problem]]:
     judged = yield from judge_uploads(context, Wanted(foreign_older_than=DAY))
     url = context.root.url
     stored = "stored and paid for, and seen by nobody."
@@ -171,9 +166,8 @@ def _about_older_files(context: Context, table: TableRecord) -> Step[list[Proble
         return []
     listing = yield from list_objects(f"{context.root.prefix}/")
     if table.readers is Readers.HEADS:
-        return _about_listers(context, listing.objects) + (
-            yield from _about_lost(context, listing.objects)
-        )
+        gone = yield from lost_partitions(context, listing.objects)
+        return _about_listers(context, listing.objects) + _about_lost(context, gone)
     listed: dict[str, list[ListedObject]] = {}
     strays: list[str] = []
     for item in visible_files(context.root, listing.objects):
@@ -186,27 +180,16 @@ def _about_older_files(context: Context, table: TableRecord) -> Step[list[Proble
     older = {name: it for name, it in older.items() if name not in gone}
     gone |= yield from lost_partitions(context, listing.objects)
     url = context.root.url
-    found = [about_damage(context.root, gone[name]) for name in sorted(gone)]
-    if older and table.unadopted:
-        found.append(
-            Problem(
-                "files not adopted",
-                next(iter(older)),
-                f"{counted(len(older), 'partition has', 'partitions have')} files from before the "
-                "table and no head: every read lists the table for them.",
-                f"Adopt them: zero-rename adopt {url} --apply",
-            )
-        )
-    elif older:
-        found.append(
-            Problem(
-                "files no reader sees",
-                next(iter(older)),
-                f"{counted(len(older), 'partition has', 'partitions have')} files and no head: "
-                "readers do not see them.",
-                f"If their rows belong to the table, adopt them: zero-rename adopt {url} --apply",
-            )
-        )
+    found = _about_lost(context, gone)
+    if older:
+        what, then = "files no reader sees", "and no head: readers do not see them."
+        remedy = "If their rows belong to the table, adopt them"
+        if table.unadopted:
+            what, remedy = "files not adopted", "Adopt them"
+            then = "from before the table and no head: every read lists the table for them."
+        many = counted(len(older), "partition has", "partitions have")
+        remedy = f"{remedy}: zero-rename adopt {url} --apply"
+        found.append(Problem(what, next(iter(older)), f"{many} files {then}", remedy))
     if strays:
         found.append(
             Problem(
@@ -220,8 +203,7 @@ def _about_older_files(context: Context, table: TableRecord) -> Step[list[Proble
     return found
 
 
-def _about_lost(context: Context, objects: Sequence[ListedObject]) -> Step[list[Problem]]:
-    gone = yield from lost_partitions(context, objects)
+def _about_lost(context: Context, gone: Mapping[str, DamagedError]) -> list[Problem]:
     return [about_damage(context.root, gone[name]) for name in sorted(gone)]
 
 
@@ -255,8 +237,15 @@ def _about_rules(context: Context, longest: float) -> Step[list[Problem]]:
         answer = yield from unless_gone(iter(ListLifecycleRules(prefix)), None)
         place = FastPlace.of(root.bucket, prefix)
         if isinstance(answer, Unknown):
-            bucket = root.bucket if place is None else place.root.bucket
-            found.append(_unknown_rules(bucket, answer.cause))
+            found.append(
+                Problem(
+                    "lifecycle rules unknown",
+                    root.bucket if place is None else place.root.bucket,
+                    f"The store did not tell the bucket's lifecycle rules ({answer.cause}).",
+                    "Grant s3:GetLifecycleConfiguration, and look for rules that abort uploads or "
+                    "expire objects of this table.",
+                )
+            )
         elif answer is not None:
             found += about_rules(answer.rules, root, longest, place)
     return found
@@ -271,16 +260,6 @@ def longest_job(context: Context) -> Step[float]:
     return max([JobSpec.max_duration, *durations])
 
 
-def _unknown_rules(bucket: str, cause: str) -> Problem:
-    return Problem(
-        "lifecycle rules unknown",
-        bucket,
-        f"The store did not tell the bucket's lifecycle rules ({cause}).",
-        "Grant s3:GetLifecycleConfiguration, and look for rules that abort uploads or expire "
-        "objects of this table.",
-    )
-
-
 def about_rules(
     rules: Sequence[LifecycleRule], root: TableRoot, longest: float, place: FastPlace | None = None
 ) -> list[Problem]:
@@ -289,7 +268,7 @@ def about_rules(
     :param longest: seconds the longest job may run.
     :param place: the fast root whose bucket has the rules; ``None``: the table's own has.
     """
-    needed = least_days(longest)
+    needed = _least_days(longest)
     found = []
     for rule in rules:
         if not rule.concerns(f"{root.prefix}/" if place is None else place.there):
@@ -325,39 +304,20 @@ def about_rules(
 def backstop(
     root: TableRoot, days: int | None, max_duration: float | None, apply: bool
 ) -> Step[LifecycleRule]:
-    """A lifecycle rule that this examination has no objection to, put into the bucket.
-
-    :param max_duration: seconds the longest job may run; ``None`` as in :func:`examine`.
-    :param apply: ``False`` only works it out.
-    :raises InvalidInputError: so few days that it would take files that a job has committed.
-    """
-    longest = max_duration or (yield from longest_job(Context(root)))
-    return (yield from lay_backstop(root, days, longest, apply))
-
-
-def least_days(longest: float) -> int:
-    """Whole days that an upload has to be left: a rule counts them from its start, and its first
-    parts are as old as its job.
-
-    :param longest: seconds the longest job may run.
-    """
-    return ceil((longest + RECOVERY) / DAY)
-
-
-def lay_backstop(
-    root: TableRoot, days: int | None, longest: float, apply: bool
-) -> Step[LifecycleRule]:
-    """The rule for a table, put into its bucket beside the rules that are there.
+    """A lifecycle rule that this examination has no objection to, put into the bucket beside the
+    rules that are there.
 
     S3 takes all rules of a bucket at once and knows no condition: whoever changes them at the same
     time undoes one or the other.
 
-    :param longest: seconds the longest job may run.
+    :param days: after which it aborts; ``None``: a week, or longer where jobs are.
+    :param max_duration: seconds the longest job may run; ``None`` as in :func:`examine`.
     :param apply: ``False`` only works it out.
     :raises InvalidInputError: so few days that it would take files that a job has committed.
     :raises StoreRefusedError: the store keeps no such rules, or not from these credentials.
     :raises OutcomeUnknownError: the store did not say.
     """
+    longest = max_duration or (yield from longest_job(Context(root)))
     rule = _rule(root, longest, days)
     answer = (yield from PutLifecycleRule(rule)) if apply else Done()
     if isinstance(answer, Refused):
@@ -373,13 +333,17 @@ def lay_backstop(
     return rule
 
 
-def _rule(root: TableRoot, longest: float, days: int | None) -> LifecycleRule:
-    """The rule for a table.
+def _least_days(longest: float) -> int:
+    """Whole days that an upload has to be left: a rule counts them from its start, and its first
+    parts are as old as its job.
 
-    :param days: after which it aborts; ``None``: a week, or longer where jobs are.
-    :raises InvalidInputError: so few that it would take files that a job has committed.
+    :param longest: seconds the longest job may run.
     """
-    least = least_days(longest) + 1
+    return ceil((longest + RECOVERY) / DAY)
+
+
+def _rule(root: TableRoot, longest: float, days: int | None) -> LifecycleRule:
+    least = _least_days(longest) + 1
     if days is not None and days < least:
         raise InvalidInputError(
             f"A rule of {days} days would abort uploads that a job may still complete: jobs may "

@@ -158,17 +158,12 @@ def plan_recovery(context: Context, patience: float | None = None) -> Step[list[
     if coordination is Coordination.NONE:
         return (yield from _report_only(context))
     jobs = sorted((yield from list_open(context)))
-    found = yield from All(tuple(or_damage(_plan_one(context, job, patience)) for job in jobs))
+    found = yield from All(tuple(or_damage(judge_job(context, job, patience)) for job in jobs))
     return [
-        Recovered.failed(job, it) if isinstance(it, DamagedError) else it
+        Recovered.failed(job, it) if isinstance(it, DamagedError) else it.plan()
         for job, it in zip(jobs, found, strict=True)
         if it is not None
     ]
-
-
-def _plan_one(context: Context, job: str, patience: float | None) -> Step[Recovered | None]:
-    judged = yield from judge_job(context, job, patience)
-    return None if judged is None else judged.plan()
 
 
 def settle_jobs(context: Context, jobs: Collection[str]) -> Step[list[Recovered]]:

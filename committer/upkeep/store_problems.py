@@ -24,7 +24,7 @@ def about_rights(context: Context) -> Step[list[Problem]]:
     return [_right(right.action, str(right), right.need) for right in missing]
 
 
-def about_fast_root(context: Context, _: TableRecord) -> Step[list[Problem]]:
+def about_fast_root(context: Context) -> Step[list[Problem]]:
     """Whether a table's fast root can be reached, and which rights of a writer are lacking there.
     Writes an object and removes it."""
     if context.data_root is None:

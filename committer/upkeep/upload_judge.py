@@ -152,9 +152,7 @@ class UploadJudge:
                 self._fenced[folder, job] = fenced
         return [self._of_open_job(folder, it) if it.is_open else it for it in judged]
 
-    def _ask_job(
-        self, table: _Table, job: str
-    ) -> Step[tuple[JudgedJob | DamagedError | None, str]]:
+    def _ask_job(self, table: _Table, job: str) -> Step[tuple[_Asked, str]]:
         """Look at an open job; one that is dead is fenced before any upload of it is aborted.
 
         :returns: what it is, and where it is fenced why.
