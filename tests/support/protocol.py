@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from support.faults import Crash, on
-from support.memory_store import ManualClock, MemoryDriver, MemoryStore
+from support.memory_store import Fault, ManualClock, MemoryDriver, MemoryStore
 from zero_rename.committer.commit.commit import abort_job, commit_job
 from zero_rename.committer.commit.index.write_index import write_index
 from zero_rename.committer.commit.open import open_job
@@ -171,12 +171,14 @@ def memory_table(store: MemoryStore, url: str = ROOT.url) -> Table:
     return table
 
 
-def die_before_applying(world: World, opened: OpenedJob, result: TaskResult) -> None:
-    """Commit, and die with the decision written and no file complete.
-
-    :param world: its driver fails at the first completion, and works again afterwards.
-    """
-    world.driver.fault = on(CompleteUpload, Crash)
+def die_of(fault: Fault, world: World, opened: OpenedJob, *results: TaskResult) -> None:
+    """Commit, and die of a fault; the world's driver works again afterwards."""
+    world.driver.fault = fault
     with pytest.raises(Crash):
-        world.commit(opened, result)
+        world.commit(opened, *results)
     world.driver.fault = None
+
+
+def die_before_applying(world: World, opened: OpenedJob, result: TaskResult) -> None:
+    """Commit, and die with the decision written and no file complete."""
+    die_of(on(CompleteUpload, Crash), world, opened, result)

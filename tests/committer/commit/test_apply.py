@@ -11,7 +11,7 @@ import pytest
 
 from support.faults import Crash, beside, on
 from support.memory_store import Behaviour, MemoryStore
-from support.protocol import DAY1, ROOT, World
+from support.protocol import DAY1, ROOT, World, die_of
 from zero_rename.committer import Mode, OnConflict, UnfinishedCommitError
 from zero_rename.committer.commit.apply import finish
 from zero_rename.committer.commit.state.decide import read_decision
@@ -144,10 +144,7 @@ def test_the_job_before_is_finished_before_a_marker_is_written(mode: Mode, moved
     stale = world.load(DAY1).job
     opened = world.open(mode, on_conflict=OnConflict.LAST_WINS)
     dead, written = world.written(DAY1, mode=Mode.REPLACE)
-    world.driver.fault = on(DeleteMany, Crash)
-    with pytest.raises(Crash):
-        world.commit(dead, written)
-    world.driver.fault = None
+    die_of(on(DeleteMany, Crash), world, dead, written)
     if moved == "before it opens":
         world.abort(opened)
         opened = world.open(mode)

@@ -11,7 +11,16 @@ import pytest
 
 from support.faults import Crash, beside, on
 from support.memory_store import Behaviour, MemoryStore
-from support.protocol import DAY1, DAY2, DAY3, ROOT, World, rows_by_partition
+from support.protocol import (
+    DAY1,
+    DAY2,
+    DAY3,
+    ROOT,
+    World,
+    die_before_applying,
+    die_of,
+    rows_by_partition,
+)
 from zero_rename.committer import (
     UNPARTITIONED,
     Aborted,
@@ -167,10 +176,8 @@ class TestFolding:
             if not (isinstance(request, Put) and b'"manifest":{' in request.body):
                 return answer
             world.driver.fault = None
-            other = world.with_context()
-            other.driver.fault = on(Put, Crash, ROOT.decision_key(third.job))
-            with pytest.raises(Crash):
-                other.commit(third, waiting)
+            dies = on(Put, Crash, ROOT.decision_key(third.job))
+            die_of(dies, world.with_context(), third, waiting)
             return Unknown("lost")
 
         world.driver.fault = claimed_before_it_is_read_back
@@ -216,10 +223,7 @@ class TestOthersInTheWay:
         """A job that has decided, and whose process died before it applied anything."""
 
         opened, result = world.written(DAY1)
-        other = world.with_context()
-        other.driver.fault = on(CompleteUpload, Crash)
-        with pytest.raises(Crash):
-            other.commit(opened, result)
+        die_before_applying(world.with_context(), opened, result)
         return opened.job
 
     def check(self, world: World, mine: OpenedJob, other: str, error: OtherJobError) -> None:

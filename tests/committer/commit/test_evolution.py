@@ -10,16 +10,17 @@ import pyarrow.compute as pc
 import pytest
 from conftest import Bucket
 
-from support.faults import Crash
+from support.faults import Crash, on
 from support.memory_store import MemoryStore
-from support.protocol import DAY1, DAY2, SCHEMA, World, memory_table
+from support.protocol import DAY1, DAY2, SCHEMA, World, die_of, memory_table
 from zero_rename import Table
-from zero_rename.committer.commit.commit import commit_job
 from zero_rename.committer.commit.state.found_table import find_table
+from zero_rename.committer.commit.state.job_state import OpenedJob
 from zero_rename.committer.errors import DamagedError, InvalidInputError, TableMismatchError
 from zero_rename.committer.format.job_spec import Coordination
+from zero_rename.committer.format.records.pending_file import TaskResult
 from zero_rename.committer.format.records.table_record import TableRecord
-from zero_rename.committer.store.requests import Put, Step
+from zero_rename.committer.store.requests import Put
 
 pytestmark = pytest.mark.memory_s3
 
@@ -40,6 +41,11 @@ def evolve(world: World, schema: pa.Schema, partition: str = DAY1) -> None:
     world.commit(opened, world.write(opened, partition))
 
 
+def brings_a_note(world: World) -> tuple[OpenedJob, TaskResult]:
+    """A job that is about to bring a column."""
+    return world.written(DAY1, schema=WITH_NOTE, schema_mode="merge")
+
+
 def columns(world: World) -> list[str]:
     found = world.driver.run(find_table(world.context))
     assert found is not None
@@ -52,7 +58,7 @@ def stored(world: World) -> TableRecord:
 
 
 def test_a_column_is_added_by_the_commit(world: World) -> None:
-    opened, result = world.written(DAY1, schema=WITH_NOTE, schema_mode="merge")
+    opened, result = brings_a_note(world)
     assert columns(world) == ["value", "day"]
     world.commit(opened, result)
     assert columns(world) == ["value", "day", "note"]
@@ -101,9 +107,7 @@ def test_of_two_that_disagree_on_a_new_column_one_is_refused(world: World) -> No
 
 def test_a_change_that_is_under_way_is_waited_for_and_fenced(world: World) -> None:
     """A job that died between its word in ``table.json`` and its decision."""
-    dead = world.open(schema=WITH_NOTE, schema_mode="merge")
-    with pytest.raises(Crash):
-        die_before(world, dead, world.write(dead, DAY1), "/jobs/")
+    die_of(on(Put, Crash, "/jobs/"), world, *brings_a_note(world))
     assert stored(world).evolution is not None
     assert columns(world) == ["value", "day"]
     evolve(world, WITH_COUNT, DAY2)
@@ -113,9 +117,7 @@ def test_a_change_that_is_under_way_is_waited_for_and_fenced(world: World) -> No
 
 @pytest.mark.parametrize("finisher", ["reader", "recovery", "next job"])
 def test_a_decided_change_is_the_tables_though_its_job_died(world: World, finisher: str) -> None:
-    dead, result = world.written(DAY1, schema=WITH_NOTE, schema_mode="merge")
-    with pytest.raises(Crash):
-        die_after_decision(world, dead, result)
+    die_of(on(Put, Crash, "/jobs/", applied=True), world, *brings_a_note(world))
     assert columns(world) == ["value", "day", "note"]
     if finisher == "reader":
         assert world.snapshot().schema.names == ["value", "day", "note"]
@@ -130,9 +132,7 @@ def test_a_decided_change_is_the_tables_though_its_job_died(world: World, finish
 
 
 def test_recovery_of_an_undecided_change_leaves_the_columns(world: World) -> None:
-    dead = world.open(schema=WITH_NOTE, schema_mode="merge")
-    with pytest.raises(Crash):
-        die_before(world, dead, world.write(dead, DAY1), "/jobs/")
+    die_of(on(Put, Crash, "/jobs/"), world, *brings_a_note(world))
     world.recover(patience=0.0)
     assert columns(world) == ["value", "day"]
     evolve(world, WITH_COUNT)
@@ -159,27 +159,6 @@ def test_a_table_that_was_put_back_is_not_read(world: World) -> None:
 def test_uncoordinated_tables_do_not_evolve() -> None:
     with pytest.raises(InvalidInputError, match="cannot change"):
         World().open(coordination=Coordination.NONE, schema_mode="merge")
-
-
-def die_before(world: World, opened: Any, result: Any, part: str) -> None:
-    """Commit, and die before the first write of a key with ``part`` in it."""
-    world.driver.run(_until(commit_job(world.context, opened, [result]), part, after=False))
-
-
-def die_after_decision(world: World, opened: Any, result: Any) -> None:
-    world.driver.run(_until(commit_job(world.context, opened, [result]), "/jobs/", after=True))
-
-
-def _until(step: Any, part: str, after: bool) -> Step[None]:
-    answer: Any = None
-    while True:
-        request = step.send(answer)
-        meant = isinstance(request, Put) and part in request.key
-        if meant and not after:
-            raise Crash
-        answer = yield request
-        if meant:
-            raise Crash
 
 
 # -- rows ----------------------------------------------------------------------------------------

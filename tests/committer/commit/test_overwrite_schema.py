@@ -11,7 +11,7 @@ import pytest
 from conftest import Bucket
 
 from support.faults import Crash, on
-from support.protocol import DAY1, DAY2, DAY3, SCHEMA, World
+from support.protocol import DAY1, DAY2, DAY3, SCHEMA, World, die_of
 from zero_rename import Table
 from zero_rename.committer.commit.commit import commit_job
 from zero_rename.committer.commit.evolve import withdraw
@@ -223,10 +223,7 @@ def test_nobody_takes_out_the_change_of_another_job() -> None:
     world = World()
     world.load(DAY1)
     dead, result = world.written(DAY1, schema=WITH_NOTE, schema_mode="merge")
-    world.driver.fault = on(Put, Crash, world.context.root.decision_key(dead.job))
-    with pytest.raises(Crash):
-        world.commit(dead, result)
-    world.driver.fault = None
+    die_of(on(Put, Crash, world.context.root.decision_key(dead.job)), world, dead, result)
     key = world.context.root.table_key
     before = world.store.objects[key]
     other = world.open(

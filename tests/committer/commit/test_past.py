@@ -13,7 +13,7 @@ import pytest
 
 from support.faults import Crash, beside, on
 from support.memory_store import ManualClock, MemoryStore
-from support.protocol import DAY1, DAY2, ROOT, World, memory_table
+from support.protocol import DAY1, DAY2, ROOT, World, die_of, memory_table
 from zero_rename.committer import CommitConflictError, DamagedError, InvalidInputError, Table
 from zero_rename.committer.format.records.kept_state import MOST_KEPT
 from zero_rename.committer.store import requests as s
@@ -215,9 +215,7 @@ class TestTimes:
                     raise Crash
             return apply(request)
 
-        world.driver.fault = dies
-        with pytest.raises(Crash):
-            world.commit(opened, results)
+        die_of(dies, world, opened, results)
         past.clock.advance(HOUR)
         found = {
             tuple(sorted(past.table.at(time=START + HOUR + at).versions.values()))
@@ -231,9 +229,7 @@ class TestTimes:
         past.clock.advance(HOUR)
         world = World(past.store)
         opened, results = world.written(DAY1)
-        world.driver.fault = on(s.Put, Crash, ROOT.decisions_prefix)
-        with pytest.raises(Crash):
-            world.commit(opened, results)
+        die_of(on(s.Put, Crash, ROOT.decisions_prefix), world, opened, results)
         claimed = past.clock.now
         past.clock.advance(60.0)
         table = past.table
@@ -244,7 +240,6 @@ class TestTimes:
             waits += isinstance(request, s.ListObjects) and request.prefix == ROOT.heads_prefix
             if waits == 5:
                 waits += 1
-                world.driver.fault = None
                 world.commit(opened, results)
             return apply(request)
 

@@ -14,7 +14,7 @@ import pytest
 
 from support.faults import Crash, beside, on
 from support.memory_store import Behaviour, ManualClock, MemoryDriver, MemoryStore
-from support.protocol import DAY1, ROOT, World
+from support.protocol import DAY1, ROOT, World, die_of
 from zero_rename.committer import (
     CommitConflictError,
     Context,
@@ -50,11 +50,6 @@ from zero_rename.committer.store.requests import (
 Apply = Callable[[Any], Any]
 
 
-def stop_before(world: World, kind: type, part: str = "") -> None:
-    """Let the process die when it first asks for such a request."""
-    world.driver.fault = on(kind, Crash, part)
-
-
 def test_a_job_id_is_made_anew_every_time() -> None:
     """A restarted driver is another job."""
     world = World()
@@ -81,9 +76,7 @@ def test_a_head_s_last_job_is_finished_first() -> None:
     world = World()
     world.load(DAY1)
     opened = world.open(Mode.REPLACE, replace_partitions=(DAY1,))
-    stop_before(world, DeleteMany)
-    with pytest.raises(Crash):
-        world.commit(opened)
+    die_of(on(DeleteMany, Crash), world, opened)
     assert len(world.listed(DAY1)) == 1
     later = World(world.store)
     report = later.load(DAY1, mode=Mode.FAIL_IF_EXISTS)
@@ -175,10 +168,7 @@ def test_silence_is_judged_by_the_store_s_clock_alone(monkeypatch: pytest.Monkey
 def test_no_pending_file_is_completed_where_the_claim_is_gone() -> None:
     world = World()
     opened, result = world.written(DAY1)
-    stop_before(world, DeleteMany)
-    stop_before(world, Delete, "/open/")
-    with pytest.raises(Crash):
-        world.commit(opened, result)
+    die_of(on(Delete, Crash, "/open/"), world, opened, result)
     other = World(world.store)
     assert [r.outcome for r in other.recover()] == ["committed"]
     assert not any(isinstance(request, CompleteUpload) for request in other.driver.requests)
