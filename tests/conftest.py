@@ -18,6 +18,7 @@ from support.garbage import collect_rarely
 from support.memory_s3 import MemoryS3, answering
 from support.moto_server import S3Server, client_of, running
 from support.plain_bucket import PlainBucket
+from support.protocol import World
 from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.committer.store import boto_calls, conditional_put
 from zero_rename.committer.store import driver as store_driver
@@ -45,6 +46,12 @@ pytest_plugins = (
     "simulation.summary",
 )
 _numbers = itertools.count(1)
+
+
+@pytest.fixture
+def world() -> World:
+    """A table on a store in memory, which no job has made yet."""
+    return World()
 
 
 @pytest.fixture(scope="session")

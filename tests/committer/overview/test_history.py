@@ -9,14 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support.memory_store import ManualClock
 from support.protocol import DAY1, DAY2, ROOT, World, memory_table
 from zero_rename.committer import InvalidInputError, Mode, Owner, Table, TableNotFoundError
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
 
 
 def shown(table: Table, *columns: str, **asked: Any) -> list[tuple[Any, ...]]:
@@ -24,16 +18,11 @@ def shown(table: Table, *columns: str, **asked: Any) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in found]
 
 
-def later(world: World) -> None:
-    assert isinstance(world.store.clock, ManualClock)
-    world.store.clock.advance(60)
-
-
 def test_the_last_job_comes_first(world: World) -> None:
     world.load(DAY1, DAY2, rows=3, owner=Owner(dag_id="flights", run_id="r1", try_number=2))
-    later(world)
+    world.advance(60)
     world.load(DAY1, mode=Mode.REPLACE, rows=5, owner=Owner(application="by hand"))
-    later(world)
+    world.advance(60)
     gone = world.open(owner=Owner(dag_id="flights"))
     world.abort(gone)
     table = memory_table(world.store)
@@ -55,7 +44,7 @@ def test_the_last_job_comes_first(world: World) -> None:
 def test_rows_that_a_job_only_wrote_again_are_not_new(world: World) -> None:
     """A compaction, say."""
     first = world.load(DAY1, DAY2, rows=3).job
-    later(world)
+    world.advance(60)
     policy: dict[str, Any] = {"replace_partitions": (DAY1,), "merges": {DAY1: (first,)}}
     world.load(DAY1, mode=Mode.REPLACE, rows=3, **policy)
     changes = shown(memory_table(world.store), "change", "partition")
@@ -71,7 +60,7 @@ def test_times_are_the_store_s(world: World) -> None:
 def test_so_many_jobs(world: World) -> None:
     jobs = []
     for _ in range(3):
-        later(world)
+        world.advance(60)
         jobs.append(world.load(DAY1, DAY2).job)
     table = memory_table(world.store)
     assert shown(table, "job", most_jobs=1) == [(jobs[2],)] * 2
@@ -81,7 +70,7 @@ def test_so_many_jobs(world: World) -> None:
 
 def test_a_decision_that_cannot_be_read(world: World) -> None:
     whole = world.load(DAY1).job
-    later(world)
+    world.advance(60)
     broken = world.load(DAY1).job
     key = ROOT.decision_key(broken)
     world.store.objects[key] = replace(world.store.objects[key], body=b"{")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.memory_store import ManualClock, MemoryDriver, MemoryStore, flatten
+from support.memory_store import MemoryDriver, MemoryStore, flatten
 from support.protocol import DAY1, DAY2, ROOT, SCHEMA, World, memory_table, write_task
 from zero_rename.committer import InvalidInputError, Mode
 from zero_rename.committer.commit.commit import commit_job
@@ -60,8 +60,7 @@ class TestPurge:
         assert data(world) == named(world)
 
     def test_leaves_what_an_open_job_wrote(self, world: World) -> None:
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         world.purge()
         world.commit(opened, result)
         assert named(world) <= data(world)
@@ -120,7 +119,7 @@ class TestRaces:
     @pytest.mark.parametrize("named_job", [Mode.APPEND, Mode.REPLACE])
     def test_no_interleaving_takes_what_a_head_names(self, named_job: Mode) -> None:
         gone = 0
-        made = World(MemoryStore(clock=ManualClock()))
+        made = World()
         made.load(DAY1, readers="heads")
         made.load(DAY1, mode=Mode.REPLACE)
         before = len(data(made))

@@ -12,6 +12,7 @@ import pytest
 from conftest import Bucket
 
 from support.arrow_data import rows_of
+from support.day_rows import load_rows, values
 from zero_rename import Table
 from zero_rename.committer import CommitConflictError, InvalidInputError, OnRepeat
 from zero_rename.committer import rewritable_table as tables
@@ -22,10 +23,8 @@ pytestmark = pytest.mark.memory_s3
 ROWS = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 
 
-def append(table: Table, rows: pa.Table = ROWS, **more: Any) -> str | None:
-    with table.job(rows.schema, partition_by=["day"], **more) as job:
-        job.write(rows)
-    return job.job
+def append(table: Table, rows: pa.Table = ROWS, **more: Any) -> str:
+    return load_rows(table, rows, **more)
 
 
 @pytest.fixture
@@ -35,10 +34,6 @@ def table(s3_bucket: Bucket) -> Table:
     for _ in range(3):
         append(table)
     return table
-
-
-def values(table: Table) -> list[int]:
-    return sorted(table.to_arrow()["value"].to_pylist())
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]) -> None:
@@ -101,7 +96,7 @@ class TestSorting:
             append(table, pa.table({"value": numbers, "x": [0] * 1000, "day": [1] * 1000}))
         return table
 
-    def test_a_file_holds_what_lies_together(self, table: Table, s3_bucket: Bucket) -> None:
+    def test_a_file_holds_what_lies_together(self, table: Table) -> None:
         before = sorted(map(repr, rows_of(table.to_arrow())))
         assert len(table.scan(filter=pc.field("value") < 100).files) == 4
         (done,) = table.compact(target_bytes=2000, apply=True, sort_by=["value"])

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from support.memory_store import ManualClock, MemoryStore
 from support.protocol import DAY1, DAY2, DAY3, ROOT, World, die_before_applying
 from zero_rename.committer import DamagedError, Mode, OnRepeat, Problem, RecordDamagedError
 from zero_rename.committer.commit.claim import ClaimRequest, claim_all
@@ -86,8 +85,7 @@ def claimed(world: World, *partitions: str, **policy: Any) -> str:
 
 def decided(world: World, *partitions: str) -> str:
     """A job that died between its decision and its first completion."""
-    opened = world.open()
-    result = world.write(opened, *partitions)
+    opened, result = world.written(*partitions)
     die_before_applying(world, opened, result)
     return opened.job
 
@@ -96,7 +94,7 @@ def decided(world: World, *partitions: str) -> str:
 class TestOpenRecord:
     def damaged(self, how: Callable[[dict[str, Any]], bytes]) -> tuple[World, str]:
         """A dead job that claims two partitions, and whose open record is spoilt."""
-        world = World(MemoryStore(clock=ManualClock()))
+        world = World()
         world.load(DAY1)
         job = claimed(world, DAY1, DAY2, idempotency_key="run")
         spoil(world, ROOT.open_key(job), how)
@@ -129,8 +127,7 @@ class TestOpenRecord:
         world.assert_clean()
         world.load(DAY1, DAY2, idempotency_key="run")
 
-    def test_a_committed_job_needs_no_open_record(self, how: Any) -> None:
-        world = World()
+    def test_a_committed_job_needs_no_open_record(self, world: World, how: Any) -> None:
         job = decided(world, DAY1)
         spoil(world, ROOT.open_key(job), how)
         assert [str(it.outcome) for it in world.recover()] == ["committed"]
@@ -229,8 +226,7 @@ class TestDeletedDecision:
 
 
 class TestHead:
-    def test_the_other_partitions_are_looked_after(self) -> None:
-        world = World()
+    def test_the_other_partitions_are_looked_after(self, world: World) -> None:
         world.load(DAY1, DAY2)
         world.store.apply(Put(ROOT.head_key(DAY1), b"{"))
         dead = decided(world, DAY2)
@@ -243,9 +239,8 @@ class TestHead:
 
 
 @pytest.mark.parametrize("number", ["9" * 400, "9007199254740993", "-1"])
-def test_a_head_of_a_version_that_no_store_could_have_reached(number: str) -> None:
+def test_a_head_of_a_version_that_no_store_could_have_reached(world: World, number: str) -> None:
     """It is damage to its partition, whoever meets it."""
-    world = World()
     world.load(DAY1, DAY2)
     spoil(world, ROOT.head_key(DAY1), set_to(version=number))
     assert set(world.driver.run(survey(world.context)).damaged) == {DAY1}
@@ -260,8 +255,7 @@ def test_a_head_of_a_version_that_no_store_could_have_reached(number: str) -> No
     world.load(DAY2)
 
 
-def test_what_others_put_among_the_open_records_is_no_job() -> None:
-    world = World()
+def test_what_others_put_among_the_open_records_is_no_job(world: World) -> None:
     world.load(DAY1)
     for name in ("notes.json", "zr1-short.json", "x\ny"):
         world.store.apply(Put(f"{ROOT.open_prefix}{name}", b"{}"))

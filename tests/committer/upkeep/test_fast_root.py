@@ -20,12 +20,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from support import day_rows
 from support.command_line import as_json, invoke
+from support.day_rows import load_rows, rows, values
 from support.faults import Crash
 from support.memory_s3 import MemoryS3, answering
 from support.memory_store import Behaviour, MemoryStore
 from support.moto_server import S3Server
-from support.protocol import memory_table
+from support.protocol import SCHEMA, memory_table
 from zero_rename.committer import (
     FastRootGoneError,
     InvalidInputError,
@@ -45,31 +47,18 @@ from zero_rename.committer.upkeep.verify import FindingKind
 
 pytestmark = pytest.mark.memory_s3
 
-SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 URL = "s3://bucket/flights"
 #: Of tests in memory, where nothing is routed: the keys say where a file would lie.
 FAST = "s3://fast/scratch"
 
 
-def rows(*values: int, day: int = 1) -> pa.Table:
-    return pa.table({"value": values, "day": [day] * len(values)}, schema=SCHEMA)
-
-
-def load(table: Table, *values: int, day: int = 1, **policy: Any) -> None:
-    policy = {"partition_by": ["day"], "readers": "heads", **policy}
-    with table.job(SCHEMA, **policy) as job:
-        job.write(rows(*values, day=day))
+def load(table: Table, *values: int, **policy: Any) -> None:
+    day_rows.load(table, *values, **{"readers": "heads", **policy})
 
 
 def load_days(table: Table, *days: int) -> None:
     """A job that writes several days, each a row of that value."""
-    made = pa.table({"value": days, "day": days}, schema=SCHEMA)
-    with table.job(SCHEMA, partition_by=["day"]) as job:
-        job.write(made)
-
-
-def values(table: Table) -> list[int]:
-    return sorted(table.to_arrow()["value"].to_pylist())
+    load_rows(table, pa.table({"value": days, "day": days}, schema=SCHEMA))
 
 
 @pytest.fixture
@@ -396,9 +385,7 @@ class TestRefused:
 
 
 class TestCheckpoint:
-    def test_what_is_not_durable_is_told_with_since_when(
-        self, store: MemoryStore, table: Table
-    ) -> None:
+    def test_what_is_not_durable_is_told_with_since_when(self, table: Table) -> None:
         told = table.not_durable()
         assert [(it.partition, it.files, it.rows) for it in told] == [
             ("day=2", 1, 1),
@@ -414,7 +401,7 @@ class TestCheckpoint:
         load(table, 4, mode="overwrite")
         assert [it.partition for it in table.checkpoint(order=order)] == days
 
-    def test_only_what_heads_name_now_is_copied(self, store: MemoryStore, table: Table) -> None:
+    def test_only_what_heads_name_now_is_copied(self, table: Table) -> None:
         load(table, 20, day=2, mode="overwrite")
         driver: Any = table.driver
         driver.requests.clear()
@@ -424,9 +411,7 @@ class TestCheckpoint:
         assert values(table) == [1, 3, 20]
         assert table.at(version=1, partition="day=2").files
 
-    def test_content_lineage_and_whose_rows_they_are_stay(
-        self, store: MemoryStore, table: Table
-    ) -> None:
+    def test_content_lineage_and_whose_rows_they_are_stay(self, table: Table) -> None:
         before = table.snapshot(["day=2"]).files
         table.checkpoint(apply=True)
         after = table.snapshot(["day=2"]).files
@@ -457,9 +442,7 @@ class TestCheckpoint:
         assert values(table) == [1, 3, 20]
         assert [it.partition for it in table.not_durable()] == ["day=2"]
 
-    def test_what_was_written_together_is_copied_by_one_job(
-        self, store: MemoryStore, table: Table
-    ) -> None:
+    def test_what_was_written_together_is_copied_by_one_job(self, table: Table) -> None:
         """So what rows were computed from is told as exactly as before."""
         load_days(table, 4, 5, 6)
         done = table.checkpoint(order="latest", apply=True)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from support.memory_store import ManualClock, MemoryStore
 from support.protocol import DAY1, DAY2, DAY3, ROOT, World
 from zero_rename.committer import AdoptAction, DamagedError, Finding, Mode
 from zero_rename.committer.format.job_spec import NOBODY, SuccessMarkers
@@ -19,7 +18,7 @@ DAYS = [DAY1, DAY2, DAY3]
 
 def loaded(**policy: Any) -> World:
     """A table with one job for each day."""
-    world = World(MemoryStore(clock=ManualClock()))
+    world = World()
     for day in DAYS:
         world.load(day, **policy)
     return world

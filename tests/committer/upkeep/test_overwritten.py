@@ -24,8 +24,7 @@ def _overwritten(world: World, completed: bool, gone: Any = _GONE) -> str:
     :param gone: how the store answers the completion of an upload that is gone.
     """
     world.load(DAY1, DAY2)
-    opened = world.open()
-    result = world.write(opened, DAY1, DAY2)
+    opened, result = world.written(DAY1, DAY2)
     key = result.files[0].key
     answered = False
 
@@ -45,8 +44,7 @@ def _overwritten(world: World, completed: bool, gone: Any = _GONE) -> str:
     return key
 
 
-def test_one_that_is_not_complete_is_completed() -> None:
-    world = World()
+def test_one_that_is_not_complete_is_completed(world: World) -> None:
     key = _overwritten(world, completed=False)
     assert world.store.objects[key].body != b"a stranger's"
     assert len(world.jobs_of(DAY1)) == 2

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from support.faults import Crash, on
-from support.memory_store import Behaviour, ManualClock, MemoryStore
+from support.faults import Crash, beside, on
+from support.memory_store import MemoryStore
 from support.protocol import DAY1, ROOT, World, die_before_applying
 from zero_rename.committer import (
     Aborted,
@@ -33,7 +33,6 @@ from zero_rename.committer.store.requests import (
 )
 
 DAY = 24 * 3600.0
-Answer = Callable[[Any, Callable[[Any], Any]], Any]
 
 
 def upload(world: World, key: str) -> str:
@@ -51,69 +50,46 @@ def leftovers(world: World, count: int) -> list[str]:
     return keys
 
 
-def aborts(answer: Answer) -> Answer:
-    """A fault that answers aborts, and nothing else."""
-
-    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-        return answer(request, apply) if isinstance(request, AbortUpload) else apply(request)
-
-    return fault
-
-
 def actions(world: World, **options: Any) -> dict[str, str]:
     return {entry.key: str(entry.action) for entry in world.purge(**options).entries}
-
-
-def _raises(request: Any, apply: Any) -> Any:
-    raise StoreRefusedError("The store refused AbortUpload: these credentials lack a right.")
 
 
 class TestFailures:
     @pytest.mark.parametrize(
         ("answer", "said"),
         [
-            (lambda request, apply: Unknown("503 SlowDown"), "503 SlowDown"),
-            (lambda request, apply: Refused("MethodNotAllowed"), "MethodNotAllowed"),
-            (_raises, "lack a right"),
+            (Unknown("503 SlowDown"), "503 SlowDown"),
+            (Refused("MethodNotAllowed"), "MethodNotAllowed"),
+            (StoreRefusedError("These credentials lack a right."), "lack a right"),
         ],
         ids=["503", "405", "403"],
     )
-    def test_what_is_still_there_is_not_called_aborted(self, answer: Answer, said: str) -> None:
+    def test_what_is_still_there_is_not_called_aborted(self, answer: Any, said: str) -> None:
         world = World()
         keys = leftovers(world, 3)
-        world.driver.fault = aborts(answer)
+        world.driver.fault = on(AbortUpload, answer)
         report = world.purge()
         assert [str(entry.action) for entry in report.entries] == ["failed"] * 3
         assert said in report.entries[0].reason
         assert report.failed == 3
         assert world.store.upload_keys() == keys
 
-    def test_one_that_cannot_be_aborted_does_not_keep_the_others(self) -> None:
-        world = World()
+    def test_one_that_cannot_be_aborted_does_not_keep_the_others(self, world: World) -> None:
         first, second = leftovers(world, 2)
-        world.driver.fault = aborts(lambda r, apply: Unknown("500") if r.key == first else apply(r))
+        world.driver.fault = on(AbortUpload, Unknown("500"), first)
         assert actions(world) == {first: "failed", second: "aborted"}
         assert world.store.upload_keys() == [first]
 
-    def test_one_that_is_still_listed_is_aborted_again(self) -> None:
+    def test_one_that_is_still_listed_is_aborted_again(self, world: World) -> None:
         """A part that arrives late leaves parts behind, although the store said *done*."""
-        world = World()
         (key,) = leftovers(world, 1)
-        late = iter([True])
-
-        def answer(request: Any, apply: Callable[[Any], Any]) -> Any:
-            done = apply(request)
-            if next(late, False):
-                world.store.uploads[request.upload_id] = kept
-            return done
-
-        (kept,) = world.store.uploads.values()
-        world.driver.fault = aborts(answer)
+        left = dict(world.store.uploads)
+        late = beside(AbortUpload, lambda: world.store.uploads.update(left), applied=True, times=1)
+        world.driver.fault = late
         assert actions(world) == {key: "aborted"}
         assert world.store.upload_keys() == []
 
-    def test_nothing_to_abort_costs_one_listing(self) -> None:
-        world = World()
+    def test_nothing_to_abort_costs_one_listing(self, world: World) -> None:
         world.load(DAY1)
         world.driver.requests.clear()
         world.purge()
@@ -147,8 +123,7 @@ def fill(world: World, opened: OpenedJob) -> int:
 class TestFullStore:
     """QuotaExceeded: even an abort decision has no room."""
 
-    def test_the_owner_makes_room_by_its_uploads(self) -> None:
-        world = World()
+    def test_the_owner_makes_room_by_its_uploads(self, world: World) -> None:
         world.load(DAY1)
         opened = world.open()
         full(world, fill(world, opened))
@@ -156,18 +131,15 @@ class TestFullStore:
         world.assert_clean()
         world.load(DAY1)
 
-    def test_the_owner_of_a_committed_job_aborts_nothing(self) -> None:
-        world = World()
-        opened = world.open()
-        result = world.write(opened, DAY1)
+    def test_the_owner_of_a_committed_job_aborts_nothing(self, world: World) -> None:
+        opened, result = world.written(DAY1)
         die_before_applying(world, opened, result)
         full(world, 0)
         with pytest.raises(UnfinishedCommitError, match="committed"):
             world.abort(opened)
         assert result.files[0].key in world.store.objects
 
-    def test_purge_makes_room_and_then_settles_what_had_none(self) -> None:
-        world = World()
+    def test_purge_makes_room_and_then_settles_what_had_none(self, world: World) -> None:
         dead = world.open()
         world.write(dead, DAY1)
         closed = world.open()
@@ -179,8 +151,7 @@ class TestFullStore:
         assert {it.job: str(it.outcome) for it in report.recovered} == {dead.job: "aborted"}
         world.assert_clean()
 
-    def test_a_job_named_as_dead_makes_room_itself(self) -> None:
-        world = World()
+    def test_a_job_named_as_dead_makes_room_itself(self, world: World) -> None:
         dead = world.open()
         full(world, fill(world, dead))
         assert world.purge(patience=0).failed == 1
@@ -188,10 +159,8 @@ class TestFullStore:
         assert {it.job: str(it.outcome) for it in report.recovered} == {dead.job: "aborted"}
         world.assert_clean()
 
-    def test_a_job_named_as_dead_that_is_committed_keeps_its_rows(self) -> None:
-        world = World()
-        opened = world.open()
-        result = world.write(opened, DAY1)
+    def test_a_job_named_as_dead_that_is_committed_keeps_its_rows(self, world: World) -> None:
+        opened, result = world.written(DAY1)
         die_before_applying(world, opened, result)
         (found,) = world.purge(jobs=[opened.job]).recovered
         assert str(found.outcome) == "committed"
@@ -206,18 +175,16 @@ class TestWhose:
         return world
 
     def test_a_committed_job_of_a_table_below_this_one_keeps_its_uploads(self) -> None:
-        clock = ManualClock(1_000_000.0)
-        outer = World(MemoryStore(clock=clock))
+        outer = World()
         outer.load(DAY1)
         inner = self.nested(outer.store)
-        opened = inner.open()
-        result = inner.write(opened, DAY1)
+        opened, result = inner.written(DAY1)
         inner.driver.fault = on(CompleteUpload, Crash, result.files[0].key)
         with pytest.raises(Crash):
             inner.commit(opened, result)
         spark = "flights/inner/day=1/part-00000-2f9a.snappy.parquet"
         upload(inner, spark)
-        clock.advance(10 * DAY)
+        outer.advance(10 * DAY)
         (first, second) = outer.purge(foreign_older_than=DAY).entries
         assert {str(first.action), str(second.action)} == {"kept"}
         assert "s3://bucket/flights/inner" in first.reason
@@ -228,34 +195,29 @@ class TestWhose:
         again.assert_clean()
 
     def test_the_table_above_keeps_its_uploads_when_the_inner_one_is_purged(self) -> None:
-        clock = ManualClock(1_000_000.0)
-        outer = World(MemoryStore(clock=clock))
+        outer = World()
         inner = World(outer.store)
         inner.context = type(inner.context)(TableRoot("bucket", "flights/day=1"))
         inner.load(DAY1)  # First: nobody makes a table in a partition of one that is there.
         outer.load(DAY1)
-        opened = outer.open()
-        result = outer.write(opened, DAY1)
-        clock.advance(10 * DAY)
+        opened, result = outer.written(DAY1)
+        outer.advance(10 * DAY)
         (entry,) = inner.purge(foreign_older_than=DAY).entries
         assert (entry.key, str(entry.action)) == (result.files[0].key, "kept")
         outer.commit(opened, result)
 
-    def test_a_job_without_records_is_never_foreign_but_may_be_named(self) -> None:
-        clock = ManualClock(1_000_000.0)
-        world = World(MemoryStore(clock=clock, behaviour=Behaviour()))
+    def test_a_job_without_records_is_never_foreign_but_may_be_named(self, world: World) -> None:
         world.load(DAY1)
         opened = world.open()
         (file,) = world.write(opened, DAY1).files
         world.store.apply(Delete(ROOT.open_key(opened.job)))
-        clock.advance(10 * DAY)
+        world.advance(10 * DAY)
         assert actions(world, foreign_older_than=DAY) == {file.key: "kept"}
         assert actions(world) == {file.key: "kept"}
         assert actions(world, jobs=[opened.job]) == {file.key: "aborted"}
         assert world.store.upload_keys() == []
 
-    def test_uploads_of_a_job_whose_decision_cannot_be_read_are_kept(self) -> None:
-        world = World()
+    def test_uploads_of_a_job_whose_decision_cannot_be_read_are_kept(self, world: World) -> None:
         (kept,) = leftovers(world, 1)
         (job,) = world.jobs_of(DAY1)
         world.store.apply(Put(ROOT.decision_key(job), b'{"format":1'))
@@ -270,12 +232,8 @@ class TestOldRecords:
     """What jobs leave below ``_zero_rename/`` and nobody reads any more."""
 
     @pytest.fixture
-    def clock(self) -> ManualClock:
-        return ManualClock()
-
-    @pytest.fixture
-    def world(self, clock: ManualClock) -> World:
-        return World(MemoryStore(clock=clock)).with_context(limits=Limits(decisions_per_head=1))
+    def world(self) -> World:
+        return World().with_context(limits=Limits(decisions_per_head=1))
 
     @staticmethod
     def folded(world: World) -> str:
@@ -285,23 +243,23 @@ class TestOldRecords:
             world.load(DAY1)
         return new.pop()
 
-    def test_failures_go_when_they_are_old(self, world: World, clock: ManualClock) -> None:
+    def test_failures_go_when_they_are_old(self, world: World) -> None:
         world.load(DAY1)
         old, young = ROOT.failure_key("run 1"), ROOT.failure_key("run 2")
         world.store.apply(Put(old, b"{}"))
-        clock.advance(6 * DAY)
+        world.advance(6 * DAY)
         world.store.apply(Put(young, b"{}"))
         assert actions(world, apply=False) == {}
-        clock.advance(2 * DAY)
+        world.advance(2 * DAY)
         assert actions(world, apply=False) == {old: "would-remove"}
         assert world.store.keys(ROOT.failures_prefix) == sorted([old, young])
         assert actions(world) == {old: "removed"}
         assert world.store.keys(ROOT.failures_prefix) == [young]
         assert actions(world, records_older_than=DAY) == {young: "removed"}
 
-    def test_lists_of_files_go_that_no_head_names(self, world: World, clock: ManualClock) -> None:
+    def test_lists_of_files_go_that_no_head_names(self, world: World) -> None:
         first = self.folded(world)
-        clock.advance(8 * DAY)
+        world.advance(8 * DAY)
         assert actions(world) == {}, "a head names it"
         second = self.folded(world)
         before = world.snapshot().files
@@ -309,42 +267,36 @@ class TestOldRecords:
         assert world.store.keys(ROOT.manifests_prefix) == [second]
         assert world.snapshot().files == before
 
-    def test_young_ones_stay_while_readers_may_be_about_to_read_them(
-        self, world: World, clock: ManualClock
-    ) -> None:
+    def test_young_ones_stay_while_readers_may_be_about_to_read_them(self, world: World) -> None:
         first = self.folded(world)
-        clock.advance(3600)
+        world.advance(3600)
         self.folded(world)
         assert actions(world) == {}
-        clock.advance(3600)
+        world.advance(3600)
         assert actions(world) == {first: "removed"}
 
-    def test_also_where_the_partition_is_never_still(
-        self, world: World, clock: ManualClock
-    ) -> None:
+    def test_also_where_the_partition_is_never_still(self, world: World) -> None:
         first = self.folded(world)
-        clock.advance(8 * DAY)
+        world.advance(8 * DAY)
         self.folded(world)
-        clock.advance(3600)
+        world.advance(3600)
         world.load(DAY1)
         assert actions(world) == {first: "removed"}
 
-    def test_none_goes_where_its_head_cannot_be_read(
-        self, world: World, clock: ManualClock
-    ) -> None:
+    def test_none_goes_where_its_head_cannot_be_read(self, world: World) -> None:
         self.folded(world)
         self.folded(world)
-        clock.advance(8 * DAY)
+        world.advance(8 * DAY)
         world.store.apply(Put(ROOT.head_key("day=9"), b"{"))
         assert set(actions(world, apply=False).values()) == {"would-remove"}
         world.store.apply(Put(ROOT.head_key(DAY1), b"{"))
         assert not {"removed", "would-remove"} & set(actions(world, apply=False).values())
 
-    def test_one_that_stays_is_said(self, world: World, clock: ManualClock) -> None:
+    def test_one_that_stays_is_said(self, world: World) -> None:
         world.load(DAY1)
         key = ROOT.failure_key("run 1")
         world.store.apply(Put(key, b"{}"))
-        clock.advance(8 * DAY)
+        world.advance(8 * DAY)
         world.driver.fault = on(DeleteMany, Unknown("500"))
         report = world.purge(apply=True)
         assert report.failed == 1

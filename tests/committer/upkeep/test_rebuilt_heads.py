@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from support.memory_store import ManualClock, MemoryStore
+from support.faults import beside
 from support.protocol import DAY1, DAY2, DAY3, ROOT, World, die_before_applying
 from zero_rename.committer import Mode, OnRepeat, RebuildAction, RebuiltHead, Snapshot
 from zero_rename.committer.format.layout import UNPARTITIONED
@@ -20,7 +19,7 @@ HEAD = ROOT.head_key(DAY2)
 
 
 def filled(loads: int = 3) -> World:
-    world = World(MemoryStore(clock=ManualClock()))
+    world = World()
     for _ in range(loads):
         world.load(DAY1, DAY2)
         world.load(DAY2)
@@ -63,11 +62,9 @@ def left(world: World, *keys: str, why: str) -> None:
 
 
 class TestRebuilt:
-    def test_after_appends(self) -> None:
-        restored(filled())
-
-    def test_more_of_them_than_a_head_names(self) -> None:
-        restored(filled(20))
+    @pytest.mark.parametrize("loads", [3, 20], ids=["few", "more than a head names"])
+    def test_after_appends(self, loads: int) -> None:
+        restored(filled(loads))
 
     def test_after_a_replace(self) -> None:
         world = filled()
@@ -94,8 +91,7 @@ class TestRebuilt:
             world.load(DAY2, idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN)
         restored(world)
 
-    def test_files_from_before_the_table(self) -> None:
-        world = World(MemoryStore(clock=ManualClock()))
+    def test_files_from_before_the_table(self, world: World) -> None:
         world.store.apply(Put(f"{ROOT.partition_prefix(DAY2)}old.parquet", b"rows"))
         world.load(DAY1, DAY2)
         restored(world)
@@ -129,7 +125,7 @@ class TestRebuilt:
 class TestLeft:
     def test_where_a_decision_is_condensed(self) -> None:
         world = filled(9)
-        world.store.clock.advance(30 * 24 * 3600)  # type: ignore[attr-defined]
+        world.advance(30 * 24 * 3600)
         world.driver.run(gc(world.context, apply=True))
         left(world, why="is condensed")
 
@@ -175,13 +171,7 @@ class TestLeft:
         del world.store.objects[HEAD]
         other = World(world.store)
 
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, Put) and request.key == HEAD:
-                world.driver.fault = None
-                other.load(DAY2, mode=Mode.REPLACE)
-            return apply(request)
-
-        world.driver.fault = fault
+        world.driver.fault = beside(Put, lambda: other.load(DAY2, mode=Mode.REPLACE), HEAD, times=1)
         (found,) = rebuilt(world)
         assert found.action is RebuildAction.LEFT
         assert "meanwhile" in found.reason

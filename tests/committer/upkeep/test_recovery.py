@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.faults import Crash, at, on
-from support.memory_store import Behaviour, ManualClock, MemoryStore, flatten
+from support.faults import Crash, at, beside, on
+from support.memory_store import Behaviour, MemoryStore, flatten
 from support.protocol import (
     DAY1,
     DAY2,
@@ -44,6 +44,7 @@ from zero_rename.committer.commit.claim import ClaimRequest, claim_all
 from zero_rename.committer.commit.open import open_job
 from zero_rename.committer.commit.state.decide import decide, read_decision
 from zero_rename.committer.commit.state.heads import Swapped, read_head, swap_head
+from zero_rename.committer.commit.state.heartbeat import send_heartbeat
 from zero_rename.committer.format.layout import new_write_id
 from zero_rename.committer.format.records.decision import Decision
 from zero_rename.committer.format.records.head import Slot
@@ -129,22 +130,6 @@ def test_readers_between_crash_and_recovery_see_all_or_nothing(policy: dict[str,
         assert jobs[DAY1] == before or job in jobs[DAY1]
 
 
-def lose_answer(world: World, kind: type, applied: bool, where: Callable[[Any], bool]) -> None:
-    """The first matching request gets no answer, applied or not."""
-    lost = False
-
-    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-        nonlocal lost
-        if not lost and isinstance(request, kind) and where(request):
-            lost = True
-            if applied:
-                apply(request)
-            return Unknown("connection lost")
-        return apply(request)
-
-    world.driver.fault = fault
-
-
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize(
     ("kind", "part"),
@@ -161,7 +146,7 @@ def lose_answer(world: World, kind: type, applied: bool, where: Callable[[Any], 
 def test_a_lost_answer_changes_nothing(kind: type, part: str, applied: bool) -> None:
     """Conformance 65."""
     world = prepared()
-    lose_answer(world, kind, applied, lambda request: part in request.key)
+    world.driver.fault = on(kind, Unknown("connection lost"), part, applied=applied, times=1)
     report = world.load(DAY1, mode=Mode.REPLACE)
     assert world.jobs_of(DAY1) == [report.job]
     world.assert_clean()
@@ -169,8 +154,7 @@ def test_a_lost_answer_changes_nothing(kind: type, part: str, applied: bool) -> 
 
 def test_a_decision_the_store_never_answers_is_unknown_and_nothing_is_cleaned() -> None:
     world = prepared()
-    opened = world.open()
-    result = world.write(opened, DAY1)
+    opened, result = world.written(DAY1)
 
     def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
         # The store would answer an abort, if one were sent.
@@ -192,8 +176,7 @@ def test_a_decision_the_store_never_answers_is_unknown_and_nothing_is_cleaned() 
 
 def test_a_commit_that_cannot_be_applied_says_that_it_is_committed() -> None:
     world = prepared()
-    opened = world.open()
-    result = world.write(opened, DAY1)
+    opened, result = world.written(DAY1)
     world.driver.fault = on(CompleteUpload, Unknown("no answer"))
     with pytest.raises(UnfinishedCommitError, match="is committed"):
         world.commit(opened, result)
@@ -205,8 +188,7 @@ def test_a_commit_that_cannot_be_applied_says_that_it_is_committed() -> None:
 
 def test_an_upload_taken_away_after_the_decision_is_named() -> None:
     world = prepared()
-    opened = world.open()
-    result = world.write(opened, DAY1)
+    opened, result = world.written(DAY1)
     world.driver.fault = on(CompleteUpload, Refused("NoSuchUpload"))
     with pytest.raises(ZeroRenameError, match="is lost") as caught:
         world.commit(opened, result)
@@ -224,8 +206,7 @@ def test_another_object_at_a_committed_file_s_key_is_named_and_left(
 ) -> None:
     """The upload is gone and the key is taken: not by the file that was decided."""
     world = prepared()
-    opened = world.open()
-    result = world.write(opened, DAY1)
+    opened, result = world.written(DAY1)
     (file,) = result.files
     named = {"zero-rename-job": opened.job if job is None else job} if job != "" else {}
 
@@ -248,20 +229,17 @@ def test_another_object_at_a_committed_file_s_key_is_named_and_left(
 
 
 class TestOpenJobs:
-    def test_an_undecided_job_is_left_while_it_lives(self) -> None:
-        clock = ManualClock()
-        world = World(MemoryStore(clock=clock))
+    def test_an_undecided_job_is_left_while_it_lives(self, world: World) -> None:
         opened = world.open(max_duration=100.0)
         world.write(opened, DAY1)
-        clock.advance(99)
+        world.advance(99)
         assert [r.outcome for r in world.recover()] == ["left"]
-        clock.advance(2)
+        world.advance(2)
         assert [r.outcome for r in world.recover()] == ["aborted"]
         world.assert_clean()
 
-    def test_an_aborted_one_is_not_waited_for(self) -> None:
+    def test_an_aborted_one_is_not_waited_for(self, world: World) -> None:
         """Its process died between the decision and the clean-up: nothing can change any more."""
-        world = World()
         opened = world.open(max_duration=100.0)
         world.write(opened, DAY1)
         world.driver.run(decide(world.context, Decision.abort(opened.job, "w")))
@@ -272,32 +250,22 @@ class TestOpenJobs:
         )
         world.assert_clean()
 
-    def test_signs_of_life_keep_it(self) -> None:
-        from zero_rename.committer.commit.state.heartbeat import send_heartbeat
-
-        clock = ManualClock()
-        world = World(MemoryStore(clock=clock))
+    def test_signs_of_life_keep_it(self, world: World) -> None:
         opened = world.open(max_duration=100.0)
         for _ in range(5):
-            clock.advance(90)
+            world.advance(90)
             assert world.driver.run(send_heartbeat(world.context, opened.job, 60.0)) is True
         assert [r.outcome for r in world.recover()] == ["left"]
-        clock.advance(601)
+        world.advance(601)
         assert [r.outcome for r in world.recover()] == ["aborted"]
 
-    def test_a_sign_of_life_does_not_bring_a_closed_job_back(self) -> None:
-        from zero_rename.committer.commit.state.heartbeat import send_heartbeat
-
-        world = World()
+    def test_a_sign_of_life_does_not_bring_a_closed_job_back(self, world: World) -> None:
         opened = world.open()
         world.commit(opened)
         assert world.driver.run(send_heartbeat(world.context, opened.job, 60.0)) is False
         world.assert_clean()
 
-    def test_are_listed_with_owner_and_verdict(self) -> None:
-        from zero_rename.committer.upkeep.recovery import open_jobs
-
-        world = World()
+    def test_are_listed_with_owner_and_verdict(self, world: World) -> None:
         first, second = world.open(), world.open()
         world.driver.run(decide(world.context, Decision.abort(second.job, "w")))
         found = {j.job: j.decided for j in world.driver.run(open_jobs(world.context))}
@@ -309,8 +277,7 @@ class TestOpenJobs:
     ) -> None:
         """Nothing of it can be lost any more: applying is idempotent."""
         world = World(MemoryStore(behaviour=Behaviour(server_name="VERSITYGW")))
-        first = world.open(max_duration=100.0)
-        result = world.write(first, DAY1)
+        first, result = world.written(DAY1, max_duration=100.0)
         world.driver.fault = on(Delete, Crash, "/open/")
         end = world.commit if verdict is Verdict.COMMIT else world.abort
         with pytest.raises(Crash):
@@ -323,12 +290,11 @@ class TestOpenJobs:
         other.assert_clean()
 
     def test_a_live_one_refuses_a_second_writer_where_races_are_not_safe(self) -> None:
-        clock = ManualClock()
-        world = World(MemoryStore(clock=clock, behaviour=Behaviour(server_name="VERSITYGW")))
+        world = World(MemoryStore(behaviour=Behaviour(server_name="VERSITYGW")))
         first = world.open(max_duration=100.0)
         with pytest.raises(StoreUnfitError, match="in two steps"):
             world.open()
-        clock.advance(101)
+        world.advance(101)
         second = world.open()
         world.abort(first)
         world.commit(second)
@@ -391,8 +357,7 @@ class Halfway:
 class TestOnce:
     """Airflow retries: the tries of one run do its work once."""
 
-    def test_a_retry_of_a_committed_try_writes_nothing(self) -> None:
-        world = World()
+    def test_a_retry_of_a_committed_try_writes_nothing(self, world: World) -> None:
         first = world.load(DAY1, idempotency_key="run")
         again = world.open(idempotency_key="run")
         assert again.repeated is not None
@@ -402,13 +367,11 @@ class TestOnce:
         assert world.jobs_of(DAY1) == [first.job]
         world.assert_clean()
 
-    def test_another_run_is_another_run(self) -> None:
-        world = World()
+    def test_another_run_is_another_run(self, world: World) -> None:
         world.load(DAY1, idempotency_key="run 1")
         assert world.open(idempotency_key="run 2").repeated is None
 
-    def test_a_cleared_run_replaces_its_own_rows_only(self) -> None:
-        world = World()
+    def test_a_cleared_run_replaces_its_own_rows_only(self, world: World) -> None:
         other = world.load(DAY1)
         first = world.load(DAY1, DAY2, idempotency_key="run")
         again = world.load(DAY1, idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN)
@@ -432,26 +395,21 @@ class TestOnce:
         assert world.jobs_of(DAY1) == [other.job]
         world.assert_clean()
 
-    def test_replace_own_finds_folded_rows(self) -> None:
-        world = World()
+    def test_replace_own_finds_folded_rows(self, world: World) -> None:
         first = world.load(DAY1, idempotency_key="run")
         jobs = [world.load(DAY1).job for _ in range(30)]
         again = world.load(DAY1, idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN)
         assert first.job not in world.jobs_of(DAY1)
         assert world.jobs_of(DAY1) == [*jobs, again.job]
 
-    def test_append_writes_again(self) -> None:
-        world = World()
+    def test_append_writes_again(self, world: World) -> None:
         first = world.load(DAY1, idempotency_key="run")
         again = world.load(DAY1, idempotency_key="run", on_repeat=OnRepeat.APPEND)
         assert world.jobs_of(DAY1) == [first.job, again.job]
 
-    def test_opening_a_try_fences_the_earlier_one(self) -> None:
-        clock = ManualClock()
-        world = World(MemoryStore(clock))
-        zombie = world.open(idempotency_key="run")
-        left = world.write(zombie, DAY1)
-        clock.advance(1)  # Of one second the job's id would tell, of one millisecond chance.
+    def test_opening_a_try_fences_the_earlier_one(self, world: World) -> None:
+        zombie, left = world.written(DAY1, idempotency_key="run")
+        world.advance(1)  # Of one second the job's id would tell, of one millisecond chance.
         world.load(DAY1, idempotency_key="run")
         with pytest.raises(RefusedError):
             world.commit(zombie, left)
@@ -462,8 +420,7 @@ class TestOnce:
     @pytest.mark.parametrize("ends_first", [0, 1])
     def test_of_two_tries_that_open_together_one_wins(self, first_by: str, ends_first: int) -> None:
         """Both see the other's open record before either has fenced anybody."""
-        clock = ManualClock()
-        store = MemoryStore(clock=clock)
+        store = MemoryStore()
         World(store).load(DAY2)
         worlds, opening = [World(store), World(store)], []
         for number, world in enumerate(worlds):
@@ -474,7 +431,7 @@ class TestOnce:
             spec = JobSpec(SCHEMA, partition_by=("day",), idempotency_key="run")
             opening.append(Halfway(world, open_job(world.context, spec), until=ListObjects))
             if first_by == "the store's clock":
-                clock.advance(5)
+                world.advance(5)
         for half in opening:
             half.go_on_to(Get, ROOT.run_key("run"))
         ended = {}
@@ -486,14 +443,12 @@ class TestOnce:
         assert worlds[1].jobs_of(DAY1) == [report.job]
         worlds[1].assert_clean()
 
-    def test_a_later_try_that_was_fenced_itself_is_not_waited_for(self) -> None:
-        clock = ManualClock()
-        world = World(MemoryStore(clock=clock))
+    def test_a_later_try_that_was_fenced_itself_is_not_waited_for(self, world: World) -> None:
         world.load(DAY2)
         opened = World(world.store)
         early = Halfway(opened, open_job(opened.context, ONCE_SPEC), until=ListObjects)
         (opened_as,) = (job.job for job in world.driver.run(open_jobs(world.context)))
-        clock.advance(5)
+        world.advance(5)
         Halfway(world, open_job(world.context, ONCE_SPEC), until=ListObjects)
         (late,) = {job.job for job in world.driver.run(open_jobs(world.context))} - {opened_as}
         world.driver.run(decide(world.context, Decision.abort(late, new_write_id())))
@@ -513,8 +468,7 @@ class TestOnce:
 
     def test_an_earlier_try_behind_many_dead_jobs_is_kept_out_by_the_once_head(self) -> None:
         world = World()
-        zombie = world.open(idempotency_key="run")
-        left = world.write(zombie, DAY1)
+        zombie, left = world.written(DAY1, idempotency_key="run")
         for number in range(40):
             world.open(idempotency_key=f"dead {number}")
         job = world.load(DAY1, idempotency_key="run").job
@@ -522,10 +476,8 @@ class TestOnce:
             world.commit(zombie, left)
         assert world.jobs_of(DAY1) == [job]
 
-    def test_a_decided_try_that_died_before_applying_counts(self) -> None:
-        world = World()
-        opened = world.open(idempotency_key="run")
-        result = world.write(opened, DAY1)
+    def test_a_decided_try_that_died_before_applying_counts(self, world: World) -> None:
+        opened, result = world.written(DAY1, idempotency_key="run")
         die_before_applying(world, opened, result)
         retry = World(world.store)
         again = retry.open(idempotency_key="run")
@@ -534,10 +486,8 @@ class TestOnce:
         assert retry.jobs_of(DAY1) == [opened.job]
         retry.assert_clean()
 
-    def test_a_try_that_died_with_its_claims_leaves_none(self) -> None:
-        world = World()
-        opened = world.open(idempotency_key="run")
-        result = world.write(opened, DAY1)
+    def test_a_try_that_died_with_its_claims_leaves_none(self, world: World) -> None:
+        opened, result = world.written(DAY1, idempotency_key="run")
         world.driver.fault = on(Put, Crash, "/jobs/")
         with pytest.raises(Crash):
             world.commit(opened, result)
@@ -554,8 +504,7 @@ class TestPurge:
         world.store.apply(UploadPart(key, created.upload_id, 1, b"x"))
         return created.upload_id
 
-    def test_the_table_of_the_protocol_text(self) -> None:
-        world = World()
+    def test_the_table_of_the_protocol_text(self, world: World) -> None:
         committed = world.load(DAY1)
         aborted = world.open()
         world.abort(aborted)
@@ -581,11 +530,9 @@ class TestPurge:
         }
         assert len(world.store.upload_keys()) == 4
 
-    def test_the_loser_of_two_attempts_that_share_a_key(self) -> None:
+    def test_the_loser_of_two_attempts_that_share_a_key(self, world: World) -> None:
         """The decision names the key with the winner's UploadId."""
-        world = World()
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         world.commit(opened, result)
         loser = self.upload(world, result.files[0].key)
         (entry,) = world.purge().entries
@@ -593,9 +540,8 @@ class TestPurge:
         assert world.listed(DAY1) == [result.files[0].key]
         world.assert_clean()
 
-    def test_a_probe_s_upload_while_a_job_is_open(self) -> None:
+    def test_a_probe_s_upload_while_a_job_is_open(self, world: World) -> None:
         """It may be that job's, under way."""
-        world = World()
         world.load(DAY1)
         left = self.upload(world, ROOT.probe_key("x"))
         opened = world.open()
@@ -606,50 +552,42 @@ class TestPurge:
         assert [str(entry.action) for entry in world.purge().entries] == ["aborted"]
         world.assert_clean()
 
-    def test_a_probe_s_upload_that_is_older_than_any_probe(self) -> None:
+    def test_a_probe_s_upload_that_is_older_than_any_probe(self, world: World) -> None:
         """A table that is busy has an open job at any time."""
-        clock = ManualClock(1_000_000.0)
-        world = World(MemoryStore(clock=clock))
         world.load(DAY1)
         left = self.upload(world, ROOT.probe_key("x"))
         world.open()
-        clock.advance(3700)
+        world.advance(3700)
         (entry,) = world.purge(patience=1e9).entries
         assert (str(entry.action), entry.reason) == ("aborted", "left by a probe")
         assert left not in world.store.uploads
 
     def test_other_tables_uploads_where_the_whole_bucket_is_listed(self) -> None:
-        clock = ManualClock(1_000_000.0)
         behaviour = Behaviour(lists_uploads=False)
-        world = World(MemoryStore(clock=clock, behaviour=behaviour))
+        world = World(MemoryStore(behaviour=behaviour))
         world.load(DAY1)
         foreign = ["flights-of-another-table/x", "other/day=1/y"]
         for key in (*foreign, "flights/day=1/old"):
             self.upload(world, key)
-        clock.advance(100)
+        world.advance(100)
         report = world.purge(foreign_older_than=50.0)
         assert [entry.key for entry in report.entries] == ["flights/day=1/old"]
         assert world.store.upload_keys() == foreign
 
-    def test_a_live_job_keeps_its_claims(self) -> None:
+    def test_a_live_job_keeps_its_claims(self, world: World) -> None:
         """Purge looks at every head between the job's claims and its decision."""
-        world = World()
-        opened = world.open(idempotency_key="run")
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1, idempotency_key="run")
 
-        def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, Put) and "/jobs/" in request.key:
-                assert World(world.store).purge().recovered[0].outcome == "left"
-            return apply(request)
+        def purged() -> None:
+            assert World(world.store).purge().recovered[0].outcome == "left"
 
-        world.driver.fault = fault
+        world.driver.fault = beside(Put, purged, "/jobs/")
         report = world.commit(opened, result)
         assert world.jobs_of(DAY1) == [report.job]
         world.assert_clean()
 
-    def test_claims_of_jobs_without_an_open_record_are_taken_off(self) -> None:
+    def test_claims_of_jobs_without_an_open_record_are_taken_off(self, world: World) -> None:
         """Of partitions and of runs: a job may claim after it was fenced and cleaned up."""
-        world = World()
         opened = world.open(idempotency_key="run")
         slots = Slot.partition(ROOT, DAY1), Slot.run(ROOT, "run")
         requests = [ClaimRequest(slot, None, replaces=False) for slot in slots]
@@ -662,13 +600,11 @@ class TestPurge:
         assert decided is not None
         assert decided.decision.verdict is Verdict.ABORT
 
-    def test_foreign_ones_by_age_only(self) -> None:
+    def test_foreign_ones_by_age_only(self, world: World) -> None:
         """Conformance 105."""
-        clock = ManualClock(1_000_000.0)
-        world = World(MemoryStore(clock=clock))
         world.load(DAY1)
         self.upload(world, "flights/day=1/old")
-        clock.advance(100)
+        world.advance(100)
         self.upload(world, "flights/day=1/young")
         report = world.purge(foreign_older_than=50.0)
         assert {e.key: str(e.action) for e in report.entries} == {
@@ -676,8 +612,7 @@ class TestPurge:
             "flights/day=1/young": "kept",
         }
 
-    def test_a_dry_run_changes_nothing(self) -> None:
-        world = World()
+    def test_a_dry_run_changes_nothing(self, world: World) -> None:
         world.load(DAY1)
         opened = world.open()
         world.abort(opened)
@@ -688,9 +623,8 @@ class TestPurge:
         assert (dict(world.store.objects), dict(world.store.uploads)) == before
 
 
-def test_many_dead_jobs_are_settled_side_by_side() -> None:
+def test_many_dead_jobs_are_settled_side_by_side(world: World) -> None:
     """One that waits for the store keeps none of the others."""
-    world = World()
     world.load(DAY1)
     jobs = []
     for _ in range(100):
@@ -721,12 +655,7 @@ def test_a_dead_job_that_cannot_be_closed_keeps_none_of_the_others(kind: type) -
         world.store.apply(CreateUpload(f"{ROOT.prefix}/{DAY1}/part-00000-{job}-0000.parquet"))
     stuck = jobs[1]
 
-    def fault(request: Any, apply: Any) -> Any:
-        if isinstance(request, kind) and stuck in request.key:
-            raise StoreRefusedError("AccessDenied", key=request.key)
-        return apply(request)
-
-    world.driver.fault = fault
+    world.driver.fault = on(kind, StoreRefusedError("AccessDenied"), stuck)
     outcomes = {it.job: it.outcome for it in world.recover(patience=0.0)}
     assert outcomes == {jobs[0]: "aborted", stuck: "failed", jobs[2]: "aborted"}
     assert [job.job for job in world.driver.run(open_jobs(world.context))] == [stuck]
@@ -735,9 +664,8 @@ def test_a_dead_job_that_cannot_be_closed_keeps_none_of_the_others(kind: type) -
     world.assert_clean()
 
 
-def test_jobs_stay_open_where_the_uploads_cannot_be_listed() -> None:
+def test_jobs_stay_open_where_the_uploads_cannot_be_listed(world: World) -> None:
     """They are aborted, and closed by the next recovery."""
-    world = World()
     world.load(DAY1)
     jobs = sorted(world.open().job for _ in range(2))
     world.driver.fault = on(ListUploads, StoreRefusedError("AccessDenied"))

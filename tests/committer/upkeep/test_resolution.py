@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from support.faults import Crash, on
-from support.memory_store import ManualClock, MemoryStore
 from support.protocol import DAY1, ROOT, World
 from zero_rename.committer import (
     CommitConflictError,
@@ -35,16 +34,6 @@ from zero_rename.committer.upkeep.resolution import (
 
 HOUR, YEAR = 3600.0, 365 * 86_400.0
 OWN: dict[str, Any] = {"idempotency_key": "run", "on_repeat": OnRepeat.REPLACE_OWN}
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def world(clock: ManualClock) -> World:
-    return World(MemoryStore(clock))
 
 
 def resolution(world: World, *keep: str) -> ResolutionPlan:
@@ -264,9 +253,9 @@ class TestRowsWrittenAgain:
         assert first in str(caught.value)
         assert f"--undo {done}" in str(caught.value.remedy)
 
-    def test_rows_of_others_do_not_go_with_it(self, world: World, clock: ManualClock) -> None:
+    def test_rows_of_others_do_not_go_with_it(self, world: World) -> None:
         other = world.load(DAY1).job
-        clock.now += 2 * HOUR
+        world.advance(2 * HOUR)
         first, second = (world.load(DAY1).job for _ in range(2))
         done = resolve(world, second)
         with pytest.raises(InvalidInputError, match=r"written again") as caught:
@@ -280,12 +269,10 @@ class TestRowsWrittenAgain:
         with pytest.raises(InvalidInputError, match="written again"):
             resolution(world, first)
 
-    def test_a_run_outside_of_the_conflict_cannot_take_back_its_own(
-        self, world: World, clock: ManualClock
-    ) -> None:
+    def test_a_run_outside_of_the_conflict_cannot_take_back_its_own(self, world: World) -> None:
         """Its rows are among those that the resolution wrote again, and would be there twice."""
         world.load(DAY1, **OWN)
-        clock.now += 2 * HOUR
+        world.advance(2 * HOUR)
         second = [world.load(DAY1).job for _ in range(2)][1]
         done = resolve(world, second)
         with pytest.raises(CommitConflictError, match="so they cannot be taken out"):
@@ -295,8 +282,7 @@ class TestRowsWrittenAgain:
     def test_nor_a_run_whose_former_try_was_kept(self, world: World) -> None:
         """Its last try's rows are gone, and those of the one before were written again."""
         first = world.load(DAY1, **OWN).job
-        opened = world.open(Mode.REPLACE, **OWN)
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1, mode=Mode.REPLACE, **OWN)
         world.driver.fault = deletes_nothing
         with pytest.raises(UnfinishedCommitError):
             world.commit(opened, result)
@@ -319,8 +305,7 @@ def test_a_report_names_who_is_about_to_change_a_partition(world: World) -> None
 
     for _ in range(2):
         world.load(DAY1)
-    opened = world.open()
-    result = world.write(opened, DAY1)
+    opened, result = world.written(DAY1)
     world.driver.fault = on(Put, Crash, ROOT.decision_key(opened.job))
     with pytest.raises(Crash):
         world.commit(opened, result)

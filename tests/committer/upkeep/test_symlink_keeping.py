@@ -11,7 +11,6 @@ import pytest
 from conftest import Bucket
 
 from support.faults import Crash, on
-from support.memory_store import ManualClock, MemoryStore
 from support.protocol import DAY1, ROOT, World, die_before_applying, memory_table
 from zero_rename import JobSpec, Table
 from zero_rename.committer import FindingKind, InvalidInputError, Mode
@@ -129,12 +128,8 @@ class TestUnaware:
     """Open jobs that may do otherwise than the table says by now are named each time one asks."""
 
     @pytest.fixture
-    def clock(self) -> ManualClock:
-        return ManualClock()
-
-    @pytest.fixture
-    def world(self, clock: ManualClock) -> World:
-        world = World(MemoryStore(clock))
+    def world(self) -> World:
+        world = World()
         world.load(DAY1)
         return world
 
@@ -172,20 +167,18 @@ class TestUnaware:
         assert table.keep_symlinks().unaware == ()
         assert table.drop_symlinks(apply=True).unaware == (job,)
 
-    def test_not_one_that_opened_well_after_it_was_said(
-        self, world: World, clock: ManualClock
-    ) -> None:
+    def test_not_one_that_opened_well_after_it_was_said(self, world: World) -> None:
         table = memory_table(world.store)
         table.keep_symlinks()
-        clock.advance(3600)
+        world.advance(3600)
         opened = world.open()
         world.driver.run(send_heartbeat(world.context, opened.job, 30.0))
         assert table.keep_symlinks().unaware == ()
 
-    def test_one_whose_open_record_cannot_be_read(self, world: World, clock: ManualClock) -> None:
+    def test_one_whose_open_record_cannot_be_read(self, world: World) -> None:
         table = memory_table(world.store)
         table.keep_symlinks()
-        clock.advance(3600)
+        world.advance(3600)
         opened = world.open()
         world.store.apply(Put(ROOT.open_key(opened.job), b"{"))
         assert table.keep_symlinks().unaware == (opened.job,)

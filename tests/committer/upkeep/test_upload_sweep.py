@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.faults import Crash
+from support.faults import Crash, at, on
 from support.memory_store import Behaviour, Fault, ManualClock, MemoryDriver, MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, World, die_before_applying
 from zero_rename.committer.errors import InvalidInputError, JobFencedError
@@ -31,7 +31,13 @@ from zero_rename.committer.store.requests import (
 from zero_rename.committer.upkeep.purge_plan import Whose
 from zero_rename.committer.upkeep.recovery import Recovered
 from zero_rename.committer.upkeep.upload_judge import spare_none
-from zero_rename.committer.upkeep.upload_selection import Name, Selection, UploadsPath, name_of
+from zero_rename.committer.upkeep.upload_selection import (
+    Name,
+    Selection,
+    Spared,
+    UploadsPath,
+    name_of,
+)
 from zero_rename.committer.upkeep.upload_sweep import SeenUpload, UploadSweep
 
 DAY = 86400.0
@@ -65,21 +71,15 @@ class Sweep:
         url: str = TABLE,
         apply: bool = True,
         fault: Fault | None = None,
+        sizes: bool = False,
+        spared: Spared = spare_none,
         **options: Any,
     ) -> None:
         self.world = World(store)
         self.world.driver.fault = fault
         self.pages: list[Sequence[SeenUpload]] = []
-        sizes = options.pop("sizes", False)
-        spared = options.pop("spared", spare_none)
-        sweep = UploadSweep(
-            UploadsPath.parse(url),
-            Selection(**options),
-            self.pages.append,
-            apply=apply,
-            sizes=sizes,
-            spared=spared,
-        )
+        path, meant = UploadsPath.parse(url), Selection(**options)
+        sweep = UploadSweep(path, meant, self.pages.append, apply=apply, sizes=sizes, spared=spared)
         self.settled: list[Recovered] = self.world.driver.run(sweep.run())
 
     @property
@@ -97,16 +97,16 @@ def begin(world: World, key: str, *bodies: bytes) -> str:
     return key
 
 
-def world_in_use(clock: ManualClock | None = None, page: int = 1000) -> World:
-    """A table with a load, at a time at which a job may die of old age."""
-    clock = clock or ManualClock(1_000_000.0)
-    world = World(MemoryStore(clock=clock, behaviour=Behaviour(page=page)))
+def world_in_use(page: int = 1000) -> World:
+    """A table with a load."""
+    world = World(MemoryStore(behaviour=Behaviour(page=page)))
     world.load(DAY1)
     return world
 
 
-def advance(world: World, seconds: float) -> None:
-    world.store.clock.advance(seconds)  # pyright: ignore[reportAttributeAccessIssue]
+@pytest.fixture
+def world() -> World:
+    return world_in_use()
 
 
 def closed_job(world: World) -> str:
@@ -116,16 +116,13 @@ def closed_job(world: World) -> str:
 
 
 class TestWhatIsSpared:
-    def test_live_and_committed_jobs_can_go_on_after_all_is_aborted(self) -> None:
-        world = world_in_use()
+    def test_live_and_committed_jobs_can_go_on_after_all_is_aborted(self, world: World) -> None:
         dead = world.open(max_duration=100.0)
         world.write(dead, DAY1)
-        committed = world.open()
-        result = world.write(committed, DAY1)
+        committed, result = world.written(DAY1)
         die_before_applying(world, committed, result)
-        advance(world, 10 * DAY)
-        live = world.open(max_duration=DAY)
-        written = world.write(live, DAY2)
+        world.advance(10 * DAY)
+        live, written = world.written(DAY2, max_duration=DAY)
         begin(world, f"flights/day=1/part-00009-{closed_job(world)}-0000.parquet")
         begin(world, "flights/day=1/part-00000-2f9a.snappy.parquet")
         found = Sweep(world.store)
@@ -137,19 +134,16 @@ class TestWhatIsSpared:
         world.assert_clean()
         assert world.jobs_of(DAY1)[-1] == committed.job
 
-    def test_the_owner_of_a_job_taken_for_dead_is_told(self) -> None:
-        world = world_in_use()
-        slow = world.open(max_duration=100.0)
-        result = world.write(slow, DAY1)
-        advance(world, DAY)
+    def test_the_owner_of_a_job_taken_for_dead_is_told(self, world: World) -> None:
+        slow, result = world.written(DAY1, max_duration=100.0)
+        world.advance(DAY)
         assert Sweep(world.store).keys("aborted") == {result.files[0].key}
         with pytest.raises(JobFencedError):
             world.commit(slow, result)
         world.assert_clean()
 
     @pytest.mark.parametrize("url", [f"{TABLE}/day=1", f"{TABLE}/day=1/"])
-    def test_a_folder_is_not_one_that_begins_alike(self, url: str) -> None:
-        world = world_in_use()
+    def test_a_folder_is_not_one_that_begins_alike(self, world: World, url: str) -> None:
         job = closed_job(world)
         keys = [begin(world, f"flights/{day}/part-1-{job}-0.parquet") for day in (DAY1, "day=10")]
         begin(world, f"flights2/part-1-{job}-0.parquet")
@@ -157,11 +151,9 @@ class TestWhatIsSpared:
         assert Sweep(world.store).keys("aborted") == {keys[1]}
         assert world.store.upload_keys() == [f"flights2/part-1-{job}-0.parquet"]
 
-    def test_what_a_commit_names_stays_though_its_open_record_is_gone(self) -> None:
+    def test_what_a_commit_names_stays_though_its_open_record_is_gone(self, world: World) -> None:
         """Somebody removed the record; the decision is still to be applied."""
-        world = world_in_use()
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         die_before_applying(world, opened, result)
         world.store.apply(Delete(ROOT.open_key(opened.job)))
         left_by_a_killed_task = begin(world, f"flights/day=1/part-00009-{opened.job}-0000.parquet")
@@ -169,22 +161,19 @@ class TestWhatIsSpared:
         assert found.keys("kept") == {result.files[0].key}
         assert found.keys("aborted") == {left_by_a_killed_task}
 
-    def test_of_a_dead_job_only_the_folder_that_is_meant(self) -> None:
-        world = world_in_use()
+    def test_of_a_dead_job_only_the_folder_that_is_meant(self, world: World) -> None:
         dead = world.open(max_duration=100.0)
         here, there = (world.write(dead, day).files[0].key for day in (DAY1, DAY2))
-        advance(world, DAY)
+        world.advance(DAY)
         found = Sweep(world.store, f"{TABLE}/day=1")
         assert (found.keys("aborted"), found.settled) == ({here}, [])
         assert world.store.upload_keys() == [there]
         World(world.store).recover()
         world.assert_clean()
 
-    def test_foreign_ones_alone_fence_nobody(self) -> None:
-        world = world_in_use()
-        dead = world.open(max_duration=100.0)
-        result = world.write(dead, DAY1)
-        advance(world, DAY)
+    def test_foreign_ones_alone_fence_nobody(self, world: World) -> None:
+        dead, result = world.written(DAY1, max_duration=100.0)
+        world.advance(DAY)
         foreign = begin(world, "flights/day=1/part-00000-2f9a.snappy.parquet")
         found = Sweep(world.store, whose=frozenset({Whose.FOREIGN}))
         assert {upload.key for upload in found.seen} == {foreign}
@@ -194,19 +183,17 @@ class TestWhatIsSpared:
     def test_jobs_of_a_table_without_coordination_are_their_owners(self, first: bool) -> None:
         """An abort decision does not keep them from committing: nobody reads it."""
         unconditional = Behaviour(conditional_put=False, conditional_delete=False)
-        world = World(MemoryStore(clock=ManualClock(1_000_000.0), behaviour=unconditional))
+        world = World(MemoryStore(behaviour=unconditional))
         if not first:
             world.load(DAY1, coordination=Coordination.NONE)
-        opened = world.open(coordination=Coordination.NONE, max_duration=100.0)
-        result = world.write(opened, DAY1)
-        advance(world, 10 * DAY)
+        opened, result = world.written(DAY1, coordination=Coordination.NONE, max_duration=100.0)
+        world.advance(10 * DAY)
         found = Sweep(world.store)
         assert (found.keys("kept"), found.settled) == ({result.files[0].key}, [])
         assert {str(it.outcome) for it in world.recover(patience=0.0)} == {"left"}
         assert world.commit(opened, result).rows == 1
 
-    def test_foreign_ones_that_somebody_may_need(self) -> None:
-        world = world_in_use()
+    def test_foreign_ones_that_somebody_may_need(self, world: World) -> None:
         needed, other = (begin(world, f"flights/day=1/{name}.parquet") for name in "ab")
 
         def spared(uploads: Sequence[ListedUpload]) -> Step[dict[Name, str]]:
@@ -217,45 +204,40 @@ class TestWhatIsSpared:
         assert (found.keys("kept"), found.keys("aborted")) == ({needed}, {other})
         assert world.store.upload_keys() == [needed]
 
-    def test_a_job_without_records_only_when_it_is_named(self) -> None:
-        world = world_in_use()
+    def test_a_job_without_records_only_when_it_is_named(self, world: World) -> None:
         job = "zr1-" + "0" * 26
         key = begin(world, f"flights/day=1/part-1-{job}-0.parquet")
         assert Sweep(world.store).keys("kept") == {key}
         assert Sweep(world.store, jobs=frozenset({"zr1-" + "1" * 26})).seen == []
         assert Sweep(world.store, jobs=frozenset({job})).keys("aborted") == {key}
 
-    def test_by_age(self) -> None:
-        world = world_in_use()
+    def test_by_age(self, world: World) -> None:
         job = closed_job(world)
         old = begin(world, f"flights/day=1/part-1-{job}-0.parquet")
-        advance(world, 100)
+        world.advance(100)
         begin(world, f"flights/day=1/part-2-{job}-0.parquet")
         assert Sweep(world.store, older_than=100.0).keys("aborted") == {old}
 
-    def test_uploads_of_a_job_that_cannot_be_fenced_stay(self) -> None:
-        world = world_in_use()
+    def test_uploads_of_a_job_that_cannot_be_fenced_stay(self, world: World) -> None:
         dead = world.open(max_duration=100.0)
         key = world.write(dead, DAY1).files[0].key
-        advance(world, DAY)
+        world.advance(DAY)
         world.store.apply(Put(ROOT.decision_key(dead.job), b"{"))
         assert Sweep(world.store).keys("kept") == {key}
 
-    def test_without_apply_nothing_changes(self) -> None:
-        world = world_in_use()
+    def test_without_apply_nothing_changes(self, world: World) -> None:
         dead = world.open(max_duration=100.0)
         key = world.write(dead, DAY1).files[0].key
-        advance(world, DAY)
+        world.advance(DAY)
         before = dict(world.store.objects), dict(world.store.uploads)
         assert Sweep(world.store, apply=False).keys("would-abort") == {key}
         assert (dict(world.store.objects), dict(world.store.uploads)) == before
 
 
 class TestPlaces:
-    def test_tables_below_a_path_are_found(self) -> None:
+    def test_tables_below_a_path_are_found(self, world: World) -> None:
         """Of tables and a folder between them; a table in a folder of another, and one below what
         is called like a partition."""
-        world = world_in_use()
         keys = {}
         for prefix in ("wh/a", "wh/a/inner", "wh/b", "wh/source=crm/customers"):
             other = World(world.store)
@@ -274,17 +256,16 @@ class TestPlaces:
 
     @pytest.mark.parametrize("url", [TABLE, "s3://bucket"])
     def test_a_first_job_that_died_left_no_table(self, url: str) -> None:
-        world = World(MemoryStore(clock=ManualClock(1_000_000.0)))
+        world = World()
         dead = world.open(max_duration=100.0)
         key = world.write(dead, DAY1).files[0].key
         assert Sweep(world.store, url).keys("kept") == {key}
-        advance(world, DAY)
+        world.advance(DAY)
         assert Sweep(world.store, url).keys("aborted") == {key}
         world.assert_clean()
 
     def test_where_listings_by_prefix_are_empty(self) -> None:
-        clock = ManualClock(1_000_000.0)
-        world = World(MemoryStore(clock=clock, behaviour=Behaviour(lists_uploads=False)))
+        world = World(MemoryStore(behaviour=Behaviour(lists_uploads=False)))
         world.load(DAY1)
         key = begin(world, f"flights/day=1/part-1-{closed_job(world)}-0.parquet")
         begin(world, "other/x")
@@ -365,18 +346,13 @@ class TestMany:
         job = closed_job(world)
         keys = [begin(world, f"flights/day=1/part-{n}-{job}-0.parquet") for n in range(7)]
 
-        def fault(request: Any, apply: Any) -> Any:
-            stays = isinstance(request, AbortUpload) and request.key == keys[0]
-            return Done() if stays else apply(request)
-
-        sweep = Sweep(world.store, fault=fault)
+        sweep = Sweep(world.store, fault=on(AbortUpload, Done(), keys[0]))
         assert sweep.keys("failed") == {keys[0]}
         assert sweep.keys("aborted") == set(keys[1:])
         assert world.store.upload_keys() == [keys[0]]
 
-    def test_what_a_listing_left_out_is_found_by_the_next(self) -> None:
+    def test_what_a_listing_left_out_is_found_by_the_next(self, world: World) -> None:
         """A store that pages by a marker that is gone may skip what comes after it."""
-        world = world_in_use()
         job = closed_job(world)
         keys = [begin(world, f"flights/day=1/part-{n}-{job}-0.parquet") for n in range(4)]
         looks = iter(range(3))
@@ -399,18 +375,10 @@ class TestMany:
                 begin(world, f"flights/day=1/part-{number}-{job}-0.parquet")
             dead = world.open(max_duration=100.0)
             world.write(dead, DAY1, DAY2)
-            advance(world, DAY)
-            live = world.open()
-            result = world.write(live, DAY1)
-            left = iter(range(stop))
-
-            def fault(request: Any, apply: Any, left: Any = left) -> Any:
-                if next(left, None) is None:
-                    raise Crash
-                return apply(request)
-
+            world.advance(DAY)
+            live, result = world.written(DAY1)
             try:
-                Sweep(world.store, fault=fault)
+                Sweep(world.store, fault=at(stop + 1, Crash))
             except Crash:
                 Sweep(world.store)
             else:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from support.faults import on
-from support.memory_store import ManualClock, MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, World
 from zero_rename.committer import InvalidInputError
 from zero_rename.committer.commit.state.context import Limits
@@ -27,16 +26,6 @@ from zero_rename.committer.upkeep.resolution import plan_undoing
 DAY = 24 * 3600.0
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def world(clock: ManualClock) -> World:
-    return World(MemoryStore(clock=clock))
-
-
 def collect(world: World, apply: bool = True, **options: Any) -> GcReport:
     return world.driver.run(gc(world.context, apply=apply, **options))
 
@@ -51,11 +40,9 @@ def control_bytes(world: World) -> int:
 
 
 class TestCondensing:
-    def test_an_old_job_keeps_its_verdict_and_sums_only(
-        self, world: World, clock: ManualClock
-    ) -> None:
+    def test_an_old_job_keeps_its_verdict_and_sums_only(self, world: World) -> None:
         report = world.load(DAY1, DAY2, rows=7)
-        clock.advance(8 * DAY)
+        world.advance(8 * DAY)
         before = world.snapshot()
         assert (collect(world).condensed, world.snapshot().files) == (1, before.files)
         said = decision(world, report.job)
@@ -67,12 +54,12 @@ class TestCondensing:
 
     @pytest.mark.parametrize("at", ["decision", "part"])
     def test_who_reads_one_in_parts_meanwhile_reads_what_stands(
-        self, world: World, clock: ManualClock, at: str
+        self, world: World, at: str
     ) -> None:
         """Its parts are gone by the time they are asked for; nothing is damaged."""
         world.context = replace(world.context, limits=Limits(files_per_object=1))
         job = world.load(DAY1, DAY2, rows=7).job
-        clock.advance(8 * DAY)
+        world.advance(8 * DAY)
         other = World(world.store)
         condensed: list[int] = []
 
@@ -93,9 +80,9 @@ class TestCondensing:
         assert (said.is_commit, said.condensed, said.parts) == (True, True, ())
         assert sum(change.sums.rows for change in said.partitions) == 14
 
-    def test_nothing_is_changed_without_apply(self, world: World, clock: ManualClock) -> None:
+    def test_nothing_is_changed_without_apply(self, world: World) -> None:
         world.load(DAY1)
-        clock.advance(8 * DAY)
+        world.advance(8 * DAY)
         before = dict(world.store.objects)
         planned = collect(world, apply=False)
         assert (planned.folded, planned.condensed) == (1, 1)
@@ -104,79 +91,71 @@ class TestCondensing:
         done = collect(world)
         assert (done.folded, done.condensed, done.saved) == (1, 1, planned.saved)
 
-    def test_what_is_young_stays_whole(self, world: World, clock: ManualClock) -> None:
+    def test_what_is_young_stays_whole(self, world: World) -> None:
         old = world.load(DAY1)
-        clock.advance(5 * DAY)
+        world.advance(5 * DAY)
         young = world.load(DAY1)
-        clock.advance(3 * DAY)
+        world.advance(3 * DAY)
         assert collect(world).condensed == 1
         assert decision(world, old.job).condensed
         assert not decision(world, young.job).condensed
         assert world.jobs_of(DAY1) == [old.job, young.job]
 
-    def test_a_job_that_is_open_stays_whole(self, world: World, clock: ManualClock) -> None:
+    def test_a_job_that_is_open_stays_whole(self, world: World) -> None:
         report = world.load(DAY1)
         world.store.apply(Put(ROOT.open_key(report.job), b"{"))
-        clock.advance(8 * DAY)
+        world.advance(8 * DAY)
         assert (collect(world).condensed, collect(world).left) == (0, 1)
         world.store.apply(Delete(ROOT.open_key(report.job)))
         assert (collect(world).condensed, collect(world).left) == (1, 0)
 
     def test_a_partition_whose_head_cannot_be_read_harms_its_own_jobs_only(
-        self, world: World, clock: ManualClock
+        self, world: World
     ) -> None:
         one, two = world.load(DAY1), world.load(DAY2)
-        clock.advance(8 * DAY)
+        world.advance(8 * DAY)
         world.store.apply(Put(ROOT.head_key(DAY1), b"{"))
         report = collect(world)
         assert (report.condensed, list(report.damaged)) == (1, [DAY1])
         assert decision(world, two.job).condensed
         assert not decision(world, one.job).condensed
 
-    def test_parts_go_after_their_decision_is_condensed(
-        self, world: World, clock: ManualClock
-    ) -> None:
+    def test_parts_go_after_their_decision_is_condensed(self, world: World) -> None:
         world = world.with_context(limits=Limits(files_per_object=1))
         report = world.load(DAY1, DAY2)
         parts = world.store.keys(f"{ROOT.decisions_prefix}{report.job}.")
         assert len(parts) == 3
-        clock.advance(8 * DAY)
+        world.advance(8 * DAY)
         collect(world)
         assert world.store.keys(ROOT.decisions_prefix) == [ROOT.decision_key(report.job)]
         assert len(world.snapshot().files) == 2
 
-    def test_parts_that_could_not_be_removed_go_next_time(
-        self, world: World, clock: ManualClock
-    ) -> None:
+    def test_parts_that_could_not_be_removed_go_next_time(self, world: World) -> None:
         world = world.with_context(limits=Limits(files_per_object=1))
         report = world.load(DAY1, DAY2)
-        clock.advance(8 * DAY)
+        world.advance(8 * DAY)
         world.driver.fault = on(DeleteMany, Unknown("500"))
         assert len(collect(world).failed) == 2
         world.driver.fault = None
-        clock.advance(8 * DAY)
+        world.advance(8 * DAY)
         assert collect(world).removed >= 2
         assert world.store.keys(ROOT.decisions_prefix) == [ROOT.decision_key(report.job)]
 
-    def test_condensed_decisions_are_not_read_every_time(
-        self, world: World, clock: ManualClock
-    ) -> None:
+    def test_condensed_decisions_are_not_read_every_time(self, world: World) -> None:
         for _ in range(20):
             world.load(DAY1)
-        clock.advance(8 * DAY)
+        world.advance(8 * DAY)
         assert collect(world).condensed == 20
-        clock.advance(DAY)
+        world.advance(DAY)
         world.driver.requests.clear()
         collect(world)
         read = [r for r in world.driver.requests if isinstance(r, Get) and "/jobs/" in r.key]
         assert read == []
 
 
-def test_a_job_of_many_partitions_is_read_once_for_all_of_their_heads(
-    world: World, clock: ManualClock
-) -> None:
+def test_a_job_of_many_partitions_is_read_once_for_all_of_their_heads(world: World) -> None:
     report = world.load(*(f"day={n}" for n in range(40)))
-    clock.advance(8 * DAY)
+    world.advance(8 * DAY)
     world.driver.requests.clear()
     assert collect(world).folded == 40
     key = ROOT.decision_key(report.job)
@@ -187,86 +166,80 @@ def test_a_job_of_many_partitions_is_read_once_for_all_of_their_heads(
 class TestPromises:
     """What was promised before holds after it."""
 
-    def test_a_run_is_told_for_ever_what_it_did(self, world: World, clock: ManualClock) -> None:
+    def test_a_run_is_told_for_ever_what_it_did(self, world: World) -> None:
         first = world.load(DAY1, DAY2, rows=3, idempotency_key="run")
         for _ in range(3):
-            clock.advance(365 * DAY)
+            world.advance(365 * DAY)
             collect(world)
             again = world.open(idempotency_key="run")
             assert again.repeated is not None
             assert (again.repeated.job, again.repeated.rows) == (first.job, 6)
             assert again.repeated.partitions == first.partitions
 
-    def test_a_run_replaces_its_own_rows_afterwards(self, world: World, clock: ManualClock) -> None:
+    def test_a_run_replaces_its_own_rows_afterwards(self, world: World) -> None:
         world.load(DAY1, DAY2, idempotency_key="run")
         other = world.load(DAY1)
-        clock.advance(8 * DAY)
+        world.advance(8 * DAY)
         collect(world)
         again = world.load(DAY1, idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN)
         assert world.jobs_of(DAY1) == [other.job, again.job]
         assert world.jobs_of(DAY2) == []
         assert world.listed(DAY2) == []
 
-    def test_a_process_that_wakes_up_late_cannot_commit_twice(
-        self, world: World, clock: ManualClock
-    ) -> None:
-        opened = world.open()
-        result = world.write(opened, DAY1)
+    def test_a_process_that_wakes_up_late_cannot_commit_twice(self, world: World) -> None:
+        opened, result = world.written(DAY1)
         report = world.commit(opened, result)
-        clock.advance(400 * DAY)
+        world.advance(400 * DAY)
         collect(world)
         assert world.with_context(process=lambda: "late").commit(opened, result) == report
         assert world.jobs_of(DAY1) == [opened.job]
         world.assert_clean()
 
-    def test_a_fenced_job_cannot_commit_afterwards(self, world: World, clock: ManualClock) -> None:
+    def test_a_fenced_job_cannot_commit_afterwards(self, world: World) -> None:
         world.load(DAY1)
-        opened = world.open()
-        result = world.write(opened, DAY1)
+        opened, result = world.written(DAY1)
         world.recover(patience=0.0)
-        clock.advance(400 * DAY)
+        world.advance(400 * DAY)
         collect(world)
         with pytest.raises(Exception, match="declared this job dead"):
             world.commit(opened, result)
 
-    def test_a_replace_may_be_undone_for_as_long(self, world: World, clock: ManualClock) -> None:
+    def test_a_replace_may_be_undone_for_as_long(self, world: World) -> None:
         """By who kept what was replaced: decisions of years ago may say what that was."""
         one, two = world.load(DAY1), world.load(DAY1)
-        clock.advance(30 * DAY)
+        world.advance(30 * DAY)
         last = world.load(DAY1, mode=Mode.REPLACE, keep_replaced=True)
-        clock.advance(DAY)
+        world.advance(DAY)
         assert collect(world).left == 2
         plan = world.driver.run(plan_undoing(world.context, DAY1, last.job))
         assert [file.job for file in plan.files] == [one.job, two.job]
-        clock.advance(8 * DAY)
+        world.advance(8 * DAY)
         assert collect(world).condensed == 3
         with pytest.raises(InvalidInputError, match="not on record any more"):
             world.driver.run(plan_undoing(world.context, DAY1, last.job))
 
-    def test_an_append_may_be_undone_at_any_time(self, world: World, clock: ManualClock) -> None:
+    def test_an_append_may_be_undone_at_any_time(self, world: World) -> None:
         one, two = world.load(DAY1), world.load(DAY1)
-        clock.advance(30 * DAY)
+        world.advance(30 * DAY)
         collect(world)
         plan = world.driver.run(plan_undoing(world.context, DAY1, two.job))
         assert [file.job for file in plan.files] == [one.job]
 
     def test_a_partition_that_is_loaded_again_each_day_keeps_few_decisions_whole(
-        self, world: World, clock: ManualClock
+        self, world: World
     ) -> None:
         for _ in range(30):
             world.load(DAY1, mode=Mode.REPLACE)
-            clock.advance(DAY)
+            world.advance(DAY)
         collect(world)
         keys = world.store.keys(ROOT.decisions_prefix)
         jobs = [found.group() for key in keys if (found := JOB_ID.search(key))]
         assert sum(not decision(world, job).condensed for job in jobs) <= 9
 
-    def test_conflicts_of_long_ago_are_not_told_as_new(
-        self, world: World, clock: ManualClock
-    ) -> None:
+    def test_conflicts_of_long_ago_are_not_told_as_new(self, world: World) -> None:
         world.load(DAY1)
         world.load(DAY1)
-        clock.advance(8 * DAY)
+        world.advance(8 * DAY)
         collect(world)
         report = world.driver.run(find_conflicts(world.context, 3600.0, 7 * DAY))
         assert report.conflicts == ()
@@ -275,29 +248,29 @@ class TestPromises:
 
 
 class TestSize:
-    def test_records_come_to_half_a_kilobyte_a_file(self, world: World, clock: ManualClock) -> None:
+    def test_records_come_to_half_a_kilobyte_a_file(self, world: World) -> None:
         """A small form of docs/performance.md: appends of one file, three to a partition."""
         owner = Owner("flights_daily", "scheduled__2026-01-01T00:00:00+00:00", "load", -1, 1)
         for number in range(120):
-            clock.advance(60)
+            world.advance(60)
             world.load(f"day=2026-01-{number % 40:02}", owner=owner)
         before = control_bytes(world)
-        clock.advance(8 * DAY)
+        world.advance(8 * DAY)
         collect(world)
-        clock.advance(DAY)
+        world.advance(DAY)
         collect(world)
         world.write_index()
         assert control_bytes(world) <= 120 * 512 < before
         assert len(world.snapshot().files) == 120
 
     def test_a_partition_of_many_appends_lists_each_file_a_few_times_over(
-        self, world: World, clock: ManualClock
+        self, world: World
     ) -> None:
         """As many lists as twice two to that number comes to files, not all files in each."""
         world = world.with_context(limits=Limits(decisions_per_head=2))
         listed = 0
         for _ in range(120):
-            clock.advance(60)
+            world.advance(60)
             report = world.load(DAY1)
             head: Any = world.driver.run(read_head(world.context, Slot.partition(ROOT, DAY1))).head
             assert len(head.manifests) <= 7
