@@ -86,7 +86,7 @@ def test_a_table_of_many_small_appends_stays_quick() -> None:
     world = World(MemoryStore())
     costs, reads = [], []
     for number in range(240):
-        world.store.clock.advance(60)  # type: ignore[attr-defined]
+        world.advance(60)
         costs.append(_cost(world, f"day={number % 60}"))
         world.driver.requests.clear()
         assert len(world.snapshot().files) == number + 1
@@ -100,9 +100,9 @@ def test_gc_leaves_the_index_as_fresh_as_it_was() -> None:
     """It folds what heads name, and so changes each of them."""
     world = World(MemoryStore())
     for number in range(240):
-        world.store.clock.advance(60)  # type: ignore[attr-defined]
+        world.advance(60)
         world.load(f"day={number % 60}")
-    world.store.clock.advance(8 * 24 * 3600)  # type: ignore[attr-defined]
+    world.advance(8 * 24 * 3600)
     assert world.driver.run(gc(world.context, apply=True)).folded == 60
     world.driver.requests.clear()
     assert len(world.snapshot().files) == 240

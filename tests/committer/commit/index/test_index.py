@@ -75,7 +75,7 @@ class TestReading:
     def test_a_claim_is_settled_as_without_it(self, world: World) -> None:
         opened = world.open(Mode.REPLACE)
         die_before_applying(world, opened, world.write(opened, DAYS[0], DAYS[1]))
-        world.store.clock.advance(1)  # type: ignore[attr-defined]
+        world.advance(1)
         world.write_index()
         found = world.snapshot()
         assert {it.job for it in found.files if it.partition in DAYS[:2]} == {opened.job}
@@ -199,13 +199,13 @@ class TestWriting:
         world.load(*DAYS[:-2])
         world.load(*DAYS[-2:])
         assert parts(world) == []
-        world.store.clock.advance(1)  # type: ignore[attr-defined]
+        world.advance(1)
         world.load(DAY1)
         assert len(parts(world)) == 1
         assert requests_of_a_reader(world) == READ + INDEX
 
     def test_and_not_where_few_have(self, world: World) -> None:
-        world.store.clock.advance(1)  # type: ignore[attr-defined]
+        world.advance(1)
         index = world.store.objects[ROOT.index_key]
         for day in DAYS[: Limits().heads_besides_index - 1]:
             world.load(day)
@@ -298,7 +298,7 @@ def test_a_purge_removes_what_a_dead_writer_left_and_not_the_index(world: World)
     left = ROOT.index_part_key("left")
     world.store.apply(Put(left, b"half"))
     named = set(parts(world)) - {left}
-    world.store.clock.advance(8 * 24 * 3600)  # type: ignore[attr-defined]
+    world.advance(8 * 24 * 3600)
     report = world.purge()
     assert [entry.key for entry in report.entries] == [left]
     assert set(parts(world)) == named

@@ -27,7 +27,7 @@ def loaded(*days: str) -> World:
     """A table with one job for each day."""
     world = World(MemoryStore(clock=ManualClock()))
     for day in days:
-        world.store.clock.advance(60)  # type: ignore[attr-defined]
+        world.advance(60)
         world.load(day)
     return world
 
@@ -114,7 +114,7 @@ class TestReaders:
         before = world.store.objects[ROOT.index_key].etag
         lose(world, MANY[7], files=True)
         for day in (*MANY[10:], *MANY[10:]):
-            world.store.clock.advance(60)  # type: ignore[attr-defined]
+            world.advance(60)
             world.load(day)
         world.write_index()
         assert world.store.objects[ROOT.index_key].etag != before
