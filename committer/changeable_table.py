@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from .errors import (
     SnapshotGoneError,
     TableNotFoundError,
 )
-from .format.job_spec import FileOptions, JobSpec, OnRepeat, Owner, Readers, SchemaMode
+from .format.job_spec import FileOptions, JobSpec, OnRepeat, Owner, Readers, SchemaMode, choice
 from .format.parquet.reader import read_batches
 from .format.parquet.row_filter import Filter, RowFilter
 from .format.records.data_file import DataFile
@@ -31,21 +32,6 @@ from .scan.current_table import stored_names
 from .scan.partition_condition import PartitionCondition
 from .scan.reads import noted
 from .write_job import WriteJob, this_process
-
-
-@dataclass(frozen=True)
-class _Run:
-    """How often a change is made: as :class:`.job_spec.JobSpec` has it, and how often it is
-    computed where others change the table meanwhile; with further policies of the job."""
-
-    attempts: int
-    idempotency_key: str | None
-    on_repeat: OnRepeat
-    policies: Mapping[str, Any] = field(default_factory=lambda: {"owner": this_process()})
-
-    def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise InvalidInputError(f"attempts is {self.attempts}; it is 1 at least.")
 
 
 class ChangeableTable(ReadableTable):
@@ -118,15 +104,19 @@ class ChangeableTable(ReadableTable):
             SchemaMode(schema_mode),
         )
         given = as_arrow(data)
-        policies: dict[str, Any] = {"only_partitions": tuple(only_partitions), "readers": readers}
-        policies |= {
-            "data_root": data_root,
-            "owner": owner or this_process(),
-            "files": files or FileOptions(),
-            "code_version": code_version,
-        }
-        run = _Run(attempts, idempotency_key, OnRepeat(on_repeat), policies)
-        return self._change(lambda: self._plan_merge(merge, given, tuple(partition_by)), run)
+        spec = JobSpec(
+            given.schema,
+            idempotency_key=idempotency_key,
+            on_repeat=OnRepeat(on_repeat),
+            only_partitions=tuple(only_partitions),
+            readers=None if readers is None else choice("readers", Readers, readers),
+            data_root=data_root,
+            owner=owner or this_process(),
+            files=files or FileOptions(),
+            code_version=code_version,
+        )
+        plan = partial(self._plan_merge, merge, given, tuple(partition_by))
+        return self._change(plan, spec, attempts)
 
     def delete(
         self,
@@ -154,8 +144,13 @@ class ChangeableTable(ReadableTable):
         """
         if not apply:
             return self._plan_deletion(filter, partitions).report()
-        run = _Run(attempts, idempotency_key, OnRepeat(on_repeat))
-        return self._change(lambda: self._plan_deletion(filter, partitions), run)
+        spec = JobSpec(
+            pa.schema([]),
+            idempotency_key=idempotency_key,
+            on_repeat=OnRepeat(on_repeat),
+            owner=this_process(),
+        )
+        return self._change(partial(self._plan_deletion, filter, partitions), spec, attempts)
 
     def state_to_change(self, partitions: Collection[str] | None = None) -> Snapshot:
         """A snapshot whose rows are computed anew: of the partitions named, as they are stored, of
@@ -174,21 +169,19 @@ class ChangeableTable(ReadableTable):
 
     # How a change is made
 
-    def _change(self, plan: Callable[[], RowPlan], run: _Run) -> TableChange:
-        for attempt in range(1, run.attempts + 1):
-            if (
-                run.idempotency_key
-                and run.on_repeat is OnRepeat.SKIP
-                and self.job_of_key(run.idempotency_key)
-            ):
-                return TableChange.done_before(
-                    self._write(JobSpec(self.schema, **run.policies), run, None)
-                )
+    def _change(self, plan: Callable[[], RowPlan], spec: JobSpec, attempts: int) -> TableChange:
+        """:param spec: of the job, but for what the plan says, its columns among that."""
+        if attempts < 1:
+            raise InvalidInputError(f"attempts is {attempts}; it is 1 at least.")
+        key = spec.idempotency_key
+        for attempt in range(1, attempts + 1):
+            if key and spec.on_repeat is OnRepeat.SKIP and self.job_of_key(key):
+                return TableChange.done_before(self._write(replace(spec, schema=self.schema), None))
             found = plan()
             try:
-                done = self._carried_out(found, run)
+                done = self._carried_out(found, spec)
             except (CommitConflictError, SnapshotGoneError):
-                if attempt == run.attempts:
+                if attempt == attempts:
                     raise
                 continue
             if done is not None and done.repeated:
@@ -196,35 +189,34 @@ class ChangeableTable(ReadableTable):
             return found.report(done, attempt)
         raise AssertionError("each attempt returns or raises")
 
-    def _carried_out(self, plan: RowPlan, run: _Run) -> Committed | None:
-        spec = JobSpec(
-            plan.schema,
+    def _carried_out(self, plan: RowPlan, spec: JobSpec) -> Committed | None:
+        key = spec.idempotency_key
+        spec = replace(
+            spec,
+            schema=plan.schema,
             partition_by=plan.state.partition_by,
             schema_mode=plan.schema_mode,
             change_reads=plan.report().reads(plan.counts),
-            **run.policies,
         )
         if not plan.changed:
-            needed = run.idempotency_key is not None or not plan.schema.equals(plan.state.schema)
-            return self._write(spec, run, None) if needed else None
-        if run.on_repeat is OnRepeat.REPLACE_OWN and run.idempotency_key is not None:
-            refuse_repeat(
-                self.job_of_key(run.idempotency_key), plan.why_not_repeatable, self.root.url
-            )
+            needed = key is not None or not plan.schema.equals(plan.state.schema)
+            return self._write(spec, None) if needed else None
+        if spec.on_repeat is OnRepeat.REPLACE_OWN and key is not None:
+            refuse_repeat(self.job_of_key(key), plan.why_not_repeatable, self.root.url)
         changes = {name: plan.counts[name] for name in plan.changed}
         policies, inputs = self.rewrite_policies(plan.state, changes, spec.files)
         # What this process has read is what the rows come of that a merge is given.
         inputs += [noted().inputs.made_by(spec.code_version)] if plan.brings_rows else []
-        return self._write(replace(spec, **policies), run, plan, inputs)
+        return self._write(replace(spec, **policies), plan, inputs)
 
     def _write(
-        self, spec: JobSpec, run: _Run, plan: RowPlan | None, inputs: Iterable[Inputs] = ()
+        self, spec: JobSpec, plan: RowPlan | None, inputs: Iterable[Inputs] = ()
     ) -> Committed:
         """Carry out a job, of a plan's rows or of none."""
         # What a run wrote before holds the rows of others, too: a change is made once more on what
         # is there, and takes nothing back.
-        again = OnRepeat.APPEND if run.on_repeat is OnRepeat.REPLACE_OWN else run.on_repeat
-        spec = replace(spec, idempotency_key=run.idempotency_key, on_repeat=again)
+        again = OnRepeat.APPEND if spec.on_repeat is OnRepeat.REPLACE_OWN else spec.on_repeat
+        spec = replace(spec, on_repeat=again)
         made_of = Inputs.all_of(inputs)
         with WriteJob(self.driver, self._context, spec, inputs=lambda: made_of) as job:
             if plan is not None and not job.repeats:

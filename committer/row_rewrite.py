@@ -17,11 +17,11 @@ from .commit.state.context import Context
 from .commit.state.found_table import find_table
 from .commit.state.job_state import Committed
 from .errors import InvalidInputError
-from .format.job_spec import Content, Coordination, FileOptions, Mode, SchemaMode
+from .format.job_spec import Content, Coordination, FileOptions, SchemaMode
 from .format.records.inputs import Inputs
 from .format.row_changes import ChangeReads, RowChanges
 from .store.requests import Step
-from .upkeep.compaction import all_of, content_kept, inputs_in, origins_in, writers_of
+from .upkeep.compaction import content_kept, replacing_policies
 from .write_job import WriteJob
 
 
@@ -132,31 +132,19 @@ def check_rewritable(context: Context) -> Step[None]:
 def rewrite_policies(
     context: Context, state: Snapshot, changes: Mapping[str, RowChanges], files: FileOptions
 ) -> Step[tuple[dict[str, Any], list[Inputs]]]:
-    """Members of the :class:`.JobSpec` that writes partitions of a state anew, and what the rows
-    that it writes again were computed from: none where the partitions hold no rows.
-
-    One request for each job that wrote files of them: whose rows are written again is on record,
-    so that a later try of such a run does not add them once more.
+    """As :func:`.compaction.replacing_policies`, of some partitions of a state whose rows change;
+    no inputs where the partitions hold no rows.
 
     :param changes: what is done to the rows of each of them.
     :param files: as the caller wants them written; by rows are known, too, those that were.
-    :raises DamagedError: the decision of a job that wrote files is gone, or cannot be read.
     """
     there = state.of(changes.keys())
-    writers = yield from writers_of(context, there.files)
-    merges = {
-        name: tuple(sorted(all_of(origins_in(name, writers), files)))
-        for name, files in there.by_partition().items()
-    }
-    policies: dict[str, Any] = {
-        "mode": Mode.REPLACE,
-        "replace_partitions": tuple(sorted(changes)) if state.partition_by else (),
-        "replace_table": not state.partition_by,
+    policies, inputs = yield from replacing_policies(context, there, changes)
+    policies |= {
         "base": state.base,
         "serializable": state.read is not None,
-        "merges": merges,
         "row_changes": dict(changes),
     }
     if content_kept(there.files) is Content.ROWS:
         policies["files"] = replace(files, content=Content.ROWS)
-    return policies, [inputs_in(writers, there.files)] if there.files else []
+    return policies, [inputs] if there.files else []

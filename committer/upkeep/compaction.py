@@ -134,21 +134,34 @@ def rewriting_spec(
     :param state: what was read of these partitions alone.
     :param policies: the job's others.
     """
+    replacing, inputs = yield from replacing_policies(context, state, state.by_partition())
+    return JobSpec(state.schema, **replacing, **policies), inputs
+
+
+def replacing_policies(
+    context: Context, state: Snapshot, partitions: Iterable[str]
+) -> Step[tuple[dict[str, Any], Inputs]]:
+    """Members of the :class:`.JobSpec` that replaces partitions as they were read, by their own
+    rows among others; and what these were computed from. One request for each job that wrote files
+    of them: whose rows are written again is on record, so that a later try of such a run does not
+    add them once more.
+
+    :param state: what was read of these partitions.
+    :raises DamagedError: the decision of a job that wrote files is gone, or cannot be read.
+    """
     writers = yield from writers_of(context, state.files)
-    by_partition = state.by_partition()
-    spec = JobSpec(
-        state.schema,
-        Mode.REPLACE,
-        replace_partitions=tuple(by_partition) if state.partition_by else (),
-        replace_table=not state.partition_by,
-        base=state.base,
-        merges={
-            name: tuple(sorted(all_of(origins_in(name, writers), files)))
-            for name, files in by_partition.items()
-        },
-        **policies,
-    )
-    return spec, inputs_in(writers, state.files)
+    merges = {
+        name: tuple(sorted(all_of(origins_in(name, writers), files)))
+        for name, files in state.by_partition().items()
+    }
+    policies = {
+        "mode": Mode.REPLACE,
+        "replace_partitions": tuple(sorted(partitions)) if state.partition_by else (),
+        "replace_table": not state.partition_by,
+        "base": state.base,
+        "merges": merges,
+    }
+    return policies, inputs_in(writers, state.files)
 
 
 def content_kept(files: Collection[DataFile]) -> Content:

@@ -78,8 +78,8 @@ MUTANTS = (
     Mutant(
         "a compaction goes by no base",
         "upkeep.compaction",
-        "base=state.base,",
-        "on_conflict='last_wins',",
+        '"base": state.base,',
+        '"on_conflict": "last_wins",',
         ("append", "compact"),
         14,
     ),
@@ -323,7 +323,7 @@ CHANGES = (
     ),
     Mutant(
         "a merge is said to have written its own rows alone",
-        "row_rewrite",
+        "upkeep.compaction",
         '"merges": merges,',
         '"merges": {},',
         ("append", "merge"),
@@ -332,8 +332,8 @@ CHANGES = (
     Mutant(
         "a merge that is made once more takes back what it wrote",
         "changeable_table",
-        "again = OnRepeat.APPEND if run.on_repeat is OnRepeat.REPLACE_OWN else run.on_repeat",
-        "again = run.on_repeat",
+        "again = OnRepeat.APPEND if spec.on_repeat is OnRepeat.REPLACE_OWN else spec.on_repeat",
+        "again = spec.on_repeat",
         ("append", "merge"),
         3,
     ),
