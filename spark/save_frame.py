@@ -14,19 +14,16 @@ says which (:mod:`~..committer.handoff`): the Airflow operator, by its ``committ
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..committer.commit.failures import failures_told
 from ..committer.errors import InvalidInputError
 from ..committer.format.handoff import Handoff
 from ..committer.format.job_spec import Distribute, Mode
 from ..committer.format.read_base import ReadBase
 from ..s3a.hadoop.settings import NATIVE
 from .pipes import pipes_session, report_commit
-from .startup.preflight import warn_of_overwrites
-from .write_target import WriteTarget, resolve, take_handoff
+from .write_target import WriteTarget, resolve, submitted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -84,28 +81,27 @@ def save(
     :raises VerificationError: with a committer of Hadoop's: the job committed, and its files do
         not hold the rows that Spark wrote.
     """
-    warn_of_overwrites(frame.sparkSession)
-    take_handoff(frame.sparkSession)
-    handoff = Handoff.decode(os.environ)
-    with failures_told(handoff.table, handoff.idempotency_key, handoff.owner, handoff.partitions):
+    with submitted(frame.sparkSession) as handoff:
         target = resolve(
             table,
-            partition_by,
-            mode,
-            partitions,
-            committer,
-            base,
-            distribute,
-            code_version,
-            options or {},
             handoff,
+            partition_by=partition_by,
+            mode=mode,
+            partitions=partitions,
+            committer=committer,
+            base=base,
+            distribute=distribute,
+            code_version=code_version,
+            options=options,
         )
         if target.mode is Mode.MERGE:
             given = {"base": base, "distribute": distribute, "partitions": partitions}
             return _merged(frame, target, handoff.about(target.root), given)
         if target.committer == NATIVE:
+            from .saving.arrow_save import save_by_arrow
+
             session = pipes_session()
-            committed = _save_natively(frame, target, handoff)
+            committed = save_by_arrow(frame, target, handoff)
             if session is not None:
                 report_commit(session, committed, is_asset=handoff.table in (None, target.root))
             return committed
@@ -119,21 +115,11 @@ def save(
         return None
 
 
-def _save_natively(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> Committed:
-    from ..committer.table import Table
-    from .options import names_key, writer_options
-    from .saving.arrow_save import save_by_arrow
-
-    options = writer_options(target.options, handoff, target.named_options)
-    own_key = names_key(target.options)
-    return save_by_arrow(frame, Table(target.root.url), target.replaces, options, own_key)
-
-
 def _merged(
     frame: DataFrame, target: WriteTarget, said: Handoff, given: Mapping[str, object]
 ) -> Committed | None:
     """As the submitter asks for; ``None`` where it has no key for the run and nothing changes."""
-    from .changing.merge_rules import MergeRules
+    from .changing.merge_source import MergeRules
     from .changing.merging import merge_by
 
     odd = [name for name, value in given.items() if value is not None]

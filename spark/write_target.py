@@ -4,10 +4,12 @@ says, and what the application's submitter does."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..committer.commit.failures import failures_told
 from ..committer.errors import InvalidInputError, first_few
 from ..committer.format.code_version import checked_code_version
 from ..committer.format.handoff import HANDOFF, HANDOFF_SETTING, Handoff
@@ -15,6 +17,7 @@ from ..committer.format.job_spec import Distribute, Mode, choice
 from ..committer.format.layout import TableRoot
 from ..committer.format.read_base import ReadBase
 from ..s3a.hadoop.settings import NATIVE, check_committer, check_records
+from .startup.preflight import warn_of_overwrites
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,18 +48,14 @@ class WriteTarget:
     options: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def replaces(self) -> bool:
-        """Whether partitions are replaced."""
-        return self.mode is Mode.REPLACE
-
-    @property
     def named_options(self) -> dict[str, Any]:
         """What the call names, as members of :class:`.options.WriterOptions`."""
+        replaces = self.mode is Mode.REPLACE
         named = {
             "path": self.root.url,
             "partition_by": self.partition_by,
             "fail_if_exists": self.mode is Mode.FAIL_IF_EXISTS,
-            "replace_partitions" if self.replaces else "only_partitions": self.partitions,
+            "replace_partitions" if replaces else "only_partitions": self.partitions,
             "base": self.base,
             "distribute": self.distribute,
             "code_version": self.code_version,
@@ -66,15 +65,16 @@ class WriteTarget:
 
 def resolve(
     table: str | None,
-    partition_by: Sequence[str],
-    mode: str | None,
-    partitions: Sequence[str] | None,
-    committer: str | None,
-    base: Snapshot | ReadBase | str | None,
-    distribute: str | None,
-    code_version: str | None,
-    options: Mapping[str, str],
     handoff: Handoff,
+    *,
+    partition_by: Sequence[str] = (),
+    mode: str | None = None,
+    partitions: Sequence[str] | None = None,
+    committer: str | None = None,
+    base: Snapshot | ReadBase | str | None = None,
+    distribute: str | None = None,
+    code_version: str | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> WriteTarget:
     """The arguments of ``save()``, completed by what the submitter says about its table.
 
@@ -89,6 +89,7 @@ def resolve(
     said = handoff.about(root)
     word = check_committer(committer or said.committer or NATIVE)
     check_records(word, code_version or said.code_version)
+    options = dict(options or {})
     if isinstance(base, str):
         options, base = {**options, "base": base}, None
     state = base if base is None or isinstance(base, ReadBase) else base.base
@@ -109,7 +110,7 @@ def resolve(
         base=state,
         distribute=None if distribute is None else choice("distribute", Distribute, distribute),
         code_version=None if code_version is None else checked_code_version(code_version),
-        options=dict(options),
+        options=options,
     )
 
 
@@ -152,6 +153,17 @@ def _listed(name: str, what: str, given: Sequence[str]) -> tuple[str, ...]:
             f"{name} has an empty item; nothing was written.", remedy=f"Leave it out of {name}=."
         )
     return tuple(given)
+
+
+@contextmanager
+def submitted(session: SparkSession) -> Iterator[Handoff]:
+    """What the submitter says to an application that is about to write. What is wrong with the
+    write is told back."""
+    warn_of_overwrites(session)
+    take_handoff(session)
+    said = Handoff.decode(os.environ)
+    with failures_told(said.table, said.idempotency_key, said.owner, said.partitions):
+        yield said
 
 
 def take_handoff(spark: SparkSession) -> None:

@@ -20,16 +20,19 @@ from ...committer.errors import (
     TaskResultsError,
     counted,
 )
+from ...committer.format.handoff import Handoff
+from ...committer.format.job_spec import Mode
 from ...committer.format.records.inputs import Inputs
 from ...committer.scan.reads import noted
 from ...committer.table import Table
 from ...committer.write_job import WriteJob
-from ..options import WriterOptions
+from ..options import WriterOptions, names_key, writer_options
 from ..reading.table_reads import TableReads
 from ..startup.preflight import check_versions
 from ..worker import application_of
+from ..write_target import WriteTarget
 from .commit_log import CommitProgress, log_commit, log_skipped
-from .planned_job import PlannedJob, advise, note_end, planned_job
+from .planned_job import PlannedJob, advise, in_any_case, note_end, planned_job
 from .spark_tasks import run_tasks
 from .task_errors import error_of_task
 
@@ -41,22 +44,21 @@ logger = logging.getLogger("zero_rename.spark.saving.arrow_save")
 _ROWS_PER_FILE = "spark.sql.files.maxRecordsPerFile"
 
 
-def save_by_arrow(
-    frame: DataFrame, table: Table, overwrite: bool, options: WriterOptions, own_key: bool
-) -> Committed:
+def save_by_arrow(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> Committed:
     """Write a frame as one job.
 
-    :param overwrite: replace what the partitions hold.
-    :param own_key: the idempotency key among the options was given to this very write.
+    :param target: what is asked for; ``handoff``: what completes its options.
     :raises RefusedError: nothing of the job is visible.
     :raises OutcomeUnknownError: it may be committed.
     :raises UnfinishedCommitError: it is, and recovery finishes it.
     """
+    options = writer_options(target.options, handoff, target.named_options)
     check_versions()
+    url = target.root.url
     if frame.isStreaming:
         raise InvalidInputError(
             "A streaming frame has no end to commit; nothing was written.",
-            table=table.root.url,
+            table=url,
             remedy="Write it by writeStream.foreachBatch, each batch with an idempotency key of "
             "its own.",
         )
@@ -64,10 +66,10 @@ def save_by_arrow(
     if options.rows_per_file is None:
         limit = int(session.conf.get(_ROWS_PER_FILE, None) or 0)
         options = replace(options, rows_per_file=limit if limit > 0 else None)
-    name = application_of(session)
-    any_case = session.conf.get("spark.sql.caseSensitive", None) != "true"
-    planned = planned_job(table, frame.schema, overwrite, options, own_key, name, any_case)
-    return carry_out(frame, planned, options, TableReads.of(name, table.root.url))
+    name, own_key = application_of(session), names_key(target.options)
+    table, any_case, replaces = Table(url), in_any_case(session), target.mode is Mode.REPLACE
+    planned = planned_job(table, frame.schema, replaces, options, own_key, name, any_case)
+    return carry_out(frame, planned, options, TableReads.of(name, url))
 
 
 def carry_out(

@@ -25,6 +25,7 @@ from ..types import table_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 logger = logging.getLogger("zero_rename.spark.saving.planned_job")
@@ -126,6 +127,11 @@ def planned_job(
         **policy,
     )
     return PlannedJob(table, spec, own_key)
+
+
+def in_any_case(session: SparkSession) -> bool:
+    """Whether columns are the table's whatever their case."""
+    return session.conf.get("spark.sql.caseSensitive", None) != "true"
 
 
 def advise(error: CommitConflictError, opened: OpenedJob, base: ReadBase) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pyarrow as pa
 import pytest
 
-from support.spark_tables import read, write
+from support.spark_tables import numbers, put, read, write
 from zero_rename.committer import CommitConflictError, Table
 from zero_rename.spark import load, save
 
@@ -13,24 +15,11 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def url(s3_bucket):
-    return f"s3://{s3_bucket.name}/lake/table"
-
-
-@pytest.fixture
 def frame(spark):
     return spark.createDataFrame([(1, "x"), (2, "x"), (3, "y")], "n long, p string")
 
 
-def append(url, *values):
-    """Another application's job."""
-    schema = pa.schema([("n", pa.int64()), ("p", pa.string())])
-    with Table(url).job(schema, partition_by=["p"]) as job:
-        job.write(pa.table(list(zip(*values, strict=True)), schema=schema))
-
-
-def numbers(url):
-    return sorted(Table(url).to_arrow()["n"].to_pylist())
+append = partial(put, schema=pa.schema([("n", pa.int64()), ("p", pa.string())]))
 
 
 def test_a_commit_during_the_shuffle_is_a_conflict(spark, url):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from support import spark_tables
+from support.spark_tables import held
 from zero_rename.committer import (
     CommitConflictError,
     InvalidInputError,
@@ -26,40 +29,7 @@ TIMED = "k long, v string, p string, at int"
 #: A key of the write's own, as each batch of a stream has one.
 OWN = {"idempotency_key": "own"}
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("p", pa.string())])
-
-
-@pytest.fixture
-def url(s3_bucket):
-    return f"s3://{s3_bucket.name}/lake/table"
-
-
-@pytest.fixture
-def beside(monkeypatch):
-    """Let another job commit once, when a merge has read and joined, before it opens its own."""
-
-    def idempotency_key(commit):
-        waiting = [commit]
-        policies = Table.rewrite_policies
-
-        def lands(self, *given):
-            while waiting:
-                waiting.pop()()
-            return policies(self, *given)
-
-        monkeypatch.setattr(Table, "rewrite_policies", lands)
-
-    return idempotency_key
-
-
-def put(url: str, *rows: tuple[Any, ...], schema: pa.Schema = SCHEMA, **policy: Any) -> None:
-    """Another application's job."""
-    with Table(url).job(schema, partition_by=["p"], **policy) as job:
-        job.write(pa.table(list(zip(*rows, strict=True)), schema=schema))
-
-
-def held(url: str) -> list[tuple[Any, ...]]:
-    found = [tuple(row.values()) for row in Table(url).to_arrow().to_pylist()]
-    return sorted(found, key=repr)
+put = partial(spark_tables.put, schema=SCHEMA)
 
 
 def changes(spark: Any, *rows: tuple[Any, ...], schema: str = "k long, v string, p string") -> Any:
@@ -316,6 +286,10 @@ class TestOthers:
 
 class TestRuns:
     """A retry, a cleared task, another job of the run."""
+
+    def test_a_run_without_rows_makes_the_table_with_its_partitions(self, spark, url):
+        merge(changes(spark), url, on=["k"], partition_by=["p"], options=OWN)
+        assert Table(url).partition_by == ("p",)
 
     def test_a_retry_and_a_cleared_task_leave_what_one_run_leaves(self, spark, url):
         put(url, (1, "a", "x"), (2, "b", "y"))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pyarrow as pa
 import pytest
 
+from support import spark_tables
+from support.spark_tables import held
 from zero_rename.committer import CommitConflictError, InvalidInputError, Table
 from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.spark import delete, update
@@ -12,6 +16,7 @@ from zero_rename.spark import delete, update
 pytestmark = pytest.mark.spark
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("p", pa.string())])
+put = partial(spark_tables.put, schema=SCHEMA)
 
 
 @pytest.fixture
@@ -19,16 +24,6 @@ def url(s3_bucket, spark):
     url = f"s3://{s3_bucket.name}/lake/table"
     put(url, (1, 10, "x"), (2, None, "x"), (3, 30, "y"), (4, 40, "z"), (5, None, None))
     return url
-
-
-def put(url, *rows, schema=SCHEMA, by=("p",)):
-    with Table(url).job(schema, partition_by=by) as job:
-        job.write(pa.table(list(zip(*rows, strict=True)), schema=schema))
-
-
-def held(url):
-    found = [tuple(row.values()) for row in Table(url).to_arrow().to_pylist()]
-    return sorted(found, key=repr)
 
 
 def test_rows_of_which_the_condition_is_null_stay(url):
@@ -54,13 +49,8 @@ def test_an_update_changes_the_rows_that_it_changes(url):
     moved = update(url, set={"p": "concat('to=', p)", "v": "v"}, where="v > 20")
     assert moved.partitions == ("p=to%3Dy", "p=to%3Dz", "p=y", "p=z")
     assert moved.rows == RowChanges(updated=2, unchanged=3)
-    assert sorted(Table(url).to_arrow()["p"].to_pylist(), key=str) == [
-        None,
-        "to=y",
-        "to=z",
-        "x",
-        "x",
-    ]
+    places = sorted(Table(url).to_arrow()["p"].to_pylist(), key=str)
+    assert places == [None, "to=y", "to=z", "x", "x"]
     update(url, set={"p": "''"}, where="k = 1")
     assert Table(url).scan(["p=__HIVE_DEFAULT_PARTITION__"]).count() == 2
 
@@ -75,18 +65,11 @@ def test_a_table_without_partitions(spark, s3_bucket):
     assert not Table(url).files()
 
 
-def test_what_another_job_adds_meanwhile_is_looked_at_too(url, monkeypatch):
-    waiting, policies = [(9, 99, "y")], Table.rewrite_policies
-
-    def lands(self, *given):
-        while waiting:
-            put(url, waiting.pop())
-        return policies(self, *given)
-
-    monkeypatch.setattr(Table, "rewrite_policies", lands)
+def test_what_another_job_adds_meanwhile_is_looked_at_too(url, beside):
+    beside(lambda: put(url, (9, 99, "y")))
     done = delete(url, where="v >= 30")
     assert (done.rows.deleted, done.attempts) == (3, 2)
-    waiting.append((9, 99, "x"))
+    beside(lambda: put(url, (9, 99, "x")))
     with pytest.raises(CommitConflictError, match="p=x"):
         update(url, set={"v": "0"}, where="k = 1", attempts=1)
     assert held(url) == [(1, 10, "x"), (2, None, "x"), (5, None, None), (9, 99, "x")]

@@ -27,17 +27,7 @@ DAYS = ("day=1", "day=2")
 
 
 def asked(environ: dict[str, str] | None = None, **given: Any) -> Any:
-    call: dict[str, Any] = {
-        "table": TABLE,
-        "partition_by": ["day"],
-        "mode": None,
-        "partitions": None,
-        "committer": None,
-        "base": None,
-        "distribute": None,
-        "code_version": None,
-        "options": {},
-    }
+    call: dict[str, Any] = {"table": TABLE, "partition_by": ["day"]}
     return resolve(**call | given, handoff=Handoff.decode(environ or {}))
 
 
@@ -100,7 +90,7 @@ class TestWhatIsAsked:
         assert (options.base, options.code_version) == (base, "4")
         assert (options.partition_by, options.rows_per_file) == (("day",), 9)
         assert (options.replace_partitions, options.only_partitions) == (("day=2",), DAYS)
-        assert (options.path, options.idempotency_key, options.mode(call.replaces)) == (
+        assert (options.path, options.idempotency_key, options.mode(overwrite=True)) == (
             *(TABLE, "a run", Mode.REPLACE),
         )
 

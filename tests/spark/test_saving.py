@@ -16,16 +16,6 @@ from zero_rename.spark import load, save
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def url(s3_bucket):
-    return f"s3://{s3_bucket.name}/lake/table"
-
-
-@pytest.fixture
-def frame(spark):
-    return spark.createDataFrame([(1, "x"), (2, "y"), (3, "x")], "n int, p string")
-
-
 def count(url):
     return dict(Counter(Table(url).to_arrow()["p"].to_pylist()))
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.spark import environment, run_program
-from support.spark_tables import data_keys, open_records
+from support.spark_tables import data_keys, numbers, open_records
 from zero_rename.committer import InvalidInputError, Table
 from zero_rename.spark import stream, stream_sink
 
@@ -89,10 +89,6 @@ def done(checkpoint: str) -> list[int]:
     """The batches that Spark has written down as done."""
     names = os.listdir(Path(checkpoint, "commits"))
     return sorted(int(name) for name in names if name.isdigit())
-
-
-def numbers(url: str) -> list[int]:
-    return sorted(Table(url).to_arrow()["n"].to_pylist())
 
 
 def test_a_driver_killed_between_the_commit_and_spark_s_own_log(

@@ -1,10 +1,15 @@
-"""What tests of the data source do over and over: write, read back, fetch the files."""
+"""What tests of Spark's tables do over and over: write, read back, fetch the files."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+
+from zero_rename.committer import Table
 
 #: A column of each of Spark's types that Parquet holds, as SQL.
 COLUMNS = {
@@ -68,6 +73,25 @@ def _with_nulls(spark: Any, columns: dict[str, str]) -> Any:
 
 def write(frame: Any, url: str, mode: str = "append", **options: str) -> None:
     frame.write.format("zero_rename").mode(mode).options(**options).save(url)
+
+
+def put(
+    url: str, *rows: tuple[Any, ...], schema: pa.Schema, by: Sequence[str] = ("p",), **policy: Any
+) -> None:
+    """Another application's job."""
+    with Table(url).job(schema, partition_by=by, **policy) as job:
+        job.write(pa.table(list(zip(*rows, strict=True)), schema=schema))
+
+
+def held(url: str) -> list[tuple[Any, ...]]:
+    """The rows that a table holds, in an order that does not depend on its files'."""
+    found = [tuple(row.values()) for row in Table(url).to_arrow().to_pylist()]
+    return sorted(found, key=repr)
+
+
+def numbers(url: str, column: str = "n") -> list[int]:
+    """The values of a table's column, sorted."""
+    return sorted(Table(url).to_arrow()[column].to_pylist())
 
 
 def read(spark: Any, url: str, **options: str) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pyarrow as pa
 import pytest
 
@@ -9,11 +11,12 @@ from support.spark_tables import (
     data_keys,
     of_all_types,
     partitioned_by_all_types,
+    put,
     read,
     rows,
     write,
 )
-from zero_rename.committer import CommitConflictError, InvalidInputError, Table
+from zero_rename.committer import CommitConflictError, InvalidInputError
 from zero_rename.spark import create_view, load, save
 
 pytestmark = pytest.mark.spark
@@ -24,11 +27,7 @@ def url(s3_bucket):
     return f"s3://{s3_bucket.name}/lake/flights"
 
 
-def append(url, *values, mode="append"):
-    """Another application's job."""
-    schema = pa.schema([("n", pa.int64()), ("p", pa.string())])
-    with Table(url).job(schema, partition_by=["p"], mode=mode) as job:
-        job.write(pa.table(list(zip(*values, strict=True)), schema=schema))
+append = partial(put, schema=pa.schema([("n", pa.int64()), ("p", pa.string())]))
 
 
 def numbers(frame):

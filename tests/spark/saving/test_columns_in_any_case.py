@@ -14,16 +14,6 @@ from zero_rename.spark import load, save
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def url(s3_bucket: Any) -> str:
-    return f"s3://{s3_bucket.name}/lake/table"
-
-
-@pytest.fixture
-def frame(spark: Any) -> Any:
-    return spark.createDataFrame([(1, "x"), (2, "y"), (3, "x")], "n int, p string")
-
-
 def test_columns_are_the_table_s(spark: Any, url: str, frame: Any) -> None:
     save(frame, url, partition_by=["P"])
     assert (Table(url).schema.names, Table(url).partition_by) == (["n", "p"], ("p",))
