@@ -66,7 +66,7 @@ def a_task(payload: bytes) -> Callable[[bool], object]:
 
     def task(any_rows: bool) -> object:
         batches = iter([rows] if any_rows else [])
-        return list(report(payload, ["id"], False, batches))
+        return list(report(payload, False, batches))
 
     return task
 

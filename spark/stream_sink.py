@@ -25,7 +25,7 @@ from ..committer.errors import InvalidInputError
 from ..committer.format.job_spec import Mode
 from ..committer.format.layout import TableRoot
 from ..s3a.hadoop.settings import NATIVE
-from .changing.merge_rules import MergeRules
+from .changing.merge_source import MergeRules
 from .changing.merging import merge_by
 from .option_table import plain
 from .options import read_writer_options

@@ -42,7 +42,7 @@ from .saving.commit_log import CommitProgress, log_commit, log_skipped
 from .saving.planned_job import PlannedJob, advise, note_end, planned_job
 from .saving.task_rows import write_rows
 from .startup.preflight import check_data_source_versions
-from .worker import application, freeze_worker, readable_errors
+from .worker import application, readable_errors
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -120,14 +120,8 @@ class TableWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Upload one task's rows; they stay invisible. Runs in a worker, once per attempt."""
-        # As the job names them: as the table does, whatever their case in the frame.
-        names = self.opened.spec.schema.names
         with readable_errors(), self._failures_told():
-            named = (batch.rename_columns(names) for batch in iterator)
-            result = write_rows(self.opened, named)
-            if self._freeze:
-                freeze_worker()
-            return TaskMessage(result)
+            return TaskMessage(write_rows(self.opened, self._freeze, iterator))
 
     def _failures_told(self) -> AbstractContextManager[None]:
         spec = self.opened.spec
@@ -198,10 +192,8 @@ class TableWriter(DataSourceArrowWriter):
         spec = self.opened.spec
         try:
             if table.job_state(self.opened.job) is JobState.ABORTED:
-                named = spec.allowed_partitions or ()
-                tell_failure(
-                    fenced(self.opened), table.root, spec.idempotency_key, spec.owner, named
-                )
+                named, key = spec.allowed_partitions or (), spec.idempotency_key
+                tell_failure(fenced(self.opened), table.root, key, spec.owner, named)
         except ZeroRenameError as error:
             logger.warning("whether another process has aborted the job is not known: %s", error)
 

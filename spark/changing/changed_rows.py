@@ -18,6 +18,7 @@ from ...committer.format.layout import UNPARTITIONED
 from ...committer.format.row_changes import RowChanges
 from ...committer.format.schema.compatibility import cast_column
 from ...committer.format.schema.hive_paths import escape, format_values
+from ..reading.load import quoted
 from ..worker import readable_errors
 
 if TYPE_CHECKING:
@@ -63,6 +64,16 @@ def partition_names(frame: DataFrame, fields: Sequence[pa.Field]) -> DataFrame:
 
     named = StructType([*frame.schema.fields, StructField("path", StringType())])
     return frame.mapInArrow(PartitionNames(tuple(fields)), named)
+
+
+def partitions_of(frame: DataFrame, schema: pa.Schema, by: Sequence[str]) -> set[str]:
+    """The names of the partitions that rows with a table's columns lie in."""
+    from pyspark.sql import functions as F
+
+    place = place_of([F.col(quoted(name)) for name in by])
+    places = frame.select(place.alias("place")).distinct()
+    named = partition_names(places, [schema.field(name) for name in by])
+    return {row["path"] for row in named.select("path").collect()}
 
 
 def place_of(columns: Sequence[Column]) -> Column:

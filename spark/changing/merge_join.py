@@ -24,7 +24,7 @@ from .changed_rows import (
     ChangedRows,
     as_partition_value,
     differ,
-    partition_names,
+    partitions_of,
     place_of,
     reads_table,
 )
@@ -76,18 +76,13 @@ class MergeJoin:
 
     def _with_keys(self, whole: Snapshot) -> set[str]:
         """The partitions that hold keys of the source."""
-        from pyspark.sql import functions as F
-
         columns = [*dict.fromkeys([*self._rules.on, *self._by])]
         where = self._key_range()
         keys = state_frame(self._session, self._table, whole, columns, where)
         keys = keys.alias("target").join(
             self._frame.alias("source"), self._matches(self._rules.on), "left_semi"
         )
-        place = place_of([F.col(quoted(name)) for name in self._by])
-        fields = [whole.schema.field(name) for name in self._by]
-        named = partition_names(keys.select(place.alias("place")).distinct(), fields)
-        return {row["path"] for row in named.select("path").collect()}
+        return partitions_of(keys, whole.schema, self._by)
 
     def _key_range(self) -> str | None:
         """What is true of the first key column of all rows that can match: files whose statistics

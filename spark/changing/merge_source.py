@@ -1,9 +1,10 @@
-"""Source of a merge: a frame's rows with the table's columns, one for each key."""
+"""Source of a merge: a frame's rows with the table's columns, one for each key; and the rules that
+say what becomes of rows that match, and of those that do not."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
@@ -20,16 +21,56 @@ from ...committer.errors import (
 from ...committer.format.schema.compatibility import check_same, find_column
 from ...committer.format.schema.evolution import evolved
 from ...committer.format.schema.row_metadata import renamed
-from ...committer.merge_request import IGNORE, UPDATE, several_rows
+from ...committer.merge_request import IGNORE, UPDATE, MergeRequest, several_rows
 from ...committer.table import Table
 from ..reading.load import quoted
+from ..reading.predicate import refuse_beyond_rows
 from ..types import spark_schema, table_schema
-from .changed_rows import as_partition_value, partition_names, place_of
-from .merge_rules import MergeRules
+from .changed_rows import as_partition_value, partitions_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class MergeRules(MergeRequest):
+    """What a merge does with the rows that match, and with those that do not.
+
+    :param matched: ``update``, ``ignore``, or expressions by column.
+    :param evolves: the frame's columns become the table's.
+    """
+
+    matched: str | Mapping[str, str] = UPDATE
+    delete_when: str | None = None
+    evolves: bool = False
+
+    def __post_init__(self) -> None:
+        """:raises InvalidInputError: a word that is none of its choices, no key."""
+        super().__post_init__()
+        for name, text in self.expressions.items():
+            refuse_beyond_rows(name, text)
+
+    def _check_matched(self, besides: str = ", or give expressions by column") -> None:
+        if isinstance(self.matched, str):
+            super()._check_matched(besides)
+
+    @property
+    def sets(self) -> Mapping[str, str]:
+        """Expressions for matched rows, by column."""
+        return {} if isinstance(self.matched, str) else self.matched
+
+    @property
+    def expressions(self) -> Mapping[str, str]:
+        """All expressions, by what they are for."""
+        found = {f"when_matched[{name!r}]": text for name, text in self.sets.items()}
+        return found | ({"delete_when": self.delete_when} if self.delete_when else {})
+
+    def serves(self, column: str) -> bool:
+        """Whether a column may be there for one of the expressions, or for ``latest_by``, alone."""
+        texts = [*self.expressions.values(), self.latest_by]
+        text = " ".join(text or "" for text in texts).lower()
+        return re.search(rf"(?<!\w){re.escape(column.lower())}(?!\w)", text) is not None
 
 
 @dataclass(frozen=True)
@@ -72,10 +113,11 @@ class MergeSource:
             own, by = table.schema, table.partition_by
         except TableNotFoundError:
             own, by, is_first = stored, tuple(partition_by), True
-        reading = _Reading(table.root.url, frame, rules, own, by, any_case)
-        schema = reading.merged_schema(stored, is_first)
-        aligned = reading.aligned(schema)
-        source = MergeSource(table, aligned, reading.rules, own, schema, by, is_first)
+        reading = _Reading(table.root.url, frame, own, by, any_case)
+        rules = reading.in_its_case(rules)
+        reading.check_partition_columns()
+        schema = reading.merged_schema(stored, rules, is_first)
+        source = MergeSource(table, reading.aligned(schema), rules, own, schema, by, is_first)
         source._check_keys()
         return replace(source, frame=source._one_a_key())
 
@@ -86,12 +128,7 @@ class MergeSource:
 
     def places(self) -> set[str]:
         """The partitions that it has rows for."""
-        from pyspark.sql import functions as F
-
-        place = place_of([F.col(quoted(name)) for name in self.by])
-        fields = [self.schema.field(name) for name in self.by]
-        named = partition_names(self.frame.select(place.alias("place")).distinct(), fields)
-        return {row["path"] for row in named.select("path").collect()}
+        return partitions_of(self.frame, self.schema, self.by)
 
     def has_null_keys(self) -> bool:
         """Whether a key of any row is null."""
@@ -141,33 +178,27 @@ class MergeSource:
         return [F.col(quoted(name)).isNull() for name in self.rules.on]
 
 
+@dataclass(frozen=True)
 class _Reading:
     """A frame read by the table's columns, whatever their case where the session says so."""
 
-    def __init__(
-        self,
-        url: str,
-        frame: DataFrame,
-        rules: MergeRules,
-        own: pa.Schema,
-        by: Sequence[str],
-        any_case: bool,
-    ) -> None:
-        self._url = url
-        self._frame = frame
-        self._own = own
-        self._by = by
-        self._any_case = any_case
-        self.rules = self._in_its_case(rules)
-        self._check_partition_columns()
+    url: str
+    frame: DataFrame
+    own: pa.Schema
+    by: Sequence[str]
+    any_case: bool
 
     def _named(self, name: str, among: Sequence[str]) -> str | None:
-        if name in among or not self._any_case:
+        if name in among or not self.any_case:
             return name if name in among else None
         return find_column(name, among)
 
-    def _in_its_case(self, rules: MergeRules) -> MergeRules:
-        own, given = self._own.names, self._frame.columns
+    def in_its_case(self, rules: MergeRules) -> MergeRules:
+        """Rules whose columns are named as the table names them.
+
+        :raises InvalidInputError: one that is none.
+        """
+        own, given = self.own.names, self.frame.columns
 
         def known(name: str, what: str, among: Sequence[str]) -> str:
             found = self._named(name, among)
@@ -175,7 +206,7 @@ class _Reading:
                 raise InvalidInputError(
                     f"{what} names {name!r}, which is no column of {', '.join(among)}; nothing was "
                     "merged.",
-                    table=self._url,
+                    table=self.url,
                     remedy="Name a column of both the table and the frame.",
                 )
             return self._named(found, own) or found
@@ -188,23 +219,24 @@ class _Reading:
         sets = {known(name, "when_matched", every): text for name, text in rules.sets.items()}
         return replace(rules, on=on, latest_by=latest, matched=sets or rules.matched)
 
-    def _check_partition_columns(self) -> None:
-        for name in self._by:
-            if self._named(name, self._frame.columns) is None:
+    def check_partition_columns(self) -> None:
+        """:raises InvalidInputError: the frame lacks one."""
+        for name in self.by:
+            if self._named(name, self.frame.columns) is None:
                 raise InvalidInputError(
                     f"The frame has no column {name!r}, by which the table is partitioned: nothing "
                     "says where its rows belong. Nothing was merged.",
-                    table=self._url,
+                    table=self.url,
                     remedy="Add the column to the frame.",
                 )
 
-    def merged_schema(self, stored: pa.Schema, is_first: bool) -> pa.Schema:
+    def merged_schema(self, stored: pa.Schema, rules: MergeRules, is_first: bool) -> pa.Schema:
         """The table's columns after the merge.
 
         :param stored: the frame's.
         :raises TableMismatchError: they do not fit them.
         """
-        own, rules = self._own, self.rules
+        own = self.own
         names = [self._named(name, own.names) or name for name in stored.names]
         stored = renamed(stored, names)
         if is_first:
@@ -214,12 +246,12 @@ class _Reading:
             if name not in own.names and rules.serves(name):
                 stored = stored.remove(stored.get_field_index(name))
         if rules.evolves:
-            return evolved(own, stored, self._by, url=self._url)
+            return evolved(own, stored, self.by, url=self.url)
         wanted = own
         if rules.matched != UPDATE and rules.not_matched == IGNORE:
             wanted = pa.schema([field for field in own if field.name in stored.names])
         try:
-            check_same(wanted, stored, table=self._url)
+            check_same(wanted, stored, table=self.url)
         except TableMismatchError as error:
             error.remedy = (
                 "Select and cast the frame's columns to the table's; or give schema_mode='merge', "
@@ -234,12 +266,12 @@ class _Reading:
         from pyspark.sql import functions as F
 
         types, columns = spark_schema(schema), []
-        for name in self._frame.columns:
+        for name in self.frame.columns:
             own = self._named(name, schema.names) or name
             column = F.col(quoted(name))
             if own in schema.names:
                 kind = types[own].dataType
                 column = column.cast(kind)
-                column = as_partition_value(column, kind) if own in self._by else column
+                column = as_partition_value(column, kind) if own in self.by else column
             columns.append(column.alias(own))
-        return self._frame.select(*columns)
+        return self.frame.select(*columns)

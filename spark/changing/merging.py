@@ -24,8 +24,7 @@ from ...committer.table import Table
 from ..write_target import WriteTarget
 from .changed_rows import ChangedRows
 from .merge_join import MergeJoin
-from .merge_rules import MergeRules
-from .merge_source import MergeSource
+from .merge_source import MergeRules, MergeSource
 from .row_writer import change_table
 
 if TYPE_CHECKING:

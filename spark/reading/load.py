@@ -35,8 +35,7 @@ from .file_rows import file_rows
 from .listed_parquet import hidden_column, listed_parquet
 from .predicate import row_filter
 from .session_store import OURS, SessionStore, session_store
-from .table_reads import TableReads
-from .table_state import TableSelection, plan_on
+from .table_reads import TableReads, plan_on
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,10 +118,9 @@ def load(
     reads.loaded()
     schema, partition_by = source.schema, source.partition_by
     past = None if as_of is None else AsOf.parse(as_of)
-    wanted = TableSelection(None if partitions is None else tuple(partitions), where, past)
     names = list(columns) if columns is not None else schema.names
     types = spark_schema(schema, _needed(names, where, schema))
-    snapshot = plan_on(source, schema, partition_by, wanted, reads)
+    snapshot = plan_on(source, schema, partition_by, reads, partitions, where, past)
     return _frame(spark, _Request(source, snapshot, where, names, types), way)
 
 

@@ -29,8 +29,7 @@ from ..types import arrow_schema, spark_schema
 from ..worker import readable_errors
 from .file_rows import FileRows, pack
 from .predicate import read_predicate
-from .table_reads import TableReads
-from .table_state import TableSelection, plan_on
+from .table_reads import TableReads, plan_on
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -73,10 +72,7 @@ def known_table(given: Mapping[str, str]) -> KnownTable:
         )
     options = read_reader_options(given)
     if options.path is None:
-        raise InvalidInputError(
-            "The read reached zero_rename without a table root.",
-            remedy=_LOAD,
-        )
+        raise InvalidInputError("The read reached zero_rename without a table root.", remedy=_LOAD)
     table = Table(options.path)
     TableReads.here(table.root.url).loaded()
     schema = table.schema
@@ -101,35 +97,35 @@ class TableReader(DataSourceReader):
 
     def __init__(self, known: KnownTable, schema: StructType) -> None:
         self._known = known
-        self._schema = arrow_schema(_checked(known, schema))
-        asked = known.options
-        self._wanted = TableSelection(asked.partitions, asked.where, asked.as_of)
-        self._row_filter = _row_filter(known.options.where, known.schema)
+        self._rows = FileRows(
+            known.root,
+            known.schema,
+            known.partition_by,
+            arrow_schema(_checked(known, schema)),
+            _row_filter(known.options.where, known.schema),
+        )
 
     def partitions(self) -> list[InputPartition]:
         """Fix the state that is read. An empty list makes Spark call :meth:`read` once, with a
         partition of its own."""
+        known, asked = self._known, self._known.options
         with readable_errors():
-            return [FileGroup(group) for group in pack(self._files(), self._target())]
-
-    def _target(self) -> int:
-        return self._known.options.target_partition_bytes
-
-    def _files(self) -> Sequence[DataFile]:
-        known = self._known
-        reads = TableReads.here(known.root)
-        table = Table(known.root)
-        return plan_on(table, known.schema, known.partition_by, self._wanted, reads).files
+            state = plan_on(
+                Table(known.root),
+                known.schema,
+                known.partition_by,
+                TableReads.here(known.root),
+                asked.partitions,
+                asked.where,
+                asked.as_of,
+            )
+            return [FileGroup(group) for group in pack(state.files, asked.target_partition_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the files of one group. Runs in a task."""
-        known = self._known
-        rows = FileRows(
-            known.root, known.schema, known.partition_by, self._schema, self._row_filter
-        )
         with readable_errors():
             if isinstance(partition, FileGroup):
-                yield from rows.read(partition.value)
+                yield from self._rows.read(partition.value)
 
 
 def _row_filter(where: str | None, schema: pa.Schema) -> RowFilter | None:

@@ -61,11 +61,8 @@ def session_store(
     :param sample: a file of the table.
     """
     if getattr(session, "_jsparkSession", None) is None:
-        return SessionStore(
-            None,
-            "it is one of Spark Connect, whose server reads no list of files made here",
-            _CONNECT,
-        )
+        why = "it is one of Spark Connect, whose server reads no list of files made here"
+        return SessionStore(None, why, _CONNECT)
     reasons = []
     for scheme in _SCHEMES:
         try:
@@ -91,8 +88,7 @@ def _why_not(
     told = None
     if "s3a" in implementation.lower():
         told = view.for_bucket(root.bucket, "fs.s3a.endpoint")
-    reason = endpoint_mismatch(endpoint, told)
-    if reason is not None:
+    if reason := endpoint_mismatch(endpoint, told):
         return reason
     path = f"{scheme}://{root.bucket}/{sample.key}"
     size = _size(session, path)
@@ -106,8 +102,8 @@ def endpoint_mismatch(ours: str, told: str | None) -> str | None:
     :param told: ``fs.s3a.endpoint``, a URL or a host; ``None`` and empty are AWS.
     """
     wanted, found = _place(ours), _place(told) if told else None
-    is_aws = found is None or _is_aws(found)
-    if _is_aws(wanted):
+    is_aws = found is None or found.endswith(_AWS)
+    if wanted.endswith(_AWS):
         return None if is_aws else f"fs.s3a.endpoint is {found}, and boto3 reads from AWS"
     if found == wanted:
         return None
@@ -119,10 +115,6 @@ def _place(url: str) -> str:
     parts = urlsplit(url if "://" in url else f"//{url}")
     host = parts.hostname or ""
     return host if parts.port in _PLAIN else f"{host}:{parts.port}"
-
-
-def _is_aws(place: str) -> bool:
-    return place.endswith(_AWS)
 
 
 def _size(session: SparkSession, path: str) -> int:

@@ -24,18 +24,26 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
+import pyarrow as pa
+
+from ...committer.commit.snapshot import Snapshot
 from ...committer.commit.state.job_state import Committed, OpenedJob
+from ...committer.errors import TableMismatchError
+from ...committer.format.as_of import AsOf
 from ...committer.format.read_base import NOTHING_READ, ReadBase
 from ...committer.format.records.inputs import TableRead
 from ...committer.format.records.typed_json import Unfit, from_members, to_members
-from ...committer.scan.reads import ReadLog
+from ...committer.format.schema.hive_paths import normalise_partition
+from ...committer.scan.partition_condition import wanted_files
+from ...committer.scan.reads import ReadLog, read_of
+from ...committer.table import Table
 from ..worker import application, connect_session, is_over
-from .predicate import selected_partitions
+from .predicate import row_filter, selected_partitions
 
 T = TypeVar("T")
 logger = logging.getLogger("zero_rename.spark.reading.table_reads")
@@ -103,14 +111,6 @@ class Noted:
         }
         return replace(self.base, versions={**self.base.versions, **late})
 
-    def encode(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @staticmethod
-    def decode(text: str) -> Noted:
-        found = json.loads(text)
-        return Noted(ReadBase(**found["base"]), tuple(found["filters"]), found["ended"])
-
 
 class TableReads:
     """The note on one table, in a file that one process at a time changes: an application's, or a
@@ -173,31 +173,55 @@ class TableReads:
         self.wrote(None, replaced=False)
 
     def _change(self, change: Callable[[Noted], Noted]) -> Noted:
-        return _changed(self._table, self._file, _NOTED, self._nothing, change)
+        return _changed(self._table, self._file, self._nothing, change)
 
     def _change_log(self, change: Callable[[ReadLog], ReadLog]) -> ReadLog:
         file = self._file and self._file.with_name(_file_name(""))
-        return _changed(self._table, file, _LOG, ReadLog(), change)
+        return _changed(self._table, file, ReadLog(), change)
 
 
-@dataclass(frozen=True)
-class _Text(Generic[T]):
-    """How a note is written down."""
+def plan_on(
+    table: Table,
+    schema: pa.Schema,
+    by: Sequence[str],
+    reads: TableReads,
+    partitions: Sequence[str] | None,
+    where: str | None,
+    as_of: AsOf | None,
+) -> Snapshot:
+    """Fix the state of the partitions that may hold rows, and note it, unless it is a former one.
+    Its files are those that may hold rows, as far as the table has that on record.
 
-    encode: Callable[[T], str]
-    decode: Callable[[str], T]
+    :param schema: the table's, as it was when the columns were chosen; ``by``: its partition
+        columns.
+    :param partitions: those alone, ``day=2013-01-01``; ``None`` for any.
+    :param where: a condition in Spark's SQL, or ``None``.
+    :param as_of: the moment whose state is read; ``None``: now.
+    :raises InvalidInputError: a partition that the table cannot have.
+    :raises TableMismatchError: the table has another schema by now.
+    """
+    named = None
+    if partitions is not None:
+        named = tuple(normalise_partition(path, schema, by) for path in partitions)
+    selected = named if where is None else selected_partitions(where, schema, by, named)
+    snapshot = table.snapshot(selected, as_of)
+    there = {field.name: field.type for field in snapshot.schema}
+    if any(there.get(field.name) != field.type for field in schema):
+        raise TableMismatchError(
+            "The table's schema changed while the query was planned.",
+            table=table.root.url,
+            remedy="Load the table anew.",
+        )
+    if as_of is None:  # Who reads the past knows that there is a present.
+        open_ended = named is None and selected is not None
+        # Of a partition whose files are all left out, rows were read nevertheless: none.
+        reads.planned(snapshot.base, where if open_ended else None)
+    reads.read(read_of(snapshot))
+    kept = row_filter(where, schema)
+    return snapshot if kept is None else replace(snapshot, files=wanted_files(snapshot, kept))
 
 
-_NOTED = _Text(Noted.encode, Noted.decode)
-_LOG = _Text[ReadLog](
-    lambda log: json.dumps(to_members(log)),
-    lambda text: from_members(ReadLog, json.loads(text)),
-)
-
-
-def _changed(
-    table: str, file: Path | None, text: _Text[T], nothing: T, change: Callable[[T], T]
-) -> T:
+def _changed(table: str, file: Path | None, nothing: T, change: Callable[[T], T]) -> T:
     """A note after a change of its file; ``nothing`` where it cannot be kept.
 
     :param table: that it is changed for.
@@ -208,13 +232,13 @@ def _changed(
         with open(file.with_suffix(".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             try:
-                before = text.decode(file.read_text("utf-8"))
+                before = from_members(type(nothing), json.loads(file.read_text("utf-8")))
             except FileNotFoundError:
                 before = nothing
             after = change(before)
             if after != before:
                 part = file.with_suffix(".part")
-                part.write_text(text.encode(after), "utf-8")
+                part.write_text(json.dumps(to_members(after)), "utf-8")
                 part.replace(file)
             return after
     except (OSError, ValueError, LookupError, TypeError, Unfit) as error:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..reading.load import quoted
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -43,7 +45,7 @@ def distributed(
             table,
         )
         return frame
-    names = [f"`{name.replace('`', '``')}`" for name in columns]
+    names = [quoted(name) for name in columns]
     session = frame.sparkSession
     if session.conf.get("spark.sql.adaptive.enabled", "true") != "true":
         # Spark has no rebalance then, as in the batches of a stream.

@@ -11,21 +11,30 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.types as pt
+
 from ...committer.commit.state.job_state import OpenedJob
 from ...committer.errors import TaskResultsError
 from ...committer.format.job_spec import Distribute
 from ...committer.format.records.pending_file import TaskResult
 from ..job_tags import Operations
 from ..options import WriterOptions
-from .arrow_batches import quick_batches
 from .distribution import distributed
-from .shipped_task import RESULTS, end_mark, shipped_task
+from .task_rows import RESULTS, end_mark, shipped_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger("zero_rename.spark.saving.spark_tasks")
 _DESCRIPTION = "spark.job.description"
+_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+#: While a frame is saved. Spark measures no batch at this number of bytes
+#: (``BatchedPythonArrowInput.underBatchSizeLimit``): it would add up the buffers of all columns
+#: after every single row, two thirds of the JVM's work for a save of narrow rows. Fewer rows than
+#: Spark's 10,000 hold a batch below 64 MiB, its other limit, up to 32 KiB a row.
+_QUICK = {_ROWS: "2000", _BYTES: str(2**31 - 1)}
 #: Seconds that tasks which were cancelled have to end, before what they uploaded is removed.
 _PATIENCE = 10.0
 
@@ -50,16 +59,14 @@ def run_tasks(frame: DataFrame, opened: OpenedJob, options: WriterOptions) -> li
         named = distributed(named, columns, options.bytes_per_file, opened.root.url)
     operations = Operations(session, opened.job)
     opened = replace(opened, awaited=operations.end_for_sure)
-    written = named.mapInArrow(
-        shipped_task(opened, opened.spec.schema.names, options.freeze_workers), RESULTS
-    )
+    written = named.mapInArrow(shipped_task(opened, options.freeze_workers), RESULTS)
     # The tasks of a union are those of its parts, one after the other. A row of no table has a
     # partitioning of its own, which no other is the same as: Spark 4.1 and later would otherwise
     # run the two as one task (spark.sql.unionOutputPartitioning).
     mark = session.sql("SELECT 1 AS mark").mapInArrow(end_mark(), RESULTS)
     with _described(session, f"zero_rename: {opened.root.url}, job {opened.job}"):
         try:
-            with operations, quick_batches(session, opened.spec.schema):
+            with operations, _quick_batches(session, opened.spec.schema):
                 rows = _collected(written.union(mark))
         except BaseException:
             _end(operations)
@@ -99,6 +106,37 @@ def _results(opened: OpenedJob, rows: Sequence[tuple[int, Any]]) -> list[TaskRes
             remedy="Run the job again.",
         )
     return results
+
+
+@contextmanager
+def _quick_batches(session: SparkSession, schema: pa.Schema) -> Iterator[None]:
+    """Let Spark make batches by their rows alone for a while.
+
+    Where the session sets a limit of its own, where rows may be long (columns of bytes), and
+    before Spark 4.1, which measures none, all stays as it is. Several saves of one session may run
+    at once: the first to end takes the settings back, and the others are slower from there on.
+    """
+    mine = session.version >= "4.1" and not any(_has_bytes(field.type) for field in schema)
+    if not mine or any(session.conf.get(key, None) is not None for key in _QUICK):
+        yield
+        return
+    for key, value in _QUICK.items():
+        session.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in _QUICK.items():
+            if session.conf.get(key, None) == value:
+                session.conf.unset(key)
+
+
+def _has_bytes(kind: pa.DataType) -> bool:
+    """Whether values may be byte strings, of a variant, too."""
+    if pt.is_binary(kind) or pt.is_large_binary(kind):
+        return True
+    if pt.is_map(kind):
+        return _has_bytes(kind.key_type) or _has_bytes(kind.item_type)
+    return any(_has_bytes(kind.field(number).type) for number in range(kind.num_fields))
 
 
 @contextmanager

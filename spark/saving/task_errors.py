@@ -9,7 +9,7 @@ import re
 
 from ...committer import errors
 from ...committer.errors import InvalidInputError, RefusedError, ZeroRenameError
-from .shipped_task import UNFIT
+from .task_rows import UNFIT
 
 #: Ends of an error's text: Java's stack, Spark's own words after it, an empty line.
 _END = r"(?=\n\s*\n|\n\s+at |\n\s*Driver stacktrace|\s*SQLSTATE: |\Z)"

@@ -1,12 +1,21 @@
-"""Rows of one task: from Arrow batches into uploads that nobody sees yet; and what it reports."""
+"""Rows of one task: from Arrow batches into uploads that nobody sees yet; and what it reports.
+
+``save()`` ships functions to Spark's Python workers, each as the text of its own code: PySpark
+pickles a function that is defined inside another one by value. So a worker needs nothing of this
+package to begin with it, and what it lacks can be said in words: by reference it would end in
+``ModuleNotFoundError`` while it still unpickles. What the functions carry is no secret: each worker
+finds its credentials by itself.
+"""
 
 from __future__ import annotations
 
 import logging
 import pickle
+import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,35 +25,96 @@ from ...committer.table import Table
 from ..worker import freeze_worker, readable_errors
 
 logger = logging.getLogger("zero_rename.spark.saving.task_rows")
+#: The columns of what the functions return: number of a task, and what it reports. Of the end
+#: mark it is ``None``, and the number is how many tasks there were.
+RESULTS = "task int, result binary"
+#: What begins the error of a worker that cannot work for this driver.
+UNFIT = "zero_rename: this worker cannot write:"
+
+ShippedTask = Callable[[Iterator[Any]], Iterator[Any]]
+
+
+def shipped_task(opened: OpenedJob, freeze: bool) -> ShippedTask:
+    """What each task does: write its rows, and report in one row what it has left.
+
+    :param freeze: freeze each worker once (:func:`..worker.freeze_worker`).
+    """
+    version = sys.modules[__name__.partition(".")[0]].__version__
+    # Tasks need not know the state of every partition.
+    needed = replace(opened, base={}, read={}, others=frozenset(), new_table=None)
+    needed = replace(needed, spec=replace(needed.spec, base=None))
+    payload, unfit = pickle.dumps(needed), UNFIT
+
+    def write_partition(batches: Iterator[Any]) -> Iterator[Any]:
+        import sys
+
+        here = f"{sys.executable}, Python {'.'.join(map(str, sys.version_info[:3]))}"
+        found = {}
+        for package in ("pyarrow", "boto3", "zero_rename"):
+            try:
+                found[package] = __import__(package)
+            except ImportError as error:
+                raise RuntimeError(f"{unfit} {here} has no {package} ({error})") from error
+        if found["zero_rename"].__version__ != version:
+            raise RuntimeError(
+                f"{unfit} {here} has zero_rename {found['zero_rename'].__version__} at "
+                f"{found['zero_rename'].__file__}, and the driver has {version}"
+            )
+        from zero_rename.spark.saving.task_rows import report
+
+        yield from report(payload, freeze, batches)
+
+    return write_partition
+
+
+def end_mark() -> ShippedTask:
+    """What one more task does, which comes after all others: its number is how many they were."""
+
+    def count(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        for _ in batches:
+            pass
+        context = TaskContext.get()
+        assert context is not None
+        number = pa.array([context.partitionId()], pa.int32())
+        yield pa.record_batch([number, pa.array([None], pa.binary())], names=["task", "result"])
+
+    return count
 
 
 def report(
-    payload: bytes, columns: Sequence[str], freeze: bool, batches: Iterator[pa.RecordBatch]
+    payload: bytes, freeze: bool, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Write a task's rows, then yield one batch with one row: the task and its pickled result.
 
     :param payload: the pickled open job.
-    :param columns: the rows' columns, by position.
-    :param freeze: freeze the worker after it (:func:`..worker.freeze_worker`).
     """
     with readable_errors():
-        named = (
-            pa.RecordBatch.from_arrays(batch.columns, names=list(columns)) for batch in batches
-        )
-        result = write_rows(pickle.loads(payload), named)
-        if freeze:
-            freeze_worker()
+        result = write_rows(pickle.loads(payload), freeze, batches)
     number = pa.array([result.task], pa.int32())
     yield pa.record_batch(
         [number, pa.array([pickle.dumps(result)], pa.binary())], names=["task", "result"]
     )
 
 
-def write_rows(opened: OpenedJob, batches: Iterable[pa.RecordBatch]) -> TaskResult:
+def write_rows(opened: OpenedJob, freeze: bool, batches: Iterable[pa.RecordBatch]) -> TaskResult:
     """Upload one task's rows; they stay invisible. Runs in a worker, once per attempt.
 
-    Rows and bytes are in the task's log and in the result. Spark's metrics have no place for them.
+    :param freeze: freeze the worker after it (:func:`..worker.freeze_worker`).
+    :param batches: with the job's columns, by position: their names may differ by case, and Spark
+        takes dots and backticks in names for syntax.
     """
+    result = _uploaded(opened, batches)
+    if freeze:
+        freeze_worker()
+    return result
+
+
+def _uploaded(opened: OpenedJob, batches: Iterable[pa.RecordBatch]) -> TaskResult:
+    """Rows and bytes are in the task's log and in the result. Spark's metrics have no place for
+    them."""
     task, attempt = task_number()
     if opened.repeated is not None:
         return TaskResult(opened.job, task, attempt, ())
@@ -54,7 +124,7 @@ def write_rows(opened: OpenedJob, batches: Iterable[pa.RecordBatch]) -> TaskResu
     writer = table.task_writer(opened, task, attempt)
     try:
         for batch in batches:
-            writer.write(batch)
+            writer.write(batch.rename_columns(opened.spec.schema.names))
         result = replace(writer.close(), retries=table.retries - before)
     except BaseException:
         writer.abort()
