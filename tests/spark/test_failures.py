@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+import pyarrow as pa
 import pytest
 
 from support.spark_tables import (
@@ -15,14 +16,21 @@ from support.spark_tables import (
     worker_environment,
     write,
 )
-from zero_rename.committer import Table
+from zero_rename.committer import (
+    FileOptions,
+    InvalidInputError,
+    JobSpec,
+    OutcomeUnknownError,
+    Owner,
+    Table,
+    TaskLateError,
+    TaskResultsError,
+)
+from zero_rename.committer.commit.failures import failures_told, read_failure
+from zero_rename.spark.types import table_schema
+from zero_rename.spark.writer import TableWriter
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def url(s3_bucket):
-    return f"s3://{s3_bucket.name}/lake/table"
 
 
 def nothing_left(bucket):
@@ -76,11 +84,6 @@ def test_an_error_of_the_user_s_own_code(spark, s3_bucket, url):
 
 def test_the_task_itself_aborts_its_uploads_when_its_rows_end_in_an_error(s3_bucket, url):
     """Not the job's abort, which may come late, or never where the driver is killed."""
-    import pyarrow as pa
-
-    from zero_rename.committer import FileOptions, JobSpec
-    from zero_rename.spark.writer import TableWriter
-
     # More than is gathered before files are written.
     batch = pa.record_batch({"n": range(200_000)})
     opened = Table(url).open_job(JobSpec(batch.schema, files=FileOptions(rows_per_file=50_000)))
@@ -101,11 +104,6 @@ def test_the_task_itself_aborts_its_uploads_when_its_rows_end_in_an_error(s3_buc
 def test_attempts_have_other_numbers_in_a_stage_that_is_run_again(spark, s3_bucket, url, tmp_path):
     """Spark numbers a task's attempts anew there. One of a barrier's tasks fails, and the whole
     stage runs again, the tasks that had ended included."""
-    import pyarrow as pa
-
-    from zero_rename.committer import JobSpec
-    from zero_rename.spark.writer import TableWriter
-
     schema = pa.schema({"id": pa.int64()})
     writer = TableWriter(Table(url).open_job(JobSpec(schema)))
     seen, failed = tmp_path / "seen", tmp_path / "failed"
@@ -313,36 +311,28 @@ def test_an_endpoint_that_does_not_answer(spark, url):
     assert took < 90
 
 
-def test_an_aborted_job_of_which_a_commit_stands(spark, s3_bucket, url):
-    """Spark calls a write failed whose commit was decided: the user is told it is committed."""
-    from zero_rename.committer import JobSpec, OutcomeUnknownError
-    from zero_rename.spark.types import table_schema
-    from zero_rename.spark.writer import TableWriter, TaskMessage
-
+@pytest.fixture
+def done(spark, url):
+    """A writer by which a task has written a row, and the task's message."""
     frame = spark.sql("select 1 n")
-    table = Table(url)
-    opened = table.open_job(JobSpec(table_schema(frame.schema, ())))
-    writer = TableWriter(opened)
-    done = writer.write(iter(frame.toArrow().to_batches()))
-    assert isinstance(done, TaskMessage)
-    writer.commit([done])
+    writer = TableWriter(Table(url).open_job(JobSpec(table_schema(frame.schema, ()))))
+    return writer, writer.write(iter(frame.toArrow().to_batches()))
+
+
+def test_an_aborted_job_of_which_a_commit_stands(spark, url, done):
+    """Spark calls a write failed whose commit was decided: the user is told it is committed."""
+    writer, message = done
+    writer.commit([message])
     with pytest.raises(OutcomeUnknownError, match="its rows are visible"):
-        writer.abort([done, None])
+        writer.abort([message, None])
     assert rows(read(spark, url)) == [{"n": 1}]
 
 
-def test_a_missing_message_is_refused(spark, s3_bucket, url):
-    from zero_rename.committer import JobSpec, TaskResultsError
-    from zero_rename.spark.types import table_schema
-    from zero_rename.spark.writer import TableWriter
-
-    frame = spark.sql("select 1 n")
-    opened = Table(url).open_job(JobSpec(table_schema(frame.schema, ())))
-    writer = TableWriter(opened)
-    done = writer.write(iter(frame.toArrow().to_batches()))
+def test_a_missing_message_is_refused(s3_bucket, done):
+    writer, message = done
     with pytest.raises(TaskResultsError, match="Only 1 of 2 tasks reported"):
-        writer.commit([done, None])
-    writer.abort([done, None])
+        writer.commit([message, None])
+    writer.abort([message, None])
     assert nothing_left(s3_bucket)
 
 
@@ -350,12 +340,6 @@ def test_a_missing_message_is_refused(spark, s3_bucket, url):
 def test_what_is_on_record_of_a_run_whose_tasks_came_late(s3_bucket, url, dead):
     """What another process did to the job, or what the failed task told: not that others were
     late."""
-    import pyarrow as pa
-
-    from zero_rename.committer import InvalidInputError, JobSpec, Owner, TaskLateError
-    from zero_rename.committer.commit.failures import failures_told, read_failure
-    from zero_rename.spark.writer import TableWriter
-
     table, batch = Table(url), pa.record_batch({"n": [1]})
     spec = JobSpec(batch.schema, idempotency_key="the run", owner=Owner(task_id="load"))
     writer = TableWriter(table.open_job(spec))

@@ -34,6 +34,12 @@ def commit(table: Table, data: pa.Table = DATA) -> Any:
     return job.committed
 
 
+def opened() -> Any:
+    session = pipes_session()
+    assert session is not None
+    return session
+
+
 def one_day(table: Table) -> Any:
     with table.job(DATA.schema, partition_by=("day",)) as job:
         job.write(DATA.slice(2))
@@ -44,9 +50,7 @@ def test_a_commit_is_told_whole_and_as_the_assets_materialisation(
     table: Table, pipes: PipesRun
 ) -> None:
     committed = commit(table)
-    session = pipes_session()
-    assert session is not None
-    report_commit(session, committed, is_asset=True)
+    report_commit(opened(), committed, is_asset=True)
     [message] = pipes.params("report_custom_message")
     told = message["payload"]["zero_rename"]
     assert (told["job"], [p["rows"] for p in told["partitions"]]) == (committed.job, [2, 1])
@@ -63,9 +67,7 @@ def test_a_commit_is_told_whole_and_as_the_assets_materialisation(
 def test_one_partitions_numbers_are_the_materialisations(table: Table, pipes: PipesRun) -> None:
     commit(table)
     committed = one_day(table)
-    session = pipes_session()
-    assert session is not None
-    report_commit(session, committed, is_asset=True)
+    report_commit(opened(), committed, is_asset=True)
     metadata = pipes.params("report_asset_materialization")[0]["metadata"]
     found = {name: value["raw_value"] for name, value in metadata.items()}
     assert found["zero_rename/version"] == 2
@@ -74,9 +76,7 @@ def test_one_partitions_numbers_are_the_materialisations(table: Table, pipes: Pi
 
 
 def test_another_table_is_no_materialisation_of_the_asset(table: Table, pipes: PipesRun) -> None:
-    session = pipes_session()
-    assert session is not None
-    report_commit(session, commit(table), is_asset=False)
+    report_commit(opened(), commit(table), is_asset=False)
     assert pipes.params("report_custom_message")
     assert not pipes.params("report_asset_materialization")
 
@@ -84,10 +84,8 @@ def test_another_table_is_no_materialisation_of_the_asset(table: Table, pipes: P
 def test_a_second_commit_of_the_asset_is_told_in_its_message(
     table: Table, pipes: PipesRun, caplog: pytest.LogCaptureFixture
 ) -> None:
-    session = pipes_session()
-    assert session is not None
-    report_commit(session, commit(table), is_asset=True)
-    report_commit(session, one_day(table), is_asset=True)
+    report_commit(opened(), commit(table), is_asset=True)
+    report_commit(opened(), one_day(table), is_asset=True)
     assert len(pipes.params("report_custom_message")) == 2
     assert len(pipes.params("report_asset_materialization")) == 1
     assert "not reported again" in caplog.text

@@ -21,30 +21,28 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 #: Where the packages are installed.
 _SITE = Path(pyspark.__file__).parents[1]
 
-DISCOVERED = """
-import json, sys
+#: Writes a table and reads a part of it.
+ROUND = """
 url = sys.argv[1]
-spark = session()
 frame = spark.sql("select 1 n, 'x' p union all select 2, 'y'")
 frame.write.format("zero_rename").mode("append").option("partitionBy", "p").save(url)
 # Spark evaluates the filter.
 found = spark.read.format("zero_rename").load(url).where("p = 'y'").collect()
 print(json.dumps([list(row) for row in found]))
 """
-
-SHIPPED = """
+DISCOVERED = "import json, sys\nspark = session()" + ROUND
+SHIPPED = (
+    """
 import json, sys
+from pyspark.sql import SparkSession
 from zero_rename.spark import register
-url = sys.argv[1]
-spark = session()
+spark = SparkSession.builder.getOrCreate()
 register(spark)
 import zero_rename
 assert ".zip" in zero_rename.__file__, zero_rename.__file__
-frame = spark.sql("select 1 n, 'x' p union all select 2, 'y'")
-frame.write.format("zero_rename").mode("append").option("partitionBy", "p").save(url)
-found = spark.read.format("zero_rename").load(url).where("p = 'y'").collect()
-print(json.dumps([list(row) for row in found]))
 """
+    + ROUND
+)
 
 
 def answer(process):
@@ -82,8 +80,7 @@ def test_it_is_shipped_as_a_zip(s3_bucket, s3_server, tmp_path):
     assert "No module named 'zero_rename'" in lacks.stderr
 
     program = tmp_path / "program.py"
-    program.write_text("session = lambda: SparkSession.builder.getOrCreate()\n" + SHIPPED)
-    program.write_text("from pyspark.sql import SparkSession\n" + program.read_text())
+    program.write_text(SHIPPED)
     options = [f"--conf={name}={value}" for name, value in settings(tmp_path).items()]
     url = f"s3://{s3_bucket.name}/t"
     command = [str(bare / "pyspark/bin/spark-submit"), "--master", "local[2]", *options]

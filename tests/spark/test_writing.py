@@ -24,19 +24,13 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def url(s3_bucket):
-    return f"s3://{s3_bucket.name}/lake/table"
-
-
-@pytest.fixture
 def frame(spark):
     values = [(1, "a", "x"), (2, "b", "y"), (3, "c", "x")]
     return spark.createDataFrame(values, "n int, s string, p string")
 
 
 def count(spark, url):
-    counted = read(spark, url).groupBy("p").count().collect()
-    return {row["p"]: row["count"] for row in counted}
+    return dict(read(spark, url).groupBy("p").count().collect())
 
 
 def test_append_then_overwrite_what_receives_rows(spark, s3_bucket, url, frame):
@@ -205,13 +199,6 @@ def test_options_of_files(s3_bucket, tmp_path, spark, url):
     tags = s3_bucket.client.get_object_tagging(Bucket=s3_bucket.name, Key=keys[0])["TagSet"]
     assert {tag["Key"]: tag["Value"] for tag in tags} == {"team": "air", "env": "test"}
     assert not [key for key in s3_bucket.keys("lake/") if key.endswith("_SUCCESS")]
-
-
-def test_more_partitions_than_may_be_open(spark, url):
-    frame = spark.range(200).selectExpr("id", "id % 20 as p")
-    write(frame.coalesce(1), url, partitionBy="p", maxOpenPartitions="2")
-    assert count(spark, url) == {p: 10 for p in range(20)}
-    assert len(Table(url).files()) == 20
 
 
 def test_spark_lets_no_data_source_distribute_rows(s3_bucket, spark, url, frame):

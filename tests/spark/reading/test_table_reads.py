@@ -37,6 +37,14 @@ def reads(tmp_path: Path) -> TableReads:
     return TableReads(URL, tmp_path / "t.json")
 
 
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for temporary files that no other application has."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(table_reads, "application", lambda: "one")
+    return tmp_path
+
+
 def whole(**versions: int) -> ReadBase:
     return ReadBase(URL, versions)
 
@@ -147,11 +155,9 @@ def test_each_application_has_a_folder_of_its_own(
 
 
 def test_what_one_session_of_spark_connect_reads_is_no_base_of_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    alone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Users share a server, which is one JVM. Spark tells workers the session by a variable."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(table_reads, "application", lambda: "one")
     monkeypatch.setenv("SPARK_JOB_ARTIFACT_UUID", "1f3fc80b-d021-4a37-ab22-90d03371371a")
     TableReads.here(URL).planned(whole(a=1), None)
     assert versions(TableReads.here(URL), "a") == [1]
@@ -159,12 +165,8 @@ def test_what_one_session_of_spark_connect_reads_is_no_base_of_another(
     assert versions(TableReads.here(URL), "a") == [None]
 
 
-def test_somebody_elses_folder_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(table_reads, "application", lambda: "one")
-    folder = tmp_path / f"zero-rename-reads-{os.getuid()}"
+def test_somebody_elses_folder_is_not_used(alone: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = alone / f"zero-rename-reads-{os.getuid()}"
     folder.mkdir()
     folder.chmod(0o777)
     with caplog.at_level(logging.WARNING):
@@ -184,10 +186,8 @@ def test_which_applications_are_over() -> None:
 
 
 def test_a_state_that_is_gone_no_longer_counts_once_the_table_is_loaded(
-    s3_bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3_bucket: Any, alone: Path
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(table_reads, "application", lambda: "one")
     url = f"s3://{s3_bucket.name}/t"
     data = pa.table({"n": [1]})
 

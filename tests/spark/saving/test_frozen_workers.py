@@ -26,11 +26,6 @@ class Seen:
     marked: bool
 
 
-@pytest.fixture
-def url(s3_bucket: Any) -> str:
-    return f"s3://{s3_bucket.name}/lake/table"
-
-
 @contextmanager
 def workers_of(spark: Any, name: str, python: str | None = None) -> Iterator[Any]:
     """Lets the session's tasks run in workers of a test's own, which Spark starts for variables

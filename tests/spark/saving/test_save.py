@@ -19,6 +19,7 @@ from support.waiting import until
 from zero_rename import Table
 from zero_rename.committer import (
     CommitConflictError,
+    Committed,
     DestinationExistsError,
     InvalidInputError,
     JobFencedError,
@@ -44,6 +45,13 @@ def frame(spark: Any) -> Any:
     return spark.createDataFrame([(1, "x"), (2, "y"), (3, "x")], "n int, p string")
 
 
+def saved(frame: Any, url: str, **given: Any) -> Committed:
+    """What a native save did."""
+    done = save(frame, url, **given)
+    assert done is not None
+    return done
+
+
 def numbers(url: str, column: str = "id") -> list[int]:
     return sorted(Table(url).to_arrow()[column].to_pylist())
 
@@ -57,8 +65,7 @@ def nothing_left(bucket: Any, url: str) -> bool:
 
 class TestModes:
     def test_append_overwrite_and_named_partitions(self, url: str, frame: Any) -> None:
-        first = save(frame, url, partition_by=["p"])
-        assert first is not None
+        first = saved(frame, url, partition_by=["p"])
         files = Table(url).files()
         assert (first.job, first.table, first.rows) == (Table(url).partition_job("p=x"), url, 3)
         assert (first.files, first.bytes) == (len(files), sum(file.size for file in files))
@@ -66,8 +73,7 @@ class TestModes:
             "p=x": (1, 2),
             "p=y": (1, 1),
         }
-        again = save(frame.where("p = 'x'").selectExpr("p", "n * 10 n"), url, mode="overwrite")
-        assert again is not None
+        again = saved(frame.where("p = 'x'").selectExpr("p", "n * 10 n"), url, mode="overwrite")
         assert [(p.partition, p.version, p.rows) for p in again.partitions] == [("p=x", 2, 2)]
         assert again.partitions[0].removed == first.partitions[0].files
         assert numbers(url, "n") == [2, 10, 30]
@@ -81,8 +87,7 @@ class TestModes:
 
     def test_more_partitions_than_are_open_from_unsorted_rows(self, spark: Any, url: str) -> None:
         rows = spark.range(0, 300, 1, 2).selectExpr("id", "id % 50 p")
-        report = save(rows, url, partition_by=["p"], options={"maxOpenPartitions": "4"})
-        assert report is not None
+        report = saved(rows, url, partition_by=["p"], options={"maxOpenPartitions": "4"})
         assert (report.rows, len(report.partitions), report.files) == (300, 50, 100)
         assert numbers(url) == list(range(300))
 
@@ -105,8 +110,7 @@ class TestModes:
             "no partition": lambda: spark.createDataFrame(spark.sparkContext.emptyRDD(), "id long"),
             "no list": lambda: spark.createDataFrame([], "id long"),
         }[empty]()
-        report = save(nothing, url)
-        assert report is not None
+        report = saved(nothing, url)
         assert (report.rows, report.files) == (0, 0)
         assert Table(url).schema.names == ["id"]
         assert nothing_left(s3_bucket, url)
@@ -119,21 +123,18 @@ class TestModes:
         spark.conf.set("spark.sql.files.maxRecordsPerFile", "20")
         try:
             with caplog.at_level("WARNING", logger="zero_rename.spark.saving.commit_log"):
-                many = save(rows, url)
-            few = save(rows, url, options={"maxRecordsPerFile": "200"})
+                many = saved(rows, url)
+            few = saved(rows, url, options={"maxRecordsPerFile": "200"})
         finally:
             spark.conf.unset("spark.sql.files.maxRecordsPerFile")
-        one = save(rows, url)
-        assert [done and done.files for done in (many, few, one)] == [13, 2, 1]
+        one = saved(rows, url)
+        assert [done.files for done in (many, few, one)] == [13, 2, 1]
         told = [it.getMessage() for it in caplog.records if it.name.endswith("commit_log")]
         [said] = [text for text in told if "every reader opens each" in text]
         assert "up to 13 files below 1 MiB in a partition" in said
         assert f"zero-rename compact {url}" in said
-        assert [done and done.many_small for done in (many, few, one)] == [
-            ("_unpartitioned",),
-            (),
-            (),
-        ]
+        small = [done.many_small for done in (many, few, one)]
+        assert small == [("_unpartitioned",), (), ()]
 
     def test_names_that_are_syntax_to_spark(self, spark: Any, url: str) -> None:
         frame = spark.createDataFrame([(1, 2, 3)], ["a.b", "c`d", "E e"])
@@ -143,10 +144,8 @@ class TestModes:
         ]
 
     def test_once(self, url: str, frame: Any) -> None:
-        first = save(frame, url, options={"idempotency_key": "a run"})
-        second = save(frame, url, options={"idempotency_key": "a run"})
-        assert first is not None
-        assert second is not None
+        first = saved(frame, url, options={"idempotency_key": "a run"})
+        second = saved(frame, url, options={"idempotency_key": "a run"})
         assert (second.repeated, second.job) == (True, first.job)
         assert numbers(url, "n") == [1, 2, 3]
 
@@ -208,8 +207,7 @@ def test_the_flights_pipeline(spark: Any, url: str, tmp_path: Path) -> None:
     frame = job.corrected(month, job.read_flights(spark, str(corrections)))
     second = job.of_day(frame, dt.date(2013, 1, 2)).repartition(*by)
     one = [job.partition_path(dt.date(2013, 1, 2))]
-    report = save(second, url, partition_by=by, mode="overwrite", partitions=one)
-    assert report is not None
+    report = saved(second, url, partition_by=by, mode="overwrite", partitions=one)
     assert [(p.version, p.rows) for p in report.partitions] == [(2, 50)]
     flown = {row["flight"] for row in late}
     expected = [{**row, **({"dep_delay": 99} if row["flight"] in flown else {})} for row in rows]
@@ -247,8 +245,7 @@ class TestTasks:
             if context.attemptNumber() < 2 and context.partitionId() == 1:
                 raise RuntimeError("not yet")
 
-        report = save(spark.range(0, 100, 1, 2).mapInArrow(fail_first, "id long"), url)
-        assert report is not None
+        report = saved(spark.range(0, 100, 1, 2).mapInArrow(fail_first, "id long"), url)
         assert (report.rows, report.files) == (100, 2)
         assert numbers(url) == list(range(100))
         assert s3_bucket.uploads() == []
@@ -267,8 +264,7 @@ class TestTasks:
                     file.unlink(missing_ok=True)
 
         rows = spark.range(0, 1000, 1, 2).repartition(6, "id").mapInArrow(lose, "id long")
-        report = save(rows, url)
-        assert report is not None
+        report = saved(rows, url)
         assert lost.exists()
         stages = spark.sparkContext._jsc.sc().statusTracker()
         job = max(stages.getJobIdsForTag(f"zero-rename-{report.job}"))
@@ -398,8 +394,7 @@ class TestTasks:
         context = spark.sparkContext
         context.setJobDescription("the user's")
         try:
-            report = save(spark.range(1).mapInArrow(look, "id long"), url)
-            assert report is not None
+            report = saved(spark.range(1).mapInArrow(look, "id long"), url)
             assert said.read_text() == f"zero_rename: {url}, job {report.job}"
             assert context.getLocalProperty("spark.job.description") == "the user's"
         finally:
@@ -486,8 +481,7 @@ class TestCancelling:
             interrupter.join()
         assert "is aborted: nothing of it is visible" in caught.value.__notes__[0]
         assert nothing_left(s3_bucket, url)
-        report = save(spark.range(2), url)
-        assert report is not None
+        report = saved(spark.range(2), url)
         assert report.rows == 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -45,13 +46,19 @@ def test_no_java(tmp_path):
         environment.check_java({"JAVA_HOME": str(tmp_path), "PATH": os.environ["PATH"]})
 
 
-def test_an_old_java(tmp_path):
+@pytest.mark.parametrize(
+    ("java", "spark", "needs"),
+    [("1.8.0_402", None, 17), ("1.8.0_402", "3.5.9", None), ("1.7.0", "3.5.9", 8)],
+)
+def test_the_java_that_a_spark_runs_on(tmp_path, java, spark, needs):
     home = tmp_path / "jdk"
-    script(home / "bin" / "java", "echo 'openjdk version \"1.8.0_402\"' >&2")
-    with pytest.raises(
-        InvalidInputError, match=r"is Java 1.8.0_402, and Spark 4 needs 17"
-    ) as caught:
-        environment.check_java({"JAVA_HOME": str(home)})
+    script(home / "bin" / "java", f"echo 'openjdk version \"{java}\"' >&2")
+    if needs is None:
+        assert environment.check_java({"JAVA_HOME": str(home)}, spark) == java
+        return
+    said = f"is Java {java}, and Spark {spark or 4} needs {needs}"
+    with pytest.raises(InvalidInputError, match=re.escape(said)) as caught:
+        environment.check_java({"JAVA_HOME": str(home)}, spark)
     assert "JAVA_HOME" in paragraph(caught)
     (home / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="21.0.2"\n')
     installation.java_version.cache_clear()
@@ -102,17 +109,6 @@ def test_a_spark_that_has_no_python_data_sources(monkeypatch):
     assert "save(frame, table)" in paragraph(caught)
 
 
-@pytest.mark.parametrize(("java", "fits"), [("1.8.0_402", True), ("1.7.0", False)])
-def test_spark_3_runs_on_an_older_java(tmp_path, java, fits):
-    home = tmp_path / "jdk"
-    script(home / "bin" / "java", f"echo 'openjdk version \"{java}\"' >&2")
-    if fits:
-        assert environment.check_java({"JAVA_HOME": str(home)}, "3.5.9") == java
-        return
-    with pytest.raises(InvalidInputError, match=r"Spark 3\.5\.9 needs 8"):
-        environment.check_java({"JAVA_HOME": str(home)}, "3.5.9")
-
-
 def test_the_oldest_versions_are_those_of_the_package():
     wanted = (Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8")
     assert f'"pyspark[sql]>={".".join(map(str, installation.MIN_SPARK))}' in wanted
@@ -149,15 +145,17 @@ def test_workers_without_the_package(tmp_path):
         environment.check_worker_python({"PATH": "/", "PYSPARK_PYTHON": str(path)})
 
 
-def test_workers_of_another_version(tmp_path):
+@pytest.mark.parametrize(
+    ("python", "message"),
+    [
+        ("", r"Python 3.9 and PySpark 4.0.0, other versions"),
+        ("/no/python", "which does not exist"),
+    ],
+)
+def test_workers_of_another_python(tmp_path, python, message):
     script(tmp_path / "python3", "echo '[[3, 9], \"4.0.0\"]'")
-    with pytest.raises(InvalidInputError, match=r"Python 3.9 and PySpark 4.0.0, other versions"):
-        environment.check_worker_python({"PATH": str(tmp_path)})
-
-
-def test_workers_python_that_does_not_exist(tmp_path):
-    with pytest.raises(InvalidInputError, match="which does not exist"):
-        environment.check_worker_python({"PATH": str(tmp_path), "PYSPARK_PYTHON": "/no/python"})
+    with pytest.raises(InvalidInputError, match=message):
+        environment.check_worker_python({"PATH": str(tmp_path), "PYSPARK_PYTHON": python})
 
 
 def test_flags(monkeypatch, tmp_path):
