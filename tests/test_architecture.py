@@ -75,7 +75,9 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "startup": set(),
         "s3a": {"options", "write_target", "job_tags", "startup"},
         "reading": {"options", "types", "worker", "startup", "s3a"},
-        "saving": {"options", "types", "worker", "job_tags", "startup", "reading"},
+        "saving": {
+            *("options", "types", "worker", "write_target", "job_tags", "startup", "reading"),
+        },
         "changing": {
             *("options", "pipes", "types", "worker", "write_target", "startup", "reading"),
             "saving",
