@@ -53,31 +53,32 @@ PROMISES = (
     Promise(
         "… in one step, where writers race",
         "atomic",
-        "One writer at a time: a second job is refused while one is open, and orchestrators do not "
-        "try it again by themselves. A race that nobody loses proves nothing, so stores known to "
-        "check and write in two steps are known by name.",
+        "Only one writer at a time: a second job is refused while one is open, and orchestrators "
+        "do not try it again by themselves. A race that nobody loses proves nothing, so the "
+        "package has a list of stores that check and write in two steps.",
     ),
     Promise(
         "If-Match of DELETE",
         "conditional_delete",
-        "A replace removes what it has listed without a condition: a file that a stranger puts at "
-        "the same key meanwhile goes, too.",
+        "A replace removes the files that it has listed without a condition: a file that a "
+        "stranger puts at the same key meanwhile is removed, too.",
     ),
     Promise(
         "uploads listed by prefix",
         "uploads_by_prefix",
-        "The bucket's uploads are listed and sorted out here: dearer in a bucket of many tables.",
+        "All uploads of the bucket are listed and filtered: this costs more in a bucket of many "
+        "tables.",
     ),
     Promise(
         "uploads listed at all",
         "uploads_listed",
-        "The store is refused: what a killed task leaves could never be found.",
+        "The store is refused: the uploads of a killed task could never be found.",
     ),
     Promise(
         "a second Complete leaves a deleted file deleted",
         "complete_resurrects",
-        "Who completes an upload looks at the head afterwards, and removes the file again where it "
-        "is of a former state.",
+        "A process that completes an upload looks at the head afterwards, and removes the file "
+        "again if it belongs to a former state.",
         good=False,
     ),
 )
@@ -91,12 +92,13 @@ _SAID = tomllib.loads(Path(__file__).with_name("stores.toml").read_text("utf-8")
 _HEAD = """\
 # Stores
 
-What each store keeps of what the protocol asks for, as the probe finds it that a table's first job
-sends, and that `zero-rename doctor` sends again; else by documentation or source. Written by
+This page shows which guarantees of the protocol each store keeps. A table's first job sends a
+probe that finds them, and `zero-rename doctor` sends it again. Rows of stores that were not asked
+follow documentation or source. Written by
 `PYTHONPATH=tests python -m docs.extensions.stores > docs/stores.md`.
 """
 _TAIL = """\
-What a request gets where the store is throttled, away or full: [protocol.md](protocol.md#retries).
+What happens if the store throttles, does not answer or is full: [protocol.md](protocol.md#retries).
 Which tests run on which store: [contributing.md](contributing.md#tests).
 """
 
@@ -156,13 +158,13 @@ def page(rows: Mapping[str, str], before: str) -> str:
         f"|---|{'---|' * len(PROMISES)}---|---|",
         *(rows[title] for title in sorted(rows, key=str.lower)),
         "",
-        "## How a missing promise is coped with",
+        "## If a guarantee is missing",
         "",
         "| missing | what is done |",
         "|---|---|",
         *(f"| {promise.title} | {promise.coping} |" for promise in PROMISES),
         "",
-        "## Oddities that are met",
+        "## Other differences",
         "",
         "| store | what it does | so |",
         "|---|---|---|",
