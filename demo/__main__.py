@@ -8,12 +8,11 @@ from types import FrameType
 
 from zero_rename import ZeroRenameError
 
-from .errors import DemoError
 from .processes import sweep
 from .report import Report
 from .scenario import tell
 from .store import store
-from .workspace import shown, workspace
+from .workspace import DemoError, shown, workspace
 
 
 def main() -> int:
@@ -24,7 +23,7 @@ def main() -> int:
     try:
         with workspace() as folders, store(folders.logs) as s3:
             where = "an embedded S3" if s3.embedded else "your S3"
-            report.say(f"{where} at {s3.endpoint}, bucket {s3.bucket}; logs: {shown(folders.logs)}")
+            report.say(f"{where} at {s3.endpoint}, bucket {s3.name}; logs: {shown(folders.logs)}")
             wrong = tell(folders, s3, report)
         return report.verdict(wrong)
     except (DemoError, ZeroRenameError) as error:

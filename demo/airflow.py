@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from .airflow_worker import CLEARED, FIRST, RETRIED
-from .errors import DemoError
 from .processes import kill_tree, started, tail
-from .workspace import CHECKOUT, shown
+from .workspace import CHECKOUT, DemoError, shown
 
 __all__ = ["CLEARED", "FIRST", "RETRIED", "Airflow", "airflow"]
 

@@ -57,7 +57,6 @@ def strays(table: Table, store: Store) -> list[Difference]:
     wrong = [Difference(key, "listed, but not the table's") for key in sorted(listed - named)]
     wrong += [Difference(key, "the table's, but not there") for key in sorted(named - listed)]
     wrong += [
-        Difference(key, "an upload left behind")
-        for key, _ in store.uploads(f"{table.root.prefix}/")
+        Difference(key, "an upload left behind") for key in store.uploads(f"{table.root.prefix}/")
     ]
     return wrong

@@ -17,7 +17,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from .errors import DemoError
+from .workspace import DemoError
 
 ROWS = 336_776
 #: All other columns are whole numbers.

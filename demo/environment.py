@@ -31,26 +31,18 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
 
-def write_log_settings(workspace: Workspace) -> None:
-    """Write what Spark's JVM may log; ``variables`` names the file."""
-    _log_settings(workspace).write_text(_LOG4J)
-
-
-def _log_settings(workspace: Workspace) -> Path:
-    return workspace.root / "log4j2.properties"
-
-
 def spark_options(workspace: Workspace) -> str:
     """Options for the JVM of ``spark-submit``: quick for small jobs, nothing outside the
-    workspace.
+    workspace, where it finds written what it may log.
 
     Settings come as system properties rather than in a ``SPARK_CONF_DIR``: that folder would be
     first on the class path, and the JVM would ignore a class archive made without it.
     """
-    temporary = workspace.temporary
+    temporary, logging = workspace.temporary, workspace.root / "log4j2.properties"
+    logging.write_text(_LOG4J)
     settings = {
         "java.io.tmpdir": temporary,
-        "log4j2.configurationFile": _log_settings(workspace).as_uri(),
+        "log4j2.configurationFile": logging.as_uri(),
         "spark.local.dir": temporary,
         "spark.sql.warehouse.dir": temporary / "warehouse",
         "spark.driver.host": "127.0.0.1",

@@ -14,13 +14,12 @@ from zero_rename import Table
 from .airflow import CLEARED, FIRST, RETRIED, Airflow, airflow
 from .compare import Difference, committed, differences, strays
 from .dataset import Content, Flights, partition_on
-from .environment import airflow_variables, variables, write_log_settings
-from .errors import DemoError
+from .environment import airflow_variables, variables
 from .history import History
 from .processes import started, tail
 from .report import Report, Run
 from .store import Store
-from .workspace import CHECKOUT, Workspace, shown
+from .workspace import CHECKOUT, DemoError, Workspace, shown
 
 DAG_ID = "flights_daily"
 TABLE = "flights"
@@ -167,8 +166,7 @@ def tell(workspace: Workspace, store: Store, report: Report) -> list[Difference]
     :return: what is not as it should be in the end.
     :raises DemoError: a step failed.
     """
-    write_log_settings(workspace)
-    root = f"s3://{store.bucket}"
+    root = f"s3://{store.name}"
     environment = variables(workspace, store)
     environment |= airflow_variables(workspace, store, root)
     shutil.copytree(_EXAMPLES, workspace.airflow / "dags")

@@ -16,10 +16,10 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.support.counting import RequestCounter
+from tests.support.plain_bucket import PlainBucket
 
-from .errors import DemoError
 from .processes import started, tail
-from .workspace import CHECKOUT, shown
+from .workspace import CHECKOUT, DemoError, shown
 
 _SERVER = CHECKOUT / "tests" / "support" / "moto_server.py"
 #: For the embedded server, which takes any.
@@ -28,32 +28,21 @@ _REGION = "us-east-1"
 
 
 @dataclass(frozen=True)
-class Store:
-    """An S3 endpoint and a bucket on it.
+class Store(PlainBucket):
+    """A bucket on an S3 endpoint.
 
-    :param endpoint: its URL; ``None`` for AWS itself.
+    :param endpoint: its URL.
     :param environment: the variables with which child processes reach it.
     :param embedded: whether it is ours, and counts requests.
     """
 
-    endpoint: str | None
+    endpoint: str
     environment: Mapping[str, str]
-    bucket: str
-    client: Any
     embedded: bool
 
     def requests(self) -> int | None:
         """Requests to the bucket so far, as counted by the server; ``None``: it cannot say."""
         return self._counter().total() if self.embedded else None
-
-    def uploads(self, prefix: str) -> list[tuple[str, str]]:
-        """Key and upload id of the multipart uploads under way below a prefix.
-
-        Lists the whole bucket: on some stores a listing by prefix is empty always.
-        """
-        pages = self.client.get_paginator("list_multipart_uploads").paginate(Bucket=self.bucket)
-        found = [(u["Key"], u["UploadId"]) for page in pages for u in page.get("Uploads", ())]
-        return [(key, upload_id) for key, upload_id in found if key.startswith(prefix)]
 
     def has_uploaded(self, prefix: str) -> bool:
         """Whether a part of an upload below a prefix has arrived."""
@@ -64,14 +53,7 @@ class Store:
         return any(name == "UploadPart" and key.startswith(prefix) for name, key in log)
 
     def _counter(self) -> RequestCounter:
-        return RequestCounter(self.endpoint or "", self.bucket)
-
-    def keys(self, prefix: str) -> list[str]:
-        """All keys below a prefix."""
-        pages = self.client.get_paginator("list_objects_v2").paginate(
-            Bucket=self.bucket, Prefix=prefix
-        )
-        return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
+        return RequestCounter(self.endpoint, self.name)
 
 
 @contextlib.contextmanager
@@ -98,8 +80,8 @@ def store(logs: Path, environ: Mapping[str, str] = os.environ) -> Iterator[Store
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         }
-        made = Store(address, variables, "demo", _client(address, variables), embedded=True)
-        made.client.create_bucket(Bucket=made.bucket)
+        made = Store("demo", _client(address, variables), address, variables, embedded=True)
+        made.client.create_bucket(Bucket=made.name)
         yield made
 
 
@@ -143,7 +125,7 @@ def _bucket(endpoint: str, variables: Mapping[str, str], named: str | None) -> I
     name = named or f"zero-rename-demo-{uuid.uuid4().hex[:8]}"
     try:
         client = _client(endpoint, variables)
-        made = Store(endpoint, variables, name, client, embedded=False)
+        made = Store(name, client, endpoint, variables, embedded=False)
         client.head_bucket(Bucket=name) if named else _create(client, name)
     except (BotoCoreError, ClientError, ValueError) as error:
         raise DemoError(
@@ -156,7 +138,10 @@ def _bucket(endpoint: str, variables: Mapping[str, str], named: str | None) -> I
         yield made
     finally:
         if not named:
-            _remove(made)
+            made.abort_uploads()
+            for key in made.sizes():
+                client.delete_object(Bucket=name, Key=key)
+            client.delete_bucket(Bucket=name)
 
 
 def _create(client: Any, name: str) -> None:
@@ -164,11 +149,3 @@ def _create(client: Any, name: str) -> None:
     region = client.meta.region_name
     where = {"CreateBucketConfiguration": {"LocationConstraint": region}}
     client.create_bucket(Bucket=name, **(where if region != _REGION else {}))
-
-
-def _remove(made: Store) -> None:
-    for key, upload_id in made.uploads(""):
-        made.client.abort_multipart_upload(Bucket=made.bucket, Key=key, UploadId=upload_id)
-    for key in made.keys(""):
-        made.client.delete_object(Bucket=made.bucket, Key=key)
-    made.client.delete_bucket(Bucket=made.bucket)

@@ -10,9 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import DemoError
-
 CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+class DemoError(Exception):
+    """What stops the demonstration, told in one paragraph: what happened and what to do about it;
+    shown without a traceback."""
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,11 @@ from zero_rename import Table, ZeroRenameError
 
 from ..dataset import Flights
 from ..environment import airflow_variables, variables
-from ..errors import DemoError
 from ..processes import sweep
 from ..report import Report
 from ..scenario import TABLE, tell
 from ..store import Store, store
-from ..workspace import CHECKOUT, Workspace, workspace
+from ..workspace import CHECKOUT, DemoError, Workspace, workspace
 from .browser import browser
 from .night import tell_night
 from .server import api_server
@@ -27,7 +26,7 @@ def main() -> int:
     try:
         with workspace() as folders, store(folders.logs) as s3:
             _load(folders, s3, report)
-            root = f"s3://{s3.bucket}"
+            root = f"s3://{s3.name}"
             environment = variables(folders, s3) | airflow_variables(folders, s3, root)
             with (
                 report.step("start Airflow's API server"),
@@ -49,7 +48,7 @@ def _load(folders: Workspace, s3: Store, report: Report) -> None:
     # Failures are put on record by boto3's own chain, as an application would.
     os.environ.update(s3.environment)
     with report.step("the rest of the year, and a bad night"):
-        table = Table(f"s3://{s3.bucket}/{TABLE}", client=s3.client)
+        table = Table(f"s3://{s3.name}/{TABLE}", client=s3.client)
         tell_night(table, Flights(folders.data / "flights.csv"))
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..errors import DemoError
-from ..workspace import CHECKOUT
+from ..workspace import CHECKOUT, DemoError
 
 T = TypeVar("T")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import sys
 import time
 import urllib.error
@@ -12,9 +11,10 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..errors import DemoError
+from tools.server_process import free_port
+
 from ..processes import started, tail
-from ..workspace import Workspace, shown
+from ..workspace import DemoError, Workspace, shown
 
 #: Seconds until it answers.
 _PATIENCE = 180.0
@@ -35,7 +35,7 @@ def api_server(workspace: Workspace, environment: Mapping[str, str]) -> Iterator
 
     :raises DemoError: it does not answer.
     """
-    port = _free_port()
+    port = free_port()
     server = ApiServer(f"http://127.0.0.1:{port}")
     passwords = workspace.airflow / "passwords.json"
     passwords.write_text(json.dumps({server.user: server.password}))
@@ -66,9 +66,3 @@ def _answers(address: str) -> bool:
             return answer.status == 200
     except (urllib.error.URLError, OSError):
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]

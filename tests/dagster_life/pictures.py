@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 
 from demo.dataset import Content, content
-from demo.errors import DemoError
 from demo.pictures.browser import Browser, browser
-from demo.workspace import CHECKOUT
+from demo.workspace import CHECKOUT, DemoError
 from support.waiting import until
 from zero_rename.committer import Table
 

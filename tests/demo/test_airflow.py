@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from demo.airflow import CLEARED, RETRIED, Airflow, airflow
-from demo.errors import DemoError
+from demo.workspace import DemoError
 
 DAY = date(2013, 2, 1)
 DAG = """

@@ -13,10 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
-from demo.errors import DemoError
 from demo.processes import started, sweep
 from demo.store import store
-from demo.workspace import workspace
+from demo.workspace import DemoError, workspace
 from support.waiting import STUCK
 from tools.server_process import free_port
 
@@ -78,11 +77,11 @@ def test_the_users_server_gets_a_bucket_that_is_removed_afterwards(
     settings = {**s3_env.environment, "S3_ENDPOINT": s3_env.endpoint, "AWS_REGION": region}
     with store(tmp_path, settings) as made:
         assert made.requests() is None
-        made.client.put_object(Bucket=made.bucket, Key="a/b", Body=b"x")
-        made.client.create_multipart_upload(Bucket=made.bucket, Key="a/c")
+        made.client.put_object(Bucket=made.name, Key="a/b", Body=b"x")
+        made.client.create_multipart_upload(Bucket=made.name, Key="a/c")
         assert made.has_uploaded("a/")
     names = [entry["Name"] for entry in made.client.list_buckets()["Buckets"]]
-    assert made.bucket not in names
+    assert made.name not in names
 
 
 def test_interrupting_leaves_nothing_running(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def expected(flights: Flights) -> dict[str, Content]:
 
 @pytest.fixture
 def store(s3_bucket: Any) -> Store:
-    return Store(None, {}, s3_bucket.name, s3_bucket.client, embedded=False)
+    return Store(s3_bucket.name, s3_bucket.client, "", {}, embedded=False)
 
 
 @pytest.fixture
