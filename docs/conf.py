@@ -33,11 +33,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx_copybutton",
-    "extensions.arguments",
-    "extensions.command_line",
-    "extensions.completeness",
-    "extensions.console",
-    "extensions.diagrams",
+    "extensions",
 ]
 exclude_patterns = ["extensions"]
 language = "en"

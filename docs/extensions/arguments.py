@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import Any
 
 from docutils import nodes
-from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 _OURS = ("zero_rename.", "dagster_zero_rename.")
@@ -72,8 +71,3 @@ def signatures(found: Any) -> Iterator[tuple[str, str]]:
             ):
                 given = parameter.default
                 yield name, "" if given is inspect.Parameter.empty else f"``{given!r}``"
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
-    app.add_directive("arguments", Arguments)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from docutils import nodes
-from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from typer.main import get_command
 
@@ -46,8 +45,3 @@ def section(name: str, command: Any) -> nodes.section:
         definitions += item
     made += definitions
     return made
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
-    app.add_directive("command-line", CommandLine)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -56,8 +56,3 @@ def check(app: Sphinx, env: BuildEnvironment) -> None:
     for name, defined in exported():
         if not {name, defined} & documented.keys() and name not in _VALUES:
             _LOG.warning("%s is exported, and no page of the reference has it", name)
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
-    app.connect("env-check-consistency", check)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

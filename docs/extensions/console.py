@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from pygments.lexer import Lexer
 from pygments.lexers.shell import BashLexer, BashSessionLexer
-from sphinx.application import Sphinx
 
 
 class ConsoleLexer(Lexer):
@@ -19,8 +18,3 @@ class ConsoleLexer(Lexer):
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, object, str]]:
         kind = BashSessionLexer if text.startswith("$ ") else BashLexer
         yield from kind(**self.options).get_tokens_unprocessed(text)
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
-    app.add_lexer("console", ConsoleLexer)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

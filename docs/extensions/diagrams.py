@@ -15,7 +15,6 @@ from pathlib import Path
 
 import mermaidx
 from docutils import nodes
-from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from zero_rename.spark.startup.launch import cache_dir
@@ -57,8 +56,3 @@ def drawn(source: str) -> Path:
             made.write(picture)
         os.replace(made.name, path)
     return path
-
-
-def setup(app: Sphinx) -> dict[str, bool]:
-    app.add_directive("mermaid", MermaidDiagram)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
