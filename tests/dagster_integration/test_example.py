@@ -16,7 +16,8 @@ import pytest
 
 from dagster_zero_rename import ZeroRenameResource
 from demo.dataset import Content, content, partition_of
-from support.dagster_flights import days, example, execute
+from support.dagster_flights import example, run_january
+from support.dagster_loads import days, told
 from support.flights import flights_csv, rows_of
 from zero_rename.committer import Table
 from zero_rename.committer.store.requests import Delete
@@ -67,13 +68,6 @@ def project(flights_csv: Path, bucket: str, monkeypatch: pytest.MonkeyPatch) -> 
     module = example()
     with dg.DagsterInstance.ephemeral() as instance:
         yield Project(module, root, instance)
-
-
-def told(result: Any) -> dict[str, Any]:
-    """Metadata of each partition's materialisation."""
-    events = [e for e in result.all_events if e.is_step_materialization]
-    found = [e.step_materialization_data.materialization for e in events]
-    return {m.partition: {k: v.value for k, v in m.metadata.items()} for m in found}
 
 
 def test_january_is_one_run_and_one_commit(project: Project, flights_csv: Path) -> None:
@@ -159,8 +153,8 @@ def test_its_sensor_tells_what_others_load(project: Project) -> None:
         repository_def=project.module.defs.get_repository_def(),
         resources={"zero_rename": project.module.defs.resources["zero_rename"]},
     )
-    told = sensor.evaluate_tick(context).asset_events
-    assert [event.partition for event in told] == ["2013-01-02"]
+    events = sensor.evaluate_tick(context).asset_events
+    assert [event.partition for event in events] == ["2013-01-02"]
 
 
 FIRST_DAYS = days("2013-01-01", "2013-01-03")
@@ -185,10 +179,10 @@ class TestAgain:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ZeroRenameResource, "write", fails)
-            first = execute(project.instance, FIRST_DAYS)
+            first = run_january(project.instance, FIRST_DAYS)
         assert not first.success
         assert project.stored() == first_days
-        again = execute(project.instance, FIRST_DAYS, first.run_id, from_failure=from_failure)
+        again = run_january(project.instance, FIRST_DAYS, first.run_id, from_failure)
         repeated = {m["zero_rename/repeated"] for m in told(again).values()}
         assert repeated == {from_failure}
         assert project.stored() == first_days
@@ -205,7 +199,7 @@ class TestAgain:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ZeroRenameResource, "write", twice)
-            result = execute(project.instance, FIRST_DAYS)
+            result = run_january(project.instance, FIRST_DAYS)
         assert len(calls) == 2
         assert {m["zero_rename/repeated"] for m in told(result).values()} == {True}
         assert project.stored() == first_days
@@ -228,7 +222,7 @@ class TestAgain:
             [killed] = instance.get_runs()
             # As the daemon's monitoring of runs does, when a worker is gone.
             instance.report_run_failed(killed)
-            again = execute(instance, FIRST_DAYS, killed.run_id, from_failure=True)
+            again = run_january(instance, FIRST_DAYS, killed.run_id, from_failure=True)
             assert {m["zero_rename/repeated"] for m in told(again).values()} == {decided}
         assert project.stored() == first_days
 
@@ -236,7 +230,8 @@ class TestAgain:
 _KILLED = """
 import os, signal
 import dagster as dg
-from support import dagster_flights
+from support.dagster_flights import run_january
+from support.dagster_loads import days
 from zero_rename.committer.store.boto_calls import S3Requests
 from zero_rename.committer.store.requests import Put
 
@@ -253,5 +248,5 @@ def killed(calls, request, pause):
 
 S3Requests.carry_out = killed
 with dg.DagsterInstance.local_temp({home!r}) as instance:
-    dagster_flights.execute(instance, dagster_flights.days("2013-01-01", "2013-01-03"))
+    run_january(instance, days("2013-01-01", "2013-01-03"))
 """

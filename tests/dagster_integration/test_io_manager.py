@@ -12,7 +12,7 @@ import pytest
 
 from dagster_zero_rename import ZeroRenameIOManager, ZeroRenameResource
 from dagster_zero_rename.event_metadata import version_of
-from support.dagster_loads import DAYS, days
+from support.dagster_loads import DAYS, days, materialisations
 
 pytestmark = pytest.mark.memory_s3
 
@@ -47,11 +47,7 @@ def taken_as(kind: Any, **given: Any) -> tuple[dg.AssetsDefinition, list[Any]]:
 
 def test_what_is_returned_is_written_with_its_events(zero: ZeroRenameResource) -> None:
     result = run(zero, flights, tags=days("2013-01-02", "2013-01-04"))
-    events = [
-        event.step_materialization_data.materialization
-        for event in result.all_events
-        if event.is_step_materialization
-    ]
+    events = materialisations(result)
     told = {event.partition: event for event in events}
     assert sorted(told) == ["2013-01-02", "2013-01-03", "2013-01-04"]
     assert told["2013-01-03"].metadata["dagster/partition_row_count"].value == 1

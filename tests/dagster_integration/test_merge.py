@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from dagster_zero_rename import ZeroRenameIOManager, ZeroRenameResource, zero_rename_asset
+from support import dagster_loads
 from support.dagster_loads import DAYS, days
 from zero_rename import Table
 from zero_rename.committer.errors import InvalidInputError
@@ -61,13 +62,9 @@ def asset_of(given: dict[str, pa.Table], **rule: Any) -> dg.AssetsDefinition:
 
 def told(result: Any) -> dict[str, dict[str, Any]]:
     """What the event of each partition says."""
-    found = [it for it in result.all_events if it.is_step_materialization]
     return {
-        str(it.partition): {
-            name.removeprefix("zero_rename/"): value.value
-            for name, value in it.step_materialization_data.materialization.metadata.items()
-        }
-        for it in found
+        str(partition): {name.removeprefix("zero_rename/"): it for name, it in said.items()}
+        for partition, said in dagster_loads.told(result).items()
     }
 
 

@@ -13,13 +13,15 @@ from dagster_zero_rename import (
     ZeroRenameResource,
     zero_rename_asset,
 )
-from support.dagster_loads import DAYS, rows
+from support.dagster_loads import DAYS, load_a_day, rows, told
 from support.fake_spark import FakeSpark
 from zero_rename.committer import InvalidInputError
 
 pytestmark = pytest.mark.memory_s3
 
 DAY = "2013-01-01"
+#: An asset's metadata, and its partitions.
+FLIGHTS: dict[str, Any] = {"name": "flights", "partitions_def": DAYS, "partition_expr": "day"}
 
 
 @pytest.fixture
@@ -29,10 +31,6 @@ def glue(glue_client: Any, bucket: str) -> Any:
     return glue_client
 
 
-def load(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
-    return zero.write(context, rows(context.partition_keys, {DAY: [1]}))
-
-
 def partitions(glue: Any, database: str, table: str) -> list[list[str]]:
     found = glue.get_partitions(DatabaseName=database, TableName=table)["Partitions"]
     return [it["Values"] for it in found]
@@ -40,17 +38,15 @@ def partitions(glue: Any, database: str, table: str) -> list[list[str]]:
 
 def materialised(asset: Any, zero: ZeroRenameResource) -> dict[str, Any]:
     """The metadata of a load of one day."""
-    done = dg.materialize([asset], resources={"zero": zero}, partition_key=DAY)
-    [event] = done.asset_materializations_for_node(asset.node_def.name)
-    return {name: value.value for name, value in event.metadata.items()}
+    return told(dg.materialize([asset], resources={"zero": zero}, partition_key=DAY))[DAY]
 
 
 def test_a_load_is_told_to_the_resources_catalog(
     glue: Any, bucket: str, zero: ZeroRenameResource
 ) -> None:
-    told = ZeroRenameResource(table_root=zero.table_root, catalog=f"glue://{bucket}")
-    asset = zero_rename_asset(name="flights", partitions_def=DAYS, partition_expr="day")(load)
-    metadata = materialised(asset, told)
+    resource = ZeroRenameResource(table_root=zero.table_root, catalog=f"glue://{bucket}")
+    asset = zero_rename_asset(**FLIGHTS)(load_a_day)
+    metadata = materialised(asset, resource)
     assert partitions(glue, bucket, "flights") == [[DAY]]
     assert metadata["zero_rename/catalog"] == f"glue://{bucket}/flights"
     assert metadata["zero_rename/catalog_told"].startswith("table created; partitions 1 added")
@@ -59,12 +55,11 @@ def test_a_load_is_told_to_the_resources_catalog(
 def test_an_asset_names_another_catalog_or_none(
     glue: Any, bucket: str, zero: ZeroRenameResource
 ) -> None:
-    told = ZeroRenameResource(table_root=zero.table_root, catalog=f"glue://{bucket}")
-    given: dict[str, Any] = {"name": "flights", "partitions_def": DAYS, "partition_expr": "day"}
-    assert "zero_rename/catalog" not in materialised(
-        zero_rename_asset(catalog="", **given)(load), told
-    )
-    materialised(zero_rename_asset(catalog=f"glue://{bucket}/departures", **given)(load), told)
+    resource = ZeroRenameResource(table_root=zero.table_root, catalog=f"glue://{bucket}")
+    none = zero_rename_asset(catalog="", **FLIGHTS)(load_a_day)
+    assert "zero_rename/catalog" not in materialised(none, resource)
+    other = zero_rename_asset(catalog=f"glue://{bucket}/departures", **FLIGHTS)(load_a_day)
+    materialised(other, resource)
     [table] = glue.get_tables(DatabaseName=bucket)["TableList"]
     assert table["Name"] == "departures"
 
@@ -72,9 +67,10 @@ def test_an_asset_names_another_catalog_or_none(
 def test_a_catalog_that_cannot_be_told_is_a_warning(
     bucket: str, zero: ZeroRenameResource, instance: dg.DagsterInstance
 ) -> None:
-    told = ZeroRenameResource(table_root=zero.table_root, catalog="glue://nowhere")
-    asset = zero_rename_asset(name="flights", partitions_def=DAYS, partition_expr="day")(load)
-    done = dg.materialize([asset], resources={"zero": told}, instance=instance, partition_key=DAY)
+    resource = ZeroRenameResource(table_root=zero.table_root, catalog="glue://nowhere")
+    asset = zero_rename_asset(**FLIGHTS)(load_a_day)
+    given = {"instance": instance, "resources": {"zero": resource}}
+    done = dg.materialize([asset], partition_key=DAY, **given)
     said = "\n".join(record.user_message for record in instance.all_logs(done.run_id))
     assert "glue://nowhere was not told of it" in said
     assert zero.table("flights").to_arrow().num_rows == 1
@@ -112,8 +108,8 @@ def test_an_applications_load_is_told_too(
 
 def test_what_is_no_catalog_is_refused_before_anything(zero: ZeroRenameResource) -> None:
     with pytest.raises(InvalidInputError, match="no catalog of AWS Glue"):
-        zero_rename_asset(catalog="hive://db")(load)
-    asset = zero_rename_asset(name="flights", partitions_def=DAYS, partition_expr="day")(load)
+        zero_rename_asset(catalog="hive://db")(load_a_day)
+    asset = zero_rename_asset(**FLIGHTS)(load_a_day)
     asset = asset.with_attributes(metadata_by_key={asset.key: {"catalog": "hive://db"}})
     with pytest.raises(dg.Failure, match="no catalog of AWS Glue"):
         dg.materialize([asset], resources={"zero": zero}, partition_key=DAY)

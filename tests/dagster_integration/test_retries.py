@@ -16,7 +16,17 @@ from dagster._core.storage.tags import (
 )
 
 from dagster_zero_rename import ZeroRenameResource
-from support.dagster_loads import SCHEMA, Load, days, fail, flights, flights_job, rows
+from support import dagster_loads
+from support.dagster_loads import (
+    SCHEMA,
+    Load,
+    days,
+    fail,
+    flights,
+    flights_job,
+    materialisations,
+    rows,
+)
 from zero_rename.committer.errors import StoreUnfitError, StoreUnreachableError
 from zero_rename.committer.store.driver import BotoDriver
 from zero_rename.committer.store.requests import CompleteUpload
@@ -28,14 +38,6 @@ MODES = ("overwrite", "append")
 
 def numbers(zero: ZeroRenameResource) -> list[int]:
     return sorted(zero.table("flights").to_arrow()["number"].to_pylist())
-
-
-def materialisations(result: Any) -> list[dg.AssetMaterialization]:
-    return [
-        event.step_materialization_data.materialization
-        for event in result.all_events
-        if event.is_step_materialization
-    ]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -93,14 +95,8 @@ def execute(
     again: dg.ReexecutionOptions | None = None,
     mark: Mapping[str, str] | None = None,
 ) -> Any:
-    with dg.execute_job(
-        dg.reconstructable(flights_job),
-        instance=instance,
-        raise_on_error=False,
-        reexecution_options=again,
-        tags={**days("2013-01-01", "2013-01-03"), **(mark or {})},
-    ) as result:
-        return result
+    tags = {**days("2013-01-01", "2013-01-03"), **(mark or {})}
+    return dagster_loads.execute(flights_job, instance, tags, again)
 
 
 # Dagster's own marks of such runs: DagsterInstance.create_reexecuted_run for a run that somebody

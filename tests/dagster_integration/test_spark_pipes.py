@@ -11,12 +11,11 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
-from dagster._core.storage.tags import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-)
 
 from dagster_zero_rename import SparkPipesClient, ZeroRenameResource
+from support.dagster_loads import DAYS as DAILY
+from support.dagster_loads import days
+from support.dagster_loads import told as metadata
 from support.fake_spark import FAILS_AFTERWARDS, IDLE, WRITES, FakeSpark
 from support.moto_server import S3Server
 from zero_rename.committer import RefusedError
@@ -71,9 +70,8 @@ class Asset:
         return flights
 
     def load(self, first: str, last: str, raise_on_error: bool = True, **given: Any) -> Any:
-        tags = {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last}
         made = self.definition(**given)
-        return dg.materialize([made], tags=tags, raise_on_error=raise_on_error)
+        return dg.materialize([made], tags=days(first, last), raise_on_error=raise_on_error)
 
     def rows(self) -> list[int]:
         return sorted(self.zero.table("flights").to_arrow()["day"].to_pylist())
@@ -83,15 +81,6 @@ class Asset:
 def asset(zero: ZeroRenameResource, application: str, spark: FakeSpark) -> Asset:
     spark.runs(WRITES + REPORTS)
     return Asset(zero, application)
-
-
-def metadata(result: Any) -> dict[str | None, dict[str, Any]]:
-    told = [
-        e.step_materialization_data.materialization
-        for e in result.all_events
-        if e.is_step_materialization
-    ]
-    return {m.partition: {k: v.value for k, v in m.metadata.items()} for m in told}
 
 
 @pytest.mark.usefixtures("s3_server")
@@ -166,9 +155,7 @@ def test_a_step_retried_after_its_application_failed_late_submits_nothing(
 def test_a_table_that_is_not_there_yet_is_loaded_by_a_format_of_times(
     asset: Asset, spark: FakeSpark, zero: ZeroRenameResource
 ) -> None:
-    days = dg.DailyPartitionsDefinition("2013-01-01", end_date="2013-02-01")
-
-    @dg.asset(partitions_def=days, metadata={"partition_expr": "day=%-d"})
+    @dg.asset(partitions_def=DAILY, metadata={"partition_expr": "day=%-d"})
     def flights(context: dg.AssetExecutionContext):
         return asset.client.run(context, application=asset.application, env={"TEST_DAYS": "5,5"})
 

@@ -7,17 +7,14 @@ import pytest
 from dagster._core.storage.tags import BACKFILL_ID_TAG
 
 from dagster_zero_rename import ZeroRenameResource, zero_rename_asset
-from support.dagster_loads import DAYS, rows
+from support.dagster_loads import DAYS
+from support.dagster_loads import load_a_day as load
 from zero_rename.committer import InvalidInputError
 from zero_rename.lineage import look_up
 
 pytestmark = pytest.mark.memory_s3
 
 DAY = "2013-01-01"
-
-
-def load(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
-    return zero.write(context, rows(context.partition_keys, {DAY: [1]}))
 
 
 def test_its_backfill_is_one_run_unless_it_says_otherwise() -> None:
@@ -47,7 +44,7 @@ def test_its_code_version_is_on_record(zero: ZeroRenameResource) -> None:
         load
     )
     dg.materialize([made], resources={"zero": zero}, partition_key=DAY)
-    (found,) = look_up([zero.table("load").root.url], zero.client()).partitions()
+    (found,) = look_up([zero.table("load_a_day").root.url], zero.client()).partitions()
     assert found.code_versions == ("v4",)
 
 

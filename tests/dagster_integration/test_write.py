@@ -10,7 +10,16 @@ import pyarrow as pa
 import pytest
 
 from dagster_zero_rename import ZeroRenameResource, zero_rename_asset
-from support.dagster_loads import DAYS, SCHEMA, Load, days, flights, rows
+from support.dagster_loads import (
+    DAYS,
+    SCHEMA,
+    Load,
+    days,
+    flights,
+    materialisations,
+    rows,
+    values,
+)
 from zero_rename.committer.format.records.inputs import content_of
 
 pytestmark = pytest.mark.memory_s3
@@ -21,16 +30,7 @@ TWO = [{"day": dt.date(2013, 1, 1), "number": n} for n in (1, 2)]
 
 def materialise(asset: Any, zero: ZeroRenameResource, **given: Any) -> list[Any]:
     """Materialise an asset; the metadata of each of its events, and its data version."""
-    result = dg.materialize([asset], resources={"zero": zero}, **given)
-    return [
-        event.step_materialization_data.materialization
-        for event in result.all_events
-        if event.is_step_materialization
-    ]
-
-
-def values(event: dg.AssetMaterialization) -> dict[str, Any]:
-    return {name: value.value for name, value in event.metadata.items()}
+    return materialisations(dg.materialize([asset], resources={"zero": zero}, **given))
 
 
 def written_by(data: Any, **given: Any) -> Any:

@@ -10,10 +10,8 @@ from types import ModuleType
 from typing import Any
 
 import dagster as dg
-from dagster._core.storage.tags import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-)
+
+from support.dagster_loads import execute
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dagster_flights" / "definitions.py"
 
@@ -32,12 +30,7 @@ def january() -> dg.JobDefinition:
     return example().defs.resolve_job_def("january")
 
 
-def days(first: str, last: str) -> dict[str, str]:
-    """Tags of a run of some days, as a backfill of one run has them."""
-    return {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last}
-
-
-def execute(
+def run_january(
     instance: dg.DagsterInstance,
     tags: dict[str, str],
     parent: str | None = None,
@@ -50,12 +43,4 @@ def execute(
     again = None if parent is None else dg.ReexecutionOptions(parent_run_id=parent)
     if parent is not None and from_failure:
         again = dg.ReexecutionOptions.from_failure(parent, instance)
-    with dg.execute_job(
-        dg.reconstructable(january),
-        instance=instance,
-        raise_on_error=False,
-        reexecution_options=again,
-        run_config={"execution": {"config": {"in_process": {}}}},
-        tags=tags,
-    ) as result:
-        return result
+    return execute(january, instance, tags, again, {"execution": {"config": {"in_process": {}}}})

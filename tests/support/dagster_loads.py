@@ -4,7 +4,7 @@ Runs are re-executed by name: Dagster imports the job from this module, whose st
 """
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,11 @@ def rows(days: Sequence[str], numbers: dict[str, list[int]]) -> pa.Table:
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], SCHEMA)
 
 
+def load_a_day(context: dg.AssetExecutionContext, zero: ZeroRenameResource) -> Any:
+    """An asset's function: of the days that its run asks for the first has a row."""
+    return zero.write(context, rows(context.partition_keys, {"2013-01-01": [1]}))
+
+
 def fail() -> None:
     raise RuntimeError("failed after the commit")
 
@@ -70,6 +75,45 @@ def flights_job() -> dg.JobDefinition:
         jobs=[dg.define_asset_job("flights_job", [flights], executor_def=dg.in_process_executor)],
         resources={"zero": ZeroRenameResource(table_root=dg.EnvVar(TABLES))},
     ).resolve_job_def("flights_job")
+
+
+def materialisations(result: Any) -> list[Any]:
+    """What a run has told of each partition, in its order."""
+    events = [event for event in result.all_events if event.is_step_materialization]
+    return [event.step_materialization_data.materialization for event in events]
+
+
+def values(event: dg.AssetMaterialization) -> dict[str, Any]:
+    """Its metadata."""
+    return {name: value.value for name, value in event.metadata.items()}
+
+
+def told(result: Any) -> dict[Any, dict[str, Any]]:
+    """The metadata of each partition's materialisation."""
+    return {it.partition: values(it) for it in materialisations(result)}
+
+
+def execute(
+    job: Callable[[], dg.JobDefinition],
+    instance: dg.DagsterInstance,
+    tags: Mapping[str, str],
+    again: dg.ReexecutionOptions | None = None,
+    config: Any = None,
+) -> Any:
+    """Run a job in this process.
+
+    :param job: makes it, a function of a module.
+    :param again: how a run before is executed again.
+    """
+    with dg.execute_job(
+        dg.reconstructable(job),
+        instance=instance,
+        raise_on_error=False,
+        reexecution_options=again,
+        run_config=config,
+        tags={**tags},
+    ) as result:
+        return result
 
 
 def days(first: str, last: str | None = None) -> dict[str, Any]:
