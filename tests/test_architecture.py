@@ -11,7 +11,8 @@ import re
 import subprocess
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,16 @@ def imports(path: Path) -> Iterator[str]:
             yield from (f"{name}.{alias.name}" for alias in node.names)
 
 
+def importing(paths: Iterable[Path], wrong: Callable[[str], object]) -> list[str]:
+    """What modules import that is wrong, and which."""
+    found = ((path.relative_to(ROOT).as_posix(), name) for path in paths for name in imports(path))
+    return [f"{path} imports {name}" for path, name in found if wrong(name)]
+
+
+def of_library(*libraries: str) -> Callable[[str], bool]:
+    return lambda name: name.split(".")[0] in libraries
+
+
 def known_folder(name: str) -> str | None:
     """The sub-package of ours that an imported name lies in."""
     parts = name.split(".")
@@ -169,17 +180,14 @@ def test_every_folder_has_its_rule() -> None:
 
 @pytest.mark.parametrize("folder", MAY_IMPORT)
 def test_imports_point_one_way(folder: str) -> None:
-    allowed = MAY_IMPORT[folder] | {folder}
-    wrong = [
-        f"{path.relative_to(ROOT)} imports {name}"
-        for path in modules(folder)
-        for name in imports(path)
-        if (target := known_folder(name)) is not None
-        and (target not in allowed or not name.startswith(ONLY.get((folder, target), "")))
-        # The examples import as users do, from the package itself too.
-        and not (folder == "example_dags" and target == "")
-    ]
-    assert not wrong
+    # The examples import as users do, from the package itself too.
+    allowed = {*MAY_IMPORT[folder], folder, None, *([""] if folder == "example_dags" else [])}
+
+    def wrong(name: str) -> bool:
+        target = known_folder(name)
+        return target not in allowed or not name.startswith(ONLY.get((folder, target or ""), ""))
+
+    assert not importing(modules(folder), wrong)
 
 
 def own_modules() -> dict[str, Path]:
@@ -203,24 +211,6 @@ def imported_modules(path: Path, known: Mapping[str, Path]) -> set[str]:
     return found
 
 
-def circle(arrows: Mapping[str, set[str]]) -> list[str]:
-    """One circle of arrows; empty where there is none."""
-    done: set[str] = set()
-
-    def follow(name: str, path: list[str]) -> list[str]:
-        if name in path:
-            return [*path[path.index(name) :], name]
-        if name not in done:
-            for other in sorted(arrows.get(name, ())):
-                found = follow(other, [*path, name])
-                if found:
-                    return found
-            done.add(name)
-        return []
-
-    return next((found for name in sorted(arrows) if (found := follow(name, []))), [])
-
-
 def module_arrows() -> dict[str, set[str]]:
     known = own_modules()
     return {name: imported_modules(path, known) for name, path in known.items()}
@@ -229,12 +219,10 @@ def module_arrows() -> dict[str, set[str]]:
 def test_no_modules_import_each_other() -> None:
     # A package's __init__ only says what it exports, and imports it on use.
     packages = {dotted(path) for path in own_modules().values() if path.name == "__init__.py"}
-    arrows = {name: found - packages for name, found in module_arrows().items()}
-    assert circle({name: found for name, found in arrows.items() if name not in packages}) == []
-
-
-def test_a_circle_would_be_found() -> None:
-    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    arrows = {
+        name: found - packages for name, found in module_arrows().items() if name not in packages
+    }
+    TopologicalSorter(arrows).prepare()  # A CycleError names the modules of a circle.
 
 
 def room_of(module: str, folder: str) -> str | None:
@@ -272,15 +260,12 @@ def test_every_room_has_its_rule() -> None:
 
 
 def test_only_one_room_knows_boto() -> None:
-    wrong = [
-        f"{path.relative_to(ROOT)} imports {name}"
-        for folder in MAY_IMPORT
-        for path in modules(folder)
+    others = [
+        path
+        for path in own_modules().values()
         if not path.relative_to(ROOT).as_posix().startswith(BOTO)
-        for name in imports(path)
-        if name.split(".")[0] in ("boto3", "botocore", "s3transfer")
     ]
-    assert not wrong
+    assert not importing(others, of_library("boto3", "botocore", "s3transfer"))
 
 
 def test_steps_are_run_and_contexts_made_in_the_committer_alone() -> None:
@@ -329,15 +314,9 @@ def test_modules_begin_with_what_they_are() -> None:
 
 @pytest.mark.parametrize("library", KNOWN_ONLY_TO)
 def test_schedulers_and_engines_are_known_to_few(library: str) -> None:
-    wrong = [
-        f"{path.relative_to(ROOT)} imports {name}"
-        for folder in MAY_IMPORT
-        if folder not in KNOWN_ONLY_TO[library]
-        for path in modules(folder)
-        for name in imports(path)
-        if name.split(".")[0] == library
-    ]
-    assert not wrong
+    folders = MAY_IMPORT.keys() - KNOWN_ONLY_TO[library]
+    paths = [path for folder in sorted(folders) for path in modules(folder)]
+    assert not importing(paths, of_library(library))
 
 
 @pytest.mark.parametrize("library", OUTSIDE)
@@ -346,7 +325,7 @@ def test_what_surrounds_the_package_knows_schedulers_where_it_says(library: str)
         path.relative_to(ROOT).as_posix()
         for folder in ("examples", "demo", "tools", "benchmarks")
         for path in modules(folder)
-        if any(name.split(".")[0] == library for name in imports(path))
+        if any(map(of_library(library), imports(path)))
     }
     allowed = OUTSIDE[library]
     assert not {path for path in found if not {path, path.split("/")[0]} & allowed}
@@ -356,24 +335,16 @@ def test_what_surrounds_the_package_knows_schedulers_where_it_says(library: str)
 def test_environment_variables_are_named_in_one_place() -> None:
     ours = re.compile(r"\bZERO_RENAME_\w*")
     named = {
-        str(path.relative_to(ROOT))
-        for folder in MAY_IMPORT
-        for path in modules(folder)
+        path.relative_to(ROOT).as_posix()
+        for path in own_modules().values()
         if ours.search(path.read_text("utf-8"))
     }
     assert named == {"committer/format/handoff.py"}
 
 
 def test_the_package_imports_neither_tests_nor_demo() -> None:
-    outside = {"tests", "support", "demo", "tools"}
-    paths = [path for folder in MAY_IMPORT for path in modules(folder)]
-    wrong = [
-        f"{path.relative_to(ROOT)} imports {name}"
-        for path in [*paths, *ROOT.glob("*.py")]
-        for name in imports(path)
-        if name.split(".")[0] in outside
-    ]
-    assert not wrong
+    paths = [*own_modules().values(), *ROOT.glob("*.py")]
+    assert not importing(paths, of_library("tests", "support", "demo", "tools"))
 
 
 def test_examples_import_as_users_do() -> None:
