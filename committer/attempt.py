@@ -8,6 +8,7 @@ reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from .commit.state.decide import refuse_late
 from .commit.state.job_state import OpenedJob
@@ -115,10 +116,6 @@ def task_writer(
     """The writer of one task attempt of an open job; ``at_end`` as :class:`TaskWriter` takes it."""
     spec = opened.spec
     by_heads = opened.readers is Readers.HEADS
-
-    def stream(key: str, settings: ObjectSettings) -> DelayedOutputStream:
-        return data_stream(driver, opened, key, settings)
-
     return TaskWriter(
         opened.root,
         opened.job,
@@ -127,7 +124,7 @@ def task_writer(
         opened.schema,
         opened.partition_by,
         spec.files,
-        stream,
+        partial(data_stream, driver, opened),
         spec.allowed_partitions,
         absent=frozenset(opened.schema.names).difference(spec.schema.names),
         # What an attempt writes late lies at keys of its own, which nobody reads.

@@ -14,16 +14,9 @@ UPDATE, IGNORE, INSERT = "update", "ignore", "insert"
 
 @dataclass(frozen=True)
 class MergeRequest:
-    """What a merge is asked for, by whoever carries it out.
+    """What a merge is asked for, by whoever carries it out: as :meth:`.table.Table.merge` takes it.
 
-    :param on: the key's columns.
     :param matched: ``update`` or ``ignore``, or what else it may be there.
-    :param not_matched: ``insert`` or ``ignore``.
-    :param delete_when: of which rows the match is deleted, and none inserted.
-    :param latest_by: the column by which the last of several rows of a key counts, the table's own
-        among them.
-    :param null_safe: null keys match each other.
-    :param across: keys are looked for in all partitions.
     """
 
     on: tuple[str, ...]
@@ -51,10 +44,7 @@ class MergeRequest:
 
 @dataclass(frozen=True)
 class RowMerge(MergeRequest):
-    """What a merge in plain Python is asked for.
-
-    :param schema_mode: ``keep`` or ``merge``.
-    """
+    """What a merge in plain Python is asked for."""
 
     matched: str = UPDATE
     delete_when: Filter | None = None

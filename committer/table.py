@@ -124,7 +124,6 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         """
         words: dict[str, Any] = {"mode": mode, "on_conflict": on_conflict, "on_repeat": on_repeat}
         words |= {"success_markers": success_markers, "coordination": coordination}
-        words |= {"data_root": data_root}
         words |= {"readers": readers, "schema_mode": schema_mode}  # JobSpec makes choices of them.
         spec = JobSpec(
             schema or self.schema,
@@ -135,6 +134,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
             base=base.base if isinstance(base, Snapshot) else base,
             idempotency_key=idempotency_key,
             max_duration=max_duration,
+            data_root=data_root,
             owner=owner or this_process(),
             files=files or FileOptions(),
             code_version=code_version,
