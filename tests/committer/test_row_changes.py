@@ -46,6 +46,11 @@ def put(table: Table, *rows: Row, schema: pa.Schema = SCHEMA, **policy: Any) -> 
         job.write(arrow(*rows, schema=schema))
 
 
+def put_again(table: Table, key: str, *rows: Row, **policy: Any) -> None:
+    """As a run that is cleared, and replaces its own rows."""
+    put(table, *rows, idempotency_key=key, on_repeat="replace_own", **policy)
+
+
 def held(table: Table) -> list[str]:
     """By their texts, in which NaN is NaN."""
     return sorted(repr(tuple(row.values())) for row in table.to_arrow().to_pylist())
@@ -339,14 +344,12 @@ class TestRuns:
         assert retry.committed is not None
         assert (retry.committed.job, retry.committed.repeated) == (first.committed.job, True)
         assert retry.rows == first.rows
-        cleared = table.merge(rows, on=["k"], idempotency_key="run", on_repeat="replace_own")
+        again: Any = {"on": ["k"], "idempotency_key": "run", "on_repeat": "replace_own"}
+        cleared = table.merge(rows, **again)
         assert cleared.rows == RowChanges(unchanged=2)
         assert cleared.committed is not None
         assert table.job_of_key("run") == cleared.committed.job
-        fewer = table.merge(
-            rows.slice(0, 1), on=["k"], idempotency_key="run", on_repeat="replace_own"
-        )
-        assert fewer.rows == RowChanges(unchanged=1)
+        assert table.merge(rows.slice(0, 1), **again).rows == RowChanges(unchanged=1)
         assert held(table) == texts((1, "A", 1.0, "x"), (2, "b", 1.0, "y"))
 
     def test_what_would_double_rows_is_refused(self, table: Table) -> None:
@@ -357,12 +360,7 @@ class TestRuns:
             table.merge(rows, on=["k"], idempotency_key="run", on_repeat="replace_own")
         for idempotency_key in ("load", "run"):
             with pytest.raises(CommitConflictError, match="or a merge"):
-                put(
-                    table,
-                    (1, "a", 1.0, "x"),
-                    idempotency_key=idempotency_key,
-                    on_repeat="replace_own",
-                )
+                put_again(table, idempotency_key, (1, "a", 1.0, "x"))
         assert len(held(table)) == 2
 
     @pytest.mark.parametrize("readers", ["listing", "heads"])
@@ -373,22 +371,10 @@ class TestRuns:
         put(table, (2, "b", 1.0, "z"), idempotency_key="gone", readers=readers)
         table.merge(arrow((1, "a", 2.0, "y")), on=["k", "j"], across_partitions=True)
         with pytest.raises(CommitConflictError, match="moved to other partitions"):
-            put(
-                table,
-                (1, "a", 1.0, "x"),
-                idempotency_key="load",
-                on_repeat="replace_own",
-                readers=readers,
-            )
+            put_again(table, "load", (1, "a", 1.0, "x"), readers=readers)
         assert held(table) == texts((1, "a", 2.0, "y"), (2, "b", 1.0, "z"))
         table.delete(pc.field("p") == "z")
-        put(
-            table,
-            (2, "b", 3.0, "z"),
-            idempotency_key="gone",
-            on_repeat="replace_own",
-            readers=readers,
-        )
+        put_again(table, "gone", (2, "b", 3.0, "z"), readers=readers)
         assert held(table) == texts((1, "a", 2.0, "y"), (2, "b", 3.0, "z"))
 
 

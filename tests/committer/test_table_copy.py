@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -11,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.command_line import as_json, invoke
-from support.faults import Crash
+from support.day_rows import load, rows, values
+from support.faults import Crash, at, beside
 from support.memory_store import MemoryStore
 from support.moto_server import S3Server, running
-from support.protocol import memory_table
+from support.protocol import SCHEMA, memory_table
 from zero_rename import Table
 from zero_rename.committer import (
     CommitConflictError,
@@ -32,13 +34,8 @@ from zero_rename.committer.table_copy import FileCopier
 
 pytestmark = pytest.mark.memory_s3
 
-SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 KINDS = ("listing", "heads")
 NEW = "s3://bucket/copied"
-
-
-def rows(*values: int, day: int = 1) -> pa.Table:
-    return pa.table({"value": values, "day": [day] * len(values)}, schema=SCHEMA)
 
 
 @pytest.fixture
@@ -51,20 +48,9 @@ def old(store: MemoryStore) -> Table:
     """Two days, of which the first has been loaded twice and then some."""
     table = memory_table(store, "s3://bucket/flights")
     for day, value, mode in ((1, 1, "append"), (1, 2, "overwrite"), (2, 3, "append")):
-        with table.job(SCHEMA, partition_by=["day"], mode=mode) as job:
-            job.write(rows(value, day=day))
-    with table.job() as job:
-        job.write(rows(4, 5, day=1))
+        load(table, value, day=day, mode=mode)
+    load(table, 4, 5)
     return table
-
-
-def load(table: Table, *values: int, day: int = 1, **policy: Any) -> None:
-    with table.job(SCHEMA, partition_by=["day"], **policy) as job:
-        job.write(rows(*values, day=day))
-
-
-def values(table: Table) -> list[int]:
-    return sorted(table.to_arrow()["value"].to_pylist())
 
 
 def told(table: Table) -> list[tuple[Any, ...]]:
@@ -227,7 +213,11 @@ class TestMeanwhile:
 
     def test_another_commits(self, old: Table, store: MemoryStore) -> None:
         new = memory_table(store, NEW)
-        done = old.copy(new, "heads", lambda _: load(old, 6, day=7))
+
+        def meanwhile(_: Progress) -> None:
+            load(old, 6, day=7)
+
+        done = old.copy(new, "heads", meanwhile)
         assert values(new) == [2, 3, 4, 5]
         assert done.changed == ("day=7",)
 
@@ -236,13 +226,9 @@ class TestMeanwhile:
         read = CopyFile if kind == "heads" else CopyPart
         new = memory_table(store, NEW)
 
-        def replaced(request: Any, apply: Callable[[Any], Any]) -> Any:
-            if isinstance(request, read):
-                new.driver.fault = None  # type: ignore[attr-defined]
-                load(old, 6, mode="overwrite")
-            return apply(request)
-
-        new.driver.fault = replaced  # type: ignore[attr-defined]
+        new.driver.fault = beside(  # type: ignore[attr-defined]
+            read, lambda: load(old, 6, mode="overwrite"), times=1
+        )
         with pytest.raises(SnapshotGoneError, match="Nothing of the copy is visible") as caught:
             old.copy(new, kind)
         assert caught.value.table == old.root.url
@@ -283,23 +269,15 @@ class TestMeanwhile:
         old = memory_table(store, "s3://bucket/flights")
         load(old, 1, 2, day=1)
         load(old, 3, day=2)
-        number, outcomes = 0, set()
-        while True:
+        outcomes = set()
+        for number in itertools.count(1):
             copied = store.copy()
-            new, sent = memory_table(copied, NEW), 0
-
-            def crash(request: Any, apply: Callable[[Any], Any], number: int = number) -> Any:
-                nonlocal sent
-                sent += 1
-                if sent == number + 1:
-                    raise Crash
-                return apply(request)
-
-            source = memory_table(copied, old.root.url)
-            new.driver.fault = crash  # type: ignore[attr-defined]
+            new, source = memory_table(copied, NEW), memory_table(copied, old.root.url)
+            new.driver.fault = at(number, Crash)  # type: ignore[attr-defined]
+            crashed = True
             with contextlib.suppress(Crash):
                 source.copy(new, kind)
-            crashed = sent > number
+                crashed = False
             again = memory_table(copied, NEW)
             if again.keys_there():
                 again.recover(0)
@@ -315,7 +293,6 @@ class TestMeanwhile:
             if not crashed:
                 assert outcomes == {True, False}
                 return
-            number += 1
 
 
 class TestThroughTheClient:

@@ -73,6 +73,11 @@ def fail() -> None:
     raise ZeroDivisionError
 
 
+def sends(kind: type, part: str = "") -> Callable[[Any], bool]:
+    """Whether it is a request of a kind, for a key with such a part."""
+    return lambda request: isinstance(request, kind) and part in getattr(request, "key", "")
+
+
 def write_and(written: WriteJob, then: Callable[[], None]) -> None:
     """A block that writes, and in which something happens then."""
     with written:
@@ -114,9 +119,7 @@ class TestBlock:
             write_and(job(table), fail)
         assert "no answer at all" in caught.value.__notes__[0]
 
-    def test_an_unfinished_commit_loses_nothing(
-        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_an_unfinished_commit_loses_nothing(self, table: Table, s3_bucket: Any) -> None:
         """The uploads of a job whose commit decision stands are its rows."""
         refusals = [StoreRefusedError("no right to complete")] * 2
 
@@ -125,7 +128,7 @@ class TestBlock:
                 raise refusals.pop()
 
         def refuse() -> None:
-            monkeypatch.setattr(table.driver, "_observe", observe)
+            table.driver._observe = observe
 
         written = job(table)
         with pytest.raises(UnfinishedCommitError) as caught:
@@ -284,39 +287,32 @@ class TestSigterm:
             terminate()
         assert isinstance(caught.value.__context__, JobTerminated)
 
-    def test_opening_is_finished_first(
-        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_opening_is_finished_first(self, table: Table, s3_bucket: Any) -> None:
         """Else nobody would know the id of the job whose open record is there."""
-        when(monkeypatch, table, lambda request: "/open/" in getattr(request, "key", ""))
+        when(table, sends(object, "/open/"))
         written = job(table)
         with pytest.raises(JobTerminated), written:
             pytest.fail("the block was entered")
         assert_aborted(table, s3_bucket, written)
 
-    @pytest.mark.parametrize("kind", [CreateUpload, "heads", "jobs"])
+    @pytest.mark.parametrize(
+        ("kind", "part"), [(CreateUpload, "/day="), (Put, "/heads/"), (Put, "/jobs/")]
+    )
     def test_before_the_decision_it_aborts(
-        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch, kind: Any
+        self, table: Table, s3_bucket: Any, kind: type, part: str
     ) -> None:
-        def at(request: Any) -> bool:
-            if isinstance(kind, str):
-                return isinstance(request, Put) and f"/{kind}/" in request.key
-            return isinstance(request, kind) and "/day=" in request.key
-
         written = job(table)
         with pytest.raises(JobTerminated):
-            write_and(written, partial(when, monkeypatch, table, at))
+            write_and(written, partial(when, table, sends(kind, part)))
         assert_aborted(table, s3_bucket, written)
-        monkeypatch.setattr(table.driver, "_observe", None)
+        table.driver._observe = None
         with job(table) as again:
             again.write(DATA)
         assert table.to_arrow().num_rows == 3
 
-    def test_after_the_decision_the_job_is_committed(
-        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_after_the_decision_the_job_is_committed(self, table: Table, s3_bucket: Any) -> None:
         written = job(table)
-        completing = partial(when, monkeypatch, table, lambda r: isinstance(r, CompleteUpload))
+        completing = partial(when, table, sends(CompleteUpload))
         with pytest.raises(JobTerminated) as caught:
             write_and(written, completing)
         assert caught.value.__notes__ == [f"The job {written.job} is committed all the same."]
@@ -346,11 +342,9 @@ class TestSigterm:
         assert "recovery will finish it" in caught.value.__notes__[0]
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
-    def test_a_second_signal_does_not_disturb_the_abort(
-        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_second_signal_does_not_disturb_the_abort(self, table: Table, s3_bucket: Any) -> None:
         def twice() -> None:
-            when(monkeypatch, table, lambda _: True)
+            when(table, lambda _: True)
             terminate()
 
         written = job(table)
@@ -358,11 +352,9 @@ class TestSigterm:
             write_and(written, twice)
         assert_aborted(table, s3_bucket, written)
 
-    def test_while_an_error_is_cleaned_up_it_waits(
-        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_while_an_error_is_cleaned_up_it_waits(self, table: Table, s3_bucket: Any) -> None:
         def fail_and_terminate() -> None:
-            when(monkeypatch, table, lambda _: True)
+            when(table, lambda _: True)
             fail()
 
         written = job(table)
@@ -398,14 +390,14 @@ class TestSigterm:
         assert signal.getsignal(signal.SIGTERM) is own
 
 
-def when(monkeypatch: pytest.MonkeyPatch, table: Table, wanted: Any) -> None:
+def when(table: Table, wanted: Any) -> None:
     """Send SIGTERM whenever the table is about to send such a request with the job open."""
 
     def observe(request: Any) -> None:
         if wanted(request) and signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             terminate()
 
-    monkeypatch.setattr(table.driver, "_observe", observe)
+    table.driver._observe = observe
 
 
 class TestInterrupt:
@@ -421,26 +413,19 @@ class TestInterrupt:
         ]
         assert_aborted(table, s3_bucket, written)
 
-    @pytest.mark.parametrize("kind", ["heads", "jobs"])
-    def test_before_the_decision_it_aborts(
-        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch, kind: str
-    ) -> None:
-        def at(request: Any) -> bool:
-            return isinstance(request, Put) and f"/{kind}/" in request.key
-
+    @pytest.mark.parametrize("part", ["/heads/", "/jobs/"])
+    def test_before_the_decision_it_aborts(self, table: Table, s3_bucket: Any, part: str) -> None:
         written = job(table)
         with pytest.raises(JobInterrupted, match="is aborted: nothing of it is visible") as caught:
-            write_and(written, partial(press_when, monkeypatch, table, at))
+            write_and(written, partial(press_when, table, sends(Put, part)))
         assert str(written.job) in str(caught.value)
         assert table.root.url in str(caught.value)
         assert caught.value.state is JobState.ABORTED
         assert_aborted(table, s3_bucket, written)
 
-    def test_after_the_decision_the_job_is_committed(
-        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_after_the_decision_the_job_is_committed(self, table: Table, s3_bucket: Any) -> None:
         written = job(table)
-        at = partial(press_when, monkeypatch, table, lambda r: isinstance(r, CompleteUpload))
+        at = partial(press_when, table, sends(CompleteUpload))
         with pytest.raises(JobInterrupted, match="is committed: its rows are visible") as caught:
             write_and(written, at)
         assert str(written.job) in str(caught.value)
@@ -462,7 +447,7 @@ class TestInterrupt:
 
         monkeypatch.setattr(write_job, "abort_job", aborting)
         written = job(table)
-        at = partial(press_when, monkeypatch, table, lambda r: isinstance(r, CompleteUpload))
+        at = partial(press_when, table, sends(CompleteUpload))
         with pytest.raises(JobInterrupted, match="not known") as caught:
             write_and(written, at)
         assert str(written.job) in str(caught.value)
@@ -470,10 +455,8 @@ class TestInterrupt:
         assert f"zero-rename recover {table.root.url}" in str(caught.value)
         assert caught.value.state is JobState.UNKNOWN
 
-    def test_while_it_opens_nothing_is_left(
-        self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        press_when(monkeypatch, table, lambda r: "/table.json" in getattr(r, "key", ""))
+    def test_while_it_opens_nothing_is_left(self, table: Table) -> None:
+        press_when(table, sends(object, "/table.json"))
         with pytest.raises(KeyboardInterrupt) as caught, job(table):
             pytest.fail("the block was entered")
         assert "was not opened" in caught.value.__notes__[0]
@@ -495,7 +478,7 @@ def press() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def press_when(monkeypatch: pytest.MonkeyPatch, table: Table, wanted: Any) -> None:
+def press_when(table: Table, wanted: Any) -> None:
     """Press Ctrl-C once, when the table is about to send such a request."""
     pressed = []
 
@@ -504,7 +487,7 @@ def press_when(monkeypatch: pytest.MonkeyPatch, table: Table, wanted: Any) -> No
             pressed.append(request)
             press()
 
-    monkeypatch.setattr(table.driver, "_observe", observe)
+    table.driver._observe = observe
 
 
 class TestHeartbeats:
@@ -516,9 +499,7 @@ class TestHeartbeats:
         # moto checks and writes in two steps, so that nobody sends any while a job commits there.
         monkeypatch.setattr(probe_module, "_NOT_ATOMIC", ())
 
-    def test_they_go_on_through_block_and_commit_and_end_with_it(
-        self, table: Table, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_they_go_on_through_block_and_commit_and_end_with_it(self, table: Table) -> None:
         beaten = threading.Event()
 
         def observe(request: Any) -> None:
@@ -530,7 +511,7 @@ class TestHeartbeats:
 
         with job(table) as written:
             written.write(DATA)
-            monkeypatch.setattr(table.driver, "_observe", observe)
+            table.driver._observe = observe
             assert beaten.wait(60)
             (open_job,) = table.open_jobs()
             assert open_job.job == written.job
