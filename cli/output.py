@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Annotated, Any
 
@@ -15,12 +14,7 @@ from rich.console import Console
 from rich.table import Table as Sheet
 from typer.core import TyperGroup
 
-from ..committer.errors import (
-    OutcomeUnknownError,
-    UnfinishedCommitError,
-    ZeroRenameError,
-    escaped,
-)
+from ..committer.errors import OutcomeUnknownError, UnfinishedCommitError, ZeroRenameError, escaped
 
 
 class Exit(IntEnum):
@@ -58,23 +52,16 @@ Apply = Annotated[
 ]
 
 
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Errors of this package as one paragraph on standard error, and their exit code."""
-    try:
-        yield
-    except ZeroRenameError as error:
-        typer.echo(f"{type(error).__name__}: {error}", err=True)
-        unsure = isinstance(error, OutcomeUnknownError | UnfinishedCommitError)
-        raise typer.Exit(Exit.UNKNOWN if unsure else Exit.REFUSED) from error
-
-
 class Refusing(TyperGroup):
-    """Commands whose errors are :func:`refusals`."""
+    """Commands whose errors are one paragraph on standard error, and their exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        with refusals():
+        try:
             return super().invoke(ctx)
+        except ZeroRenameError as error:
+            typer.echo(f"{type(error).__name__}: {error}", err=True)
+            unsure = isinstance(error, OutcomeUnknownError | UnfinishedCommitError)
+            raise typer.Exit(Exit.UNKNOWN if unsure else Exit.REFUSED) from error
 
 
 def look_where(found: object) -> None:
