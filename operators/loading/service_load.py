@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from ...committer import Table
     from ...orchestration.runs.task_run import TaskRun
-    from ...provider.hooks import ZeroRenameHook
 
 _PLACE = re.compile(r"s3[an]?://([^/\s]+)(?:/(\S*))?")
 
@@ -204,11 +203,43 @@ class ServiceLoadOperator(LoadOperator):
             self._execute_parent(context)
 
     def _package(self, load: TableLoad) -> str | None:
+        """The URL of this package's zip or wheel, which is put there unless it is there.
+
+        Its folder is a digest of the content, so that a job keeps the version that it began with.
+
+        :return: ``None``: the job gets none.
+        :raises InvalidInputError: ``package_location`` is none.
+        :raises StoreRefusedError: the connection may not write there.
+        :raises OutcomeUnknownError: the store did not say whether it is there.
+        """
+        # On use: DAG files are parsed by processes that submit nothing.
+        from ...committer import Table
+
         if not self.ship_package:
             return None
+        table, location = load.table, self.package_location
+        place = _PLACE.fullmatch(location or f"s3://{table.root.bucket}/{PACKAGES}")
+        if place is None:
+            raise InvalidInputError(
+                f"package_location={location!r} is no place on S3; nothing was submitted.",
+                remedy="Give s3://bucket/prefix, or leave it out for the table's bucket.",
+            )
         with tempfile.TemporaryDirectory() as folder:
             made = self.build_package(Path(folder))
-            return uploaded_package(load.hook, load.table, self.package_location, made)
+            content = made.read_bytes()
+        bucket, prefix = place[1], (place[2] or "").strip("/")
+        key = f"{prefix}/{sha256(content).hexdigest()[:16]}/{made.name}".lstrip("/")
+        url = f"s3://{bucket}/{key}"
+        if bucket != table.root.bucket:
+            # No table: whatever is below this bucket is reached by it.
+            table = Table(f"s3://{bucket}/packages", client=load.hook.get_conn())
+        if not table.run(put_once(key, content)):
+            raise OutcomeUnknownError(
+                f"Whether the package is at {url} is not known; nothing was submitted.",
+                remedy="Let the task be retried; or install the package where the job runs, and "
+                "give ship_package=False.",
+            )
+        return url
 
     def _unfinished(self, mark: JobMark) -> list[MarkedJob]:
         """The jobs of this load that the service has not ended."""
@@ -258,41 +289,3 @@ def _check_committer(load: TableLoad) -> None:
             remedy="Give committer='zero_rename'. Hadoop's committers need jars and settings that "
             "ZeroRenameSparkSubmitOperator checks before it submits.",
         )
-
-
-def uploaded_package(
-    hook: ZeroRenameHook, table: Table, location: str | None, package: Path
-) -> str:
-    """The URL of this package's zip or wheel, which is put there unless it is there.
-
-    Its folder is a digest of the content, so that a job keeps the version that it began with.
-
-    :param location: ``s3://bucket/prefix``; ``None`` for a folder of the table's bucket.
-    :param package: the file.
-    :raises InvalidInputError: no such location.
-    :raises StoreRefusedError: the connection may not write there.
-    :raises OutcomeUnknownError: the store did not say whether it is there.
-    """
-    # On use: DAG files are parsed by processes that submit nothing.
-    from ...committer import Table
-
-    place = _PLACE.fullmatch(location or f"s3://{table.root.bucket}/{PACKAGES}")
-    if place is None:
-        raise InvalidInputError(
-            f"package_location={location!r} is no place on S3; nothing was submitted.",
-            remedy="Give s3://bucket/prefix, or leave it out for the table's bucket.",
-        )
-    bucket, prefix = place[1], (place[2] or "").strip("/")
-    content = package.read_bytes()
-    key = f"{prefix}/{sha256(content).hexdigest()[:16]}/{package.name}".lstrip("/")
-    url = f"s3://{bucket}/{key}"
-    if bucket != table.root.bucket:
-        # No table: whatever is below this bucket is reached by it.
-        table = Table(f"s3://{bucket}/packages", client=hook.get_conn())
-    if not table.run(put_once(key, content)):
-        raise OutcomeUnknownError(
-            f"Whether the package is at {url} is not known; nothing was submitted.",
-            remedy="Let the task be retried; or install the package where the job runs, and give "
-            "ship_package=False.",
-        )
-    return url
