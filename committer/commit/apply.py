@@ -293,7 +293,7 @@ def _move(
         folded = None
         if len(new.decisions) > context.limits.decisions_per_head:
             new, folded = yield from fold(context, state, new, new.decisions, (decided,))
-        outcome = yield from swap_head(context, state, new)
+        outcome = yield from swap_head(state, new)
         if isinstance(outcome, Swapped):
             return outcome.state
         if not isinstance(outcome, NotWritten):
@@ -319,7 +319,7 @@ def _move_run(
     state = held[slot] if held is not None else (yield from read_head(context, slot))
     while state.etag is not None and _awaits(state, job, decided.decision.run_version):
         new = state.head.moved(job, None, context.write_id(), state.etag, decided.date)
-        outcome = yield from swap_head(context, state, new)
+        outcome = yield from swap_head(state, new)
         if isinstance(outcome, Swapped):
             return
         if not isinstance(outcome, NotWritten):

@@ -110,10 +110,10 @@ def _change(
     # A cleared run that empties a partition of what it wrote there may find others' files.
     exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS and bool(target.files)
     if state is not None and target.drops:
-        yield from _refuse_moved(context, opened, target, state)
+        yield from _refuse_moved(context, target, state)
     if state is not None and opened.readers is Readers.HEADS:
         if target.drops or exclusive:
-            dropped = yield from _refuse_named(context, opened, target, state, exclusive)
+            dropped = yield from _refuse_named(context, target, state, exclusive)
             change = replace(change, dropped_job=dropped)
         return change
     first = change.base_version == 0
@@ -130,7 +130,7 @@ def _change(
     # A resolution leaves files where they lie, so that those of the last try tell nothing.
     tries = yield from _tries(context, target, jobs.issubset)
     if tries:
-        yield from _refuse_merged(context, opened, target, jobs.difference(tries), tries)
+        yield from _refuse_merged(context, target, jobs.difference(tries), tries)
     if target.replaces:
         if first:
             _refuse_unread(opened, target, listed)
@@ -138,7 +138,7 @@ def _change(
     own = tuple(f for f in there if job_in_key(f.key) in tries)
     others = tuple(f for f in there if f not in own)
     if exclusive and others:
-        raise destination_exists(opened, target.partition, [file.key for file in others])
+        raise destination_exists(target.partition, [file.key for file in others])
     foreign: set[str] = set()
     if first:
         theirs = [item for item in listed if job_in_key(item.key) != opened.job]
@@ -152,7 +152,7 @@ def _change(
 
 
 def _refuse_named(
-    context: Context, opened: OpenedJob, target: Target, state: HeadState, exclusive: bool
+    context: Context, target: Target, state: HeadState, exclusive: bool
 ) -> Step[str | None]:
     """Of a table that is read by heads: refuse what the files that its head names stand against.
 
@@ -166,9 +166,9 @@ def _refuse_named(
     tries = yield from _tries(context, target, lambda tries: tries[-1] in there)
     others = [file for file in files if file.job not in tries]
     if tries:
-        yield from _refuse_merged(context, opened, target, there.difference(tries), tries)
+        yield from _refuse_merged(context, target, there.difference(tries), tries)
     if exclusive and others:
-        raise destination_exists(opened, target.partition, [file.key for file in others])
+        raise destination_exists(target.partition, [file.key for file in others])
     return tries[-1] if tries else None
 
 
@@ -210,11 +210,7 @@ def _refuse_unread(opened: OpenedJob, target: Target, listed: Sequence[ListedObj
 
 
 def _refuse_merged(
-    context: Context,
-    opened: OpenedJob,
-    target: Target,
-    there: Collection[str],
-    tries: Collection[str],
+    context: Context, target: Target, there: Collection[str], tries: Collection[str]
 ) -> Step[None]:
     """Refuse to drop an earlier job whose rows a compaction or a merge wrote again among those of
     others: they would stay, and be there twice; or one whose own files have rows of others. Where
@@ -244,9 +240,7 @@ def _refuse_merged(
         )
 
 
-def _refuse_moved(
-    context: Context, opened: OpenedJob, target: Target, state: HeadState
-) -> Step[None]:
+def _refuse_moved(context: Context, target: Target, state: HeadState) -> Step[None]:
     """Refuse to write rows of a run again that a merge has moved from a partition to others, which
     left it empty: they would be in both. Of one that has rows since, nobody knows.
 

@@ -157,7 +157,7 @@ def _claim(
             yield from _refuse_if_fenced(context, opened)
         yield from _finish_last_job(context, opened, request, state)
         claimed = state.head.claimed(opened.job, context.process(), context.write_id(), state.etag)
-        outcome = yield from swap_head(context, state, claimed)
+        outcome = yield from swap_head(state, claimed)
         match outcome:
             case Swapped():
                 by_heads = opened.readers is Readers.HEADS

@@ -61,7 +61,7 @@ def evolve(context: Context, opened: OpenedJob) -> Step[tuple[FoundTable | None,
         # One that overwrites writes its own change again: another process that wrote it may be
         # about to take it back.
         evolution = Evolution(opened.job, schema, overwrites)
-        proposed = yield from _propose(context, opened, found, evolution)
+        proposed = yield from _propose(context, found, evolution)
         if proposed is not None:
             return _made(proposed)
 
@@ -83,7 +83,7 @@ def withdraw(context: Context, opened: OpenedJob) -> Step[None]:
         evolution = None if found is None else found.record.evolution
         if found is None or evolution is None or evolution.job != opened.job:
             return
-        if (yield from _propose(context, opened, found, None)) is not None:
+        if (yield from _propose(context, found, None)) is not None:
             return
 
 
@@ -134,7 +134,7 @@ def _refuse_overwritten(context: Context, opened: OpenedJob, record: TableRecord
 
 
 def _propose(
-    context: Context, opened: OpenedJob, found: FoundTable, evolution: Evolution | None
+    context: Context, found: FoundTable, evolution: Evolution | None
 ) -> Step[FoundTable | None]:
     """Write the change, or take it out; ``None``: look again."""
     now = yield from change_table(context, found, evolution=evolution)

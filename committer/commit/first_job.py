@@ -78,7 +78,7 @@ def design_table(
     if not spec.adopt_partitions:
         check_no_buckets(context.root, directory)
     partition_by = layout_of(directory, spec)
-    check_layout(context.root, directory, partition_by, spec)
+    check_layout(directory, partition_by, spec)
     if spec.readers is Readers.HEADS:
         refuse_older(context.root, directory)
         yield from _refuse_expiry(context.root, spec.files.tags)
@@ -355,7 +355,7 @@ def _make(
     """Write the record over none, or over one that never counts; ``None``: look again."""
     directory = yield from list_directory(context)
     spec = _as_opened(opened)
-    check_layout(context.root, directory, opened.partition_by, spec)
+    check_layout(directory, opened.partition_by, spec)
     if table.readers is Readers.HEADS:
         refuse_older(context.root, directory)
     others = set(directory.partitions) - set(partitions)

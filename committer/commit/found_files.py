@@ -41,9 +41,7 @@ def layout_of(directory: Directory, spec: JobSpec) -> tuple[str, ...]:
     return directory.partition_by
 
 
-def check_layout(
-    root: TableRoot, directory: Directory, partition_by: tuple[str, ...], spec: JobSpec
-) -> None:
+def check_layout(directory: Directory, partition_by: tuple[str, ...], spec: JobSpec) -> None:
     """Refuse a table whose rows would not lie as those that are there.
 
     :raises TableMismatchError: other partition columns, or values that are spelled otherwise.

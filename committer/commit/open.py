@@ -131,7 +131,7 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
         others = yield from _look_at_others(context, job, spec, others)
         if run is not None:
             run = yield from read_head(context, run.slot)
-    earlier = yield from _earlier_commit(context, run, others)
+    earlier = yield from _earlier_commit(context, run)
     opened = OpenedJob(
         job=job,
         root=context.root,
@@ -346,9 +346,7 @@ def _refuse_second_writer(
         )
 
 
-def _earlier_commit(
-    context: Context, run: HeadState | None, others: set[str]
-) -> Step[Decided | None]:
+def _earlier_commit(context: Context, run: HeadState | None) -> Step[Decided | None]:
     """The job that has done this run's work, applied to its end."""
     if run is None:
         return None

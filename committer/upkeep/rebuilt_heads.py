@@ -277,7 +277,7 @@ def _check_files(
 
 
 def _carry_out(context: Context, plan: _Plan, symlinks: bool) -> Step[RebuiltHead]:
-    outcome = yield from swap_head(context, plan.now, plan.head)
+    outcome = yield from swap_head(plan.now, plan.head)
     if not isinstance(outcome, Swapped):
         reason = "another head came meanwhile, or the store did not say; run it again"
         return replace(plan.told, action=RebuildAction.LEFT, reason=reason)

@@ -111,7 +111,7 @@ def forget(context: Context, keeping: Keeping, apply: bool) -> Step[list[Forgott
     found = [it for state in heads.states.values() if (it := _forgetful(context, state, keeping))]
     if not apply:
         return found
-    swaps = [swap_head(context, heads.states[it.state.slot.name], it.state.head) for it in found]
+    swaps = [swap_head(heads.states[it.state.slot.name], it.state.head) for it in found]
     outcomes = yield from All(tuple(swaps))
     return [it for it, done in zip(found, outcomes, strict=True) if isinstance(done, Swapped)]
 

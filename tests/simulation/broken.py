@@ -277,7 +277,7 @@ _claim_all = claim.claim_all
     CONCURRENT,
     ABORT,
 )
-def swaps_heads_without_a_condition(context, state, new):
+def swaps_heads_without_a_condition(state, new):
     answer: Any = yield from Put(state.slot.key, new.encode())
     return slots.Swapped(HeadState(state.slot, new, answer.etag), answer.date)
 
@@ -478,7 +478,7 @@ def does_not_confirm_its_open_record(context, job_id, spec):
 
 
 @breaks((opening, "_earlier_commit"), "two tries of one run, a crash", COMPLETENESS)
-def forgets_the_run_s_earlier_commit(context, idempotency_key, others):
+def forgets_the_run_s_earlier_commit(context, run):
     return None
     yield
 
@@ -548,7 +548,7 @@ def deletes_a_manifest_whose_swap_it_saw_refused(context, decided, change, state
         folded = None
         if len(new.decisions) > context.limits.decisions_per_head:
             new, folded = yield from fold(context, state, new, new.decisions, (decided,))
-        outcome = yield from slots.swap_head(context, state, new)
+        outcome = yield from slots.swap_head(state, new)
         if not isinstance(outcome, NotWritten):
             return getattr(outcome, "state", None)
         if folded is not None:

@@ -101,10 +101,10 @@ def _left(context, listing, still_open, heads):
 
 
 @breaks((changes, "_refuse_named"), "by heads: two that fail where files are", CONCURRENT)
-def asks_a_listing_what_exists(context, opened, target, state, exclusive):
+def asks_a_listing_what_exists(context, target, state, exclusive):
     there = yield from list_data(context.root, target.partition)
     if exclusive and there:
-        raise destination_exists(opened, target.partition, [item.key for item in there])
+        raise destination_exists(target.partition, [item.key for item in there])
 
 
 @breaks(

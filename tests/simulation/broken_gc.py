@@ -33,7 +33,7 @@ def takes_a_lost_answer_for_a_no(context, state, jobs, known, remembers):
     new, key = yield from fold(context, state, tidied, jobs, known)
     if key is None:
         return state
-    outcome = yield from swap_head(context, state, new)
+    outcome = yield from swap_head(state, new)
     if isinstance(outcome, Swapped):
         return outcome.state
     yield from Delete(key)

@@ -34,9 +34,7 @@ class Swapped:
     date: float
 
 
-def swap_head(
-    context: Context, state: HeadState, new: PartitionHead
-) -> Step[Swapped | NotWritten | Uncertain]:
+def swap_head(state: HeadState, new: PartitionHead) -> Step[Swapped | NotWritten | Uncertain]:
     """Put ``new`` where ``state`` was read, if that is still what is there."""
     put = Put(state.slot.key, new.encode(), if_none_match=state.etag is None, if_match=state.etag)
     outcome = yield from put_record(put, new.write_id)
@@ -57,7 +55,7 @@ def release_claim(context: Context, slot: Slot, job: str, holder: str | None = N
         if holder is not None and state.head.holder != holder:
             return
         released = state.head.released(context.write_id(), state.etag)
-        if not isinstance((yield from swap_head(context, state, released)), NotWritten):
+        if not isinstance((yield from swap_head(state, released)), NotWritten):
             return
 
 

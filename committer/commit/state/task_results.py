@@ -64,9 +64,7 @@ def _doubled(values: list) -> object:
     return next(value for value in values if values.count(value) > 1)
 
 
-def destination_exists(
-    opened: OpenedJob, partition: str, there: Sequence[str]
-) -> DestinationExistsError:
+def destination_exists(partition: str, there: Sequence[str]) -> DestinationExistsError:
     """What a job of mode fail-if-exists says that meets files, by their keys."""
     return DestinationExistsError(
         f"The partition {partition} already holds {counted(len(there), 'file')}, and the mode is "

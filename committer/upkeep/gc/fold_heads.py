@@ -96,7 +96,7 @@ def _fold(
     new, key = yield from fold(context, state, tidied, jobs, known)
     if key is None:
         return state
-    outcome = yield from swap_head(context, state, new)
+    outcome = yield from swap_head(state, new)
     if isinstance(outcome, Swapped):
         return outcome.state
     if not isinstance(outcome, NotWritten) or isinstance(outcome.current, Absent):

@@ -270,7 +270,7 @@ class TestOthersInTheWay:
         slot = Slot.partition(ROOT, DAY1)
         state = world.driver.run(read_head(world.context, slot))
         claimed = state.head.claimed(other.job, "process", "w-other", state.etag)
-        world.driver.run(swap_head(world.context, state, claimed))
+        world.driver.run(swap_head(state, claimed))
         mine, result = world.written(DAY1)
         world.driver.fault = on(Put, Unknown("no answer"), ROOT.decision_key(other.job))
         with pytest.raises(OtherJobError) as caught:

@@ -105,7 +105,7 @@ def test_whose_claim_is_gone_reads_his_own_decision_before_he_claims_again() -> 
     world.assert_clean()
 
 
-def claimed(world: World, clock: ManualClock) -> Any:
+def claimed(world: World) -> Any:
     """A job that holds a claim and has died."""
     opened = world.open()
     slot = Slot.partition(ROOT, DAY1)
@@ -122,7 +122,7 @@ class TestWaiting:
     def test_a_silent_claim_is_fenced_after_the_silence(self) -> None:
         clock = ManualClock()
         store = MemoryStore(clock=clock)
-        dead = claimed(World(store), clock)
+        dead = claimed(World(store))
         world = World(store).with_context(waiting=self.waiting)
         begun = clock()
         report = world.load(DAY1)
@@ -136,7 +136,7 @@ class TestWaiting:
         clock = ManualClock()
         store = MemoryStore(clock=clock)
         living = World(store)
-        job = claimed(living, clock).job
+        job = claimed(living).job
         world = World(store).with_context(waiting=self.waiting)
         world.driver.fault = beside(
             object, lambda: living.driver.run(send_heartbeat(living.context, job, 1.0))
@@ -148,7 +148,7 @@ class TestWaiting:
     def test_a_claim_without_an_open_record_is_fenced_at_once(self) -> None:
         clock = ManualClock()
         store = MemoryStore(clock=clock)
-        job = claimed(World(store), clock).job
+        job = claimed(World(store)).job
         store.apply(Delete(ROOT.open_key(job)))
         world = World(store).with_context(waiting=self.waiting)
         begun = clock()

@@ -64,8 +64,7 @@ def ids(found: pa.Table) -> list[int]:
     return sorted(found["id"].to_pylist())
 
 
-def _changed(table: Table) -> pa.Table:
-    return pa.table([[1, 2 * COUNT], [7, 7], [1, 1]], schema=SCHEMA)
+CHANGED = pa.table([[1, 2 * COUNT], [7, 7], [1, 1]], schema=SCHEMA)
 
 
 def _elsewhere(table: Table) -> Table:
@@ -78,7 +77,7 @@ ALL = list(range(2 * COUNT))
 READS: dict[str, tuple[Callable[[Table], Any], list[int]]] = {
     "compaction": (lambda it: it.compact(apply=True), ALL),
     "sorting": (lambda it: it.compact(apply=True, sort_by=["value"]), ALL),
-    "merge": (lambda it: it.merge(_changed(it), ["id"]), [*ALL, 2 * COUNT]),
+    "merge": (lambda it: it.merge(CHANGED, ["id"]), [*ALL, 2 * COUNT]),
     "deletion": (lambda it: it.delete([("id", "<", 10)]), ALL[10:]),
     "purge": (lambda it: it.purge(apply=True, keep=0, patience=0.0), ALL),
     "verification": (lambda it: it.verify(), ALL),

@@ -691,7 +691,7 @@ class TestClaimsOfClosedJobs:
             slot = Slot.partition(ROOT, name)
             state = table.driver.run(read_head(table._context, slot))
             claimed = state.head.claimed(opened.job, "gone", new_write_id(), state.etag)
-            assert isinstance(table.driver.run(swap_head(table._context, state, claimed)), Swapped)
+            assert isinstance(table.driver.run(swap_head(state, claimed)), Swapped)
         return opened.job
 
     def table(self, partitions: int = 1) -> Table:
@@ -723,7 +723,7 @@ class TestClaimsOfClosedJobs:
         slot = Slot.partition(ROOT, DAY1)
         state = table.driver.run(read_head(table._context, slot))
         claimed = state.head.claimed(opened.job, "here", new_write_id(), state.etag)
-        table.driver.run(swap_head(table._context, state, claimed))
+        table.driver.run(swap_head(state, claimed))
         assert [it.outcome for it in table.recover()] == [Outcome.LEFT]
         assert self.claim(table) == opened.job
 
