@@ -15,7 +15,6 @@ import jsonschema
 import pytest
 from airflow.sdk import BaseOperatorLink
 
-from support.airflow import installed
 from support.optional_providers import OF_THEM
 from support.waiting import STUCK
 from zero_rename.provider import get_provider_info
@@ -117,10 +116,9 @@ print("ANSWER", json.dumps({
 """
 
 
-def test_airflow_finds_it_by_its_entry_points(tmp_path: Path) -> None:
+def test_airflow_finds_it_by_its_entry_points() -> None:
     answer = subprocess.run(
         [sys.executable, "-c", PROGRAM],
-        env=installed(tmp_path),
         capture_output=True,
         text=True,
         timeout=STUCK,

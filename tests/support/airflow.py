@@ -7,7 +7,6 @@ before the first import of Airflow, which is why the folders' conftest.py import
 from __future__ import annotations
 
 import atexit
-import importlib.metadata
 import json
 import os
 import shutil
@@ -15,8 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -132,33 +130,6 @@ def run_task(task: Any, context: dict[str, Any]) -> Any:
     return task.execute(context)
 
 
-def installed(folder: Path) -> dict[str, str]:
-    """The environment of a child process in which the distribution's entry points are found.
-
-    Where the package is not installed, as in a checkout that is only on the path, its metadata
-    are written to ``folder`` from ``pyproject.toml``.
-    """
-    try:
-        importlib.metadata.distribution("airflow-provider-zero-rename")
-    except importlib.metadata.PackageNotFoundError:
-        root = Path(__file__).parents[2]
-        project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-        info = folder / f"airflow_provider_zero_rename-{project['version']}.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-        )
-        groups = project["entry-points"].items()
-        (info / "entry_points.txt").write_text(
-            "\n".join(
-                f"[{group}]\n" + "\n".join(f"{name} = {value}" for name, value in entries.items())
-                for group, entries in groups
-            )
-        )
-        return {**os.environ, "PYTHONPATH": str(folder)}
-    return dict(os.environ)
-
-
 SCHEMA = pa.schema([("day", pa.int32()), ("flight", pa.string())])
 
 
@@ -245,6 +216,18 @@ def _dying(step: Any, undecided: bool) -> Any:
         answer = yield request
         if decides:
             raise _Died
+
+
+#: Defines a connection by its id, of type ``zero_rename`` unless another is said, and its fields.
+Connect = Callable[..., None]
+
+
+@pytest.fixture
+def connect(monkeypatch: pytest.MonkeyPatch) -> Connect:
+    def define(conn_id: str, conn_type: str = "zero_rename", **fields: Any) -> None:
+        monkeypatch.setenv(*connection_variable(conn_id, conn_type=conn_type, **fields))
+
+    return define
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ the protocol, so it is deterministic: no threads, no randomness, time from a clo
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -377,24 +378,14 @@ class MemoryStore:
         return s.Done(date=self._now())
 
 
-_CALLS: dict[type, str] = {
-    s.Get: "_get",
-    s.Head: "_head",
-    s.Put: "_put",
-    s.Delete: "_delete",
-    s.DeleteMany: "_delete_many",
-    s.ListObjects: "_list_objects",
-    s.ListUploads: "_list_uploads",
-    s.ListParts: "_list_parts",
-    s.ListLifecycleRules: "_list_lifecycle_rules",
-    s.PutLifecycleRule: "_put_lifecycle_rule",
-    s.PutFile: "_put_file",
-    CopyFile: "_copy_file",
-    CopyPart: "_copy_part",
-    s.CreateUpload: "_create_upload",
-    s.UploadPart: "_upload_part",
-    s.CompleteUpload: "_complete_upload",
-    s.AbortUpload: "_abort_upload",
+#: By request, the method that carries it out: of ``DeleteMany`` it is ``_delete_many``.
+_CALLS = {
+    kind: re.sub("([A-Z])", r"_\1", kind.__name__).lower()
+    for kind in (
+        *(s.Get, s.Head, s.Put, s.PutFile, s.Delete, s.DeleteMany, CopyFile, CopyPart),
+        *(s.ListObjects, s.ListUploads, s.ListParts, s.ListLifecycleRules, s.PutLifecycleRule),
+        *(s.CreateUpload, s.UploadPart, s.CompleteUpload, s.AbortUpload),
+    )
 }
 
 

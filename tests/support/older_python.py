@@ -1,4 +1,4 @@
-"""The Python of an environment with older versions, for tests that run there."""
+"""The Python of an environment with other versions, for tests that run there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def older_python(environment: PinnedEnvironment) -> Path:
     """Its Python. The test is skipped where there is none, and fails in continuous integration."""
     if not environment.python.exists():
         missing = f"{environment.title.capitalize()} {environment.version}"
-        why = f"there is no {missing}: run make older-{environment.title}"
+        why = f"there is no {missing}: run make {environment.lock.stem}"
         if in_ci():
             pytest.fail(why)
         pytest.skip(why)

@@ -39,7 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     remote = os.environ.get("SPARK_TESTS_REMOTE")
     builder = SparkSession.builder.appName("tests")
     builder = builder.remote(remote) if remote else builder.master("local[2,3]")
-    for name, value in {
+    given: dict[str, Any] = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -49,9 +49,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder),
         "spark.python.daemon.module": "support.preloaded_daemon",
-    }.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    }
+    session = builder.config(map=given).getOrCreate()
     if not remote:
         session.sparkContext.setLogLevel("ERROR")
     yield session

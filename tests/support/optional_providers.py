@@ -7,8 +7,8 @@ from pkgutil import extend_path
 import airflow
 import pytest
 
+from support.older_python import older_python
 from tools.environments import OPTIONAL_PROVIDERS
-from tools.s3_servers import in_ci
 
 #: What imports them.
 OF_THEM = (
@@ -21,11 +21,7 @@ OF_THEM = (
 def optional_providers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put them on the path. The test is skipped where there are none, and fails in continuous
     integration."""
-    if not OPTIONAL_PROVIDERS.python.exists():
-        why = "there are no optional providers: run make optional-providers"
-        if in_ci():
-            pytest.fail(why)
-        pytest.skip(why)
+    older_python(OPTIONAL_PROVIDERS)
     monkeypatch.syspath_prepend(str(OPTIONAL_PROVIDERS.site))
     path = extend_path(list(airflow.__path__), "airflow")
     monkeypatch.setattr(airflow, "__path__", path)

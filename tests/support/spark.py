@@ -107,9 +107,7 @@ def spark(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iter
     try:
         # The JVM and all its workers keep the environment of this moment.
         builder = SparkSession.builder.master("local[2,3]").appName("tests")
-        for name, value in (settings(folder) | _INTERPRETED).items():
-            builder = builder.config(name, value)
-        session = builder.getOrCreate()
+        session = builder.config(map={**settings(folder), **_INTERPRETED}).getOrCreate()
     finally:
         os.environ.clear()
         os.environ.update(before)
@@ -146,9 +144,6 @@ _PRELUDE = """
 from pyspark.sql import SparkSession
 
 def session(master="local[2]"):
-    builder = SparkSession.builder.master(master)
-    for name, value in {settings!r}.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return SparkSession.builder.master(master).config(map={settings!r}).getOrCreate()
 
 """
