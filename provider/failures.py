@@ -68,13 +68,9 @@ _AFTER_CONFLICT = (
 )
 
 
-def _nothing() -> None:
-    """Of a submission whose output nobody has read."""
-
-
 @contextmanager
 def explained(
-    table: Table, run: TaskRun, last_words: Callable[[], str | None] = _nothing
+    table: Table, run: TaskRun, last_words: Callable[[], str | None] = lambda: None
 ) -> Iterator[None]:
     """Let a submission that fails in the block fail as its application says that it did.
 

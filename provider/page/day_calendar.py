@@ -29,10 +29,9 @@ def day_of(partition: str) -> date | None:
             found = form.fullmatch(value)
             if found and (day := _date(*found.groups())):
                 return day
-    named = [
+    year, month, day = (
         next((values[n] for n in values if n in names), None) for names in (_YEAR, _MONTH, _DAY)
-    ]
-    year, month, day = named
+    )
     if year is None or month is None:
         return None
     return _date(year, month, "1" if day is None else day)
@@ -43,11 +42,6 @@ def _date(year: str, month: str, day: str = "1") -> date | None:
         return date(int(year), int(month), int(day))
     except (ValueError, OverflowError):
         return None
-
-
-def _tells_days(names: Iterable[str]) -> bool:
-    """Whether partitions are about days, rather than months: some day is not the first."""
-    return any(day is not None and day.day != 1 for day in map(day_of, names))
 
 
 @dataclass(frozen=True)
@@ -113,7 +107,7 @@ def calendar_of(partitions: Sequence[SeenPartition]) -> TableCalendar:
             others.append(partition)
         else:
             by_day.setdefault(day, []).append(partition)
-    by_month = bool(by_day) and not _tells_days(it.name for it in partitions)
+    by_month = bool(by_day) and all(day.day == 1 for day in by_day)
     years: dict[int, list[DayCell]] = {}
     for day in _days(by_day, by_month):
         years.setdefault(day.year, []).append(_cell(day, by_day.get(day, ())))
@@ -143,11 +137,15 @@ def _days(by_day: Iterable[date], by_month: bool) -> Iterable[date]:
 
 
 def _cell(day: date, partitions: Sequence[SeenPartition]) -> DayCell:
-    rows: int | None = 0
-    for partition in partitions:
-        rows = None if rows is None or partition.rows is None else rows + partition.rows
     state = most_pressing(partition.state for partition in partitions)
-    return DayCell(day, tuple(partitions), state, rows, sum(it.bytes for it in partitions))
+    size = sum(it.bytes for it in partitions)
+    return DayCell(day, tuple(partitions), state, rows_in(partitions), size)
+
+
+def rows_in(partitions: Sequence[SeenPartition]) -> int | None:
+    """Rows of all; ``None`` where nobody counted those of some file."""
+    counted = [it.rows for it in partitions if it.rows is not None]
+    return sum(counted) if len(counted) == len(partitions) else None
 
 
 def most_pressing(states: Iterable[SeenState | None]) -> SeenState | None:

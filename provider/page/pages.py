@@ -15,10 +15,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ...committer import (
     UNPARTITIONED,
     JobManifest,
-    OrphanedUploads,
     Owner,
     PartitionHistory,
-    Problem,
     SeenPartition,
     SeenState,
     TableOverview,
@@ -27,7 +25,7 @@ from ...committer import (
 from . import wording
 from .access import Visitor
 from .addresses import relative, task_address
-from .day_calendar import DayCell, YearOfCells, calendar_of, day_of
+from .day_calendar import DayCell, YearOfCells, calendar_of, day_of, rows_in
 from .failed_tasks import FailedTask
 
 #: Sizes in the units of the drawing.
@@ -149,18 +147,9 @@ def _templates() -> Environment:
     return made
 
 
-def _page(template: str, **content: Any) -> str:
+def page(template: str, **content: Any) -> str:
+    """A template with what it names."""
     return _templates().get_template(template).render(**content)
-
-
-def connections(known: Sequence[str], default: str) -> str:
-    """Connections to choose from."""
-    return _page("connections.html", known=known, default=default)
-
-
-def tables(conn: str, root: str | None, names: Sequence[str]) -> str:
-    """The tables of a connection; what became of each comes after."""
-    return _page("tables.html", conn=conn, root=root, names=names)
 
 
 def glance(conn: str, name: str, overview: TableOverview, tasks: Sequence[FailedTask]) -> str:
@@ -170,7 +159,7 @@ def glance(conn: str, name: str, overview: TableOverview, tasks: Sequence[Failed
     """
     newest = [it for it in overview.partitions if day_of(it.name)]
     newest.sort(key=lambda it: day_of(it.name) or date.min)
-    return _page(
+    return page(
         "glance.html",
         conn=conn,
         name=name,
@@ -196,7 +185,7 @@ def table(
     """
     calendar = calendar_of(overview.partitions)
     shown = calendar.year(day.year if day else year)
-    return _page(
+    return page(
         "table.html",
         conn=conn,
         name=name,
@@ -234,7 +223,7 @@ def partition(
     seen = next((it for it in overview.partitions if it.name == history.partition), None)
     failures = [it for it in overview.failures if history.partition in it.partitions]
     under_way = [it for it in overview.under_way if history.partition in it.partitions]
-    return _page(
+    return page(
         "partition.html",
         conn=conn,
         name=name,
@@ -258,20 +247,7 @@ def job(visitor: Visitor, conn: str, name: str, job: str, found: JobManifest | N
     """A job's manifest."""
     files = () if found is None else found.files[:_FILES_SHOWN]
     owners = _Owners(visitor)
-    return _page("job.html", conn=conn, name=name, job=job, found=found, files=files, owners=owners)
-
-
-def upkeep(
-    conn: str, name: str, url: str, left: OrphanedUploads, problems: Sequence[Problem], part: bool
-) -> str:
-    """Orphaned uploads and problems, as a part of a page or a page of its own."""
-    template = "upkeep_part.html" if part else "upkeep.html"
-    return _page(template, conn=conn, name=name, url=url, left=left, problems=problems)
-
-
-def problem(status: int, title: str, said: str, remedy: str | None) -> str:
-    """What is the matter, and what to do."""
-    return _page("problem.html", status=status, title=title, said=said, remedy=remedy)
+    return page("job.html", conn=conn, name=name, job=job, found=found, files=files, owners=owners)
 
 
 class _Owners:
@@ -290,9 +266,8 @@ class _Owners:
 
 
 def _sums(overview: TableOverview) -> dict[str, Any]:
-    counted = [it.rows for it in overview.partitions if it.rows is not None]
     return {
-        "rows": sum(counted) if len(counted) == len(overview.partitions) else None,
+        "rows": rows_in(overview.partitions),
         "bytes": sum(it.bytes for it in overview.partitions),
         "files": sum(it.files for it in overview.partitions),
         "lacking": sorted(
@@ -316,10 +291,8 @@ def _neighbours(
 ) -> tuple[SeenPartition | None, SeenPartition | None]:
     """The partitions before and after one."""
     ordered = sorted(partitions, key=lambda it: (day_of(it.name) or date.min, it.name))
-    place = next((n for n, it in enumerate(ordered) if it.name == name), None)
-    if place is None:
-        return None, None
-    return (
-        ordered[place - 1] if place else None,
-        ordered[place + 1] if place + 1 < len(ordered) else None,
-    )
+    around = [None, *ordered, None]
+    for before, it, after in zip(around, ordered, around[2:], strict=False):
+        if it.name == name:
+            return before, after
+    return None, None

@@ -115,14 +115,14 @@ async def _connections(visitor: VisitorDep) -> Response:
         return RedirectResponse(relative("tables", conn=known[0]), status_code=303)
     if not known:  # Secrets backends may hold some.
         await run_in_threadpool(visitor.check_tables, DEFAULT_CONN_ID)
-    return HTMLResponse(pages.connections(known, DEFAULT_CONN_ID))
+    return HTMLResponse(pages.page("connections.html", known=known, default=DEFAULT_CONN_ID))
 
 
 def _tables(visitor: VisitorDep, conn: str) -> str:
     hook = hook_of(conn)
     root = hook.settings.table_root
     names = [name_in(root, it) for it in hook.table_urls()] if root else []
-    return pages.tables(conn, root, names)
+    return pages.page("tables.html", conn=conn, root=root, names=names)
 
 
 def _glance(visitor: VisitorDep, conn: str, table: str) -> str:
@@ -157,8 +157,9 @@ def _job(visitor: VisitorDep, conn: str, table: str, job: str) -> str:
 def _upkeep(visitor: VisitorDep, conn: str, table: str, part: bool = False) -> str:
     """Orphaned uploads and problems: a part of the table's page, asked for when that is there."""
     asked = table_of(conn, table)
-    left, problems = asked.orphaned_uploads(), asked.problems()
-    return pages.upkeep(conn, table, asked.root.url, left, problems, part)
+    template = "upkeep_part.html" if part else "upkeep.html"
+    found = {"left": asked.orphaned_uploads(), "problems": asked.problems()}
+    return pages.page(template, conn=conn, name=table, url=asked.root.url, **found)
 
 
 def _route(look: Callable[..., str]) -> Callable[..., Awaitable[Response]]:
@@ -227,7 +228,8 @@ def _unexpected(error: BaseException) -> Response:
 
 
 def _problem(status: int, title: str, said: str, remedy: str | None) -> Response:
-    return HTMLResponse(pages.problem(status, title, said, remedy), status_code=status)
+    told = {"status": status, "title": title, "said": said, "remedy": remedy}
+    return HTMLResponse(pages.page("problem.html", **told), status_code=status)
 
 
 _HANDLERS: dict[type[Exception], Any] = {

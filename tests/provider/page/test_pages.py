@@ -86,6 +86,11 @@ def table_page(
     return Read(pages.table(visitor(sees), "lake", "flights", look(world), tasks, **asked))
 
 
+def verdict(world: World) -> tuple[str, str]:
+    said = wording.verdict_on(look(world), ())
+    return said.level, said.text
+
+
 def partition_page(world: World, partition: str) -> str:
     overview = look(world)
     history = world.driver.run(look_back(world.context, partition, overview.jobs))
@@ -116,8 +121,7 @@ class TestTable:
             ([again], "running", "1 failed task to be tried again"),
             ([lost, again], "failed", "1 failed task; 1 failed task to be tried again"),
         ):
-            verdict = wording.verdict_on(overview, tasks)
-            assert (verdict.level, verdict.text) == (level, said)
+            assert vars(wording.verdict_on(overview, tasks)) == {"level": level, "text": said}
             glance = Read(f"<table>{pages.glance('lake', 'flights', overview, tasks)}</table>")
             for page in (table_page(world, tasks=tasks), glance):
                 assert said in page.text
@@ -128,28 +132,24 @@ class TestTable:
     def test_an_unreadable_partition_alone(self, world: World) -> None:
         world.load(DAY1, DAY2)
         world.store.apply(Put(ROOT.head_key(DAY1), b"{"))
-        verdict = wording.verdict_on(look(world), ())
-        assert (verdict.level, verdict.text) == ("failed", "Partitions: 1 unreadable")
+        assert verdict(world) == ("failed", "Partitions: 1 unreadable")
 
     def test_a_failed_run_of_no_known_partition_alone(self, world: World) -> None:
         world.load(DAY1)
         fail(world)
-        verdict = wording.verdict_on(look(world), ())
-        assert (verdict.level, verdict.text) == ("failed", "1 failed run of no known partition")
+        assert verdict(world) == ("failed", "1 failed run of no known partition")
 
     def test_a_conflict_alone(self, world: World) -> None:
         for idempotency_key in ("one", "two"):
             world.load(DAY1, owner=TASK, idempotency_key=idempotency_key, mode=Mode.REPLACE)
-        verdict = wording.verdict_on(look(world), ())
-        assert (verdict.level, verdict.text) == ("conflicted", "Partitions: 1 conflicted")
+        assert verdict(world) == ("conflicted", "Partitions: 1 conflicted")
         assert "Wants a look" in table_page(world).text
 
     def test_a_job_whose_record_cannot_be_read_alone(self, world: World) -> None:
         world.load(DAY1)
         opened = world.open()
         world.store.apply(Put(ROOT.open_key(opened.job), b"{"))
-        verdict = wording.verdict_on(look(world), ())
-        assert (verdict.level, verdict.text) == ("failed", "1 job left open by a dead process")
+        assert verdict(world) == ("failed", "1 job left open by a dead process")
 
     def test_an_aborted_job_is_not_running(self, world: World, clock: ManualClock) -> None:
         world.load(DAY1)
@@ -324,7 +324,8 @@ def test_orphaned_uploads_in_bytes_and_dollars(world: World, clock: ManualClock)
     world.write(opened, DAY1)
     clock.advance(2.0)
     left = world.driver.run(find_orphaned_uploads(ROOT))
-    page = Read(pages.upkeep("lake", "flights", ROOT.url, left, [], True))
+    about = {"conn": "lake", "name": "flights", "url": ROOT.url}
+    page = Read(pages.page("upkeep_part.html", **about, left=left, problems=[]))
     assert "Leaked uploads 1" in page.text
     assert "less than $0.01 a month" in page.text
     assert f"zero-rename purge {ROOT.url} --apply" in page.text
@@ -370,7 +371,9 @@ class TestStrangers:
         name = overview.partitions[0].name
         job = overview.jobs[0].job
         left = world.driver.run(find_orphaned_uploads(ROOT))
-        problems = [Problem(EVIL, EVIL, EVIL, EVIL)]
+        upkeep: dict[str, Any] = {**dict.fromkeys(("conn", "name", "url"), EVIL), "left": left}
+        upkeep["problems"] = [Problem(EVIL, EVIL, EVIL, EVIL)]
+        problem = dict.fromkeys(("title", "said", "remedy"), EVIL)
         found = world.driver.run(read_job_manifest(world.context, job))
         owner = Owner(dag_id=EVIL, run_id=EVIL, task_id=EVIL, map_index=-1, try_number=1)
         tasks = [FailedTask(owner, overview.now, again=False, partition=EVIL)]
@@ -380,10 +383,10 @@ class TestStrangers:
             "partition": lambda: partition_page(world, name),
             "unknown": lambda: partition_page(world, EVIL),
             "job": lambda: pages.job(visitor(), EVIL, EVIL, job, found),
-            "upkeep": lambda: pages.upkeep(EVIL, EVIL, EVIL, left, problems, False),
-            "tables": lambda: pages.tables(EVIL, EVIL, [EVIL]),
-            "connections": lambda: pages.connections([EVIL], EVIL),
-            "problem": lambda: pages.problem(400, EVIL, EVIL, EVIL),
+            "upkeep": lambda: pages.page("upkeep.html", **upkeep),
+            "tables": lambda: pages.page("tables.html", conn=EVIL, root=EVIL, names=[EVIL]),
+            "connections": lambda: pages.page("connections.html", known=[EVIL], default=EVIL),
+            "problem": lambda: pages.page("problem.html", status=400, **problem),
         }
 
     def test_nothing_of_it_is_markup(self, evil: World) -> None:
