@@ -134,6 +134,7 @@ def _check_narrowed(context: Context, opened: OpenedJob, left: Left) -> Step[Non
             f"A plan was to let this run make only {first_few(sorted(said.partitions))} again, and "
             f"its time, {said.seconds:,} s, is over. Whether its clear or another one has started "
             "this try nobody knows. Nothing was written, and the plan is void.",
+            job=opened.job,
             remedy="Clear the task again: it then loads all partitions of its run. To make only "
             "those again that are stale, let RecomputeOperator clear it.",
         )
@@ -160,6 +161,7 @@ def _refuse_other_kinds(opened: OpenedJob, said: Narrowing) -> None:
         raise InvalidInputError(
             f"A plan lets this run make only {first_few(sorted(said.partitions))} again, and its "
             f"job has {what}: it would change the others too. Nothing was written.",
+            job=opened.job,
             key=recompute_key(opened.root, said.idempotency_key),
             remedy="To load all partitions of the run, remove that object and clear the task.",
         )

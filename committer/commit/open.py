@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..errors import (
     DamagedError,
     JobFencedError,
+    OtherJobError,
     OutcomeUnknownError,
     StoreUnfitError,
     TableMismatchError,
@@ -73,7 +74,8 @@ def open_job(context: Context, spec: JobSpec) -> Step[OpenedJob]:
             raise listing
         opened = yield from _opened(context, job, spec, listing)
     except ZeroRenameError as error:
-        error.job = error.job or job
+        if isinstance(error, OtherJobError):
+            error.job = job
         # Nothing but the open record was written: there are no tasks yet.
         yield from Delete(context.root.open_key(job))
         raise
@@ -322,6 +324,7 @@ def _give_way(context: Context, mine: str, tries: list[OpenEntry]) -> Step[None]
             raise JobFencedError(
                 f"Another try of this run, job {entry.job}, was opened at the same time, "
                 "and that one goes on. This one wrote nothing.",
+                job=mine,
                 remedy="Nothing is to be done if that try commits; else run the job again.",
             )
 
