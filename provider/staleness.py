@@ -54,18 +54,30 @@ def see_to_stale(sensor: Any, context: Context, report: Mapping[str, Any]) -> bo
     :returns: whether there is something else by now.
     :raises AirflowFailException: it is stale, and stays so.
     """
-    # On use: DAG files are parsed by processes that look at nothing.
-    from ..committer.format.layout import UNPARTITIONED
-
     if sensor.on_stale == "ignore":
         return False
+    # On use: DAG files are parsed by processes that look at nothing.
+    from ..committer.format.layout import UNPARTITIONED
+    from ..lineage import WRONG, look_up
+
     table = report["table"]
     named = [it["partition"] for it in report["partitions"] if it.get("files") != 0]
     targets = [table if name == UNPARTITIONED else f"{table}/{name}" for name in named]
     if sensor.on_stale == "recompute":
         return bool(make_again(sensor, context, targets, sensor.poke_interval).layers)
-    _refuse_stale(table, targets, sensor)
-    return False
+    hook = ZeroRenameHook(sensor.zero_rename_conn_id)
+    with final_where_refused():
+        versions = versions_by_root(hook, sensor.code_versions)
+        found = look_up(targets, hook.get_conn(), code_versions=versions)
+    wrong = [it for it in found.partitions() if it.state in WRONG]
+    if not wrong:
+        return False
+    told = "; ".join(f"{it.partition} ({it.state}): {it.why[0]}" for it in wrong[:_NAMED])
+    more = f"; and {len(wrong) - _NAMED} more" if wrong[_NAMED:] else ""
+    raise AirflowFailException(
+        f"{counted(len(wrong), 'partition')} of {table} not as the inputs are: {told}{more}. "
+        f"Say what is to be run again: zero-rename lineage plan {table}"
+    )
 
 
 def make_again(
@@ -102,20 +114,3 @@ def versions_by_root(hook: ZeroRenameHook, given: object) -> dict[str, str]:
             remedy="Give such as {'weekly': '4'}.",
         )
     return {hook.table_url(name): version for name, version in (given or {}).items()}
-
-
-def _refuse_stale(table: str, targets: list[str], sensor: Any) -> None:
-    from ..lineage import WRONG, look_up
-
-    hook = ZeroRenameHook(sensor.zero_rename_conn_id)
-    with final_where_refused():
-        versions = versions_by_root(hook, sensor.code_versions)
-        found = look_up(targets, hook.get_conn(), code_versions=versions)
-    wrong = [it for it in found.partitions() if it.state in WRONG]
-    if wrong:
-        told = "; ".join(f"{it.partition} ({it.state}): {it.why[0]}" for it in wrong[:_NAMED])
-        more = f"; and {len(wrong) - _NAMED} more" if wrong[_NAMED:] else ""
-        raise AirflowFailException(
-            f"{counted(len(wrong), 'partition')} of {table} not as the inputs are: {told}{more}. "
-            f"Say what is to be run again: zero-rename lineage plan {table}"
-        )
