@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 import pytest
 from conftest import Bucket
-from typer.testing import CliRunner
 
-from zero_rename.cli import app
+from support.command_line import as_json, invoke
 from zero_rename.lineage import LineageGraph, at_risk, risks_of
 
 from .test_lineage import Lake
@@ -98,11 +96,9 @@ class TestTables:
 
     def test_command(self, lake: Lake) -> None:
         weekly = lake.weekly.root.url
-        words = ["lineage", "stale", weekly, "--at-risk"]
-        assert CliRunner().invoke(app, [*words, "1h"]).exit_code == 0
+        words = ["lineage", "stale", weekly, "--at-risk", "1h"]
+        assert invoke(*words).exit_code == 0
         # Nothing says what the days were made from, and these are to be durable then.
-        found = CliRunner().invoke(app, [*words, "1h", "--durable", weekly, "--json"])
-        assert (found.exit_code, json.loads(found.stdout)) == (0, [])
-        found = CliRunner().invoke(app, [*words, "1h", "--durable", url("other"), "--json"])
-        assert found.exit_code == 1
-        assert [it["seconds"] for it in json.loads(found.stdout)] == [None, None]
+        assert as_json(*words, "--durable", weekly) == []
+        found = as_json(*words, "--durable", url("other"), code=1)
+        assert [it["seconds"] for it in found] == [None, None]

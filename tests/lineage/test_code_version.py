@@ -2,62 +2,37 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import Bucket
-from typer.testing import CliRunner
 
+from support.command_line import as_json, invoke
 from zero_rename import Table
-from zero_rename.cli import app
-from zero_rename.committer import FileOptions, InvalidInputError, Owner, TableNotFoundError
+from zero_rename.committer import FileOptions, InvalidInputError, TableNotFoundError
 from zero_rename.committer.format.job_spec import JobSpec
 from zero_rename.committer.format.records.inputs import Inputs
 from zero_rename.lineage import LineageState as State
 from zero_rename.lineage import PartitionLineage, look_up, plan
+
+from .test_lineage import Lake
 
 pytestmark = pytest.mark.memory_s3
 
 FOREVER = -1.0
 
 
-class Lake:
-    """Days, and weeks of them."""
+def told(lake: Lake, table: Table, *now: str) -> dict[str, PartitionLineage]:
+    """:param now: the present version of the days' program."""
+    versions = dict.fromkeys([lake.daily.root.url] if now else [], *now)
+    found = look_up([table.root.url], code_versions=versions).partitions()
+    return {it.partition: it for it in found}
 
-    def __init__(self, bucket: Bucket) -> None:
-        self.days, self.weeks = (Table(f"s3://{bucket.name}/{it}") for it in ("days", "weeks"))
 
-    def write(self, table: Table, values: Mapping[int, int], **more: Any) -> str:
-        parts = [part for part in values for _ in range(2)]
-        rows = pa.table({"x": [values[part] for part in parts], "part": parts})
-        owner = Owner(dag_id="flights", run_id="r1", task_id=table.root.prefix)
-        policy = {"partition_by": ["part"], "mode": "overwrite", "owner": owner, **more}
-        with table.job(rows.schema, **policy) as job:
-            job.write(rows)
-        assert job.job is not None
-        return job.job
-
-    def day(self, day: int, code_version: str | None, **more: Any) -> str:
-        return self.write(self.days, {day: 1}, inputs=(), code_version=code_version, **more)
-
-    def week(self, *weeks: int, code_version: str | None = None) -> str:
-        read = [self.days.scan()]
-        return self.write(
-            self.weeks, dict.fromkeys(weeks, 1), inputs=read, code_version=code_version
-        )
-
-    def told(self, table: Table, *now: str) -> dict[str, PartitionLineage]:
-        """:param now: the present version of the days' program."""
-        versions = dict.fromkeys([self.days.root.url] if now else [], *now)
-        found = look_up([table.root.url], code_versions=versions).partitions()
-        return {it.partition: it for it in found}
-
-    def states(self, table: Table, *now: str) -> dict[str, State]:
-        return {name: it.state for name, it in self.told(table, *now).items()}
+def states(lake: Lake, table: Table, *now: str) -> dict[str, State]:
+    return {name: it.state for name, it in told(lake, table, *now).items()}
 
 
 @pytest.fixture
@@ -67,54 +42,47 @@ def lake(s3_bucket: Bucket) -> Lake:
 
 class TestStale:
     def test_by_the_present_version_alone(self, lake: Lake) -> None:
-        lake.day(1, "3")
-        lake.day(2, None)
-        lake.day(3, "4")
-        assert lake.states(lake.days) == dict.fromkeys(
-            ["part=1", "part=2", "part=3"], State.UNKNOWN
-        )
-        found = lake.told(lake.days, "4")
+        lake.load(1, code_version="3")
+        lake.load(2, code_version=None)
+        lake.load(3, code_version="4")
+        assert states(lake, lake.daily) == dict.fromkeys(["day=1", "day=2", "day=3"], State.UNKNOWN)
+        found = told(lake, lake.daily, "4")
         assert {name: it.state for name, it in found.items()} == {
-            "part=1": State.STALE,
-            "part=2": State.STALE,
-            "part=3": State.UNKNOWN,
+            "day=1": State.STALE,
+            "day=2": State.STALE,
+            "day=3": State.UNKNOWN,
         }
-        assert found["part=1"].why[0] == "made by code version 3, now 4"
-        assert found["part=2"].why[0] == "made by no code version, now 4"
+        assert found["day=1"].why[0] == "made by code version 3, now 4"
+        assert found["day=2"].why[0] == "made by no code version, now 4"
         assert [it.code_versions for it in found.values()] == [("3",), (), ("4",)]
 
     def test_what_comes_of_it_is_behind_and_the_plan_has_both(self, lake: Lake) -> None:
-        first = lake.day(1, "3")
-        week = lake.week(1)
-        assert lake.states(lake.weeks) == {"part=1": State.FRESH}
-        assert lake.states(lake.weeks, "4") == {"part=1": State.BEHIND}
-        url = lake.weeks.root.url
-        found = plan(look_up([url], code_versions={f"{lake.days.root.url}/": "4"}))
+        first = lake.load(1, code_version="3")
+        week = lake.week(0)
+        assert states(lake, lake.weekly) == {"week=0": State.FRESH}
+        assert states(lake, lake.weekly, "4") == {"week=0": State.BEHIND}
+        url = lake.weekly.root.url
+        found = plan(look_up([url], code_versions={f"{lake.daily.root.url}/": "4"}))
         assert [[step.job for step in layer] for layer in found.layers] == [[first], [week]]
         assert found.layers[0][0].why == ("made by code version 3, now 4",)
-        lake.day(1, "3")  # Its program is of the former version still.
-        assert lake.states(lake.days, "4") == {"part=1": State.STALE}
-        lake.day(1, "4")
-        assert lake.states(lake.days, "4") == {"part=1": State.UNKNOWN}
+        lake.load(1, code_version="3")  # Its program is of the former version still.
+        assert states(lake, lake.daily, "4") == {"day=1": State.STALE}
+        lake.load(1, code_version="4")
+        assert states(lake, lake.daily, "4") == {"day=1": State.UNKNOWN}
 
-    def test_beside_an_input_that_moved(self, lake: Lake, s3_bucket: Bucket) -> None:
-        raw = {"Bucket": s3_bucket.name, "Key": "raw.csv"}
-        s3_bucket.client.put_object(**raw, Body=b"1")
-        lake.write(lake.days, {1: 1}, inputs=[f"s3://{s3_bucket.name}/raw.csv"], code_version="3")
-        s3_bucket.client.put_object(**raw, Body=b"2")
-        assert len(lake.told(lake.days)["part=1"].why) == 1
-        assert lake.told(lake.days, "4")["part=1"].why[1] == "made by code version 3, now 4"
+    def test_beside_an_input_that_moved(self, lake: Lake) -> None:
+        lake.load(1, inputs=lake.raw(b"1"), code_version="3")
+        lake.raw(b"2")
+        assert len(told(lake, lake.daily)["day=1"].why) == 1
+        assert told(lake, lake.daily, "4")["day=1"].why[1] == "made by code version 3, now 4"
 
-    def test_files_of_no_job(self, lake: Lake, s3_bucket: Bucket) -> None:
+    def test_files_of_no_job(self, lake: Lake) -> None:
         body = pa.BufferOutputStream()
         pq.write_table(pa.table({"x": [1]}), body)
-        key = f"{lake.days.root.prefix}/part=1/foreign.parquet"
-        s3_bucket.client.put_object(
-            Bucket=s3_bucket.name, Key=key, Body=body.getvalue().to_pybytes()
-        )
-        lake.day(2, "4", mode="append")
-        found = lake.told(lake.days, "4")
-        assert found["part=1"].why[0] == "made by no code version, now 4"
+        lake.bucket.put("daily/day=1/foreign.parquet", body.getvalue().to_pybytes())
+        lake.load(2, code_version="4", mode="append")
+        found = told(lake, lake.daily, "4")
+        assert found["day=1"].why[0] == "made by no code version, now 4"
 
 
 class TestAsLongAsTheRows:
@@ -122,22 +90,22 @@ class TestAsLongAsTheRows:
     def test_after_gc_and_compaction(self, lake: Lake, compacted: bool) -> None:
         files = FileOptions(rows_per_file=1)
         for day, version in ((1, "3"), (2, "4"), (3, None)):
-            lake.day(day, version, files=files)
-        assert len(lake.days.compact(apply=compacted)) == 3
+            lake.load(day, day, code_version=version, files=files)
+        assert len(lake.daily.compact(apply=compacted)) == 3
         for _ in range(2):
-            lake.days.gc(older_than=FOREVER, apply=True)
-        found = lake.told(lake.days, "4")
+            lake.daily.gc(older_than=FOREVER, apply=True)
+        found = told(lake, lake.daily, "4")
         assert {name for name, it in found.items() if it.state is State.STALE} == {
-            "part=1",
-            "part=3",
+            "day=1",
+            "day=3",
         }
-        assert found["part=1"].why[0] == "made by code version 3, now 4"
+        assert found["day=1"].why[0] == "made by code version 3, now 4"
 
     def test_rows_of_two_versions_in_one_file(self, lake: Lake) -> None:
-        lake.day(1, "3")
-        lake.day(1, "4", mode="append")
-        assert len(lake.days.compact(apply=True)) == 1
-        (found,) = lake.told(lake.days, "4").values()
+        lake.load(1, code_version="3")
+        lake.load(1, code_version="4", mode="append")
+        assert len(lake.daily.compact(apply=True)) == 1
+        (found,) = told(lake, lake.daily, "4").values()
         assert (found.state, found.code_versions) == (State.STALE, ("3", "4"))
 
     @pytest.mark.parametrize(
@@ -147,17 +115,17 @@ class TestAsLongAsTheRows:
     def test_a_merge(
         self, lake: Lake, before: str | None, given: str | None, after: tuple[str, ...]
     ) -> None:
-        lake.day(1, before)
-        lake.days.merge(pa.table({"x": [2], "part": [1]}), on=["x"], code_version=given)
-        (found,) = lake.told(lake.days).values()
+        lake.load(1, code_version=before)
+        lake.daily.merge(pa.table({"x": [2], "day": [1]}), on=["x"], code_version=given)
+        (found,) = told(lake, lake.daily).values()
         assert found.code_versions == after
 
     def test_a_deletion_leaves_the_rest_theirs(self, lake: Lake) -> None:
-        rows = pa.table({"x": [1, 2], "part": [1, 1]})
-        with lake.days.job(rows.schema, partition_by=["part"], code_version="3") as job:
+        rows = pa.table({"x": [1, 2], "day": [1, 1]})
+        with lake.daily.job(rows.schema, partition_by=["day"], code_version="3") as job:
             job.write(rows)
-        lake.days.delete([("x", "=", 1)])
-        (found,) = lake.told(lake.days).values()
+        lake.daily.delete([("x", "=", 1)])
+        (found,) = told(lake, lake.daily).values()
         assert found.code_versions == ("3",)
 
     def test_of_many_versions_enough_are_kept(self) -> None:
@@ -170,36 +138,32 @@ class TestBadInput:
     def test_what_is_no_version(self, lake: Lake, version: Any) -> None:
         with pytest.raises(InvalidInputError, match="code_version"):
             JobSpec(pa.schema([("x", pa.int64())]), code_version=version)
-        lake.day(1, "3")
+        lake.load(1, code_version="3")
         with pytest.raises(InvalidInputError, match="code_version"):
-            lake.states(lake.days, version)
+            states(lake, lake.daily, version)
 
     def test_a_table_that_is_not_there(self, lake: Lake) -> None:
-        lake.day(1, "3")
+        lake.load(1, code_version="3")
         with pytest.raises(TableNotFoundError):
-            look_up([lake.days.root.url], code_versions={lake.weeks.root.url: "4"})
+            look_up([lake.daily.root.url], code_versions={lake.weekly.root.url: "4"})
 
 
 class TestCommand:
-    def run(self, *words: str) -> tuple[int, str]:
-        done = CliRunner().invoke(app, ["lineage", *words])
-        return done.exit_code, done.output
-
     def test_stale_plan_and_show(self, lake: Lake) -> None:
-        lake.day(1, "3")
-        lake.week(1)
-        days, weeks = lake.days.root.url, lake.weeks.root.url
-        assert self.run("stale", days)[0] == 0
-        code, said = self.run("stale", f"{days}/part=1", "--code-version", "4", "--json")
-        assert (code, json.loads(said)[0]["why"][0]) == (1, "made by code version 3, now 4")
-        code, said = self.run("plan", weeks, "--code-version", f"{days}=4", "--json")
-        assert (code, len(json.loads(said)["layers"])) == (1, 2)
-        assert self.run("plan", weeks, "--code-version", f"{days}=3")[0] == 0
-        assert json.loads(self.run("show", days, "--json")[1])[0]["code_versions"] == ["3"]
+        lake.load(1, code_version="3")
+        lake.week(0)
+        days, weeks = lake.daily.root.url, lake.weekly.root.url
+        assert invoke("lineage", "stale", days).exit_code == 0
+        (it,) = as_json("lineage", "stale", f"{days}/day=1", "--code-version", "4", code=1)
+        assert it["why"][0] == "made by code version 3, now 4"
+        planned = ("lineage", "plan", weeks, "--code-version")
+        assert len(as_json(*planned, f"{days}=4", code=1)["layers"]) == 2
+        assert invoke(*planned, f"{days}=3").exit_code == 0
+        assert as_json("lineage", "show", days)[0]["code_versions"] == ["3"]
 
     def test_of_which_table(self, lake: Lake) -> None:
-        lake.day(1, "3")
-        lake.week(1)
-        targets = [lake.days.root.url, lake.weeks.root.url]
-        code, said = self.run("stale", *targets, "--code-version", "4")
-        assert (code, "names no table" in said) == (2, True)
+        lake.load(1, code_version="3")
+        lake.week(0)
+        targets = [lake.daily.root.url, lake.weekly.root.url]
+        ended = invoke("lineage", "stale", *targets, "--code-version", "4")
+        assert (ended.exit_code, "names no table" in ended.output) == (2, True)

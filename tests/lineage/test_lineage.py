@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from conftest import Bucket
-from typer.testing import CliRunner
 
+from support.command_line import as_json, invoke
 from zero_rename import Table
-from zero_rename.cli import app
 from zero_rename.committer import Content, FileOptions, InvalidInputError, Owner, TableNotFoundError
 from zero_rename.committer.commit.narrowed_run import leave_narrowing, read_narrowing
 from zero_rename.committer.commit.snapshot import Snapshot
@@ -66,6 +64,16 @@ class Lake:
         rows = {"x": [max(scan.to_arrow()["x"].to_pylist())], "month": [1]}
         return self.write(self.monthly, "month", rows, inputs=[scan])
 
+    def raw(self, body: bytes) -> list[str]:
+        """Put a foreign file there; its URL."""
+        self.bucket.put("raw/x.csv", body)
+        return [f"s3://{self.bucket.name}/raw/x.csv"]
+
+    def lose(self, table: Table, partition: str) -> DataFile:
+        (file,) = table.files(partition)
+        self.bucket.delete(file.key)
+        return file
+
     def states(self, table: Table, lost: bool = False) -> dict[str, State]:
         found = look_up([table.root.url], lost=lost).partitions()
         return {it.partition: it.state for it in found}
@@ -85,14 +93,18 @@ def names(found: Plan) -> list[list[str]]:
 
 
 @pytest.fixture
-def lake(s3_bucket: Bucket) -> Lake:
-    lake = Lake(s3_bucket)
+def bare(s3_bucket: Bucket) -> Lake:
+    return Lake(s3_bucket)
+
+
+@pytest.fixture
+def lake(bare: Lake) -> Lake:
     for day in range(14):
-        lake.load(day)
-    lake.week(0)
-    lake.week(1)
-    lake.month()
-    return lake
+        bare.load(day)
+    bare.week(0)
+    bare.week(1)
+    bare.month()
+    return bare
 
 
 class TestStale:
@@ -128,29 +140,27 @@ class TestStale:
         lake.load(3, mode="append")
         assert lake.states(lake.weekly)["week=0"] is State.STALE
 
-    def test_a_day_that_came_later_is_missed(self, s3_bucket: Bucket) -> None:
-        lake = Lake(s3_bucket)
-        lake.load(0, 1)
-        lake.week(0)
-        assert lake.states(lake.weekly) == {"week=0": State.FRESH}
-        lake.load(2)
-        assert lake.states(lake.weekly) == {"week=0": State.STALE}
-        lake.load(9)
-        lake.week(0)
-        assert lake.states(lake.weekly) == {"week=0": State.FRESH}
+    def test_a_day_that_came_later_is_missed(self, bare: Lake) -> None:
+        bare.load(0, 1)
+        bare.week(0)
+        assert bare.states(bare.weekly) == {"week=0": State.FRESH}
+        bare.load(2)
+        assert bare.states(bare.weekly) == {"week=0": State.STALE}
+        bare.load(9)
+        bare.week(0)
+        assert bare.states(bare.weekly) == {"week=0": State.FRESH}
 
-    def test_a_filter_is_asked_again(self, s3_bucket: Bucket) -> None:
-        lake = Lake(s3_bucket)
-        lake.load(1, 5)
-        scan = lake.daily.scan(filter=(pc.field("day") >= 4) & (pc.field("x") > 0))
-        lake.write(lake.weekly, "week", {"x": [1], "week": [0]}, inputs=[scan])
-        lake.load(2)
-        assert lake.states(lake.weekly) == {"week=0": State.FRESH}
-        lake.load(6)
-        (found,) = look_up([lake.weekly.root.url]).partitions()
+    def test_a_filter_is_asked_again(self, bare: Lake) -> None:
+        bare.load(1, 5)
+        scan = bare.daily.scan(filter=(pc.field("day") >= 4) & (pc.field("x") > 0))
+        bare.write(bare.weekly, "week", {"x": [1], "week": [0]}, inputs=[scan])
+        bare.load(2)
+        assert bare.states(bare.weekly) == {"week=0": State.FRESH}
+        bare.load(6)
+        (found,) = look_up([bare.weekly.root.url]).partitions()
         assert (found.state, found.why) == (
             State.STALE,
-            (f"{lake.daily.root.url}/day=6 came since, and is asked for",),
+            (f"{bare.daily.root.url}/day=6 came since, and is asked for",),
         )
 
     def test_a_partition_that_was_emptied(self, lake: Lake) -> None:
@@ -179,13 +189,11 @@ class TestStale:
         assert lake.states(lake.weekly)["week=0"] is State.STALE
         assert lake.layers() == [["weekly/week=0"], ["monthly/month=1"]]
 
-    def test_a_foreign_file(self, s3_bucket: Bucket) -> None:
-        lake, url = Lake(s3_bucket), f"s3://{s3_bucket.name}/raw/x.csv"
-        s3_bucket.put("raw/x.csv", b"1")
-        lake.load(1, inputs=[url])
-        assert lake.states(lake.daily) == {"day=1": State.FRESH}
-        s3_bucket.put("raw/x.csv", b"2")
-        assert lake.states(lake.daily) == {"day=1": State.STALE}
+    def test_a_foreign_file(self, bare: Lake) -> None:
+        bare.load(1, inputs=bare.raw(b"1"))
+        assert bare.states(bare.daily) == {"day=1": State.FRESH}
+        bare.raw(b"2")
+        assert bare.states(bare.daily) == {"day=1": State.STALE}
 
     @pytest.mark.parametrize("compacted", ["daily", "weekly"])
     def test_the_same_after_gc_and_compaction(self, lake: Lake, compacted: str) -> None:
@@ -209,24 +217,17 @@ class TestNarrowed:
     """A run of several days, of which only some are asked for."""
 
     @pytest.fixture
-    def backfill(self, s3_bucket: Bucket) -> Lake:
-        lake = Lake(s3_bucket)
-        s3_bucket.put("raw/x.csv", b"1")
-        self.load(lake, clear=0)
-        s3_bucket.put("raw/x.csv", b"2")
-        return lake
+    def backfill(self, bare: Lake) -> Lake:
+        bare.raw(b"1")
+        self.load(bare, clear=0)
+        bare.raw(b"2")
+        return bare
 
     def load(self, lake: Lake, clear: int, *days: int, **more: Any) -> str:
         owner = Owner("backfill", "january", "load", try_number=clear + 1, series=f"x {clear}")
         raw = [f"s3://{lake.bucket.name}/raw/x.csv"]
-        policy = {
-            "inputs": raw,
-            "owner": owner,
-            "idempotency_key": "run",
-            "on_repeat": "replace_own",
-            **more,
-        }
-        return lake.load(*(days or range(31)), x=clear, **policy)
+        policy = {"owner": owner, "idempotency_key": "run", "on_repeat": "replace_own", **more}
+        return lake.load(*(days or range(31)), x=clear, inputs=raw, **policy)
 
     def again(self, lake: Lake, clear: int, *days: int) -> None:
         """As RecomputeOperator does."""
@@ -263,7 +264,7 @@ class TestNarrowed:
         assert (len(step.partitions), "day=5" in step.partitions) == (30, False)
         assert step.narrowed
         self.again(backfill, 2, 7)
-        backfill.bucket.put("raw/x.csv", b"3")
+        backfill.raw(b"3")
         self.again(backfill, 3, 5, 7, 9)
         assert self.values(backfill)[3] == [5, 7, 9]
         self.load(backfill, 4)
@@ -274,7 +275,7 @@ class TestNarrowed:
         self.again(backfill, 1, 5)
         backfill.daily.compact(apply=True)
         backfill.daily.gc(older_than=FOREVER, apply=True)
-        backfill.bucket.put("raw/x.csv", b"3")
+        backfill.raw(b"3")
         self.again(backfill, 2, 5, 6)
         assert self.values(backfill)[2] == [5, 6]
 
@@ -284,8 +285,7 @@ class TestNarrowed:
 
     def test_of_what_is_fresh_only_what_is_lost_is_made_again(self, backfill: Lake) -> None:
         self.load(backfill, 1)
-        (file,) = backfill.daily.files("day=5")
-        backfill.bucket.client.delete_object(Bucket=backfill.bucket.name, Key=file.key)
+        backfill.lose(backfill.daily, "day=5")
         ((step,),) = backfill.plan(backfill.daily.root.url).layers
         assert (step.partitions, step.narrowed, step.versions) == (("day=5",), True, {"day=5": 2})
 
@@ -299,9 +299,11 @@ class TestNarrowed:
         assert self.values(backfill)[66] == [6]
 
     def test_rows_that_others_have_added(self, backfill: Lake) -> None:
-        url = backfill.daily.root.url
-        backfill.load(6, x=66, mode="append")
-        assert "added rows since" in backfill.plan(f"{url}/day=6").refused[0].why
+        """A run of it replaces the partition, and would take the other's rows away."""
+        added = backfill.load(6, x=66, mode="append")
+        found = backfill.plan(f"{backfill.daily.root.url}/day=6")
+        assert found.layers == ()
+        assert f"day=6, to which {added} has added rows since" in found.refused[0].why
         self.again(backfill, 1, 5)
         assert self.values(backfill)[66] == [6]
 
@@ -314,53 +316,48 @@ class TestNarrowed:
         ],
     )
     def test_a_job_that_goes_by_no_plan_is_run_whole(
-        self, s3_bucket: Bucket, policy: dict[str, Any]
+        self, bare: Lake, policy: dict[str, Any]
     ) -> None:
-        lake = Lake(s3_bucket)
-        s3_bucket.put("raw/x.csv", b"1")
-        self.load(lake, 0, **policy)
-        s3_bucket.put("raw/x.csv", b"2")
-        ((step,),) = lake.plan(f"{lake.daily.root.url}/day=5").layers
+        bare.raw(b"1")
+        self.load(bare, 0, **policy)
+        bare.raw(b"2")
+        ((step,),) = bare.plan(f"{bare.daily.root.url}/day=5").layers
         assert (len(step.besides), step.narrowed, step.versions) == (30, False, {})
 
 
 class TestBadInput:
-    def test_a_job_that_read_what_it_wrote(self, s3_bucket: Bucket) -> None:
-        lake = Lake(s3_bucket)
-        lake.load(1)
-        lake.load(1, x=2, inputs=[lake.daily.snapshot()])
-        assert lake.states(lake.daily) == {"day=1": State.SELF_MADE}
-        lake.bucket.client.delete_object(Bucket=s3_bucket.name, Key=lake.daily.files()[0].key)
-        (refused,) = lake.plan(lake.daily.root.url).refused
+    def test_a_job_that_read_what_it_wrote(self, bare: Lake) -> None:
+        bare.load(1)
+        bare.load(1, x=2, inputs=[bare.daily.snapshot()])
+        assert bare.states(bare.daily) == {"day=1": State.SELF_MADE}
+        bare.lose(bare.daily, "day=1")
+        (refused,) = bare.plan(bare.daily.root.url).refused
         assert "wrote itself" in refused.why
 
-    def test_a_day_made_from_the_day_before_is_no_circle(self, s3_bucket: Bucket) -> None:
-        lake = Lake(s3_bucket)
-        lake.load(1)
-        lake.load(2, inputs=[lake.daily.snapshot(["day=1"])])
-        lake.load(3, inputs=[lake.daily.snapshot(["day=2"])])
-        lake.load(1, x=2)
+    def test_a_day_made_from_the_day_before_is_no_circle(self, bare: Lake) -> None:
+        bare.load(1)
+        bare.load(2, inputs=[bare.daily.snapshot(["day=1"])])
+        bare.load(3, inputs=[bare.daily.snapshot(["day=2"])])
+        bare.load(1, x=2)
         days = {"day=1": State.UNKNOWN, "day=2": State.STALE, "day=3": State.BEHIND}
-        assert lake.states(lake.daily) == days
-        assert lake.layers(lake.daily.root.url) == [["daily/day=2"], ["daily/day=3"]]
+        assert bare.states(bare.daily) == days
+        assert bare.layers(bare.daily.root.url) == [["daily/day=2"], ["daily/day=3"]]
 
     def test_a_table_that_is_gone(self, lake: Lake) -> None:
-        for key in lake.bucket.keys("daily/"):
-            lake.bucket.client.delete_object(Bucket=lake.bucket.name, Key=key)
+        lake.bucket.delete("daily/")
         assert set(lake.states(lake.weekly).values()) == {State.UNKNOWN}
         with pytest.raises(TableNotFoundError):
             look_up([lake.daily.root.url])
 
-    def test_a_filter_on_a_column_that_went(self, s3_bucket: Bucket) -> None:
-        lake = Lake(s3_bucket)
-        lake.load(1)
-        scan = lake.daily.scan(filter=(pc.field("day") >= 1) & (pc.field("x") > 0))
-        lake.write(lake.weekly, "week", {"x": [1], "week": [0]}, inputs=[scan])
+    def test_a_filter_on_a_column_that_went(self, bare: Lake) -> None:
+        bare.load(1)
+        scan = bare.daily.scan(filter=(pc.field("day") >= 1) & (pc.field("x") > 0))
+        bare.write(bare.weekly, "week", {"x": [1], "week": [0]}, inputs=[scan])
         rows = pa.table({"y": [1], "day": [1]})
         more: dict[str, Any] = {"mode": "overwrite", "schema_mode": "overwrite", "inputs": ()}
-        with lake.daily.job(rows.schema, replace_table=True, **more) as job:
+        with bare.daily.job(rows.schema, replace_table=True, **more) as job:
             job.write(rows)
-        (found,) = look_up([lake.weekly.root.url]).partitions()
+        (found,) = look_up([bare.weekly.root.url]).partitions()
         assert any("a filter on x, which it has no more" in text for text in found.why)
 
     @pytest.mark.timeout(60)
@@ -382,89 +379,61 @@ class TestBadInput:
 
 class TestPlan:
     def test_a_lost_file_and_what_it_was_made_from(self, lake: Lake) -> None:
-        (file,) = lake.weekly.files("week=1")
-        lake.bucket.client.delete_object(Bucket=lake.bucket.name, Key=file.key)
+        lake.lose(lake.weekly, "week=1")
         assert lake.states(lake.weekly, lost=True)["week=1"] is State.LOST
         # What is made from it is there, and right.
         assert lake.layers() == []
         assert lake.layers(f"{lake.weekly.root.url}/week=1") == [["weekly/week=1"]]
         assert lake.layers(f"{lake.weekly.root.url}/week=0") == []
 
-    def test_a_lost_file_of_a_table_that_is_read_by_heads(self, s3_bucket: Bucket) -> None:
-        lake = Lake(s3_bucket)
-        lake.load(1, 2, readers="heads", inputs=[])
-        assert set(lake.states(lake.daily, lost=True).values()) == {State.UNKNOWN}
-        (file,) = lake.daily.files("day=2")
-        s3_bucket.client.delete_object(Bucket=s3_bucket.name, Key=file.key)
+    def test_a_lost_file_of_a_table_that_is_read_by_heads(self, bare: Lake) -> None:
+        bare.load(1, 2, readers="heads", inputs=[])
+        assert set(bare.states(bare.daily, lost=True).values()) == {State.UNKNOWN}
+        bare.lose(bare.daily, "day=2")
         states = {"day=1": State.UNKNOWN, "day=2": State.LOST}
-        assert lake.states(lake.daily, lost=True) == states
+        assert bare.states(bare.daily, lost=True) == states
 
     def test_a_lost_source_without_lineage_is_refused_by_name(self, lake: Lake) -> None:
-        (day,) = lake.daily.files("day=8")
-        lake.bucket.client.delete_object(Bucket=lake.bucket.name, Key=day.key)
+        day = lake.lose(lake.daily, "day=8")
         lake.load(9, x=3)
         found = lake.plan()
         (refused,) = found.refused
         assert (refused.table, refused.job) == (lake.daily.root.url, day.job)
         assert [it.table for it in found.waiting] == [lake.monthly.root.url, lake.weekly.root.url]
 
-    def test_a_run_whose_other_partition_another_has_mended_is_refused(
-        self, s3_bucket: Bucket
-    ) -> None:
-        lake = Lake(s3_bucket)
-        s3_bucket.put("raw/x.csv", b"1")
-        raw = [f"s3://{s3_bucket.name}/raw/x.csv"]
-        both = lake.load(1, 2, inputs=raw)
-        mended = lake.load(2, x=9)
-        s3_bucket.put("raw/x.csv", b"2")
-        found = lake.plan(lake.daily.root.url)
+    def test_a_run_whose_other_partition_another_has_mended_is_refused(self, bare: Lake) -> None:
+        both = bare.load(1, 2, inputs=bare.raw(b"1"))
+        mended = bare.load(2, x=9)
+        bare.raw(b"2")
+        found = bare.plan(bare.daily.root.url)
         (refused,) = found.refused
         assert refused.job == both
         assert f"day=2, which {mended} holds since" in refused.why
 
-    def test_a_run_to_whose_partition_another_has_added_is_refused(self, s3_bucket: Bucket) -> None:
-        """It replaces the partition, and would take the other's rows away."""
-        lake = Lake(s3_bucket)
-        s3_bucket.put("raw/x.csv", b"1")
-        raw = [f"s3://{s3_bucket.name}/raw/x.csv"]
-        first = lake.load(1, inputs=raw)
-        added = lake.load(1, x=9, mode="append")
-        s3_bucket.put("raw/x.csv", b"2")
-        found = lake.plan(lake.daily.root.url)
-        assert found.layers == ()
-        (refused,) = found.refused
-        assert refused.job == first
-        assert f"day=1, to which {added} has added rows since" in refused.why
-
-    def test_a_run_that_added_is_run_again_beside_others(self, s3_bucket: Bucket) -> None:
-        lake = Lake(s3_bucket)
-        lake.load(1)
-        s3_bucket.put("raw/x.csv", b"1")
-        job = lake.load(1, x=9, mode="append", inputs=[f"s3://{s3_bucket.name}/raw/x.csv"])
-        s3_bucket.put("raw/x.csv", b"2")
-        ((step,),) = lake.plan(lake.daily.root.url).layers
+    def test_a_run_that_added_is_run_again_beside_others(self, bare: Lake) -> None:
+        bare.load(1)
+        job = bare.load(1, x=9, mode="append", inputs=bare.raw(b"1"))
+        bare.raw(b"2")
+        ((step,),) = bare.plan(bare.daily.root.url).layers
         assert step.job == job
 
-    def test_a_backfill_of_many_days_says_what_it_writes_besides(self, s3_bucket: Bucket) -> None:
-        lake = Lake(s3_bucket)
-        s3_bucket.put("raw/x.csv", b"1")
-        lake.load(*range(31), inputs=[f"s3://{s3_bucket.name}/raw/x.csv"])
-        lake.daily.compact(apply=True)
-        s3_bucket.put("raw/x.csv", b"2")
-        ((step,),) = lake.plan(f"{lake.daily.root.url}/day=4").layers
+    def test_a_backfill_of_many_days_says_what_it_writes_besides(self, bare: Lake) -> None:
+        bare.load(*range(31), inputs=bare.raw(b"1"))
+        bare.daily.compact(apply=True)
+        bare.raw(b"2")
+        ((step,),) = bare.plan(f"{bare.daily.root.url}/day=4").layers
         assert (step.partitions, len(step.besides)) == (("day=4",), 30)
 
-    def test_a_compacted_partition_of_one_run_is_run_by_that(self, s3_bucket: Bucket) -> None:
-        lake = Lake(s3_bucket)
-        lake.load(1)
+    def test_a_compacted_partition_of_one_run_is_run_by_that(self, bare: Lake) -> None:
+        bare.load(1)
         rows = {"x": [1, 2], "week": [0, 0]}
         files = FileOptions(rows_per_file=1, content=Content.ROWS)
-        inputs = [lake.daily.snapshot()]
-        job = lake.write(lake.weekly, "week", rows, inputs=inputs, files=files)
-        (done,) = lake.weekly.compact(apply=True)
+        inputs = [bare.daily.snapshot()]
+        job = bare.write(bare.weekly, "week", rows, inputs=inputs, files=files)
+        (done,) = bare.weekly.compact(apply=True)
         assert done.job != job
-        lake.load(1, x=2)
-        ((step,),) = lake.plan(lake.weekly.root.url).layers
+        bare.load(1, x=2)
+        ((step,),) = bare.plan(bare.weekly.root.url).layers
         assert (step.job, step.run.owner.dag_id) == (job, "flights")
         assert step.run.seconds is not None
 
@@ -483,17 +452,16 @@ class TestPlan:
         assert refused.job == done.committed.job
         assert "written again as one" in refused.why
 
-    def test_what_an_undoing_brought_back_is_made_from_what_it_was(self, s3_bucket: Bucket) -> None:
-        lake = Lake(s3_bucket)
-        lake.load(1, 7)
-        first = lake.week(0, readers="heads")
-        state = lake.daily.snapshot(["day=7"])
-        job = lake.write(lake.weekly, "week", {"x": [5], "week": [0]}, inputs=[state])
-        assert lake.weekly.undo(job, apply=True).job is not None
-        lake.load(7, x=9)
-        assert lake.states(lake.weekly) == {"week=0": State.FRESH}
-        lake.load(1, x=9)
-        ((step,),) = lake.plan(lake.weekly.root.url).layers
+    def test_what_an_undoing_brought_back_is_made_from_what_it_was(self, bare: Lake) -> None:
+        bare.load(1, 7)
+        first = bare.week(0, readers="heads")
+        state = bare.daily.snapshot(["day=7"])
+        job = bare.write(bare.weekly, "week", {"x": [5], "week": [0]}, inputs=[state])
+        assert bare.weekly.undo(job, apply=True).job is not None
+        bare.load(7, x=9)
+        assert bare.states(bare.weekly) == {"week=0": State.FRESH}
+        bare.load(1, x=9)
+        ((step,),) = bare.plan(bare.weekly.root.url).layers
         assert step.job == first
 
     def test_requests(self, lake: Lake) -> None:
@@ -508,11 +476,8 @@ class TestPlan:
 
 class TestCommands:
     def run(self, *words: str) -> tuple[int, str]:
-        found = CliRunner().invoke(app, ["lineage", *words])
+        found = invoke("lineage", *words)
         return found.exit_code, found.output
-
-    def document(self, *words: str) -> Any:
-        return json.loads(CliRunner().invoke(app, ["lineage", *words, "--json"]).stdout)
 
     def test_stale_and_plan(self, lake: Lake) -> None:
         url = lake.monthly.root.url
@@ -526,14 +491,14 @@ class TestCommands:
         assert code == 1
         assert "2 jobs in 2 layers" in output
         assert "flights r1 week" in output
-        layers = self.document("plan", url)["layers"]
+        layers = as_json("lineage", "plan", url, code=1)["layers"]
         assert [[it["table"] for it in layer] for layer in layers] == [
             [lake.weekly.root.url],
             [url],
         ]
 
     def test_show_and_charts(self, lake: Lake) -> None:
-        (found,) = self.document("show", f"{lake.weekly.root.url}/week=1")
+        (found,) = as_json("lineage", "show", f"{lake.weekly.root.url}/week=1")
         assert (found["state"], len(found["sources"])) == ("fresh", 7)
         assert "day=9" in self.run("show", lake.weekly.root.url, "--mermaid")[1]
         lake.load(3, x=5)
@@ -553,8 +518,7 @@ class TestCommands:
     def test_lost(self, lake: Lake) -> None:
         url = lake.weekly.root.url
         assert self.run("lost", url)[0] == 0
-        (file,) = lake.weekly.files("week=1")
-        lake.bucket.client.delete_object(Bucket=lake.bucket.name, Key=file.key)
+        file = lake.lose(lake.weekly, "week=1")
         code, output = self.run("lost", url)
         assert code == 1
         assert file.key in output.replace("\n", "")
