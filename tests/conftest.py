@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,16 +116,31 @@ def impatient(soon_told: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def deletes_denied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store refuses to delete many objects at once, as for a role without that right."""
+def answered_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Any], Any]], None]:
+    """Lets a function answer requests in the store's place; those that it has no answer to, the
+    store does."""
     carry_out = BotoDriver.perform
 
-    def perform(self: BotoDriver, request: Any) -> Any:
+    def let(answer: Callable[[Any], Any]) -> None:
+        def perform(self: BotoDriver, request: Any) -> Any:
+            found = answer(request)
+            return carry_out(self, request) if found is None else found
+
+        monkeypatch.setattr(BotoDriver, "perform", perform)
+
+    return let
+
+
+@pytest.fixture
+def deletes_denied(answered_by: Any) -> None:
+    """The store refuses to delete many objects at once, as for a role without that right."""
+
+    def answer(request: Any) -> Any:
         if isinstance(request, DeleteMany):
             return Deleted({key: "AccessDenied" for key, _ in request.items})
-        return carry_out(self, request)
+        return None
 
-    monkeypatch.setattr(BotoDriver, "perform", perform)
+    answered_by(answer)
 
 
 @pytest.fixture

@@ -24,14 +24,15 @@ from zero_rename.cli.output import Exit, sheet_of
 from zero_rename.committer import (
     CommitStateUnknownError,
     DataLostError,
+    OpenedJob,
     OutcomeUnknownError,
     Owner,
     StoreRefusedError,
+    TaskResult,
     UnfinishedCommitError,
     ZeroRenameError,
 )
 from zero_rename.committer.store.backoff import Backoff
-from zero_rename.committer.store.driver import BotoDriver
 from zero_rename.committer.store.requests import AbortUpload, Unknown
 
 pytestmark = pytest.mark.memory_s3
@@ -46,6 +47,14 @@ def table(s3_bucket: Any) -> Table:
     with table.job(DATA.schema, partition_by=["day"]) as job:
         job.write(DATA)
     return table
+
+
+def written(table: Table, **policy: Any) -> tuple[OpenedJob, TaskResult]:
+    """A job with its files written and nothing decided."""
+    opened = table.open_job(JobSpec(DATA.schema, **policy))
+    writer = table.task_writer(opened, 0, 0)
+    writer.write(DATA)
+    return opened, writer.close()
 
 
 def commands() -> dict[str, Any]:
@@ -93,10 +102,7 @@ def test_show_counts_no_rows_of_another_committers_files(table: Table, s3_bucket
 
 
 def test_an_open_job_is_listed_and_recovered(table: Table, s3_bucket: Any) -> None:
-    opened = table.open_job(JobSpec(DATA.schema, max_duration=1000.0))
-    writer = table.task_writer(opened, 0, 0)
-    writer.write(DATA)
-    writer.close()
+    opened, _ = written(table, max_duration=1000.0)
     (job,) = as_json("jobs", table.root.url)
     assert (job["job"], job["decided"]) == (opened.job, None)
     assert opened.job in invoke("jobs", table.root.url).stdout
@@ -150,10 +156,7 @@ def test_purge_names_each_upload_and_why(table: Table, s3_bucket: Any) -> None:
 @pytest.mark.parametrize("job", ["flights", "zr1-" + "0" * 26])
 def test_purge_refuses_a_job_that_nobody_knows(table: Table, s3_bucket: Any, job: str) -> None:
     """Before it does anything else: who named it means another."""
-    opened = table.open_job(JobSpec(DATA.schema))
-    writer = table.task_writer(opened, 0, 0)
-    writer.write(DATA)
-    writer.close()
+    opened, _ = written(table)
     refused = invoke("purge", table.root.url, "--job", job, "--patience", "0", "--apply")
     assert refused.exit_code == 2
     assert f"of a job '{job}' here; nothing was changed" in refused.stderr
@@ -200,16 +203,10 @@ def test_an_age_is_in_seconds(table: Table) -> None:
 
 
 def test_purge_fails_loudly_where_aborting_does(
-    table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
+    table: Table, s3_bucket: Any, answered_by: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carry_out = BotoDriver.perform
-
-    def perform(self: BotoDriver, request: Any) -> Any:
-        if isinstance(request, AbortUpload):
-            return Unknown("503 SlowDown")
-        return carry_out(self, request)
-
-    monkeypatch.setattr(BotoDriver, "perform", perform)
+    stays = Unknown("503 SlowDown")
+    answered_by(lambda request: stays if isinstance(request, AbortUpload) else None)
     monkeypatch.setattr("zero_rename.committer.upkeep.purge._ROUNDS", Backoff(2, 0.01))
     (job,) = {file.job for file in table.files()}
     key = f"flights/day=1/part-00009-{job}-0000.parquet"
@@ -249,14 +246,8 @@ def test_a_job_that_could_not_be_settled_is_told_by_the_exit_code(
     table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setattr("zero_rename.committer.commit.complete.COMPLETE", Backoff(6, 0.01))
-    opened = table.open_job(JobSpec(DATA.schema))
-    writer = table.task_writer(opened, 0, 0)
-    writer.write(DATA)
-    result = writer.close()
-    for lost in result.files:
-        s3_bucket.client.abort_multipart_upload(
-            Bucket=s3_bucket.name, Key=lost.key, UploadId=lost.upload_id
-        )
+    opened, result = written(table)
+    s3_bucket.abort_uploads()
     # moto answers the completion of a missing upload with 500, which tells nothing.
     with pytest.raises((DataLostError, UnfinishedCommitError)):
         table.commit(opened, [result])
@@ -275,7 +266,7 @@ def test_verify_names_what_differs(table: Table, s3_bucket: Any) -> None:
     assert as_json("verify", table.root.url) == []
     s3_bucket.put("flights/day=1/late.parquet", b"x")
     (lost,) = table.files("day=2")
-    s3_bucket.client.delete_object(Bucket=s3_bucket.name, Key=lost.key)
+    s3_bucket.delete(lost.key)
     found = {f["key"]: f["kind"] for f in as_json("verify", table.root.url, code=1)}
     assert found == {"flights/day=1/late.parquet": "unnamed", lost.key: "missing"}
 

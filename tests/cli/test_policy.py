@@ -13,12 +13,11 @@ import boto3
 import pyarrow as pa
 import pytest
 from torture.servers import Store, of_server
-from typer.testing import CliRunner
 
+from support.command_line import as_json, invoke
 from support.shared_servers import shared_server
 from tools.s3_servers import LIMITED
 from zero_rename import Table
-from zero_rename.cli import app
 from zero_rename.committer import StoreRefusedError, StreamError
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.fast_root import FastPlace, FastRoot
@@ -253,7 +252,7 @@ def test_what_a_fast_root_needs(
         limited.grant(document)
         with contextlib.suppress(StoreRefusedError):  # A reader may not, and leaves nothing.
             limited.table(fast.root.url).purge(patience=0.0, apply=True)
-    printed_too = printed(str(role), fast.root.url, "--data-root", root.url)
+    printed_too = as_json("policy", str(role), fast.root.url, "--data-root", root.url)
     assert printed_too == document
 
 
@@ -270,45 +269,34 @@ def test_another_table_is_out_of_reach(limited: Limited) -> None:
 def test_the_command_prints_what_was_shown() -> None:
     root = TableRoot.parse("s3://bucket/wh/flights")
     for role in {*Role} - {Role.AIRFLOW}:
-        for options in ([], ["--json"]):
-            assert printed(str(role), root.url, *options) == access_policy(role, root)
-        assert invoke(str(role), root.url, "--operator", "glue").exit_code == 2
+        plainly = json.loads(invoke("policy", str(role), root.url).stdout)
+        assert as_json("policy", str(role), root.url) == plainly == access_policy(role, root)
+        assert invoke("policy", str(role), root.url, "--operator", "glue").exit_code == 2
     for service in Service:
-        found = printed("airflow", root.url, "--operator", str(service))
+        found = as_json("policy", "airflow", root.url, "--operator", str(service))
         assert found == access_policy(Role.AIRFLOW, root, service=service)
         names = [one["Sid"] for one in found["Statement"]]
         assert len(names) == len(set(names))
-    assert invoke("owner", root.url).exit_code == 2
-    assert "emr-serverless, emr-steps" in invoke("airflow", root.url).stderr
+    assert invoke("policy", "owner", root.url).exit_code == 2
+    assert "emr-serverless, emr-steps" in invoke("policy", "airflow", root.url).stderr
 
 
 def test_a_policy_is_of_one_application_one_role_and_one_place() -> None:
     given = ("--of", "00f1", "--job-role", "arn:aws:iam::1:role/flights")
     place = ("--package-location", "s3://code/zero/")
-    found = printed("airflow", "s3://lake/t", "--operator", "emr-serverless", *given, *place)
+    found = as_json(
+        "policy", "airflow", "s3://lake/t", "--operator", "emr-serverless", *given, *place
+    )
     on = {action: one["Resource"] for one in found["Statement"] for action in one["Action"]}
     assert on["emr-serverless:StartJobRun"] == ["arn:aws:emr-serverless:*:*:/applications/00f1"]
     assert on["emr-serverless:GetJobRun"][0].endswith(":/applications/00f1/jobruns/*")
     assert on["iam:PassRole"] == ["arn:aws:iam::1:role/flights"]
     (package,) = [one for one in found["Statement"] if one["Sid"] == "Package"]
     assert package["Resource"] == ["arn:aws:s3:::code/zero/*"]
-    assert invoke("writer", "s3://lake/t", "--package-location", "/tmp").exit_code == 2
-
-
-def invoke(*arguments: str) -> Any:
-    return CliRunner().invoke(app, ["policy", *arguments])
-
-
-def printed(*arguments: str) -> dict[str, Any]:
-    result = invoke(*arguments)
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    assert invoke("policy", "writer", "s3://lake/t", "--package-location", "/tmp").exit_code == 2
 
 
 class TestLifecycle:
-    def invoke(self, *arguments: str) -> Any:
-        return CliRunner().invoke(app, ["lifecycle", *arguments])
-
     def rules(self, bucket: Any) -> list[dict[str, Any]]:
         try:
             found = bucket.client.get_bucket_lifecycle_configuration(Bucket=bucket.name)
@@ -328,14 +316,14 @@ class TestLifecycle:
         s3_bucket.client.put_bucket_lifecycle_configuration(
             Bucket=s3_bucket.name, LifecycleConfiguration={"Rules": [other]}
         )
-        result = self.invoke(url)
+        result = invoke("lifecycle", url)
         (rule,) = json.loads(result.stdout)["Rules"]
         assert rule["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 7}
         assert rule["Filter"] == {"Prefix": "flights/"}
         assert "--apply" in result.stderr
         assert [it["ID"] for it in self.rules(s3_bucket)] == ["logs"]
         for days in ("9", "10"):
-            assert self.invoke(url, "--days", days, "--apply").exit_code == 0
+            assert invoke("lifecycle", url, "--days", days, "--apply").exit_code == 0
         first, second = self.rules(s3_bucket)
         assert (first["ID"], first["Expiration"]) == ("logs", {"Days": 3})
         assert second["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 10}
@@ -344,8 +332,8 @@ class TestLifecycle:
     def test_one_that_would_take_a_jobs_files_is_refused(self, s3_bucket: Any) -> None:
         url = f"s3://{s3_bucket.name}/flights"
         load(Table(url))
-        result = self.invoke(url, "--days", "2", "--apply")
+        result = invoke("lifecycle", url, "--days", "2", "--apply")
         assert result.exit_code == 2
         assert "--days 3 or more" in result.stderr
-        assert self.invoke(url, "--days", "9", "--max-duration", "864000").exit_code == 2
+        assert invoke("lifecycle", url, "--days", "9", "--max-duration", "864000").exit_code == 2
         assert self.rules(s3_bucket) == []

@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from torture.servers import Store, of_moto, of_server
-from typer.testing import CliRunner, Result
 
+from support.command_line import as_json, invoke
+from support.plain_bucket import PlainBucket
 from support.shared_servers import shared_server
 from zero_rename import JobSpec, Table
-from zero_rename.cli import app
 from zero_rename.committer import (
     JobFencedError,
     OpenedJob,
@@ -26,7 +26,7 @@ from zero_rename.committer import (
     TaskResult,
 )
 from zero_rename.committer.format.layout import TableRoot
-from zero_rename.committer.store.driver import BotoDriver, connect
+from zero_rename.committer.store.driver import connect
 from zero_rename.committer.store.requests import AbortUpload, Delete, Unknown
 from zero_rename.s3a.runs.ledger import open_try
 from zero_rename.s3a.runs.try_record import TryRecord, run_uuid
@@ -37,14 +37,12 @@ COUNT = int(os.environ.get("UPLOADS", "120"))
 
 
 @dataclass(frozen=True)
-class Place:
+class Place(PlainBucket):
     """A bucket of one's own on some server; the environment points at it.
 
     :param ran_on: for the table at the end of a run.
     """
 
-    name: str
-    client: Any
     ran_on: str
 
     def table(self, name: str) -> Table:
@@ -56,10 +54,6 @@ class Place:
 
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(one, keys))
-
-    def uploads(self) -> list[str]:
-        pages = self.client.get_paginator("list_multipart_uploads").paginate(Bucket=self.name)
-        return sorted(entry["Key"] for page in pages for entry in page.get("Uploads", ()))
 
 
 def place_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> Place:
@@ -90,12 +84,8 @@ def moto(s3_server: Any, monkeypatch: pytest.MonkeyPatch) -> Place:
     return place_on(of_moto(s3_server), monkeypatch)
 
 
-def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["uploads", *arguments])
-
-
 def lines(*arguments: str, code: int = 0) -> list[dict[str, Any]]:
-    result = invoke(*arguments, "--json")
+    result = invoke("uploads", *arguments, "--json")
     assert result.exit_code == code, result.output
     return [json.loads(line) for line in result.stdout.splitlines()]
 
@@ -179,7 +169,7 @@ def test_runs_of_hadoops_committers_that_are_at_work_are_spared(
         key: f"an S3A run is at work on s3://{place.name}/{key.rsplit('/', 2)[0]}" for key in live
     }
     assert sum(it["action"] == "aborted" for it in done) == len(dead)
-    assert place.uploads() == live
+    assert sorted(place.uploads()) == live
 
 
 class TestCommands:
@@ -195,7 +185,7 @@ class TestCommands:
         assert (found["flights/big"]["bytes"], found["flights/big"]["parts"]) == (2**20, 1)
         assert found["flights/big"]["whose"] == "foreign"
         assert {it["whose"] for key, it in found.items() if opened.job in key} == {"ours"}
-        printed = invoke("list", url, "--foreign", "--price", "1024")
+        printed = invoke("uploads", "list", url, "--foreign", "--price", "1024")
         assert "1,048,576 bytes: 1.00 a month at 1024.0 per GiB" in printed.stderr
         assert "flights/big" in printed.stdout
         assert opened.job not in printed.stdout
@@ -204,12 +194,12 @@ class TestCommands:
     def test_an_age_is_wanted_and_nothing_is_done_without_apply(self, moto: Place) -> None:
         moto.begin(["flights/x"])
         url = f"s3://{moto.name}/flights"
-        refused = invoke("abort", url, "--apply")
+        refused = invoke("uploads", "abort", url, "--apply")
         assert refused.exit_code == 2
         assert "--older-than" in refused.stderr
-        assert invoke("abort", url, "--older-than", "soon").exit_code == 2
-        assert invoke("list", "flights").exit_code == 2
-        dry = invoke("abort", url, "--older-than", "1d")
+        assert invoke("uploads", "abort", url, "--older-than", "soon").exit_code == 2
+        assert invoke("uploads", "list", "flights").exit_code == 2
+        dry = invoke("uploads", "abort", url, "--older-than", "1d")
         assert "--apply does it" in dry.stderr
         assert moto.uploads() == ["flights/x"]
         # moto dates every upload to 2010.
@@ -217,16 +207,16 @@ class TestCommands:
         (entry,) = lines("abort", url, "--older-than", "0", "--apply")
         assert entry["action"] == "aborted"
         assert moto.uploads() == []
-        assert invoke("list", url).stdout == "No such upload is under way there.\n"
+        assert invoke("uploads", "list", url).stdout == "No such upload is under way there.\n"
 
     @pytest.mark.parametrize(("count", "code"), [("2", 0), ("3", 1)])
     def test_they_are_counted(self, moto: Place, count: str, code: int) -> None:
         moto.begin(["flights/x", "flights/y", "flights2/z"])
-        result = invoke("expect", count, f"s3://{moto.name}/flights")
+        words = ("uploads", "expect", count, f"s3://{moto.name}/flights")
+        result = invoke(*words)
         assert result.exit_code == code
         assert result.stdout == f"Expected {count} uploads, found 2.\n"
-        result = invoke("expect", count, f"s3://{moto.name}/flights", "--json")
-        assert json.loads(result.stdout) == {"expected": int(count), "found": 2}
+        assert as_json(*words, code=code) == {"expected": int(count), "found": 2}
 
     def test_by_job(self, moto: Place) -> None:
         table = moto.table("flights")
@@ -239,37 +229,34 @@ class TestCommands:
         assert moto.uploads() == [keys[1]]
 
     def test_one_that_stays_is_told_by_the_exit_code(
-        self, moto: Place, monkeypatch: pytest.MonkeyPatch
+        self, moto: Place, answered_by: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         moto.begin(["flights/x"])
-        carry_out = BotoDriver.perform
-
-        def perform(self: BotoDriver, request: Any) -> Any:
-            return Unknown("503") if isinstance(request, AbortUpload) else carry_out(self, request)
-
-        monkeypatch.setattr(BotoDriver, "perform", perform)
+        stays = Unknown("503")
+        answered_by(lambda request: stays if isinstance(request, AbortUpload) else None)
         monkeypatch.setattr("zero_rename.committer.store.backoff.Backoff.delay", lambda *_: 0.0)
         url = f"s3://{moto.name}/flights"
-        result = invoke("abort", url, "--older-than", "0", "--apply", "--json")
+        result = invoke("uploads", "abort", url, "--older-than", "0", "--apply", "--json")
         assert result.exit_code == 1
         assert json.loads(result.stdout.splitlines()[0])["action"] == "failed"
         assert "run it again" in result.stderr
 
     def test_a_dead_job_that_is_not_settled_is_told_by_the_exit_code(
-        self, moto: Place, monkeypatch: pytest.MonkeyPatch
+        self, moto: Place, answered_by: Any
     ) -> None:
         """Its uploads are gone, and its open record is not."""
         table = moto.table("flights")
         dead, _ = written(table, max_duration=0.0)
-        carry_out, refusing = BotoDriver.perform, [True]
+        refusing = [True]
 
-        def perform(self: BotoDriver, request: Any) -> Any:
+        def answer(request: Any) -> None:
             if refusing[0] and request == Delete(table.root.open_key(dead.job)):
                 raise StoreRefusedError("No right to delete.")
-            return carry_out(self, request)
 
-        monkeypatch.setattr(BotoDriver, "perform", perform)
-        result = invoke("abort", table.root.url, "--older-than", "0", "--apply", "--json")
+        answered_by(answer)
+        result = invoke(
+            "uploads", "abort", table.root.url, "--older-than", "0", "--apply", "--json"
+        )
         actions = [json.loads(line)["action"] for line in result.stdout.splitlines()]
         assert (actions, moto.uploads()) == (["aborted", "aborted"], [])
         assert result.exit_code == 1

@@ -15,6 +15,7 @@ import pytest
 from support.airflow import migrate, partitions_of
 from support.airflow_runs import forget_runs
 
+pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "example_dags" / "flights_daily.py"
 RANGE = EXAMPLE.with_name("flights_backfill.py")
@@ -71,9 +72,6 @@ def known_dags() -> Iterator[None]:
         copy.unlink()
 
 
-@pytest.mark.airflow
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_the_connections_are_added() -> None:
     from airflow.models.connection import Connection
     from airflow.utils.session import create_session
@@ -94,9 +92,6 @@ def test_the_connections_are_added() -> None:
             carry_out(["connections", "delete", conn_id])
 
 
-@pytest.mark.airflow
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_the_backfills_load_the_days_they_name(known_dags: None) -> None:
     from airflow.dag_processing.dagbag import DagBag
 
@@ -116,9 +111,6 @@ def test_the_backfills_load_the_days_they_name(known_dags: None) -> None:
     assert sorted(seen) == [("1", ""), ("2", ""), ("2", "/data/mended.csv"), ("3", "")]
 
 
-@pytest.mark.airflow
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_a_range_is_loaded_by_a_trigger(known_dags: None) -> None:
     for words in TRIGGERS:
         carry_out(words)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.airflow import Tables, connection_variable, migrate
+from support.airflow import Connect, Tables, migrate
 from support.airflow_runs import events, let_run, run_tasks, started_by_assets, xcom
 from support.fake_spark import FakeSpark, installed
 
@@ -52,12 +52,11 @@ with job:
 
 
 @pytest.fixture
-def spark(tmp_path: Path, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
-    monkeypatch.setenv(*connection_variable("spark_default", conn_type="spark", host="local[2]"))
-    extra = {"table_root": tables.url("").rstrip("/")}
-    monkeypatch.setenv(
-        *connection_variable("zero_rename_default", conn_type="zero_rename", extra=extra)
-    )
+def spark(
+    tmp_path: Path, tables: Tables, monkeypatch: pytest.MonkeyPatch, connect: Connect
+) -> FakeSpark:
+    connect("spark_default", "spark", host="local[2]")
+    connect("zero_rename_default", extra={"table_root": tables.url("").rstrip("/")})
     made = installed(tmp_path, monkeypatch)
     made.runs(APPLICATION)
     return made

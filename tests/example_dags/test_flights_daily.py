@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +58,7 @@ def test_airflow_parses_no_application() -> None:
     from airflow.utils.file import list_py_file_paths, might_contain_dag
 
     parsed = {Path(path).name for path in list_py_file_paths(EXAMPLES)}
-    assert parsed == {
-        "flights_backfill.py",
-        "flights_daily.py",
-        "flights_delays.py",
-        "flights_emr_serverless.py",
-        "flights_hourly.py",
-        "flights_two_producers.py",
-        "flights_watch.py",
-        "zero_rename_maintenance.py",
-    }
+    assert parsed == {path.name for path in EXAMPLES.glob("*.py")} - {"__init__.py"}
     assert not might_contain_dag(str(APPLICATION), safe_mode=True)
 
 
@@ -110,17 +100,6 @@ def test_the_purge(dags: dict[str, Any], tables: Tables) -> None:
     assert tables.table().job_state(dead) == "aborted"
 
 
-@pytest.fixture(scope="module")
-def job() -> Any:
-    """The application's module; its imports of Spark are real, no session is made."""
-    spec = importlib.util.spec_from_file_location("flights_job", APPLICATION)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_word_for_the_committer_is_one_of_those_there_are(dags: dict[str, Any]) -> None:
     from zero_rename.s3a.hadoop.settings import COMMITTERS
 
@@ -128,39 +107,20 @@ def test_the_word_for_the_committer_is_one_of_those_there_are(dags: dict[str, An
     assert (word.value, tuple(word.schema["enum"])) == ("zero_rename", COMMITTERS)
 
 
-def test_the_partitions_of_a_month(job: Any) -> None:
-    days = job.days_of(date(2013, 2, 14))
-    assert (len(days), days[0], days[-1]) == (
-        28,
-        "year=2013/month=2/day=1",
-        "year=2013/month=2/day=28",
-    )
+def test_the_jobs_command_line() -> None:
+    from zero_rename.example_dags.jobs import flights_job as job
 
-
-class TestTheJobsCommandLine:
-    def test_a_day(self, job: Any) -> None:
-        asked = job.parse(["--csv", "f", "--table", "s3://b/t", "--day", "2013-02-01"])
-        assert job.partition_path(asked.day) == "year=2013/month=2/day=1"
-        assert (asked.csv, asked.table, asked.month) == ("f", "s3://b/t", None)
-
-    def test_a_month(self, job: Any) -> None:
-        asked = job.parse(["--csv", "f", "--table", "s3://b/t", "--month", "2013-01"])
-        assert (asked.month.year, asked.month.month, asked.day) == (2013, 1, None)
-
-    def test_the_table_is_left_to_the_operator(self, job: Any) -> None:
-        assert job.parse(["--csv", "f", "--day", "2013-02-01"]).table is None
-
-    @pytest.mark.parametrize(
-        "arguments",
-        [
-            ["--csv", "f", "--table", "s3://b/t"],
-            ["--csv", "f", "--table", "t", "--day", "2013-02-01", "--month", "2013-01"],
-            ["--csv", "f", "--table", "t", "--day", "yesterday"],
-        ],
-    )
-    def test_bad_ones(self, job: Any, arguments: list[str]) -> None:
+    asked = job.parse(["--csv", "f", "--day", "2013-02-01"])
+    assert job.partition_path(asked.day) == "year=2013/month=2/day=1"
+    # The table is left to the operator.
+    assert (asked.csv, asked.table, asked.month) == ("f", None, None)
+    asked = job.parse(["--csv", "f", "--table", "s3://b/t", "--month", "2013-02"])
+    days = job.days_of(asked.month)
+    month = "year=2013/month=2"
+    assert (len(days), days[0], days[-1]) == (28, f"{month}/day=1", f"{month}/day=28")
+    for period in ([], ["--day", "2013-02-01", "--month", "2013-01"], ["--day", "yesterday"]):
         with pytest.raises(SystemExit):
-            job.parse(arguments)
+            job.parse(["--csv", "f", *period])
 
 
 def test_the_dags_import_without_spark(tmp_path: Path) -> None:

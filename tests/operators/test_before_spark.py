@@ -12,9 +12,9 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from jinja2 import UndefinedError
 
-from support.airflow import JOB_FILE, Tables, connection_variable, task_context
+from support.airflow import JOB_FILE, Connect, Tables, task_context
 from support.fake_spark import IDLE, WRITES, FakeSpark
-from support.spark_loads import operator, run
+from support.spark_loads import operator, refused, run
 from zero_rename.committer import InvalidInputError, RefusedError
 from zero_rename.operators.loading.load import LoadOperator
 
@@ -129,16 +129,18 @@ class TestThePartitionsOfTheTable:
         self, tables: Tables, spark: FakeSpark, arguments: dict[str, Any], message: str
     ) -> None:
         tables.load(1)
-        with pytest.raises(AirflowFailException, match=message):
-            run(operator(tables, **arguments))
-        assert spark.calls() == []
+        refused(spark, message, operator(tables, **arguments))
 
     def test_of_the_run_s_key(self, tables: Tables, spark: FakeSpark) -> None:
         tables.load(1)
         task = operator(tables, partition=None)
-        with pytest.raises(AirflowFailException, match="'day=first/x=1' is no partition of this"):
-            run(task, start=None, partition_key="day=first/x=1")
-        assert spark.calls() == []
+        refused(
+            spark,
+            "'day=first/x=1' is no partition of this",
+            task,
+            start=None,
+            partition_key="day=first/x=1",
+        )
 
     @pytest.mark.usefixtures("s3_server")
     def test_in_another_spelling(self, tables: Tables, spark: FakeSpark) -> None:
@@ -159,15 +161,13 @@ class TestFiles:
         self, tables: Tables, spark: FakeSpark, application: str
     ) -> None:
         """Spark says so after nine seconds, and the task was retried."""
-        with pytest.raises(AirflowFailException, match=r"/no/job\.py of application .*worker"):
-            run(operator(tables, application=application))
-        assert spark.calls() == []
+        refused(
+            spark, r"/no/job\.py of application .*worker", operator(tables, application=application)
+        )
 
     @pytest.mark.parametrize("name", ["py_files", "files", "properties_file"])
     def test_others(self, tables: Tables, spark: FakeSpark, name: str) -> None:
-        with pytest.raises(AirflowFailException, match=rf"/no/x of {name} "):
-            run(operator(tables, **{name: "/no/x"}))
-        assert spark.calls() == []
+        refused(spark, rf"/no/x of {name} ", operator(tables, **{name: "/no/x"}))
 
     def test_elsewhere_are_not_looked_for(self, tables: Tables, spark: FakeSpark) -> None:
         spark.runs(IDLE)
@@ -191,34 +191,22 @@ class TestSpark:
             run(operator(tables))
         monkeypatch.delenv("SPARK_HOME")
         task = operator(tables, env_vars={"SPARK_HOME": str(tmp_path / "none")})
-        with pytest.raises(AirflowFailException, match="Unset it"):
-            run(task)
-        assert spark.calls() == []
+        refused(spark, "Unset it", task)
 
     def test_a_binary_that_is_not_there(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, spark: FakeSpark, connect: Connect
     ) -> None:
         """It was a FileNotFoundError, and retried."""
         with pytest.raises(AirflowFailException, match="There is no spark3-submit"):
             run(operator(tables, spark_binary="spark3-submit"))
-        extra = {"spark-binary": "spark2-submit"}
-        monkeypatch.setenv(
-            *connection_variable("spark_default", conn_type="spark", host="local[2]", extra=extra)
-        )
-        with pytest.raises(AirflowFailException, match="There is no spark2-submit"):
-            run(operator(tables))
-        assert spark.calls() == []
+        connect("spark_default", "spark", host="local[2]", extra={"spark-binary": "spark2-submit"})
+        refused(spark, "There is no spark2-submit", operator(tables))
 
     def test_a_connection_that_the_spark_provider_refuses(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, spark: FakeSpark, connect: Connect
     ) -> None:
-        extra = {"spark-binary": "rm"}
-        monkeypatch.setenv(
-            *connection_variable("spark_default", conn_type="spark", host="local[2]", extra=extra)
-        )
-        with pytest.raises(AirflowFailException, match=r"'spark_default'.*spark-binary"):
-            run(operator(tables))
-        assert spark.calls() == []
+        connect("spark_default", "spark", host="local[2]", extra={"spark-binary": "rm"})
+        refused(spark, r"'spark_default'.*spark-binary", operator(tables))
 
 
 TALKS = (

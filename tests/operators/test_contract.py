@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, task
 
-from support.airflow import Tables, connection_variable, task_context
+from support.airflow import Connect, Tables, task_context
 from zero_rename.committer import OnRepeat
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.store.fast_root import FastRoot
@@ -20,10 +20,12 @@ DATA_ROOT = "s3://fast/lake?endpoint=http://nvme.example:9000&profile=nvme"
 
 
 @pytest.fixture
-def given(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def given(tables: Tables, connect: Connect) -> dict[str, str]:
     """All variables there can be."""
-    extra = {"table_root": tables.url(""), "success_markers": "table", "data_root": DATA_ROOT}
-    monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
+    connect(
+        "zr",
+        extra={"table_root": tables.url(""), "success_markers": "table", "data_root": DATA_ROOT},
+    )
     task = ZeroRenameSparkSubmitOperator(
         task_id="load",
         application="job.py",
@@ -66,10 +68,8 @@ def test_they_mean_the_same(given: dict[str, str], tables: Tables) -> None:
     assert owner.try_number == 2
 
 
-def test_a_load_that_adds_may_write_its_partitions_only(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra={}))
+def test_a_load_that_adds_may_write_its_partitions_only(tables: Tables, connect: Connect) -> None:
+    connect("zr", extra={})
     for mode in (None, "append"):
         task = ZeroRenameSparkSubmitOperator(
             task_id="load",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.airflow import JOB_FILE, Tables, connection_variable, migrate
+from support.airflow import JOB_FILE, Connect, Tables, migrate
 from support.airflow_runs import (
     events,
     let_run,
@@ -25,7 +25,10 @@ from support.fake_spark import FAILS_AFTERWARDS, WRITES, FakeSpark
 from support.moto_server import SECRET_KEY
 from zero_rename.orchestration.job_query import JobQuery
 
-pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [
+    *(pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)),
+    pytest.mark.usefixtures("spark"),
+]
 
 EXAMPLES = Path(__file__).parents[2] / "example_dags"
 
@@ -97,10 +100,7 @@ def test_a_load_and_a_sensor_that_reads_its_xcom(
 
 
 def test_each_partition_is_an_event_that_starts_dags(
-    tables: Tables,
-    spark: FakeSpark,
-    dag_of: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
+    tables: Tables, dag_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each event of a job carried the totals of all. A user's own asset stands at that address."""
     monkeypatch.setenv("TEST_DAYS", "1,2,2")
@@ -143,7 +143,7 @@ def test_each_partition_is_an_event_that_starts_dags(
 
 
 def test_mapped_loads_tell_the_tables_asset_and_their_own_sensors(
-    tables: Tables, spark: FakeSpark, dag_of: Callable[..., Any]
+    tables: Tables, dag_of: Callable[..., Any]
 ) -> None:
     """Of mapped tasks no asset was told, and a sensor of a mapped group waited for a job without an
     index."""
@@ -175,9 +175,7 @@ def test_mapped_loads_tell_the_tables_asset_and_their_own_sensors(
     assert set(started_by_assets()) == {("of_mapped", None)}
 
 
-def test_the_example_that_a_commit_by_anybody_starts(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_example_that_a_commit_by_anybody_starts(tables: Tables, connect: Connect) -> None:
     """The trigger as the DAG processor put it into the database, and what the scheduler makes of
     its events."""
     from airflow.dag_processing.dagbag import DagBag
@@ -187,10 +185,7 @@ def test_the_example_that_a_commit_by_anybody_starts(
     name = "flights_watch.py"
     file = migrate() / "dags" / name
     shutil.copy(EXAMPLES / name, file)
-    extra = {"table_root": tables.url("").rstrip("/")}
-    monkeypatch.setenv(
-        *connection_variable("zero_rename_default", conn_type="zero_rename", extra=extra)
-    )
+    connect("zero_rename_default", extra={"table_root": tables.url("").rstrip("/")})
     let_run("flights_watch")
     with create_session() as session:
         (row,) = [it for it in session.query(Trigger) if it.classpath.endswith("CommitTrigger")]
@@ -288,7 +283,7 @@ def test_a_retry_reports_its_own_run_s_commit_and_no_run_s_of_before(
     assert report["job"] != before["job"]
 
 
-def test_the_maintenance_of_all_tables(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_maintenance_of_all_tables(tables: Tables, connect: Connect) -> None:
     """It settles what it can, and then fails for what needs a person; the summary is there then,
     too."""
     from airflow.dag_processing.dagbag import DagBag
@@ -296,10 +291,7 @@ def test_the_maintenance_of_all_tables(tables: Tables, monkeypatch: pytest.Monke
     home = migrate()
     name = "zero_rename_maintenance.py"
     shutil.copy(EXAMPLES / name, home / "dags" / name)
-    extra = {"table_root": tables.url("").rstrip("/")}
-    monkeypatch.setenv(
-        *connection_variable("zero_rename_default", conn_type="zero_rename", extra=extra)
-    )
+    connect("zero_rename_default", extra={"table_root": tables.url("").rstrip("/")})
     tables.load(1, name="a")
     job = tables.decided(2, name="b")
     dag = DagBag(str(home / "dags" / name)).dags["zero_rename_maintenance"]
@@ -308,7 +300,7 @@ def test_the_maintenance_of_all_tables(tables: Tables, monkeypatch: pytest.Monke
     assert [it["jobs"] for it in xcom(run, "maintain")["tables"]] == [{}, {"committed": 1}]
     assert tables.table("b").is_closed(job)
     (file,) = tables.table("a").files()
-    tables.bucket.client.delete_object(Bucket=tables.bucket.name, Key=file.key)
+    tables.bucket.delete(file.key)
     run = dag.test(logical_date=datetime(2013, 2, 3, tzinfo=UTC))
     assert str(run.state) == "failed"
     assert xcom(run, "maintain")["person"] == 1

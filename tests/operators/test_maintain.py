@@ -9,9 +9,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from botocore.exceptions import ClientError
 
-from support.airflow import Tables, connection_variable, run_task, task_context
+from support.airflow import Connect, Tables, run_task, task_context
 from zero_rename.catalog.glue import GlueCatalog
-from zero_rename.committer.store.driver import BotoDriver
 from zero_rename.committer.store.requests import AbortUpload, ListUploads, Unknown
 from zero_rename.committer.upkeep.tables_below import tables_below
 from zero_rename.committer.upkeep.upload_selection import UploadsPath
@@ -41,9 +40,8 @@ class Unanswered(GlueCatalog):
 
 
 @pytest.fixture
-def connection(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> str:
-    extra = {"table_root": tables.url("").rstrip("/")}
-    monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
+def connection(tables: Tables, connect: Connect) -> str:
+    connect("zr", extra={"table_root": tables.url("").rstrip("/")})
     return "zr"
 
 
@@ -90,12 +88,9 @@ def test_a_template_that_makes_no_tables(tables: Tables, connection: str, given:
         run(connection, tables=given)
 
 
-def test_what_would_take_long_to_be_made_again_is_told(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_would_take_long_to_be_made_again_is_told(tables: Tables, connect: Connect) -> None:
     """Of rows that lie in a fast root alone, and of which nothing says what they were made from."""
-    extra = {"table_root": tables.url("").rstrip("/"), "max_recompute": 3600}
-    monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
+    connect("zr", extra={"table_root": tables.url("").rstrip("/"), "max_recompute": 3600})
     tables.load(1, 2, readers="heads", data_root=f"s3://{tables.bucket.name}/scratch", inputs=())
     pushed = Pushed()
     (told,) = run("zr", pushed)["tables"][0]["notes"]
@@ -115,11 +110,10 @@ def test_nothing_is_changed_by_default(tables: Tables, connection: str) -> None:
 
 @pytest.mark.usefixtures("s3_server")
 def test_tables_are_registered_where_their_loads_do(
-    tables: Tables, connection: str, monkeypatch: pytest.MonkeyPatch
+    tables: Tables, connection: str, monkeypatch: pytest.MonkeyPatch, connect: Connect
 ) -> None:
     database = tables.bucket.name
-    extra = {"table_root": tables.url("").rstrip("/"), "catalog": f"glue://{database}"}
-    monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
+    connect("zr", extra={"table_root": tables.url("").rstrip("/"), "catalog": f"glue://{database}"})
     for name in ("a", "b"):
         tables.load(1, name=name)
     tables.decided(2, name="b")
@@ -145,7 +139,7 @@ class TestFails:
         """The other table is looked after all the same, and the report is there."""
         tables.load(1, name="a")
         (file,) = tables.table("a").files()
-        tables.bucket.client.delete_object(Bucket=tables.bucket.name, Key=file.key)
+        tables.bucket.delete(file.key)
         tables.load(1, name="b")
         tables.undecided(1, name="b")
         pushed = Pushed()
@@ -169,49 +163,39 @@ class TestFails:
         monkeypatch.setattr("zero_rename.committer.store.backoff.Backoff.delay", lambda *_: 0.0)
         tables.load(2)
         tables.decided(1)
-        client = tables.bucket.client
-        for it in client.list_multipart_uploads(Bucket=tables.bucket.name)["Uploads"]:
-            client.abort_multipart_upload(
-                Bucket=tables.bucket.name, Key=it["Key"], UploadId=it["UploadId"]
-            )
+        tables.bucket.abort_uploads()
         with pytest.raises(AirflowFailException, match="repair"):
             run(connection)
 
     @pytest.mark.usefixtures("s3_server")
     def test_not_for_the_weather(
-        self, tables: Tables, connection: str, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, connection: str, answered_by: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tables.load(1)
         monkeypatch.setattr("zero_rename.committer.store.backoff.Backoff.delay", lambda *_: 0.0)
         key = "wh/flights/day=1/part-00000-2b1f.snappy.parquet"
         tables.bucket.client.create_multipart_upload(Bucket=tables.bucket.name, Key=key)
-        carry_out = BotoDriver.perform
-
-        def perform(self: BotoDriver, request: Any) -> Any:
-            return Unknown("503") if isinstance(request, AbortUpload) else carry_out(self, request)
-
-        monkeypatch.setattr(BotoDriver, "perform", perform)
+        weather = Unknown("503")
+        answered_by(lambda request: weather if isinstance(request, AbortUpload) else None)
         report = run(connection, foreign=True)
         assert (report["person"], report["again"]) == (0, 1)
         assert report["tables"][0]["uploads"] == {"failed": 1}
 
     def test_for_what_nobody_thought_of(
-        self, tables: Tables, connection: str, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, connection: str, answered_by: Any
     ) -> None:
         tables.load(1)
-        carry_out = BotoDriver.perform
 
-        def perform(self: BotoDriver, request: Any) -> Any:
+        def answer(request: Any) -> None:
             if isinstance(request, ListUploads):
                 raise OverflowError("timestamp")
-            return carry_out(self, request)
 
-        monkeypatch.setattr(BotoDriver, "perform", perform)
+        answered_by(answer)
         with pytest.raises(AirflowFailException, match="OverflowError: timestamp"):
             run(connection)
 
-    def test_without_a_table_root(self, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra={}))
+    def test_without_a_table_root(self, tables: Tables, connect: Connect) -> None:
+        connect("zr", extra={})
         with pytest.raises(AirflowFailException, match="table_root"):
             run("zr")
         assert run("zr", tables=[])["tables"] == []

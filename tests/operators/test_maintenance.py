@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from support.airflow import Tables, connection_variable, run_task, task_context
+from support.airflow import Connect, Tables, run_task, task_context
 from zero_rename.committer import (
     DamagedError,
     InvalidInputError,
@@ -17,7 +17,6 @@ from zero_rename.committer import (
     ZeroRenameError,
 )
 from zero_rename.committer.store.backoff import Backoff
-from zero_rename.committer.store.driver import BotoDriver
 from zero_rename.committer.store.requests import AbortUpload, Refused
 from zero_rename.operators.maintenance import PurgeStaleUploadsOperator, RecoverJobsOperator
 from zero_rename.provider.hooks import ZeroRenameHook
@@ -98,12 +97,11 @@ class TestCatalog:
     """What a load could not register is registered by whoever settles its jobs."""
 
     @pytest.fixture
-    def database(self, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> str:
+    def database(self, tables: Tables, connect: Connect) -> str:
         """Of a connection that registers its tables in it."""
         name = tables.bucket.name
         ZeroRenameHook().get_glue().create_database(DatabaseInput={"Name": name})
-        extra = {"catalog": f"glue://{name}", "table_root": tables.url("").rstrip("/")}
-        monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
+        connect("zr", extra={"catalog": f"glue://{name}", "table_root": tables.url("").rstrip("/")})
         return name
 
     def partitions(self, database: str, table: str = "flights") -> list[str]:
@@ -214,18 +212,12 @@ class TestPurge:
 
     @pytest.mark.usefixtures("s3_server")
     def test_an_upload_that_stays_fails_the_task(
-        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, answered_by: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tables.load(1)
         key = foreign_upload(tables)
-        carry_out = BotoDriver.perform
-
-        def perform(self: BotoDriver, request: Any) -> Any:
-            if isinstance(request, AbortUpload):
-                return Refused("MethodNotAllowed")
-            return carry_out(self, request)
-
-        monkeypatch.setattr(BotoDriver, "perform", perform)
+        stays = Refused("MethodNotAllowed")
+        answered_by(lambda request: stays if isinstance(request, AbortUpload) else None)
         monkeypatch.setattr("zero_rename.committer.upkeep.purge._ROUNDS", Backoff(2, 0.01))
         with pytest.raises(ZeroRenameError, match="1 left-over could not be removed"):
             run(PurgeStaleUploadsOperator, tables.url(), foreign=True)
@@ -245,15 +237,14 @@ class TestPurge:
 
     @pytest.mark.usefixtures("s3_server")
     def test_the_age_is_the_connections_else_the_configurations(
-        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch, connect: Connect
     ) -> None:
         tables.load(1)
         key = foreign_upload(tables)
         monkeypatch.setenv("AIRFLOW__ZERO_RENAME__PURGE_OLDER_THAN_HOURS", "900000")
         run(PurgeStaleUploadsOperator, tables.url(), foreign=True)
         assert tables.bucket.uploads() == [key]
-        extra = {"purge_older_than_hours": 100, "table_root": tables.url("")}
-        monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
+        connect("zr", extra={"purge_older_than_hours": 100, "table_root": tables.url("")})
         run(PurgeStaleUploadsOperator, "flights", foreign=True, zero_rename_conn_id="zr")
         assert tables.bucket.uploads() == []
 

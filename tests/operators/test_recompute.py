@@ -49,7 +49,7 @@ def test_two_layers_after_a_correction(tables: Tables) -> None:
 def test_a_lost_one_without_lineage_is_refused(tables: Tables) -> None:
     lost = tables.load(1, inputs=())
     (file,) = tables.table().files()
-    tables.bucket.client.delete_object(Bucket=tables.bucket.name, Key=file.key)
+    tables.bucket.delete(file.key)
     found = planned(tables.url())
     assert (found["layers"], [it["job"] for it in found["refused"]]) == ([], [lost.job])
 

@@ -41,7 +41,9 @@ from zero_rename.committer.errors import (
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.upkeep.access_policy import Role, access_policy
 from zero_rename.example_dags.jobs.flights_job import parse
-from zero_rename.operators import emr_containers, emr_serverless, emr_steps
+from zero_rename.operators import emr_steps
+from zero_rename.operators.emr_containers import ZeroRenameEmrContainerOperator as OfContainers
+from zero_rename.operators.emr_serverless import ZeroRenameEmrServerlessOperator as OfServerless
 
 pytestmark = pytest.mark.memory_s3
 
@@ -289,22 +291,13 @@ class TestAKill:
 
 def cancel(service: Service) -> None:
     """moto stops neither steps nor Glue's runs."""
+    run = {"applicationId": service.id, "jobRunId": "j-1"}
+    step: dict[str, Any] = {"ClusterId": service.id, "StepIds": ["j-1"]}
+    step["StepCancellationOption"] = "TERMINATE_PROCESS"
     requests: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-        "EmrServerless": (
-            "cancel_job_run",
-            {"applicationId": service.id, "jobRunId": "j-1"},
-            {"applicationId": service.id, "jobRunId": "j-1"},
-        ),
+        "EmrServerless": ("cancel_job_run", run, run),
         "EmrContainers": ("cancel_job_run", {}, {"virtualClusterId": service.id, "id": "j-1"}),
-        "EmrSteps": (
-            "cancel_steps",
-            {},
-            {
-                "ClusterId": service.id,
-                "StepIds": ["j-1"],
-                "StepCancellationOption": "TERMINATE_PROCESS",
-            },
-        ),
+        "EmrSteps": ("cancel_steps", {}, step),
         "Glue": ("batch_stop_job_run", {}, {"JobName": "flights", "JobRunIds": ["j-1"]}),
     }
     task = operator(service)
@@ -371,31 +364,17 @@ class TestRights:
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "unfinished", "ended"),
+    ("name", "unfinished", "ended"),
     [
-        (
-            "emr-serverless",
-            "JobRunState",
-            emr_serverless.ZeroRenameEmrServerlessOperator.unfinished,
-            "SUCCESS FAILED CANCELLED",
-        ),
-        ("emr", "StepState", emr_steps._UNFINISHED, "COMPLETED FAILED CANCELLED INTERRUPTED"),
-        (
-            "emr-containers",
-            "JobRunState",
-            emr_containers.ZeroRenameEmrContainerOperator.unfinished,
-            "COMPLETED FAILED CANCELLED",
-        ),
-        (
-            *("glue", "JobRunState", ["STARTING", "RUNNING", "STOPPING", "WAITING"]),
-            " ".join(JOB_RUN_TERMINAL_STATES),
-        ),
+        ("emr-serverless", OfServerless.unfinished, "SUCCESS FAILED CANCELLED"),
+        ("emr", emr_steps._UNFINISHED, "COMPLETED FAILED CANCELLED INTERRUPTED"),
+        ("emr-containers", OfContainers.unfinished, "COMPLETED FAILED CANCELLED"),
+        ("glue", ["STARTING", "RUNNING", "STOPPING", "WAITING"], " ".join(JOB_RUN_TERMINAL_STATES)),
     ],
 )
-def test_a_job_has_ended_or_not(
-    name: str, shape: str, unfinished: Sequence[str], ended: str
-) -> None:
+def test_a_job_has_ended_or_not(name: str, unfinished: Sequence[str], ended: str) -> None:
     """No state of a service is overlooked, by boto's descriptions of them."""
+    shape = "StepState" if name == "emr" else "JobRunState"
     known = botocore.session.get_session().get_service_model(name).shape_for(shape)
     assert {*unfinished, *ended.split()} == set(known.enum)  # pyright: ignore
 

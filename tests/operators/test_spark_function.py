@@ -101,17 +101,6 @@ def test_the_outputs_of_a_mapped_task(tables: Tables, spark: FakeSpark) -> None:
     assert row["flight"] == "['a', 'b'] of 2013-02-01, y"
 
 
-def test_a_retry_reports_what_an_earlier_try_committed(tables: Tables, spark: FakeSpark) -> None:
-    spark.runs(SUBMITTED)
-    with DAG("flights"):
-        made = loads(tables, retries=2)(1)
-    first = run(made)
-    context = task_context(made.operator, try_number=2, ds="", params={})
-    again = run_task(made.operator, context)
-    assert (again["job"], again["repeated"]) == (first["job"], True)
-    assert len(spark.calls()) == 1
-
-
 def test_what_no_other_process_can_have(tables: Tables, spark: FakeSpark) -> None:
     with DAG("flights"):
         made = loads(tables)(1, flight=lambda: 1)

@@ -11,18 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.airflow import (
     SCHEMA,
+    Connect,
     Tables,
-    connection_variable,
     day_rows,
 )
-from support.fake_spark import FAILS, FAILS_AFTERWARDS, IDLE, FakeSpark
+from support.fake_spark import FAILS, FAILS_AFTERWARDS, IDLE, WRITES, FakeSpark
 from support.moto_server import ACCESS_KEY, SECRET_KEY
-from support.spark_loads import operator, run
+from support.spark_loads import operator, refused, run
 from zero_rename.committer import (
     InvalidInputError,
     JobSpec,
@@ -33,13 +34,16 @@ from zero_rename.committer import (
     TaskResultsError,
 )
 from zero_rename.orchestration.runs import heartbeat
+from zero_rename.orchestration.submit.submission import Submission
 from zero_rename.provider.hooks import ZeroRenameHook
+from zero_rename.provider.spark_hook import MaskingSparkSubmitHook
 
+pytestmark = pytest.mark.usefixtures("spark")
 ONCE = "flights/scheduled__2013-02-02/load"
 
 
 class TestALoad:
-    def test_reports_what_this_run_committed(self, tables: Tables, spark: FakeSpark) -> None:
+    def test_reports_what_this_run_committed(self, tables: Tables) -> None:
         report = run(operator(tables))
         assert report["job"] == tables.table().job_of_key(ONCE)
         assert report["rows"] == 1
@@ -69,10 +73,9 @@ class TestALoad:
         assert env["PYSPARK_PYTHON"] == sys.executable
 
     def test_policy_comes_from_the_connection_unless_given(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, spark: FakeSpark, connect: Connect
     ) -> None:
-        extra = {"table_root": tables.url(""), "on_conflict": "last_wins"}
-        monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
+        connect("zr", extra={"table_root": tables.url(""), "on_conflict": "last_wins"})
         run(operator(table="flights", zero_rename_conn_id="zr"))
         run(operator(table="flights", zero_rename_conn_id="zr", on_conflict="fail"), run_id="r2")
         given = [call["env"]["ZERO_RENAME_ON_CONFLICT"] for call in spark.calls()]
@@ -93,7 +96,7 @@ class TestALoad:
 
 class TestThePartition:
     def test_an_overwrite_without_rows_empties_it(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tables.load(1)
         monkeypatch.setenv("TEST_DAYS", "")
@@ -103,15 +106,15 @@ class TestThePartition:
         assert tables.table().files() == []
 
     def test_rows_for_another_are_refused(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("TEST_DAYS", "1,2")
-        with pytest.raises(AirflowFailException, match=r"day=2.*\(InvalidInputError\)"):
+        with pytest.raises(AirflowFailException, match=r"^[^.]*day=2.*\(InvalidInputError\)"):
             run(operator(tables, partition="day=1", mode="overwrite"))
         assert not tables.table().exists()
 
     def test_appended_rows_for_another_are_found_out(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("TEST_DAYS", "1,2")
         with pytest.raises(TaskResultsError, match="does not name: day=2"):
@@ -121,20 +124,10 @@ class TestThePartition:
         self, tables: Tables, spark: FakeSpark
     ) -> None:
         days = [f"day={number:040}" for number in range(3_000)]
-        with pytest.raises(AirflowFailException, match=r"3,000 partitions.*partition='\*'"):
-            run(operator(tables, partition=days))
-        assert spark.calls() == []
-
-    def test_of_a_partitioned_run(self, tables: Tables, spark: FakeSpark) -> None:
-        task = operator(tables, partition=None, partition_format="day=%-d", mode="overwrite")
-        moment = datetime(2013, 2, 1, tzinfo=UTC)
-        report = run(task, start=None, partition_key="2013-02-01", partition_date=moment)
-        assert report["partition"] == "day=1"
+        refused(spark, r"3,000 partitions.*partition='\*'", operator(tables, partition=days))
 
     def test_nothing_says_it(self, tables: Tables, spark: FakeSpark) -> None:
-        with pytest.raises(AirflowFailException, match=r"Give partition='year="):
-            run(operator(tables, partition=None))
-        assert spark.calls() == []
+        refused(spark, r"Give partition='year=", operator(tables, partition=None))
 
 
 class TestTries:
@@ -159,7 +152,7 @@ class TestTries:
         assert spark.calls() == []
         assert tables.table().open_jobs() == []
 
-    def test_a_retry_fences_what_a_killed_try_left(self, tables: Tables, spark: FakeSpark) -> None:
+    def test_a_retry_fences_what_a_killed_try_left(self, tables: Tables) -> None:
         left = tables.undecided(1, idempotency_key=ONCE)
         report = run(operator(tables, retries=2), try_number=2)
         assert report["rows"] == 1
@@ -219,13 +212,12 @@ class TestTries:
         """Its worker died, its application went on, and this try's application found that out."""
         first = {"TRY_NUMBER": "1", "ON_REPEAT": "skip"}
         lines = [f"os.environ['ZERO_RENAME_{name}'] = '{text}'" for name, text in first.items()]
-        text = (spark.folder / "application.py").read_text()
-        spark.runs(text.replace("import os\n", "\n".join(["import os", *lines, ""]), 1))
+        spark.runs(WRITES.replace("import os\n", "\n".join(["import os", *lines, ""]), 1))
         report = run(operator(tables, retries=2), try_number=2)
         assert (report["repeated"], report["rows"]) == (True, 1)
 
     def test_a_kill_aborts_the_try_s_job(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         mine: dict[str, Any] = {
             "dag_id": "flights",
@@ -254,16 +246,14 @@ class TestTries:
         assert [job.job for job in tables.table().open_jobs()] == left[1:]
 
     def test_a_retry_after_a_failure_loads(self, tables: Tables, spark: FakeSpark) -> None:
-        working = spark.folder / "application.py"
-        written = working.read_text()
         spark.runs(FAILS)
         with pytest.raises(AirflowException, match="Error code is: 4"):
             run(operator(tables, retries=2))
-        spark.runs(written)
+        spark.runs(WRITES)
         report = run(operator(tables, retries=2), try_number=2)
         assert (report["repeated"], report["rows"]) == (False, 1)
 
-    def test_a_cleared_task_replaces_what_it_loaded(self, tables: Tables, spark: FakeSpark) -> None:
+    def test_a_cleared_task_replaces_what_it_loaded(self, tables: Tables) -> None:
         tables.load(1, rows=5)
         first = run(operator(tables, retries=2))
         again = run(operator(tables, retries=2), try_number=2, max_tries=3)
@@ -272,7 +262,7 @@ class TestTries:
         assert sum(file.rows for file in tables.table().files()) == 6
 
     def test_a_cleared_task_that_loads_another_partition_now(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """By another format, or at another place of what it is mapped over. It failed for what it
         took back itself, as though the application had written there."""
@@ -284,7 +274,7 @@ class TestTries:
         assert changed == [("day=1", 0, 1), ("day=2", 1, 0)]
         assert sum(file.rows for file in tables.table().files("day=1")) == 2
 
-    def test_a_run_made_anew_loads_again(self, tables: Tables, spark: FakeSpark) -> None:
+    def test_a_run_made_anew_loads_again(self, tables: Tables) -> None:
         """As ``airflow dags test`` does: the same run, and its tries begin at 1."""
         first = run(operator(tables))
         again = run(operator(tables))
@@ -293,9 +283,7 @@ class TestTries:
         assert third["job"] != again["job"]
         assert sum(file.rows for file in tables.table().files()) == 1
 
-    def test_the_second_try_of_a_run_made_anew_loads_too(
-        self, tables: Tables, spark: FakeSpark
-    ) -> None:
+    def test_the_second_try_of_a_run_made_anew_loads_too(self, tables: Tables) -> None:
         """What the run that was deleted has loaded is not this run's work."""
         first = run(operator(tables, retries=2))
         made = datetime(2013, 2, 3, tzinfo=UTC)
@@ -304,21 +292,19 @@ class TestTries:
         assert again["repeated"] is False
         assert sum(file.rows for file in tables.table().files()) == 1
 
-    def test_a_cleared_task_loads_though_its_retries_were_raised(
-        self, tables: Tables, spark: FakeSpark
-    ) -> None:
+    def test_a_cleared_task_loads_though_its_retries_were_raised(self, tables: Tables) -> None:
         first = run(operator(tables, retries=2))
         again = run(operator(tables, retries=5), try_number=2, max_tries=3, clear_number=1)
         assert again["job"] != first["job"]
         assert again["repeated"] is False
 
     @pytest.mark.parametrize(("on_repeat", "rows"), [("append", 2), ("replace_own", 1)])
-    def test_on_repeat(self, tables: Tables, spark: FakeSpark, on_repeat: str, rows: int) -> None:
+    def test_on_repeat(self, tables: Tables, on_repeat: str, rows: int) -> None:
         run(operator(tables))
         run(operator(tables, on_repeat=on_repeat), try_number=2)
         assert sum(file.rows for file in tables.table().files()) == rows
 
-    def test_other_runs_and_mapped_tasks_are_others(self, tables: Tables, spark: FakeSpark) -> None:
+    def test_other_runs_and_mapped_tasks_are_others(self, tables: Tables) -> None:
         run(operator(tables))
         run(operator(tables), run_id="other")
         run(operator(tables), map_index=0)
@@ -328,7 +314,7 @@ class TestTries:
 
 class TestWhyItFailed:
     def test_a_conflict_is_not_retried_and_says_what_to_do(
-        self, tables: Tables, spark: FakeSpark, caplog: pytest.LogCaptureFixture
+        self, tables: Tables, caplog: pytest.LogCaptureFixture
     ) -> None:
         """The next try would begin on what is there now, and overwrite it unseen."""
         other = tables.load(1)
@@ -342,15 +328,11 @@ class TestWhyItFailed:
         assert tables.table().files()[0].job == other.job
 
     def test_what_a_retry_may_mend_is_retried(self, tables: Tables, spark: FakeSpark) -> None:
-        spark.runs(
-            (spark.folder / "application.py")
-            .read_text()
-            .replace(
-                "with job:",
-                "def f(*_): raise committer.StoreUnreachableError('no answer')\n"
-                "committer.commit.open.find_table = f\nwith job:",
-            )
+        silent = (
+            "def f(*_): raise committer.StoreUnreachableError('no answer')\n"
+            "committer.commit.open.find_table = f\nwith job:"
         )
+        spark.runs(WRITES.replace("with job:", silent))
         with pytest.raises(AirflowException, match="no answer") as caught:
             run(operator(tables))
         assert not isinstance(caught.value, AirflowFailException)
@@ -393,14 +375,6 @@ class TestWhatAnAlertSays:
         assert "half way" in said
         assert len(said) < 400
 
-    def test_what_the_package_refuses_comes_first_of_all(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("TEST_DAYS", "2")
-        with pytest.raises(AirflowFailException) as caught:
-            run(operator(tables, partition="day=1", mode="overwrite"))
-        assert "day=2" in str(caught.value).split(".")[0]
-
 
 class TestNothingCommitted:
     def test_an_application_that_wrote_nothing(self, tables: Tables, spark: FakeSpark) -> None:
@@ -410,7 +384,7 @@ class TestNothingCommitted:
         assert "zero_rename" in str(caught.value)
 
     def test_an_application_that_wrote_elsewhere(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("TEST_TABLE", tables.url("elsewhere"))
         with pytest.raises(RefusedError, match="committed no job"):
@@ -425,11 +399,7 @@ class TestNothingCommitted:
     def test_what_a_failed_one_leaves_is_named(
         self, tables: Tables, spark: FakeSpark, caplog: pytest.LogCaptureFixture
     ) -> None:
-        spark.runs(
-            (spark.folder / "application.py")
-            .read_text()
-            .replace("with job:", "job.__enter__(); os._exit(9)\nwith job:")
-        )
+        spark.runs(WRITES.replace("with job:", "job.__enter__(); os._exit(9)\nwith job:"))
         with pytest.raises(AirflowException, match="Error code is: 9"):
             run(operator(tables))
         (left,) = tables.table().open_jobs()
@@ -459,11 +429,9 @@ class TestSecrets:
         assert SECRET_KEY not in str(caught.value)
 
     def test_reach_a_clusters_executors_by_a_private_file(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+        self, tables: Tables, spark: FakeSpark, connect: Connect, tmp_path: Path
     ) -> None:
-        monkeypatch.setenv(
-            *connection_variable("spark_default", conn_type="spark", host="spark://master:7077")
-        )
+        connect("spark_default", "spark", host="spark://master:7077")
         run(operator(tables))
         (call,) = spark.calls()
         name = call["argv"][call["argv"].index("--properties-file") + 1]
@@ -474,11 +442,11 @@ class TestSecrets:
         assert not Path(name).exists()
 
     def test_reach_a_driver_in_the_cluster_by_a_private_file(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, spark: FakeSpark, connect: Connect
     ) -> None:
         """The stand-in has the file's variables only if it reads them, so nothing commits."""
         spark.runs(IDLE)
-        monkeypatch.setenv(*connection_variable("spark_default", conn_type="spark", host="yarn"))
+        connect("spark_default", "spark", host="yarn")
         with pytest.raises(RefusedError):
             run(operator(tables, deploy_mode="cluster", durable=False))
         (call,) = spark.calls()
@@ -528,44 +496,39 @@ class TestSecrets:
         self,
         tables: Tables,
         spark: FakeSpark,
-        monkeypatch: pytest.MonkeyPatch,
+        connect: Connect,
         capsys: pytest.CaptureFixture[str],
         arguments: dict[str, Any],
         named: str,
         passed: bool,
     ) -> None:
-        fields = {"conn_type": "spark", "host": "yarn", "extra": {"token": "of-the-master"}}
-        monkeypatch.setenv(*connection_variable("spark_default", **fields))
-        with pytest.raises(AirflowFailException, match=f"^{named}.* a key of a conn") as caught:
-            run(operator(tables, durable=False, pass_credentials=passed, **arguments))
-        assert spark.calls() == []
-        shown = f"{caught.value}{''.join(capsys.readouterr())}"
+        connect("spark_default", "spark", host="yarn", extra={"token": "of-the-master"})
+        task = operator(tables, durable=False, pass_credentials=passed, **arguments)
+        shown = refused(spark, f"^{named}.* a key of a conn", task) + "".join(capsys.readouterr())
         assert not any(secret in shown for secret in (SECRET_KEY, "of-the-master"))
 
     def test_in_env_vars_are_refused_by_their_value(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, spark: FakeSpark, connect: Connect
     ) -> None:
-        monkeypatch.setenv(*connection_variable("spark_default", conn_type="spark", host="yarn"))
-        with pytest.raises(AirflowFailException, match=r"^spark\S+COLOUR has, as its value, a key"):
-            run(operator(tables, durable=False, env_vars={"COLOUR": SECRET_KEY}))
-        assert spark.calls() == []
+        connect("spark_default", "spark", host="yarn")
+        refused(
+            spark,
+            r"^spark\S+COLOUR has, as its value, a key",
+            operator(tables, durable=False, env_vars={"COLOUR": SECRET_KEY}),
+        )
 
     def test_of_a_template_are_refused_once_rendered(
         self, tables: Tables, spark: FakeSpark
     ) -> None:
         task = operator(tables, application_args=["--{{ params.name }}=abc123"])
-        with pytest.raises(AirflowFailException, match="--token"):
-            run(task, params={"name": "token"})
-        assert spark.calls() == []
+        refused(spark, "--token", task, params={"name": "token"})
 
     def test_in_env_vars_are_refused_where_those_become_words(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, spark: FakeSpark, connect: Connect
     ) -> None:
         given = {"AWS_SECRET_ACCESS_KEY": "abc123"}
-        monkeypatch.setenv(*connection_variable("spark_default", conn_type="spark", host="yarn"))
-        with pytest.raises(AirflowFailException, match="env_vars"):
-            run(operator(tables, env_vars=given))
-        assert spark.calls() == []
+        connect("spark_default", "spark", host="yarn")
+        refused(spark, "env_vars", operator(tables, env_vars=given))
 
 
 class TestShipping:
@@ -574,13 +537,11 @@ class TestShipping:
         assert "--py-files" not in spark.calls()[0]["argv"]
 
     def test_executors_get_the_package(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+        self, tables: Tables, spark: FakeSpark, connect: Connect, tmp_path: Path
     ) -> None:
         other = tmp_path / "other.py"
         other.write_text("")
-        monkeypatch.setenv(
-            *connection_variable("spark_default", conn_type="spark", host="spark://master:7077")
-        )
+        connect("spark_default", "spark", host="spark://master:7077")
         task = operator(tables, py_files=str(other))
         run(task)
         (call,) = spark.calls()
@@ -592,6 +553,14 @@ class TestShipping:
 
 
 class TestTheCall:
+    def test_what_the_base_operator_writes_to_its_hook_stays_there(self, spark: FakeSpark) -> None:
+        """It writes ``waitAppCompletion`` for clusters, into what was a template field."""
+        conf = {"spark.a": "1"}
+        submission = Submission({}, "z.zip", "/p", secrets=())
+        hook = MaskingSparkSubmitHook.adopt(SparkSubmitHook(conf=conf), submission, conf)
+        hook._conf["spark.yarn.submit.waitAppCompletion"] = "false"
+        assert conf == {"spark.a": "1"}
+
     def test_conf_is_not_changed(self, tables: Tables, spark: FakeSpark) -> None:
         conf = {"spark.sql.shuffle.partitions": "2"}
         task = operator(tables, conf=conf)
@@ -631,46 +600,31 @@ class TestTheCall:
 
     def test_bad_templates_fail_for_good(self, tables: Tables, spark: FakeSpark) -> None:
         task = operator(tables, committer="{{ params.committer }}")
-        with pytest.raises(AirflowFailException, match="no committer 'magicv2'"):
-            run(task, params={"committer": "magicv2"})
-        assert spark.calls() == []
+        refused(spark, "no committer 'magicv2'", task, params={"committer": "magicv2"})
 
     @pytest.mark.parametrize("table", ["s3://bucket", "hdfs://nn/x", "flights"])
     def test_a_table_that_is_none(self, spark: FakeSpark, tables: Tables, table: str) -> None:
-        with pytest.raises(AirflowFailException):
-            run(operator(table=table))
-        assert spark.calls() == []
+        refused(spark, "", operator(table=table))
 
     def test_a_spark_connection_that_does_not_exist(self, tables: Tables, spark: FakeSpark) -> None:
         """The base operator would go to YARN."""
-        with pytest.raises(AirflowFailException, match="no Spark connection 'nowhere'"):
-            run(operator(tables, conn_id="nowhere"))
-        assert spark.calls() == []
+        refused(spark, "no Spark connection 'nowhere'", operator(tables, conn_id="nowhere"))
 
     @pytest.mark.parametrize("table", [None, "", " ", "/"])
     def test_a_table_that_renders_to_nothing(
-        self,
-        tables: Tables,
-        spark: FakeSpark,
-        monkeypatch: pytest.MonkeyPatch,
-        table: str | None,
+        self, tables: Tables, spark: FakeSpark, connect: Connect, table: str | None
     ) -> None:
         """It would be the warehouse's root, or a table called None."""
-        extra = {"table_root": tables.url("")}
-        monkeypatch.setenv(*connection_variable("zr", conn_type="zero_rename", extra=extra))
+        connect("zr", extra={"table_root": tables.url("")})
         task = operator(table="{{ params.table }}", zero_rename_conn_id="zr")
-        with pytest.raises(AirflowFailException, match="names no table"):
-            run(task, params={"table": table})
-        assert spark.calls() == []
+        refused(spark, "names no table", task, params={"table": table})
 
     def test_a_spark_connection_of_another_type(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, spark: FakeSpark, connect: Connect
     ) -> None:
         """Its host would be Spark's master."""
-        monkeypatch.setenv(*connection_variable("lake", conn_type="aws", host="aws://"))
-        with pytest.raises(AirflowFailException, match="type 'aws', not 'spark'"):
-            run(operator(tables, conn_id="lake"))
-        assert spark.calls() == []
+        connect("lake", "aws", host="aws://")
+        refused(spark, "type 'aws', not 'spark'", operator(tables, conn_id="lake"))
 
     def test_a_bucket_that_does_not_exist(self, tables: Tables, spark: FakeSpark) -> None:
         with pytest.raises(StoreRefusedError, match="no-such-bucket"):
@@ -678,14 +632,15 @@ class TestTheCall:
         assert spark.calls() == []
 
     def test_an_endpoint_that_does_not_answer(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, spark: FakeSpark, connect: Connect
     ) -> None:
         """Within seconds, and before Spark is started."""
-        extra = {"endpoint_url": "http://127.0.0.1:9", "region_name": "us-east-1"}
-        monkeypatch.setenv(
-            *connection_variable(
-                "aws_default", conn_type="aws", login="id", password="x", extra=extra
-            )
+        connect(
+            "aws_default",
+            "aws",
+            login="id",
+            password="x",
+            extra={"endpoint_url": "http://127.0.0.1:9", "region_name": "us-east-1"},
         )
         started = time.monotonic()
         with pytest.raises(StoreUnreachableError):
@@ -693,12 +648,8 @@ class TestTheCall:
         assert time.monotonic() - started < 60
         assert spark.calls() == []
 
-    def test_cluster_mode_on_a_standalone_cluster(
-        self, tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv(
-            *connection_variable("spark_default", conn_type="spark", host="spark://master:7077")
-        )
+    def test_cluster_mode_on_a_standalone_cluster(self, tables: Tables, connect: Connect) -> None:
+        connect("spark_default", "spark", host="spark://master:7077")
         with pytest.raises(AirflowFailException, match="runs no Python application"):
             run(operator(tables, deploy_mode="cluster"))
 
@@ -720,29 +671,19 @@ class TestCatalog:
         found = glue.get_partitions(DatabaseName=database, TableName=table)
         return [partition["Values"] for partition in found["Partitions"]]
 
-    def test_the_operator_s(self, tables: Tables, spark: FakeSpark, database: str) -> None:
+    def test_the_operator_s(self, tables: Tables, database: str) -> None:
         report = run(operator(tables, catalog=f"glue://{database}/days"))
         assert report["catalog"]["table"] == "created"
         assert self.partitions(database, "days") == [["1"]]
         assert report == json.loads(json.dumps(report))
 
-    def test_the_connection_s(
-        self,
-        tables: Tables,
-        spark: FakeSpark,
-        database: str,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        extra = {"catalog": f"glue://{database}"}
-        variable = connection_variable("zr", conn_type="zero_rename", extra=extra)
-        monkeypatch.setenv(*variable)
+    def test_the_connection_s(self, tables: Tables, database: str, connect: Connect) -> None:
+        connect("zr", extra={"catalog": f"glue://{database}"})
         names = {"zero_rename_conn_id": "zr"}
         assert run(operator(tables, **names))["catalog"]["added"] == 1
         assert "catalog" not in run(operator(tables, catalog="", **names), run_id="another")
 
-    def test_a_failure_is_a_warning(
-        self, tables: Tables, spark: FakeSpark, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_a_failure_is_a_warning(self, tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
         report = run(operator(tables, catalog="glue://nowhere/days"))
         assert report["rows"] == 1
         assert "catalog" not in report

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from botocore.stub import Stubber
 
-from support.airflow import Tables, connection_variable
+from support.airflow import Connect, Tables
 from support.moto_server import ACCESS_KEY, REGION, SECRET_KEY, S3Server
 from zero_rename.committer import InvalidInputError
 from zero_rename.provider.hooks import ZeroRenameHook
 
 pytestmark = pytest.mark.memory_s3
-
-
-@pytest.fixture
-def define(monkeypatch: pytest.MonkeyPatch):
-    def define(conn_id: str, **fields) -> None:
-        monkeypatch.setenv(*connection_variable(conn_id, **fields))
-
-    return define
 
 
 def test_the_default_connections_need_not_exist(s3_env: S3Server) -> None:
@@ -31,25 +24,25 @@ def test_the_default_connections_need_not_exist(s3_env: S3Server) -> None:
     assert hook.credentials_env() == {}
 
 
-def test_named_connections_have_to_exist(define) -> None:
+def test_named_connections_have_to_exist(connect: Connect) -> None:
     with pytest.raises(InvalidInputError, match="no Airflow connection 'lake'"):
         ZeroRenameHook("lake").table_url("s3://b/t")
-    define("lake", conn_type="zero_rename", extra={"aws_conn_id": "missing"})
+    connect("lake", extra={"aws_conn_id": "missing"})
     with pytest.raises(InvalidInputError, match="no Airflow connection 'missing'"):
         ZeroRenameHook("lake").get_conn()
 
 
-def test_an_aws_connection_of_another_type_is_refused(define) -> None:
+def test_an_aws_connection_of_another_type_is_refused(connect: Connect) -> None:
     """It would lead to the public endpoint, with the worker's own identity."""
-    define("lake", conn_type="zero_rename", extra={"aws_conn_id": "files"})
-    define("files", conn_type="http", host="http://127.0.0.1:9")
+    connect("lake", extra={"aws_conn_id": "files"})
+    connect("files", "http", host="http://127.0.0.1:9")
     with pytest.raises(InvalidInputError, match="type 'http', not 'aws'"):
         ZeroRenameHook("lake").get_conn()
 
 
-def test_a_table_below_the_root(tables: Tables, define) -> None:
+def test_a_table_below_the_root(tables: Tables, connect: Connect) -> None:
     root = tables.url("")
-    define("lake", conn_type="zero_rename", extra={"table_root": root})
+    connect("lake", extra={"table_root": root})
     tables.load(1, 2)
     table = ZeroRenameHook("lake").get_table("flights")
     assert table.root.url == tables.url("flights")
@@ -85,10 +78,10 @@ def test_credentials_work_in_a_process_of_their_own(tables: Tables) -> None:
     assert tables.bucket.name in [b.get("Name") for b in found["Buckets"]]
 
 
-def test_a_token_and_a_certificate_bundle_are_handed_on(define) -> None:
-    define(
+def test_a_token_and_a_certificate_bundle_are_handed_on(connect: Connect) -> None:
+    connect(
         "aws_default",
-        conn_type="aws",
+        "aws",
         login="key-id",
         password="key-secret",
         extra={"aws_session_token": "a-token", "verify": "/etc/ca.pem", "region_name": "eu-x"},
@@ -120,40 +113,34 @@ class TestTheConnectionFormsButton:
         assert fine is expected, said
         assert expected or code in said
 
-    def test_a_bucket_is_a_root_too(self, tables: Tables, define) -> None:
-        root = f"s3://{tables.bucket.name}"
-        define("lake", conn_type="zero_rename", extra={"table_root": f"{root}/"})
-        assert ZeroRenameHook("lake").test_connection() == (True, f"{root} can be listed.")
+    def test_with_one_or_a_bucket_as_the_root(self, tables: Tables, connect: Connect) -> None:
+        for root in (tables.url(), f"s3://{tables.bucket.name}"):
+            connect("lake", extra={"table_root": f"{root}/"})
+            assert ZeroRenameHook("lake").test_connection() == (True, f"{root} can be listed.")
 
-    def test_with_one(self, tables: Tables, define) -> None:
-        define("lake", conn_type="zero_rename", extra={"table_root": tables.url()})
-        assert ZeroRenameHook("lake").test_connection() == (
-            True,
-            f"{tables.url()} can be listed.",
-        )
-
-    def test_a_missing_bucket(self, tables: Tables, define) -> None:
-        define("lake", conn_type="zero_rename", extra={"table_root": "s3://no-such-bucket/t"})
+    @pytest.mark.parametrize(
+        ("fields", "why"),
+        [
+            ({"extra": {"table_root": "s3://no-such-bucket/t"}}, "NoSuchBucket"),
+            ({"login": "me", "password": "x"}, "holds a credential"),
+        ],
+    )
+    def test_why_not(self, tables: Tables, connect: Connect, fields: Any, why: str) -> None:
+        connect("lake", **fields)
         fine, said = ZeroRenameHook("lake").test_connection()
         assert not fine
-        assert "NoSuchBucket" in said
+        assert why in said
 
-    def test_no_server(self, define) -> None:
-        define(
+    def test_no_server(self, connect: Connect) -> None:
+        connect(
             "aws_default",
-            conn_type="aws",
+            "aws",
             login="key-id",
             password="key-secret",
             extra={"endpoint_url": "http://127.0.0.1:9", "region_name": "eu-x"},
         )
-        define("lake", conn_type="zero_rename", extra={"table_root": "s3://bucket/t"})
+        connect("lake", extra={"table_root": "s3://bucket/t"})
         fine, said = ZeroRenameHook("lake").test_connection()
         assert not fine
         assert "No connection" in said
         assert "key-secret" not in said
-
-    def test_a_connection_with_keys(self, define) -> None:
-        define("lake", conn_type="zero_rename", login="me", password="x")
-        fine, said = ZeroRenameHook("lake").test_connection()
-        assert not fine
-        assert "holds a credential" in said

@@ -14,6 +14,8 @@ from zero_rename.provider.links import (
 )
 from zero_rename.provider.page.addresses import page_address
 
+CONSOLE = "https://console.aws.amazon.com/s3/buckets/lake?prefix=wh/"
+
 
 def hook(endpoint: str, region: str | None) -> SimpleNamespace:
     meta = SimpleNamespace(endpoint_url=endpoint, region_name=region)
@@ -23,16 +25,8 @@ def hook(endpoint: str, region: str | None) -> SimpleNamespace:
 @pytest.mark.parametrize(
     ("endpoint", "region", "url"),
     [
-        (
-            "https://s3.eu-west-1.amazonaws.com",
-            "eu-west-1",
-            "https://console.aws.amazon.com/s3/buckets/lake?prefix=wh/a%20b/&region=eu-west-1",
-        ),
-        (
-            "https://s3.amazonaws.com",
-            None,
-            "https://console.aws.amazon.com/s3/buckets/lake?prefix=wh/a%20b/",
-        ),
+        ("https://s3.eu-west-1.amazonaws.com", "eu-west-1", f"{CONSOLE}a%20b/&region=eu-west-1"),
+        ("https://s3.amazonaws.com", None, f"{CONSOLE}a%20b/"),
         ("http://127.0.0.1:9000", "us-east-1", ""),
         ("https://evil-amazonaws.com", "us-east-1", ""),
     ],
@@ -57,9 +51,8 @@ def links(operator: SimpleNamespace) -> list[str]:
 def test_the_operator_carries_them() -> None:
     assert [link.name for link in LINKS] == ["Partition", "Manifest", "S3 console"]
     assert links(SimpleNamespace()) == ["", "", ""]
-    assert links(SimpleNamespace(_page_url="p", _manifest_url="m", _console_url="c")) == [
-        *("p", "m", "c")
-    ]
+    kept = SimpleNamespace(_page_url="p", _manifest_url="m", _console_url="c")
+    assert links(kept) == ["p", "m", "c"]
 
 
 def loaded(*partitions: str, **policy: object) -> SimpleNamespace:
@@ -77,8 +70,7 @@ TABLE = "conn=lake&table=s3%3A%2F%2Flake%2Fwh%2Ft"
 
 def test_before_the_load_the_page_of_its_partition() -> None:
     one = f"{PAGE}/partition?{TABLE}&partition=day%3D1"
-    console = "https://console.aws.amazon.com/s3/buckets/lake?prefix=wh/t/day%3D1/"
-    assert links(loaded("day=1", has_page=True)) == [one, "", console]
+    assert links(loaded("day=1", has_page=True)) == [one, "", f"{CONSOLE}t/day%3D1/"]
     assert links(loaded("day=1", "day=2", has_page=True))[0] == f"{PAGE}/table?{TABLE}"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.airflow import Tables, connection_variable
+from support.airflow import Connect, Tables
 from zero_rename.committer.commit.narrowed_run import Left, leave_narrowing, read_narrowing
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.format.layout import new_write_id
@@ -75,7 +75,7 @@ class Api:
 
 
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+def api(monkeypatch: pytest.MonkeyPatch, connect: Connect) -> Iterator[Api]:
     made = Api()
 
     class Handler(BaseHTTPRequestHandler):
@@ -93,8 +93,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
 
     monkeypatch.setattr(airflow_api._answer.retry, "sleep", lambda _: None)  # pyright: ignore
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        fields = {"conn_type": "http", "host": "127.0.0.1", "port": server.server_port}
-        monkeypatch.setenv(*connection_variable("airflow_api", **fields))
+        connect("airflow_api", "http", host="127.0.0.1", port=server.server_port)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield made

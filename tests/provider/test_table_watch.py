@@ -1,16 +1,20 @@
-"""Looks that triggers share, on one event loop, against a real S3 server."""
+"""Triggers of deferred sensors, and the looks that they share on one event loop, against a real S3
+server."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import botocore.session
 import pytest
+from airflow.sdk.module_loading import import_string  # pyright: ignore
 
-from support.airflow import Tables
-from zero_rename.committer import StoreRefusedError, Table
-from zero_rename.committer.store.driver import BotoDriver
+from support.airflow import Connect, Tables
+from zero_rename.committer import StoreRefusedError, StoreUnreachableError, Table
 from zero_rename.committer.store.requests import ListObjects
 from zero_rename.orchestration.job_query import JobQuery, QueryResult
 from zero_rename.orchestration.look import look
@@ -24,9 +28,12 @@ pytestmark = pytest.mark.memory_s3
 CONN = "zero_rename_default"
 
 
-def waiting(tables: Tables, interval: float = 0.05, **query: Any) -> asyncio.Task[dict[str, Any]]:
-    asked = SuccessManifestTrigger(JobQuery(tables.url(), **query).as_dict(), CONN, interval)
-    return asyncio.create_task(first_event(asked))
+def trigger(tables: Tables, conn_id: str = CONN, **query: Any) -> SuccessManifestTrigger:
+    return SuccessManifestTrigger(JobQuery(tables.url(), **query).as_dict(), conn_id, 0.05)
+
+
+def waiting(tables: Tables, **query: Any) -> asyncio.Task[dict[str, Any]]:
+    return asyncio.create_task(first_event(trigger(tables, **query)))
 
 
 async def first_event(asked: SuccessManifestTrigger) -> dict[str, Any]:
@@ -37,6 +44,71 @@ async def first_event(asked: SuccessManifestTrigger) -> dict[str, Any]:
 
 def idempotency_key(number: object) -> str:
     return f"flights/r{number}/load"
+
+
+def test_it_survives_serialisation(tables: Tables) -> None:
+    path, kwargs = trigger(tables, idempotency_key="k", min_rows=1, apply=True).serialize()
+    again = import_string(path)(**json.loads(json.dumps(kwargs)))
+    assert again.serialize() == (path, kwargs)
+
+
+def test_ready_or_in_vain(tables: Tables) -> None:
+    job, dead = tables.load(1).job, tables.undecided(2)
+    tables.table().recover(patience=0.0)
+    event = asyncio.run(first_event(trigger(tables, job=job)))
+    assert (event["state"], event["report"]["job"]) == ("ready", job)
+    assert json.loads(json.dumps(event)) == event
+    event = asyncio.run(first_event(trigger(tables, job=dead)))
+    assert (event["state"], event["report"]) == ("failed", None)
+
+
+def test_it_waits_without_blocking_the_loop(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look runs in another thread; the job is committed after the first."""
+    tables.load(9)
+    looked, threads, after = threading.Event(), set(), JobQuery.after
+
+    def watched(self: JobQuery, *given: Any) -> Any:
+        threads.add(threading.get_ident())
+        result = after(self, *given)
+        looked.set()
+        return result
+
+    monkeypatch.setattr(JobQuery, "after", watched)
+
+    async def play() -> dict[str, Any]:
+        task = waiting(tables, idempotency_key="k")
+        await asyncio.to_thread(looked.wait, 30)
+        assert not task.done()
+        await asyncio.to_thread(tables.load, 1, idempotency_key="k")
+        return await asyncio.wait_for(task, 60)
+
+    assert asyncio.run(play())["state"] == "ready"
+    assert threading.get_ident() not in threads
+
+
+def test_a_store_out_of_reach_is_asked_again(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, ask = tables.load(1).job, JobQuery.ask
+    failures = [StoreUnreachableError("no answer"), StoreUnreachableError("no answer")]
+
+    def flaky(self: JobQuery, table: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return ask(self, table)
+
+    monkeypatch.setattr(JobQuery, "ask", flaky)
+    assert asyncio.run(first_event(trigger(tables, job=job)))["state"] == "ready"
+    assert failures == []
+
+
+def test_a_connection_that_cannot_be_right_ends_it(tables: Tables, connect: Connect) -> None:
+    connect("zr", login="me")
+    event = asyncio.run(first_event(trigger(tables, "zr", idempotency_key="k")))
+    assert event["state"] == "failed"
+    assert "holds a credential" in event["explanation"]
 
 
 @pytest.mark.parametrize("kind", ["runs", "partitions"])
@@ -158,19 +230,21 @@ def test_a_task_that_was_marked_as_done(tables: Tables, monkeypatch: pytest.Monk
 
 
 class TestARefusal:
-    def refuse(self, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-        perform, left = BotoDriver.perform, [None] * times
+    @pytest.fixture
+    def refuse(self, answered_by: Any) -> Callable[[int], None]:
+        """So many listings, from now on."""
+        left: list[None] = []
 
-        def refused(self: BotoDriver, request: Any) -> Any:
+        def answer(request: Any) -> None:
             if isinstance(request, ListObjects) and left:
                 left.pop()
                 raise StoreRefusedError("ExpiredToken")
-            return perform(self, request)
 
-        monkeypatch.setattr(BotoDriver, "perform", refused)
+        answered_by(answer)
+        return lambda times: left.extend([None] * times)
 
     def test_of_keys_that_were_changed_since(
-        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, refuse: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         now = [0.0]
         monkeypatch.setattr(table_watch, "_tables", SharedTables(lambda: now[0]))
@@ -179,16 +253,16 @@ class TestARefusal:
         async def play() -> dict[str, Any]:
             table_watch._tables.table(CONN, tables.url())
             now[0] = 60.0
-            self.refuse(monkeypatch, 1)
+            refuse(1)
             return await asyncio.wait_for(waiting(tables, idempotency_key=idempotency_key(1)), 60)
 
         assert asyncio.run(play())["state"] == "ready"
 
     def test_of_keys_that_were_just_read(
-        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+        self, tables: Tables, refuse: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(table_watch, "_tables", SharedTables(lambda: 0.0))
-        self.refuse(monkeypatch, 100)
+        refuse(100)
 
         async def play() -> dict[str, Any]:
             return await asyncio.wait_for(waiting(tables, idempotency_key=idempotency_key(1)), 60)

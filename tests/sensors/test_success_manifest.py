@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
@@ -43,6 +44,13 @@ def run(task: SuccessManifestSensor, **context: Any) -> Any:
     return run_task(task, task_context(task, **context))
 
 
+def time_out(task: SuccessManifestSensor) -> None:
+    """After a wait in the triggerer that took too long."""
+    context: Any = task_context(task)
+    with patch.object(task, "execute_complete", side_effect=TaskDeferralTimeout("too long")):
+        task.resume_execution("execute_complete", {"event": {}}, context)
+
+
 class TestHere:
     def test_a_job_from_a_template(self, tables: Tables) -> None:
         job = tables.load(1).job
@@ -55,15 +63,12 @@ class TestHere:
         with pytest.raises(AirflowSensorTimeout):
             run(sensor(tables, upstream_task_id="load"), run_id="another")
 
-    def test_a_mapped_task_of_this_run(self, tables: Tables) -> None:
-        job = tables.load(1, idempotency_key="flights/scheduled__2013-02-02/load/2").job
-        waiting = sensor(tables, upstream_task_id="load", upstream_map_index=2)
-        assert run(waiting)["job"] == job
-
     def test_a_version_from_a_template(self, tables: Tables) -> None:
         job = tables.load(1).job
-        waiting = sensor(tables, partition="day=1", newer_than_version="{{ params.version }}")
-        assert run(waiting, params={"version": 0})["job"] == job
+        wanted = {"partition": "day=1", "newer_than_version": "{{ params.version }}"}
+        assert run(sensor(tables, **wanted), params={"version": 0})["job"] == job
+        with pytest.raises(AirflowFailException, match="is no version"):
+            run(sensor(tables, **wanted), params={"version": "soon"})
 
     def test_mere_existence_times_out(self, tables: Tables) -> None:
         tables.load(1)
@@ -93,20 +98,19 @@ class TestHere:
         tables.table().delete([("day", "==", 1)])
         assert run(sensor(tables, partitions=["day=1"], on_stale="fail"))["rows"] == 0
 
-    def test_in_vain(self, tables: Tables) -> None:
+    @pytest.mark.parametrize(
+        ("wanted", "said"),
+        [({"min_rows": 10}, "min_rows"), ({"min_files": 2}, "fewer than the 2 files asked for")],
+    )
+    def test_in_vain(self, tables: Tables, wanted: dict[str, Any], said: str) -> None:
         job = tables.load(1).job
-        with pytest.raises(AirflowFailException, match="min_rows"):
-            run(sensor(tables, job=job, min_rows=10, timeout=3600))
+        with pytest.raises(AirflowFailException, match=said):
+            run(sensor(tables, job=job, **wanted, timeout=3600))
 
     def test_a_foreign_marker(self, tables: Tables) -> None:
         tables.bucket.put("wh/flights/_SUCCESS", b"")
         with pytest.raises(AirflowFailException, match="classic rename committer"):
             run(sensor(tables, idempotency_key="k", on_foreign_marker="fail"))
-
-    def test_a_template_that_cannot_be_right(self, tables: Tables) -> None:
-        task = sensor(tables, partition="day=1", newer_than_version="{{ params.version }}")
-        with pytest.raises(AirflowFailException, match="is no version"):
-            run(task, params={"version": "soon"})
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
@@ -313,14 +317,7 @@ class TestPartitions:
         with pytest.raises(AirflowSensorTimeout, match=r"day=1 \(committed 20"):
             run(sensor(tables, **wanted), params={"at": at.isoformat()})
 
-    def test_the_files_of_a_job(self, tables: Tables) -> None:
-        job = tables.load(1).job
-        with pytest.raises(AirflowFailException, match="fewer than the 2 files asked for"):
-            run(sensor(tables, job=job, min_files=2, timeout=3600))
-
-    def test_a_timeout_in_the_triggerer_names_what_is_missing(
-        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_timeout_in_the_triggerer_names_what_is_missing(self, tables: Tables) -> None:
         task = sensor(tables, partitions=["day=1", "day=2"], deferrable=True)
         with pytest.raises(TaskDeferred) as caught:
             run(task)
@@ -328,14 +325,8 @@ class TestPartitions:
         assert kwargs["query"]["partitions"] == ["day=1", "day=2"]
         tables.load(1)
         resumed = sensor(tables, partitions=["day=1", "day=2"], deferrable=True)
-
-        def timed_out(*_: Any, **__: Any) -> None:
-            raise TaskDeferralTimeout("too long")
-
-        monkeypatch.setattr(resumed, "execute_complete", timed_out)
-        context: Any = task_context(resumed)
         with pytest.raises(AirflowSensorTimeout, match=r"1 of 2 partitions .*: day=2 \(no commit"):
-            resumed.resume_execution("execute_complete", {"event": {}}, context)
+            time_out(resumed)
 
 
 class TestDeferred:
@@ -367,23 +358,12 @@ class TestDeferred:
         ("soft_fail", "expected"), [(False, AirflowSensorTimeout), (True, AirflowSkipException)]
     )
     def test_a_timeout_in_the_triggerer(
-        self,
-        tables: Tables,
-        soft_fail: bool,
-        expected: type[Exception],
-        monkeypatch: pytest.MonkeyPatch,
+        self, tables: Tables, soft_fail: bool, expected: type[Exception]
     ) -> None:
         task = sensor(tables, idempotency_key="k", deferrable=True, soft_fail=soft_fail)
-
-        def timed_out(*_: Any, **__: Any) -> None:
-            raise TaskDeferralTimeout("too long")
-
-        monkeypatch.setattr(task, "execute_complete", timed_out)
-        context: Any = task_context(task)
-        with pytest.raises(
-            expected, match=f"too long Waited for the job of k of {tables.url()}. Noth"
-        ):
-            task.resume_execution("execute_complete", {"event": {}}, context)
+        said = f"too long Waited for the job of k of {tables.url()}. Noth"
+        with pytest.raises(expected, match=said):
+            time_out(task)
 
     def test_soft_fail(self, tables: Tables) -> None:
         job = tables.load(1).job

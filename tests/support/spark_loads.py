@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
 from support.airflow import JOB_FILE, Tables, run_task, task_context
+from support.fake_spark import FakeSpark
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 
 
@@ -20,3 +24,11 @@ def operator(tables: Tables | None = None, **arguments: Any) -> ZeroRenameSparkS
 
 def run(task: ZeroRenameSparkSubmitOperator, **context: Any) -> dict[str, Any]:
     return run_task(task, task_context(task, **context))
+
+
+def refused(spark: FakeSpark, message: str, task: Any, **context: Any) -> str:
+    """A load that fails for good before Spark is started: what it says."""
+    with pytest.raises(AirflowFailException, match=message) as caught:
+        run(task, **context)
+    assert spark.calls() == []
+    return str(caught.value)

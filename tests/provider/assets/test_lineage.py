@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from airflow.sdk import Asset, AssetAlias
 
-from support.airflow import JOB_FILE, Tables, connection_variable, task_context
+from support.airflow import JOB_FILE, Connect, Tables, task_context
 from zero_rename.committer import DataFile, Snapshot, TableRoot
 from zero_rename.committer.format.records.inputs import TableRead
 from zero_rename.committer.scan.reads import read_of
@@ -77,11 +77,8 @@ class TestWhatIsNotCommitted:
 
     @pytest.mark.parametrize("state", ["running", "failed"])
     @pytest.mark.parametrize("table", ["flights", "s3a://lake/wh/flights/"])
-    def test_the_table_is_named(
-        self, monkeypatch: pytest.MonkeyPatch, state: str, table: str
-    ) -> None:
-        extra = {"table_root": "s3://lake/wh"}
-        monkeypatch.setenv(*connection_variable("lake", conn_type="zero_rename", extra=extra))
+    def test_the_table_is_named(self, connect: Connect, state: str, table: str) -> None:
+        connect("lake", extra={"table_root": "s3://lake/wh"})
         inlets = [Asset("s3://lake/raw"), AssetAlias("nothing")]
         task = self.task(table, zero_rename_conn_id="lake", inlets=inlets)
         found = self.asked(task, state)

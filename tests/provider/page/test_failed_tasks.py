@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.airflow import Tables, connection_variable
+from support.airflow import Connect, Tables
 from support.airflow_runs import dag_of
 from zero_rename.committer import Owner
 from zero_rename.provider.page import pages
@@ -21,10 +21,9 @@ pytestmark = [pytest.mark.airflow, pytest.mark.memory_s3]
 
 
 def test_a_failed_task_that_told_the_table_nothing_is_on_the_page(
-    tables: Tables, dag_of: Callable[[str, str], Any], monkeypatch: pytest.MonkeyPatch
+    tables: Tables, dag_of: Callable[[str, str], Any], connect: Connect
 ) -> None:
-    fields = {"conn_type": "zero_rename", "extra": {"table_root": tables.url("")}}
-    monkeypatch.setenv(*connection_variable("lake", **fields))
+    connect("lake", extra={"table_root": tables.url("")})
     given = 'application="/none.py", partition="day=7", zero_rename_conn_id="lake"'
     dag = dag_of(
         "never_begun",

@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from support.airflow import Tables, connection_variable, migrate
+from support.airflow import Connect, Tables, migrate
 from support.airflow_runs import forget_runs
 from zero_rename.committer import Owner
 from zero_rename.committer.table import Table
@@ -44,12 +44,18 @@ class Site:
     def __init__(self, app: FastAPI) -> None:
         self._client = TestClient(app, follow_redirects=False)
 
-    def log_in(self, role: str | None) -> None:
+    @property
+    def manager(self) -> Any:
+        """Airflow's auth manager."""
         from airflow.api_fastapi.app import get_auth_manager
+
+        return get_auth_manager()
+
+    def log_in(self, role: str | None) -> None:
         from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 
         user = SimpleAuthManagerUser(username="user", role=role)
-        self._client.cookies.set("_token", get_auth_manager().generate_jwt(user))
+        self._client.cookies.set("_token", self.manager.generate_jwt(user))
 
     def log_out(self) -> None:
         self._client.cookies.clear()
@@ -70,10 +76,9 @@ def site(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 @pytest.fixture
-def lake(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> Tables:
+def lake(tables: Tables, connect: Connect) -> Tables:
     """A connection whose table root holds tables."""
-    extra = {"table_root": tables.url("")}
-    monkeypatch.setenv(*connection_variable("lake", conn_type="zero_rename", extra=extra))
+    connect("lake", extra={"table_root": tables.url("")})
     return tables
 
 
@@ -107,11 +112,8 @@ def test_a_walk_through_a_table_which_only_reads(
     # The bucket's lifecycle rules are a GET, too.
     assert sent <= READS | {"GET bucket"}
     # To who may not see the DAG its name is not told.
-    from airflow.api_fastapi.app import get_auth_manager
-
     asked = []
-    allowed = "is_authorized_dag"
-    monkeypatch.setattr(get_auth_manager(), allowed, lambda **of: asked.append(of))
+    monkeypatch.setattr(site.manager, "is_authorized_dag", lambda **of: asked.append(of))
     table = site.ask("table", **PAGES["table"])
     told = [(it["method"], it["details"].id, it["access_entity"].name) for it in asked]
     assert told == [("GET", "daily", "TASK_INSTANCE")]
@@ -136,17 +138,15 @@ class TestAccess:
         assert "lake" not in said
 
     @pytest.fixture
-    def rights(self, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    def rights(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> set[str]:
         """Custom views that viewers have, as an auth manager for production keeps them; the simple
         one gives every one of them to every viewer."""
-        from airflow.api_fastapi.app import get_auth_manager
-
         given: set[str] = set()
 
         def is_given(method: str, resource_name: str, user: Any) -> bool:
             return method == "GET" and resource_name in given
 
-        monkeypatch.setattr(get_auth_manager(), "is_authorized_custom_view", is_given)
+        monkeypatch.setattr(site.manager, "is_authorized_custom_view", is_given)
         return given
 
     @pytest.mark.parametrize("role", [None, "VIEWER"])
@@ -163,12 +163,7 @@ class TestAccess:
         assert lake.bucket.counter.total() == 0
 
     def test_who_may_read_tables_alone(
-        self,
-        site: Site,
-        lake: Tables,
-        rights: set[str],
-        tables: Tables,
-        monkeypatch: pytest.MonkeyPatch,
+        self, site: Site, lake: Tables, rights: set[str], tables: Tables, connect: Connect
     ) -> None:
         lake.load(1)
         rights.add("Zero Rename tables")
@@ -178,7 +173,7 @@ class TestAccess:
         assert "day=1" in site.ask("table", **PAGES["table"])
         assert "does not lie below" in site.ask("table", 400, conn="lake", table="s3://other/x")
         # What the connection's keys can read beyond a root is for who may read the connection.
-        monkeypatch.setenv(*connection_variable("bare", conn_type="zero_rename"))
+        connect("bare")
         for page in ("tables", "table"):
             said = site.ask(page, 403, conn="bare", table=tables.url())
             assert "has no table root" in said
@@ -188,12 +183,11 @@ class TestAccess:
     def test_who_may_not_see_plugins(
         self, site: Site, lake: Tables, rights: set[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from airflow.api_fastapi.app import get_auth_manager
-
         asked: list[str] = []
-        allowed = "is_authorized_view"
         monkeypatch.setattr(
-            get_auth_manager(), allowed, lambda access_view, user: asked.append(access_view.name)
+            site.manager,
+            "is_authorized_view",
+            lambda access_view, user: asked.append(access_view.name),
         )
         assert "pages of plugins" in site.ask("tables", 403, conn="lake")
         assert asked == ["PLUGINS"]
@@ -203,7 +197,6 @@ class TestAccess:
     def test_a_teams_connection_is_the_teams(
         self, site: Site, lake: Tables, rights: set[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from airflow.api_fastapi.app import get_auth_manager
         from airflow.models import Connection
 
         rights.add("Zero Rename tables")
@@ -211,7 +204,7 @@ class TestAccess:
         monkeypatch.setattr(Connection, "get_team_name", lambda conn_id: "red")
         teams = ["blue"]
         monkeypatch.setattr(
-            get_auth_manager(),
+            site.manager,
             "is_authorized_team",
             lambda method, details, user: details.name in teams,
         )
@@ -279,10 +272,8 @@ class TestConnections:
         site.ask("", 303)
         assert site.headers["location"] == "tables?conn=lake"
 
-    def test_one_without_a_table_root(
-        self, site: Site, tables: Tables, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv(*connection_variable("bare", conn_type="zero_rename"))
+    def test_one_without_a_table_root(self, site: Site, tables: Tables, connect: Connect) -> None:
+        connect("bare")
         assert "has no table root" in site.ask("tables", conn="bare")
         assert "no zero_rename table" in site.ask("table", 404, conn="bare", table=tables.url())
 
@@ -301,32 +292,27 @@ class TestErrors:
         assert "There is no Airflow connection &#39;absent&#39;" in said
         assert "airflow connections add" in said
 
-    def test_one_of_another_type(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv(
-            *connection_variable("files", conn_type="http", login="me", password=SECRET)
-        )
+    def test_one_of_another_type(self, site: Site, connect: Connect) -> None:
+        connect("files", "http", login="me", password=SECRET)
         assert "not &#39;zero_rename&#39;" in self.told(site, 400, conn="files")
 
     def test_no_table(self, site: Site, lake: Tables) -> None:
         assert "There is no zero_rename table here." in self.told(site, 404, table="absent")
         assert "There is no table there yet" in site.ask("tables", conn="lake")
 
-    def test_no_bucket(self, site: Site, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-        extra = {"table_root": "s3://no-such-bucket-anywhere/wh"}
-        monkeypatch.setenv(*connection_variable("lake", conn_type="zero_rename", extra=extra))
+    def test_no_bucket(self, site: Site, tables: Tables, connect: Connect) -> None:
+        connect("lake", extra={"table_root": "s3://no-such-bucket-anywhere/wh"})
         assert "no-such-bucket-anywhere" in self.told(site, 502)
 
     def test_a_store_that_cannot_be_reached(
-        self, site: Site, lake: Tables, monkeypatch: pytest.MonkeyPatch
+        self, site: Site, lake: Tables, connect: Connect
     ) -> None:
-        monkeypatch.setenv(
-            *connection_variable(
-                "aws_default",
-                conn_type="aws",
-                login="key",
-                password=SECRET,
-                extra={"endpoint_url": "http://127.0.0.1:9", "region_name": "us-east-1"},
-            )
+        connect(
+            "aws_default",
+            "aws",
+            login="key",
+            password=SECRET,
+            extra={"endpoint_url": "http://127.0.0.1:9", "region_name": "us-east-1"},
         )
         said = self.told(site, 502)
         assert "127.0.0.1:9" in said
@@ -367,14 +353,13 @@ class TestErrors:
         assert "No such page" in site.ask("elsewhere", 404)
 
     def test_a_connection_that_was_mended_is_read_anew(
-        self, site: Site, lake: Tables, monkeypatch: pytest.MonkeyPatch
+        self, site: Site, lake: Tables, connect: Connect
     ) -> None:
         good = lake.url("")
         bad = {"table_root": "s3://no-such-bucket-anywhere/wh"}
-        monkeypatch.setenv(*connection_variable("lake", conn_type="zero_rename", extra=bad))
+        connect("lake", extra=bad)
         self.told(site, 502)
-        extra = {"table_root": good}
-        monkeypatch.setenv(*connection_variable("lake", conn_type="zero_rename", extra=extra))
+        connect("lake", extra={"table_root": good})
         self.told(site, 404)
 
 
