@@ -316,8 +316,7 @@ class KeyIndex:
         codes: pa.Array | None = None
         for key in keys:
             values = key.unique()
-            own = self._codes(key, values)
-            pairs = own if codes is None else self._paired(codes, own, len(values))
+            pairs = self._pairs(codes, key, values)
             together = pairs.drop_null().unique()
             self._levels.append((values, together))
             codes = pc.index_in(pairs, together, skip_nulls=True)
@@ -329,20 +328,18 @@ class KeyIndex:
         #: The row of each code, where each occurs once.
         self._rows = order.slice(0, known).cast(pa.int64())
 
-    def _codes(self, key: pa.Array, values: pa.Array) -> pa.Array:
-        return pc.index_in(key, values, skip_nulls=not self._null_safe).cast(pa.int64())
-
-    @staticmethod
-    def _paired(codes: pa.Array, own: pa.Array, most: int) -> pa.Array:
-        return pc.add(pc.multiply(codes.cast(pa.int64()), most), own)
+    def _pairs(self, codes: pa.Array | None, key: pa.Array, values: pa.Array) -> pa.Array:
+        """Codes of the columns so far, each together with a value of the next."""
+        own = pc.index_in(key, values, skip_nulls=not self._null_safe).cast(pa.int64())
+        if codes is None:
+            return own
+        return pc.add(pc.multiply(codes.cast(pa.int64()), len(values)), own)
 
     def find(self, keys: Sequence[pa.Array]) -> pa.Array:
         """The row of each key; null where there is none."""
         codes: pa.Array | None = None
         for key, (values, together) in zip(keys, self._levels, strict=True):
-            own = self._codes(key, values)
-            pairs = own if codes is None else self._paired(codes, own, len(values))
-            codes = pc.index_in(pairs, together, skip_nulls=True)
+            codes = pc.index_in(self._pairs(codes, key, values), together, skip_nulls=True)
         assert codes is not None
         return self._rows.take(codes)
 
