@@ -126,8 +126,7 @@ def s3a_check(
         typer.Option(metavar="KEY=VALUE", help="As spark-submit's; wins over the file."),
     ] = None,
     hadoop_conf: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where core-site.xml is, as HADOOP_CONF_DIR."),
+        Path | None, typer.Option(metavar="DIR", help="Where core-site.xml is, as HADOOP_CONF_DIR.")
     ] = None,
     committer: Annotated[
         str | None,
@@ -228,8 +227,7 @@ def s3a_recover(
     ] = None,
     apply: Apply = False,
     force: Annotated[
-        bool,
-        typer.Option("--force", help="Act on jobs too of which it is not known if they live."),
+        bool, typer.Option("--force", help="Act on jobs too of which it is not known if they live.")
     ] = False,
     patience: Patience = None,
     dead: Dead = None,

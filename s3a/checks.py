@@ -16,14 +16,7 @@ from enum import StrEnum
 from ..committer.errors import InvalidInputError, SettingsRefusedError, counted
 from ..committer.format.job_spec import Mode
 from .hadoop import settings as keys
-from .hadoop.effective_settings import (
-    CONNECTION,
-    CORE_SITE,
-    DAG_CONF,
-    DEFAULT,
-    SPARK_DEFAULTS,
-    Setting,
-)
+from .hadoop.effective_settings import CORE_SITE, DAG_CONF, DEFAULT, SPARK_DEFAULTS, Setting
 from .hadoop.settings import STAGING, Committer, S3ASettings
 
 S3A, ALL = tuple(Committer), keys.COMMITTERS
@@ -160,7 +153,7 @@ def _overwrites_dynamically(c: JobFacts) -> bool:
 
 def _fixed_uuid(c: JobFacts) -> bool:
     origin = c.settings[keys.UUID_KEY].origin if c.value(keys.UUID_KEY) else ""
-    return origin.partition(",")[0] in (DAG_CONF, CONNECTION, SPARK_DEFAULTS, CORE_SITE)
+    return origin.partition(",")[0] in (DAG_CONF, SPARK_DEFAULTS, CORE_SITE)
 
 
 def _is_placed(c: JobFacts) -> bool:

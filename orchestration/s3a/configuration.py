@@ -75,11 +75,7 @@ class Load:
 
 
 def render(
-    load: Load,
-    options: Mapping[str, Any],
-    store: Mapping[str, Any],
-    run: str,
-    passes_keys: bool,
+    load: Load, options: Mapping[str, Any], store: Mapping[str, Any], run: str, passes_keys: bool
 ) -> dict[str, str]:
     """The Spark settings of a load; no credentials among them.
 

@@ -34,7 +34,6 @@ from .settings import (
 Layer = tuple[str, Mapping[str, str]]
 
 DAG_CONF = "DAG conf"
-CONNECTION = "connection"
 SPARK_DEFAULTS = "spark-defaults.conf"
 SESSION = "session"
 CORE_SITE = "core-site.xml"

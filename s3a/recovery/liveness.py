@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ...committer.errors import InvalidInputError
-from ...committer.format.job_spec import NOBODY, Owner
+from ...committer.format.job_spec import Owner
 from ...committer.format.layout import TableRoot
 from ..runs.ledger import OpenTries
 from ..runs.try_record import PATIENCE, StoredTry, TryRecord, is_of
@@ -97,11 +97,6 @@ class Judgement:
     state: State
     reason: str
     record: TryRecord | None = None
-
-    @property
-    def owner(self) -> Owner:
-        """The run it belongs to, as far as known."""
-        return self.record.owner if self.record is not None else NOBODY
 
 
 def judge(job: LeftoverJob, now: float, tries: OpenTries, options: RecoveryOptions) -> Judgement:

@@ -11,12 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ...committer.errors import (
-    OutcomeUnknownError,
-    RecordDamagedError,
-    ZeroRenameError,
-    printable,
-)
+from ...committer.errors import OutcomeUnknownError, RecordDamagedError, ZeroRenameError, printable
 from ...committer.format.job_spec import NOBODY, Owner
 from ...committer.format.layout import TableRoot
 from ...committer.store.requests import Step
@@ -246,7 +241,7 @@ def _result(
         kept=tuple(map(_safe, kept)),
         marker=done.marker,
         silent_for=max(0.0, case.now - job.newest),
-        owner=judgement.owner,
+        owner=judgement.record.owner if judgement.record is not None else NOBODY,
     )
 
 

@@ -28,12 +28,7 @@ from ...s3a.hadoop.settings import REPORT_KEY, UNIQUE_KEY, UUID_KEY, Committer
 from ...s3a.runs import ledger, try_record
 from ...s3a.runs.try_record import FAILED, WRITTEN, TryRecord, WriteRecord, run_uuid, write_uuid
 from ...s3a.verification.verify import is_proved, verified
-from ...s3a.write_plan import (
-    SAVE_MODES,
-    PlannedWrite,
-    native_table_refused,
-    plan,
-)
+from ...s3a.write_plan import SAVE_MODES, PlannedWrite, native_table_refused, plan
 from ..job_tags import Operations
 from ..write_target import WriteTarget
 from .session import SessionView, check_session, client_of

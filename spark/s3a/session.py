@@ -33,10 +33,7 @@ _HADOOP = "spark.hadoop."
 _BUCKET = "fs.s3a.bucket."
 _SECRET = re.compile(r"(?i)key|secret|token|password|credential")
 _S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
-_SDK_CLASSES = (
-    "software.amazon.awssdk.services.s3.S3Client",
-    "com.amazonaws.services.s3.AmazonS3",
-)
+_SDK_CLASSES = ("software.amazon.awssdk.services.s3.S3Client", "com.amazonaws.services.s3.AmazonS3")
 
 
 class SessionView:

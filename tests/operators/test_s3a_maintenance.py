@@ -136,12 +136,7 @@ class TestTables:
         job.pending_set(5, [made.commit("bucket", JOB, "", destinationKey="wh/other/x")])
         other = halfway(tables, "second", uuid=OTHER)
         with pytest.raises(ZeroRenameError, match="1 job could not be settled"):
-            run(
-                tables,
-                apply=True,
-                patience=0,
-                names=[tables.url(), tables.url("second")],
-            )
+            run(tables, apply=True, patience=0, names=[tables.url(), tables.url("second")])
         assert len(data(tables)) == 1
         assert set(other.keys) <= set(tables.bucket.keys("wh/second/"))
 
@@ -151,12 +146,7 @@ class TestTables:
         assert "nothing is left of S3A jobs" in capsys.readouterr().out
 
     @pytest.mark.parametrize(
-        "arguments",
-        [
-            {"direction": "sideways"},
-            {"patience": -1},
-            {"folders": ["a/../b"]},
-        ],
+        "arguments", [{"direction": "sideways"}, {"patience": -1}, {"folders": ["a/../b"]}]
     )
     def test_arguments_that_are_refused(self, tables: Tables, arguments: dict[str, Any]) -> None:
         with pytest.raises((AirflowFailException, ZeroRenameError)):

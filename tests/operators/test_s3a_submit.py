@@ -106,11 +106,7 @@ def settings(spark: FakeSpark, call: int = 0) -> dict[str, str]:
 class TestALoad:
     @pytest.mark.parametrize(
         ("committer", "mode"),
-        [
-            ("magic", "append"),
-            ("directory", "overwrite"),
-            ("partitioned", "overwrite"),
-        ],
+        [("magic", "append"), ("directory", "overwrite"), ("partitioned", "overwrite")],
     )
     def test_reports_what_was_verified(
         self, tables: Tables, spark: FakeSpark, committer: str, mode: str

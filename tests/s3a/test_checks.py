@@ -7,20 +7,8 @@ from dataclasses import replace
 import pytest
 
 from zero_rename.committer import InvalidInputError, Mode, SettingsRefusedError
-from zero_rename.s3a.checks import (
-    ACCEPT_KEY,
-    CHECKS,
-    CheckFinding,
-    JobFacts,
-    inspect,
-    refuse,
-)
-from zero_rename.s3a.hadoop.effective_settings import (
-    CORE_SITE,
-    DAG_CONF,
-    HADOOP_KEYS,
-    effective,
-)
+from zero_rename.s3a.checks import ACCEPT_KEY, CHECKS, CheckFinding, JobFacts, inspect, refuse
+from zero_rename.s3a.hadoop.effective_settings import CORE_SITE, DAG_CONF, HADOOP_KEYS, effective
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
 HADOOP = "spark.hadoop."
@@ -56,11 +44,7 @@ def job(
     if committer in list(Committer):
         layers.append(("settings", S3ASettings(Committer(committer)).spark_conf()))
     layers.append((CORE_SITE, core_site or {}))
-    made = JobFacts(
-        committer,
-        effective(layers, "bucket"),
-        "s3a://bucket/table",
-    )
+    made = JobFacts(committer, effective(layers, "bucket"), "s3a://bucket/table")
     return replace(made, **known)  # pyright: ignore[reportArgumentType]
 
 
@@ -234,10 +218,7 @@ def test_stays_silent_on_what_is_right(check: str) -> None:
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.REPLACE])
 def test_the_settings_of_a_committer_raise_nothing(committer: str, mode: Mode) -> None:
     facts = job(
-        committer,
-        core_site={"fs.defaultFS": "hdfs://namenode"},
-        save_mode=mode,
-        is_cluster=True,
+        committer, core_site={"fs.defaultFS": "hdfs://namenode"}, save_mode=mode, is_cluster=True
     )
     left = {"overwrite-removes-first"} if mode is Mode.REPLACE else set()
     left &= {check.id for check in CHECKS if committer in check.committers}
@@ -271,9 +252,7 @@ def test_the_options_that_are_read_are_those_a_session_looks_up() -> None:
     assert hadoop == set(HADOOP_KEYS)
 
 
-def test_errors_are_refused_by_name_and_warnings_are_not(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_errors_are_refused_by_name_and_warnings_are_not(caplog: pytest.LogCaptureFixture) -> None:
     found = inspect(job(conf={MAGIC: "false", IN_MEMORY: "true"}))
     assert [finding.check.id for finding in found] == ["magic-disabled", "in-memory-tracking"]
     with pytest.raises(SettingsRefusedError) as refused:

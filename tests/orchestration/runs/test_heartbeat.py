@@ -53,10 +53,7 @@ def test_a_decided_job_needs_no_more_signs(tables: Tables, run: TaskRun) -> None
 
 
 def test_the_job_is_named_once(
-    tables: Tables,
-    run: TaskRun,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    tables: Tables, run: TaskRun, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     mine = tables.undecided(1, owner=MINE)

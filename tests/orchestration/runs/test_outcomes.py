@@ -175,12 +175,7 @@ def test_what_to_do_about_a_conflict_is_the_schedulers_to_say(
 ) -> None:
     """The application says to load the table anew, and to run the job again: it cannot."""
     said = {"remedy": "Run the job again.", "table": table.root.url}
-    keys = (
-        table.root.head_key("day=1"),
-        table.root.run_key("r"),
-        table.root.table_key,
-        None,
-    )
+    keys = (table.root.head_key("day=1"), table.root.run_key("r"), table.root.table_key, None)
     owner = RETRY.handoff().owner
     for key, remedy in zip(keys, ("Clear the task.", *["Run the job again."] * 3), strict=True):
         error = kind("Partitions changed.", key=key, **said)

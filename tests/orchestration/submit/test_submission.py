@@ -102,10 +102,7 @@ def test_client_mode(tmp_path: Path, master: str) -> None:
 
 @pytest.mark.parametrize(
     ("master", "prefix"),
-    [
-        ("yarn", "spark.yarn.appMasterEnv."),
-        ("k8s://https://host", "spark.kubernetes.driverEnv."),
-    ],
+    [("yarn", "spark.yarn.appMasterEnv."), ("k8s://https://host", "spark.kubernetes.driverEnv.")],
 )
 def test_cluster_mode(tmp_path: Path, master: str, prefix: str) -> None:
     made = prepared(Cluster(master, "cluster"), tmp_path)

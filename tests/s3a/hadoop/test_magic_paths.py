@@ -19,8 +19,7 @@ def test_a_pending_set_is_directly_in_the_attempts_directory() -> None:
 
 
 @pytest.mark.parametrize(
-    "rest",
-    ["tasks/attempt_1/__base/x.pendingset", "x.pending", "deeper/task_1.pendingset", ""],
+    "rest", ["tasks/attempt_1/__base/x.pendingset", "x.pending", "deeper/task_1.pendingset", ""]
 )
 def test_what_is_no_pending_set(rest: str) -> None:
     # S3A conformance 83

@@ -77,10 +77,7 @@ def test_options_of_magic() -> None:
 def test_options_of_all() -> None:
     # S3A conformance 3
     made = conf(
-        uuid="0b1c",
-        threads=16,
-        summary_report_dir="s3a://bucket/reports",
-        buffer_dir="/data/s3a",
+        uuid="0b1c", threads=16, summary_report_dir="s3a://bucket/reports", buffer_dir="/data/s3a"
     )
     assert made[f"{COMMITTER}uuid"] == "0b1c"
     assert made[f"{COMMITTER}threads"] == "16"
@@ -101,8 +98,7 @@ def test_endpoints() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "algorithm"),
-    [("SSE-S3", "AES256"), ("SSE-KMS", "SSE-KMS"), ("DSSE-KMS", "DSSE-KMS")],
+    ("given", "algorithm"), [("SSE-S3", "AES256"), ("SSE-KMS", "SSE-KMS"), ("DSSE-KMS", "DSSE-KMS")]
 )
 def test_encryption_and_storage_class(given: str, algorithm: str) -> None:
     # S3A conformance 22

@@ -13,11 +13,7 @@ from py4j.protocol import Py4JJavaError
 from support.hadoop_committers import Application, Place
 from zero_rename.s3a.hadoop.settings import CONFLICT_KEY, UUID_KEY
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.slow,
-    pytest.mark.of_the_jars,
-]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.of_the_jars]
 S3A = pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])
 #: Of the empty file that stands for one whose upload is not completed.
 LENGTH = "x-hadoop-s3a-magic-data-length"

@@ -10,12 +10,7 @@ import pyarrow as pa
 import pytest
 
 from support.hadoop_committers import Application
-from support.spark_tables import (
-    of_all_types,
-    partitioned_by_all_types,
-    rows,
-    worker_environment,
-)
+from support.spark_tables import of_all_types, partitioned_by_all_types, rows, worker_environment
 from zero_rename.committer import CommitConflictError, InvalidInputError, Table
 from zero_rename.spark import create_view, load, register, save
 from zero_rename.spark.startup import preflight

@@ -13,11 +13,7 @@ from support.recorded import check_recorded
 from zero_rename.committer.format.records.success_marker import SuccessMarker
 from zero_rename.s3a.hadoop.settings import Committer
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.slow,
-    pytest.mark.of_the_jars,
-]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.of_the_jars]
 every = pytest.mark.parametrize("committer", COMMITTERS)
 
 

@@ -105,11 +105,7 @@ class TestEveryCommitter:
     ) -> None:
         with pytest.raises(Exception, match="none of the partitions day=2"):
             load(
-                place,
-                days(application, (1, 1), (2, 2)),
-                committer,
-                mode=mode,
-                partitions=["day=2"],
+                place, days(application, (1, 1), (2, 2)), committer, mode=mode, partitions=["day=2"]
             )
         assert place.files() == []
 

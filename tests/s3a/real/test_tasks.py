@@ -10,11 +10,7 @@ import pytest
 from support.hadoop_committers import COMMITTERS, Application, Place, numbers
 from zero_rename.s3a.hadoop.settings import ABORT_UPLOADS_KEY
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.slow,
-    pytest.mark.of_the_jars,
-]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.of_the_jars]
 every = pytest.mark.parametrize("committer", COMMITTERS)
 
 

@@ -8,11 +8,7 @@ from support.hadoop_committers import RENAMING, Application, Place, numbers
 from zero_rename.committer.errors import VerificationError
 from zero_rename.s3a.hadoop.settings import SQL_PROTOCOL
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.slow,
-    pytest.mark.of_the_jars,
-]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.of_the_jars]
 shows = pytest.mark.shows
 S3A = pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])
 
@@ -100,10 +96,7 @@ def test_another_factory_wins(application: Application, place: Place) -> None:
         application.write(place, application.frame(0))
     assert "classic rename committer ran" in objection(place, "magic", since)
     manifest = {key: f"{package}.committer.manifest.ManifestCommitterFactory"}
-    with (
-        application.with_committer("magic", manifest),
-        pytest.raises(Exception, match="s3a"),
-    ):
+    with application.with_committer("magic", manifest), pytest.raises(Exception, match="s3a"):
         application.write(place, application.frame(100))
 
 

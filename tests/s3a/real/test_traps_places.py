@@ -8,11 +8,7 @@ import pytest
 
 from support.hadoop_committers import Application, Place
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.slow,
-    pytest.mark.of_the_jars,
-]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.of_the_jars]
 shows = pytest.mark.shows
 S3A = pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])
 STAGING = pytest.mark.parametrize("committer", ["directory", "partitioned"])

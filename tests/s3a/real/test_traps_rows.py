@@ -16,11 +16,7 @@ from zero_rename.committer.errors import VerificationError
 from zero_rename.s3a.hadoop.commit_files import JobSummary
 from zero_rename.s3a.hadoop.settings import ABORT_UPLOADS_KEY, BINDING_PARQUET, PATH_PROTOCOL
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.slow,
-    pytest.mark.of_the_jars,
-]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.of_the_jars]
 shows = pytest.mark.shows
 S3A = pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])
 EVERY = pytest.mark.parametrize("committer", COMMITTERS)

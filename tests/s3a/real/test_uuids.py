@@ -10,11 +10,7 @@ from support.hadoop_committers import Application, Place, numbers
 from zero_rename.committer.errors import VerificationError
 from zero_rename.s3a.hadoop.settings import CONFLICT_KEY, UUID_KEY
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.slow,
-    pytest.mark.of_the_jars,
-]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.of_the_jars]
 S3A = pytest.mark.parametrize("committer", ["magic", "directory", "partitioned"])
 
 

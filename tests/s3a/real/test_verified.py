@@ -58,9 +58,7 @@ def test_spark_reads_a_native_table_through_s3a(native_application: Application)
     table = Table(place.root.url, client=place.client)
     for first in (0, 100):
         ids = list(range(first, first + 40))
-        rows = pa.table(
-            {"id": ids, "day": pa.array([n % 2 + 1 for n in ids], pa.int32())},
-        )
+        rows = pa.table({"id": ids, "day": pa.array([n % 2 + 1 for n in ids], pa.int32())})
         with table.job(rows.schema, mode="append", partition_by=["day"]) as job:
             job.write(rows)
     assert native_application.rows(place) == numbers(range(40), range(100, 140))

@@ -207,8 +207,7 @@ class TestForward:
         assert marker(world, "day=1").job == JOB
 
     @pytest.mark.parametrize(
-        ("direction", "outcome"),
-        [(Action.FORWARD, "rolled-forward"), (Action.BACK, "rolled-back")],
+        ("direction", "outcome"), [(Action.FORWARD, "rolled-forward"), (Action.BACK, "rolled-back")]
     )
     @pytest.mark.parametrize("etag", ["kms-2", "0" * 32 + "-2", "0" * 32])
     def test_a_file_whose_etag_is_no_checksum(

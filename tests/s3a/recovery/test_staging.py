@@ -62,11 +62,7 @@ class TestWithItsFolder:
         job = two_tasks(world, folder)
         job.complete(*job.files[:done])
         found = recover(world, folder)
-        assert (found.job, found.left, found.outcome) == (
-            JOB,
-            "staging",
-            JobOutcome.ROLLED_FORWARD,
-        )
+        assert (found.job, found.left, found.outcome) == (JOB, "staging", JobOutcome.ROLLED_FORWARD)
         assert (found.tasks, found.files, found.written, found.completed) == (2, 4, done, 4 - done)
         assert world.visible() == job.keys
         for made in job.files:
