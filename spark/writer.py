@@ -31,7 +31,7 @@ from ..committer.errors import (
     ZeroRenameError,
     counted,
 )
-from ..committer.format.job_spec import Distribute
+from ..committer.format.job_spec import Distribute, Mode
 from ..committer.format.records.pending_file import TaskResult
 from ..committer.table import Table
 from ..committer.write_job import log_retries
@@ -39,7 +39,7 @@ from . import heartbeat
 from .options import names_key, read_writer_options
 from .reading.table_reads import TableReads
 from .saving.commit_log import CommitProgress, log_commit, log_skipped
-from .saving.planned_job import PlannedJob, advise, note_end, planned_job
+from .saving.planned_job import PlannedJob, advise, planned_job
 from .saving.task_rows import write_rows
 from .startup.preflight import check_data_source_versions
 from .worker import application, readable_errors
@@ -199,7 +199,8 @@ class TableWriter(DataSourceArrowWriter):
 
     def _note_end(self, done: Committed | None) -> None:
         if not self.opened.repeated:
-            note_end(self.opened.spec, TableReads.here(self.opened.root.url), done)
+            replaced = self.opened.spec.mode is Mode.REPLACE
+            TableReads.here(self.opened.root.url).wrote(done, replaced)
 
 
 def _results(messages: Sequence[WriterCommitMessage | None]) -> list[TaskResult]:

@@ -366,9 +366,8 @@ def _moments(node: Any, kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar] | None
     from sqlglot import exp
 
     types = exp.DataType.Type
-    typed = _cast(node, types.DATE, types.TIMESTAMP, types.TIMESTAMPTZ, types.TIMESTAMPLTZ)
-    if typed is None:
-        typed = _cast(node, types.TIMESTAMPNTZ)
+    zones = (types.TIMESTAMPTZ, types.TIMESTAMPLTZ, types.TIMESTAMPNTZ)
+    typed = _cast(node, types.DATE, types.TIMESTAMP, *zones)
     found = _MOMENT.fullmatch(_text(node if typed is None else typed) or "")
     if found is None:
         return None

@@ -32,7 +32,7 @@ from ..startup.preflight import check_versions
 from ..worker import application_of
 from ..write_target import WriteTarget
 from .commit_log import CommitProgress, log_commit, log_skipped
-from .planned_job import PlannedJob, advise, in_any_case, note_end, planned_job
+from .planned_job import PlannedJob, advise, in_any_case, planned_job
 from .spark_tasks import run_tasks
 from .task_errors import error_of_task
 
@@ -107,7 +107,7 @@ def carry_out(
         raise
     finally:
         if not job.repeats:
-            note_end(planned.spec, reads, job.committed)
+            reads.wrote(job.committed, planned.spec.mode is Mode.REPLACE)
     done = job.committed
     assert done is not None
     log_commit(done)

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from ...committer.commit.state.job_state import Committed, OpenedJob
+from ...committer.commit.state.job_state import OpenedJob
 from ...committer.errors import (
     CommitConflictError,
     InvalidInputError,
@@ -142,11 +142,6 @@ def advise(error: CommitConflictError, opened: OpenedJob, base: ReadBase) -> Non
     partition = opened.root.partition_of_head_key(error.key or "")
     if partition is not None and base.version(partition) is not None:
         error.remedy = _LOAD_ANEW
-
-
-def note_end(spec: JobSpec, reads: TableReads, done: Committed | None) -> None:
-    """Note that a job has ended, for what is read and written next. ``None``: it is aborted."""
-    reads.wrote(done, spec.mode is Mode.REPLACE)
 
 
 def _named(
