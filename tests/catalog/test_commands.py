@@ -11,6 +11,7 @@ import pytest
 from conftest import Bucket
 from typer.testing import CliRunner, Result
 
+from support.day_rows import load_rows
 from zero_rename import Table
 from zero_rename.cli import app
 
@@ -22,13 +23,8 @@ ROWS = pa.table({"value": [1, 2], "day": ["a", "b"]})
 @pytest.fixture
 def table(s3_bucket: Bucket) -> Table:
     table = Table(f"s3://{s3_bucket.name}/sales")
-    append(table)
+    load_rows(table, ROWS)
     return table
-
-
-def append(table: Table) -> None:
-    with table.job(ROWS.schema, partition_by=["day"]) as job:
-        job.write(ROWS)
 
 
 def invoke(*arguments: str, code: int = 0) -> Result:
@@ -72,7 +68,7 @@ def test_sync(table: Table, s3_bucket: Bucket) -> None:
 
 
 def test_compact(table: Table) -> None:
-    append(table)
+    load_rows(table, ROWS)
     dry = invoke("compact", table.root.url)
     assert "--apply" in dry.output
     assert len(table.files()) == 4

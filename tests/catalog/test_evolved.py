@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from conftest import Bucket
 
+from support.day_rows import load_rows
 from zero_rename import Table
 from zero_rename.catalog import sync_catalog
 
@@ -34,12 +35,10 @@ ROWS = [
 def table(s3_bucket: Bucket, glue: Any) -> Table:
     """One that engines knew before it changed."""
     table = Table(f"s3://{s3_bucket.name}/sales")
-    with table.job(OLD.schema, partition_by=["day"]) as job:
-        job.write(OLD)
+    load_rows(table, OLD)
     table.keep_symlinks()
     assert sync(table).added == 2
-    with table.job(NEW.schema, schema_mode="merge") as job:
-        job.write(NEW)
+    load_rows(table, NEW, schema_mode="merge")
     return table
 
 
@@ -107,9 +106,7 @@ def test_every_reader_and_registration_follows_an_overwrite_of_the_columns(
 ) -> None:
     sync(table)
     rows = pa.table({"n": ["one", "two"], "day": ["a", "c"]})
-    whole: dict[str, Any] = {"mode": "overwrite", "replace_table": True}
-    with table.job(rows.schema, schema_mode="overwrite", **whole) as job:
-        job.write(rows)
+    load_rows(table, rows, schema_mode="overwrite", mode="overwrite", replace_table=True)
     assert sorted(table.scan().to_polars()["n"].to_list()) == ["one", "two"]
     assert table.scan(filter=[("n", "=", "one")]).count() == 1
     assert table.verify() == []
@@ -117,7 +114,6 @@ def test_every_reader_and_registration_follows_an_overwrite_of_the_columns(
     report = sync(table)
     assert (report.table, report.added, report.updated, report.dropped) == ("updated", 1, 1, 1)
     assert told(glue, table) == {(("n", "string"),)}
-    with table.job(rows.schema) as job:
-        job.write(rows)
+    load_rows(table, rows)
     assert {done.partition for done in table.compact(apply=True)} == {"day=a", "day=c"}
     assert table.scan().count() == 4

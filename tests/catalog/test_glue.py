@@ -12,6 +12,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 from conftest import Bucket
 
+from support.day_rows import load_rows
 from zero_rename import Table
 from zero_rename.catalog import CatalogUnsyncedError, ReadBy, sync_after_commit, sync_catalog
 from zero_rename.catalog import glue as glue_room
@@ -29,17 +30,15 @@ def table(s3_bucket: Bucket) -> Table:
     return table
 
 
-def fill(table: Table, *days: str, mode: str = "append") -> None:
+def fill(table: Table, *days: str) -> None:
     rows = pa.table({"value": list(range(len(days))), "day": list(days)})
-    with table.job(rows.schema, mode=mode, partition_by=["day"]) as job:
-        job.write(rows)
+    load_rows(table, rows)
 
 
 def load(table: Table, day: str, column: str) -> None:
     """Bring a day, and a column."""
     rows = pa.table({"value": [1], column: [1], "day": [day]})
-    with table.job(rows.schema, schema_mode="merge") as job:
-        job.write(rows)
+    load_rows(table, rows, schema_mode="merge")
 
 
 @pytest.fixture
@@ -100,8 +99,7 @@ class TestTable:
 
     def test_one_without_partitions(self, glue: Any, s3_bucket: Bucket) -> None:
         table = Table(f"s3://{s3_bucket.name}/plain")
-        with table.job(ROWS.schema) as job:
-            job.write(ROWS)
+        load_rows(table, ROWS, partition_by=())
         report = sync_catalog(table, f"glue://{s3_bucket.name}/plain")
         assert (report.table, report.added) == ("created", 0)
 
@@ -273,8 +271,7 @@ class TestRefused:
     def test_a_column_that_has_no_type_there(self, glue: Any, s3_bucket: Bucket) -> None:
         table = Table(f"s3://{s3_bucket.name}/odd")
         rows = pa.table({"n": pa.array([1], pa.uint64()), "m": [1]})
-        with table.job(rows.schema) as job:
-            job.write(rows)
+        load_rows(table, rows, partition_by=())
         catalog = f"glue://{s3_bucket.name}/odd"
         with pytest.raises(UnsupportedTypeError, match="'n'"):
             sync_catalog(table, catalog)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from conftest import Bucket
 
+from support.day_rows import load_rows
 from zero_rename import Table
 from zero_rename.catalog import CatalogUnsyncedError, ReadBy, sync_catalog
 from zero_rename.committer import InvalidInputError
@@ -78,8 +79,7 @@ def table(s3_bucket: Bucket) -> Table:
 
 def load(table: Table, *days: str) -> None:
     rows = pa.table({"delay": [1.0] * len(days), "day": list(days)})
-    with table.job(rows.schema, partition_by=["day"]) as job:
-        job.write(rows)
+    load_rows(table, rows)
 
 
 CATALOG = "hive://lake/flights"
@@ -110,8 +110,7 @@ def test_a_column_that_widened_is_named_with_the_way_out(table: Table) -> None:
     first = pa.table({"delay": [1.0], "n": pa.array([1], pa.int32()), "day": ["a"]})
     wide = pa.table({"delay": [1.0], "n": [2**40], "day": ["a"]})
     for rows in (first, wide):
-        with table.job(rows.schema, schema_mode="merge") as job:
-            job.write(rows)
+        load_rows(table, rows, schema_mode="merge")
         if rows is first:
             sync_catalog(table, CATALOG, spark=metastore)
     with pytest.raises(InvalidInputError, match=r"n int \(now bigint\)") as caught:

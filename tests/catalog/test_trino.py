@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from conftest import Bucket
 
+from support.day_rows import load_rows
 from support.moto_server import S3Server
 from support.trino_server import TrinoServer, trino
 from zero_rename import Table
@@ -39,10 +40,9 @@ def server(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield running
 
 
-def load(table: Table, day: str, *delays: float, mode: str = "append", **more: Any) -> None:
+def load(table: Table, day: str, *delays: float, **more: Any) -> None:
     rows = pa.table({"delay": pa.array(delays, pa.float64()), "day": [day] * len(delays)})
-    with table.job(rows.schema, partition_by=["day"], mode=mode, **more) as job:
-        job.write(rows)
+    load_rows(table, rows, **more)
 
 
 @pytest.mark.parametrize("readers", ["listing", "heads"])
