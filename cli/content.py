@@ -10,7 +10,7 @@ import typer
 from ..committer import Readers, Table
 from ..committer.commit.state.context import Progress
 from ..committer.errors import counted, first_few
-from ..committer.format.parquet.comparison import comparison
+from ..committer.format.parquet.row_filter import comparison
 from ..committer.format.records.data_file import rows_of
 from ..committer.store.clients import profile_client
 from ..committer.store.fast_root import is_fast

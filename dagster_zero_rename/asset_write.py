@@ -23,8 +23,7 @@ from zero_rename.committer.format.job_spec import (
     choice,
 )
 from zero_rename.committer.format.layout import UNPARTITIONED
-from zero_rename.committer.format.parquet.comparison import comparison
-from zero_rename.committer.format.parquet.row_filter import Filter
+from zero_rename.committer.format.parquet.row_filter import Filter, comparison
 from zero_rename.committer.format.read_base import ReadBase
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.scan.table_scan import TableScan
