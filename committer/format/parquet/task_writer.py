@@ -128,11 +128,6 @@ class TaskWriter:
         self._state = "open"
         self._result: TaskResult | None = None
 
-    @property
-    def spilled_rows(self) -> int:
-        """Rows that had to wait in the spill file so far."""
-        return self._spill.rows
-
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Take rows; their columns are matched by name, and cast where nothing is lost.
 

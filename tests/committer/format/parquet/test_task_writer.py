@@ -290,7 +290,7 @@ def test_further_partitions_wait_on_disk(store: MemoryStreams) -> None:
         task.write(batch)
         task._split()
         assert len(store.opened) <= 2
-    assert task.spilled_rows == 900  # 18 of 20 partitions
+    assert task._spill.rows == 900  # 18 of 20 partitions
     result = task.close()
     assert len(result.files) == 20
     assert rows_of(*written(store, result, numbers(1).schema, ("p",))) == rows_of(numbers(1000, 20))
@@ -362,7 +362,7 @@ def test_sorted_data_is_not_spilled(store: MemoryStreams) -> None:
     task._split()
     task.write(pa.table({"p": [0], "v": [11]}))
     result = task.close()
-    assert task.spilled_rows == 2
+    assert task._spill.rows == 2
     assert len(result.files) == 31
     assert [f.rows for f in result.files if f.partition == "p=0"] == [10, 2]
 
@@ -637,7 +637,7 @@ def test_uploads_complete_to_what_was_written(s3_bucket: Bucket) -> None:
     for batch in table.to_batches(max_chunksize=100_000):
         task.write(batch)
     result = task.close()
-    assert task.spilled_rows > 0
+    assert task._spill.rows > 0
     assert s3_bucket.keys() == []
     for file in result.files:
         driver.perform(CompleteUpload(file.key, file.upload_id, file.etags))
