@@ -54,16 +54,15 @@ class Uncertain:
     refused: bool = False
 
 
-def write_id_of(body: bytes) -> str | None:
-    """The write id in a record's bytes; ``None`` for anything else."""
+def write_id_of(body: bytes, *within: str) -> str | None:
+    """The write id in a record's bytes, or in a member of it; ``None`` for anything else."""
     try:
-        document = json.loads(body)
+        found = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    if isinstance(document, dict):
-        found = document.get("write_id")
-        return found if isinstance(found, str) else None
-    return None
+    for name in (*within, "write_id"):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def digest_etag(body: bytes) -> str:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from ...errors import RecordDamagedError
+from ...store.conditional_put import write_id_of
 from ...store.requests import RECORD_BYTES
 from ..job_spec import Owner
 from .codec import Document
@@ -113,12 +114,7 @@ def _damaged(key: str, what: str, field: str = "") -> RecordDamagedError:
 
 def marker_write_id(body: bytes) -> str | None:
     """The write id in a marker of ours."""
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    manifest = document.get("manifest") if isinstance(document, dict) else None
-    return manifest.get("write_id") if isinstance(manifest, dict) else None
+    return write_id_of(body, "manifest")
 
 
 def success_data(
