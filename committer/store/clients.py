@@ -51,6 +51,8 @@ _OURS: dict[str, Any] = {
     "response_checksum_validation": "when_required",
     "retries": {"total_max_attempts": 1, "mode": "standard"},
 }
+#: The endpoint that is given counts, not the one that AWS_ENDPOINT_URL may name by now.
+_THIS_ENDPOINT: dict[str, Any] = {"ignore_configured_endpoint_urls": True}
 
 _log = logging.getLogger("zero_rename.committer.store.clients")
 #: Seconds. S3 refuses what is dated 15 minutes off; a lesser difference is no reason to doubt the
@@ -212,14 +214,12 @@ class S3Clients:
         own = client.meta.config
         pool = max(parallel, own.max_pool_connections)
         own_url = client.meta.endpoint_url if _has_own_endpoint(client) else None
-        # Its endpoint counts, not the one AWS_ENDPOINT_URL may name by now.
-        endpoint: dict[str, Any] = {"ignore_configured_endpoint_urls": True}
         made = session.create_client(
             "s3",
             region_name=client.meta.region_name,
             endpoint_url=endpoint_url or own_url,
             verify=getattr(http, "_verify", None),
-            config=own.merge(Config(max_pool_connections=pool, **endpoint, **_OURS)),
+            config=own.merge(Config(max_pool_connections=pool, **_THIS_ENDPOINT, **_OURS)),
         )
         return S3Clients(_adapt(made), parallel)
 
@@ -348,8 +348,7 @@ def profile_client(profile: str) -> Any:
         session = _session()
         session.set_config_variable("profile", profile)
         endpoint = session.get_scoped_config().get("endpoint_url")
-        own: dict[str, Any] = {"ignore_configured_endpoint_urls": True}
-        config = Config(**own)
+        config = Config(**_THIS_ENDPOINT)
         return session.create_client("s3", endpoint_url=endpoint, config=config)
 
 
