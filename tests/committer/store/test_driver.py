@@ -411,14 +411,8 @@ class TestParallel:
         step = lambda: All(tuple(Head("a") for _ in range(4)))  # noqa: E731
         driver.run(step())
         driver.close()
-        results = []
-        threads = [
-            threading.Thread(target=lambda: results.append(driver.run(step()))) for _ in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(120)
+        with ThreadPoolExecutor(4) as pool:
+            results = list(pool.map(lambda _: driver.run(step()), range(4)))
         assert [len(result) for result in results] == [4] * 4
 
     @quietly

@@ -38,8 +38,10 @@ def test_all_takes_requests_as_well_as_steps() -> None:
     driver = MemoryDriver()
     driver.run(Put("a", b"1"))
 
-    members: tuple[Any, ...] = (Get("a"), ask("b"), All((Head("a"), Get("none"))), Clock())
-    found, name, (head, none), now = driver.run(All(members))
+    def step() -> Step[tuple[Any, ...]]:
+        return (yield from All((Get("a"), ask("b"), All((Head("a"), Get("none"))), Clock())))
+
+    found, name, (head, none), now = driver.run(step())
     assert (found.body, name, head.size, now) == (b"1", "b", 1, driver.clock())
     assert isinstance(none, Absent)
 

@@ -9,6 +9,7 @@ import pickle
 import random
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -187,11 +188,8 @@ class TestWrite:
             for _ in range(25):
                 stream.write(bytes([letter]) * 7)
 
-        threads = [threading.Thread(target=write, args=(65 + n,)) for n in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(write, range(65, 73)))
         stream.close()
         data = complete(driver, stream.upload)
         pieces = [data[at : at + 7] for at in range(0, len(data), 7)]
