@@ -44,6 +44,7 @@ _AIMS = {
 #: The most requests into a phase that are aimed at.
 _DEEPEST = {Phase.OPENING: 12, Phase.WRITING: 8, Phase.CLAIMING: 8, Phase.APPLYING: 14}
 _LONGEST_DELAY = 0.1
+_FATES = {JobState.COMMITTED: "committed", JobState.ABORTED: "aborted"}
 
 
 @dataclass
@@ -230,7 +231,7 @@ class _Series:
             problems.append(f"{job} said it was committed and is {state}")
         if answer == "repeated":
             self._torture.summary.repeats_skipped += 1
-            if load.idempotency_key is None or self._ledger.run_of(load.idempotency_key) is None:
+            if not self._is_done(load):
                 problems.append(f"{job} skipped a run that nobody has done")
         elif answer is not None and answer != "committed" and not self._is_refusal(answer):
             problems.append(f"{job} answered {answer}")
@@ -242,15 +243,13 @@ class _Series:
             self._tableless = job is not None or self._tableless
             self._torture.summary.tableless += 1
             self._note(number, problems)
-            return "aborted" if state is JobState.ABORTED else "nothing begun"
+            return _FATES.get(state, "nothing begun")
         found = inspect(self._table, self._torture._client, self._ledger)
         self._torture.summary.add(found.rows)
         self._note(number, [*problems, *found.left])
         if found.rows:
             self._note(number, [f"rows differ: {found.rows}"])
-        if state is JobState.COMMITTED:
-            return "committed"
-        return "aborted" if state is JobState.ABORTED else "nothing begun"
+        return _FATES.get(state, "nothing begun")
 
     def _is_done(self, load: Load) -> bool:
         return (

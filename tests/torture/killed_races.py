@@ -120,9 +120,7 @@ class _Series:
         """Enter what was committed into the ledger, in the order of the partitions' versions."""
         states = [self._table.job_state(job) for job in jobs]
         for job, state, answer in zip(jobs, states, answers, strict=True):
-            if (answer == "committed") and state is not JobState.COMMITTED:
-                self._summary.problems.append(f"race {number}: {job} said {answer}, is {state}")
-            if answer not in (None, "committed") and state is JobState.COMMITTED:
+            if answer is not None and (answer == "committed") != (state is JobState.COMMITTED):
                 self._summary.problems.append(f"race {number}: {job} said {answer}, is {state}")
         attempts = list(zip(jobs, loads, strict=True))
         self._ledger.attempts += attempts

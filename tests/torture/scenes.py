@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from torture.inspection import uploads
 from torture.proxy import Proxy
 from torture.servers import Store
 from torture.spark_writers import SparkProgram, kill_session
@@ -146,13 +147,10 @@ def _assert_whole(store: Store, table: Table) -> int:
     assert found == list(range(ROWS)), found
     assert table.open_jobs() == []
     assert table.verify() == []
-    client = store.client()
-    left = client.list_multipart_uploads(Bucket=table.root.bucket).get("Uploads", ())
-    ours = [entry for entry in left if entry["Key"].startswith(f"{table.root.prefix}/")]
+    left = uploads(table, store.client())
     table.purge(apply=True)
-    after = client.list_multipart_uploads(Bucket=table.root.bucket).get("Uploads", ())
-    assert not [entry for entry in after if entry["Key"].startswith(f"{table.root.prefix}/")]
-    return len(ours)
+    assert uploads(table, store.client()) == []
+    return len(left)
 
 
 @contextlib.contextmanager

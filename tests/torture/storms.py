@@ -139,8 +139,8 @@ def _set_clock(ahead: float) -> None:
 def _wrong(table: Table, answer: str, files: int) -> list[str]:
     """What a table has that the answer of its job does not say."""
     table.recover(0.0) if table.exists() else None
-    found = table.to_arrow(columns=["row"]).num_rows if table.exists() else 0
-    distinct = len(set(table.to_arrow(columns=["row"]).column("row").to_pylist())) if found else 0
+    rows = table.to_arrow(columns=["row"])["row"].to_pylist() if table.exists() else []
+    found, distinct = len(rows), len(set(rows))
     wrong = []
     if found not in (0, files) or distinct != found:
         wrong.append(f"{table.root.url}: {found} rows, {distinct} of them distinct")
