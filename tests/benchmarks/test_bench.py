@@ -4,8 +4,6 @@ are of, the page."""
 from __future__ import annotations
 
 import json
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,15 +13,13 @@ from fast_tier import COPIED, STAGES, Pipeline, source
 from torture.servers import of_moto
 
 from bench import hosts as hosts_module
-from bench import measure, own_peers
 from bench import rows as made
-from bench.__main__ import measured
 from bench.goals import seconds
 from bench.hosts import HostProcesses
 from bench.measure import Bench
 from bench.papers import by_kind, tables_of_papers
-from bench.peers import BY_NAME, PEERS, Peer
-from bench.processes import Host, _Used, cpu_between
+from bench.peers import BY_NAME, PEERS
+from bench.processes import _Used, cpu_between
 from bench.report import markdown, missed, ratios
 from bench.results import Row, Run, Table
 from bench.store import behind_proxy, price
@@ -104,21 +100,6 @@ class TestPage:
         assert price({"AbortMultipartUpload": 1000, "DeleteObjects": 9}) == 0
 
 
-#: A host that answers all but one peer, at once.
-_HOST = """
-import json, sys, time
-print("{}", flush=True)
-for line in sys.stdin:
-    time.sleep(60 if json.loads(line)["peer"] == "hangs" else 0)
-    print('{"seconds": 0.1, "rows": null}', flush=True)
-"""
-
-
-class _Hosts(HostProcesses):
-    def start(self, kind: str) -> Host:
-        return Host([sys.executable, "-c", _HOST], {}, self._folder / "log", 60)
-
-
 class TestPapers:
     def test_each_request_is_of_a_kind(self) -> None:
         found = by_kind({"GetObject": 2, "GET bucket": 1, "UploadPart": 3, "DeleteObjects": 1})
@@ -172,26 +153,6 @@ class TestPeers:
         assert "| delta-rs | failed: not installed" in page
         assert "| rclone cleanup | failed: FileNotFoundError" in page
         assert aborted.row(ours.name)
-
-    def test_one_that_hangs_takes_its_workload_s_time_and_not_the_next_one_s(
-        self, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(measure, "_LEAST", 0.5)
-        verbs = {"append": own_peers.write()}
-        hangs, answers = Peer("hangs", "python", verbs), Peer("answers", "python", verbs)
-        few = Workload("few", "Few", seconds=2)
-        began = time.monotonic()
-        with (
-            behind_proxy(of_moto(s3_server)) as store,
-            _Hosts(store.behind, tmp_path) as hosts,
-        ):
-            bench = Bench(store, hosts, rounds=3, longest=60, end=time.monotonic() + 8)
-            found = list(measured(bench, [few, replace(few, name="more")], [hangs, answers]))
-
-        assert time.monotonic() - began < 20
-        for table in found:
-            assert [len(it.runs) > 1 for it in table.rows] == [False, True]
-            assert table.rows[0].why.startswith("failed: took longer than")
 
     def test_a_merge_is_checked_and_what_it_writes_is_counted(
         self, s3_server: S3Server, tmp_path: Path
