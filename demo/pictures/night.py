@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Any
 
@@ -37,13 +36,9 @@ MISSING = date(2013, 9, 7)
 def read_flights(table: Table, flights: Flights) -> pa.Table:
     """The CSV file, with the table's columns."""
     options = csv.ConvertOptions(
-        null_values=["NA"], strings_can_be_null=True, column_types=dict(_types(table))
+        null_values=["NA"], strings_can_be_null=True, column_types=table.schema
     )
     return csv.read_csv(flights.path, convert_options=options)
-
-
-def _types(table: Table) -> Mapping[str, pa.DataType]:
-    return {field.name: field.type for field in table.schema}
 
 
 def tell_night(table: Table, flights: Flights) -> None:
@@ -64,7 +59,7 @@ def tell_night(table: Table, flights: Flights) -> None:
     _conflict(table, rows)
     _corrections(table, rows)
     _failure(table, rows)
-    _leak(table, rows)
+    _leak(table)
     _run(table, rows)
 
 
@@ -136,7 +131,7 @@ def _open(table: Table, day: date) -> OpenedJob:
     return table.open_job(spec)
 
 
-def _leak(table: Table, rows: pa.Table) -> None:
+def _leak(table: Table) -> None:
     """What a task left that came to its store when its job was closed."""
     opened = _open(table, FAILED)
     table.abort(opened)
