@@ -177,8 +177,8 @@ class ChangeableTable(ReadableTable):
         for attempt in range(1, attempts + 1):
             if key and spec.on_repeat is OnRepeat.SKIP and self.job_of_key(key):
                 return TableChange.done_before(self._write(replace(spec, schema=self.schema), None))
-            found = plan()
             try:
+                found = plan()
                 done = self._carried_out(found, spec)
             except (CommitConflictError, SnapshotGoneError):
                 if attempt == attempts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support import row_model
+from support import faults, row_model
 from support.faults import Crash, on
 from support.memory_store import MemoryStore
 from support.protocol import ROOT, memory_table
@@ -22,7 +23,7 @@ from support.row_model import Delete, Load, Merge, Model, Step, sequences
 from zero_rename.committer import CommitConflictError, InvalidInputError, Table, TableMismatchError
 from zero_rename.committer.format.records.decision import CondensedDecision, Decision
 from zero_rename.committer.format.row_changes import RowChanges
-from zero_rename.committer.store.requests import Put
+from zero_rename.committer.store.requests import Get, Put
 from zero_rename.orchestration.runs.reports import commit_report, one_line
 
 SCHEMA = pa.schema([("k", pa.int64()), ("j", pa.string()), ("v", pa.float64()), ("p", pa.string())])
@@ -254,7 +255,7 @@ class TestDelete:
 def beside(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
     """Let another job commit once, when a change has been worked out and its job is not open."""
 
-    def idempotency_key(commit: Callable[[], object]) -> None:
+    def let(commit: Callable[[], object]) -> None:
         waiting = [commit]
         policies = Table.rewrite_policies
 
@@ -265,7 +266,7 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], 
 
         monkeypatch.setattr(Table, "rewrite_policies", lands)
 
-    return idempotency_key
+    return let
 
 
 class TestOthers:
@@ -279,6 +280,19 @@ class TestOthers:
         beside(lambda: table.merge(arrow((1, "other", 1.0, "x")), on=["k"]))
         assert table.delete(pc.field("j") == "B").attempts == 2
         assert held(table) == texts((1, "other", 1.0, "x"), (3, "C", 3.0, "n"))
+
+    @pytest.mark.parametrize("verb", ["merge", "delete"])
+    def test_a_file_that_goes_while_its_rows_are_read(self, table: Table, verb: str) -> None:
+        put(table, (1, "a", 1.0, "x"))
+        driver: Any = table.driver
+        replaces = partial(put, table, (1, "b", 2.0, "x"), (2, "b", 2.0, "x"), mode="overwrite")
+        driver.fault = faults.beside(Get, replaces, ".parquet", times=1)
+        if verb == "merge":
+            done = table.merge(arrow((1, "A", 1.0, "x")), on=["k"])
+            assert (done.attempts, done.rows) == (2, RowChanges(updated=1, unchanged=1))
+        else:
+            done = table.delete(pc.field("k") == 1)
+            assert (done.attempts, done.rows) == (2, RowChanges(deleted=1, unchanged=1))
 
     def test_a_first_job_beside(self, table: Table, beside: Any) -> None:
         beside(lambda: put(table, (1, "a", 1.0, "x")))
