@@ -113,13 +113,7 @@ def resolve(
             remedy="Give one of --keep and --undo.",
         )
     found = Table(table).resolve(
-        partition,
-        keep or (),
-        undo,
-        apply=apply,
-        discard=discard,
-        window=window,
-        since=since,
+        partition, keep or (), undo, apply=apply, discard=discard, window=window, since=since
     )
     rows = [(job, "keeps its rows") for job in found.kept]
     rows += [(job, "loses its rows") for job in found.dropped]

@@ -79,8 +79,7 @@ def compact(
     table: Url,
     partition: Partitions = None,
     target_size: Annotated[
-        int,
-        size_option("About the size of a file: 256MB, 1GB.", f"{TARGET_BYTES // 1024**2}MB"),
+        int, size_option("About the size of a file: 256MB, 1GB.", f"{TARGET_BYTES // 1024**2}MB")
     ] = TARGET_BYTES,
     sort_by: Annotated[
         list[str] | None, typer.Option(help="A column to sort rows by; may be repeated.")

@@ -187,11 +187,7 @@ def verify(table: Url, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def adopt(
-    table: Url,
-    apply: Apply = False,
-    as_json: AsJson = False,
-) -> None:
+def adopt(table: Url, apply: Apply = False, as_json: AsJson = False) -> None:
     """Make heads for partitions whose files were there before the table."""
     report = Table(table).adopt(apply)
     rows = [(e.partition, e.files, e.bytes, e.action, e.reason) for e in report.entries]

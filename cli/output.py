@@ -71,11 +71,7 @@ def look_where(found: object) -> None:
 
 
 def print_rows(
-    as_json: bool,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-    document: Any,
-    empty: str,
+    as_json: bool, columns: Sequence[str], rows: Sequence[Sequence[Any]], document: Any, empty: str
 ) -> None:
     """A table of ``rows``, or ``document`` as JSON. What keys, owners and other words of strangers
     would do to a terminal is shown instead of done; JSON escapes it by itself.

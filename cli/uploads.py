@@ -37,8 +37,7 @@ Path = Annotated[
     ),
 ]
 Age = Annotated[
-    float | None,
-    age_option("Least age: seconds, or 45m, 12h, 7d; by the store's clock."),
+    float | None, age_option("Least age: seconds, or 45m, 12h, 7d; by the store's clock.")
 ]
 Jobs = Annotated[
     list[str] | None, typer.Option("--job", metavar="JOB", help="Of this job only; repeatable.")

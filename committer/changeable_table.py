@@ -12,12 +12,7 @@ import pyarrow.compute as pc
 
 from .commit.snapshot import Snapshot
 from .commit.state.job_state import Committed
-from .errors import (
-    CommitConflictError,
-    InvalidInputError,
-    SnapshotGoneError,
-    TableNotFoundError,
-)
+from .errors import CommitConflictError, InvalidInputError, SnapshotGoneError, TableNotFoundError
 from .format.job_spec import FileOptions, JobSpec, OnRepeat, Owner, Readers, SchemaMode, choice
 from .format.parquet.reader import read_batches
 from .format.parquet.row_filter import Filter, RowFilter
@@ -317,12 +312,7 @@ class ChangeableTable(ReadableTable):
     ) -> Iterator[pa.RecordBatch]:
         for file in files:
             yield from read_batches(
-                self.driver,
-                state.schema,
-                state.partition_by,
-                file,
-                columns,
-                row_filter=row_filter,
+                self.driver, state.schema, state.partition_by, file, columns, row_filter=row_filter
             )
 
 

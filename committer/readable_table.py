@@ -34,12 +34,7 @@ from .overview.orphaned_uploads import OrphanedUploads, find_orphaned_uploads
 from .overview.partition_history import PartitionHistory, look_back
 from .overview.recent_jobs import JobManifest, SeenJob, read_job_manifest
 from .overview.table_overview import TableOverview, look_over
-from .scan.current_table import (
-    current_snapshot,
-    current_table,
-    stored_names,
-    table_exists,
-)
+from .scan.current_table import current_snapshot, current_table, stored_names, table_exists
 from .scan.partition_state import PartitionState, partition_states
 from .scan.reads import note_read
 from .scan.table_scan import ScanPlan, TableAccess, TableScan

@@ -29,14 +29,7 @@ from .store.copies import CopyFile, CopyPart, Place
 from .store.driver import Driver
 from .store.listing import list_objects
 from .store.range_reader import RangeFile
-from .store.requests import (
-    All,
-    ByteRange,
-    CreateUpload,
-    Done,
-    Refused,
-    Step,
-)
+from .store.requests import All, ByteRange, CreateUpload, Done, Refused, Step
 from .upkeep.compaction import content_kept
 from .upkeep.upload_sweep import parts_held
 

@@ -9,11 +9,7 @@ import dagster as dg
 from zero_rename.committer.errors import counted, escaped
 from zero_rename.committer.format.job_spec import choice
 from zero_rename.committer.table import Table
-from zero_rename.committer.upkeep.checkpoint import (
-    CheckpointAction,
-    Checkpointed,
-    CheckpointOrder,
-)
+from zero_rename.committer.upkeep.checkpoint import CheckpointAction, Checkpointed, CheckpointOrder
 from zero_rename.lineage import risks_of
 from zero_rename.orchestration.table_names import check_catalog_of
 from zero_rename.orchestration.upkeep import Upkeep, as_markdown, look_after
@@ -40,7 +36,7 @@ def maintenance_job(
     complete, and compares what the tables name with what is there.
 
     Its report is Markdown on the run. It fails where only a person can help; what the store's
-    weather kept from being done, the next run tries. Where the resource has ``max_recompute``, it
+    failures kept from being done, the next run tries. Where the resource has ``max_recompute``, it
     notes what is not durable and would take longer to be made again.
 
     :param name: the job's.
@@ -94,11 +90,7 @@ def maintenance_job(
                 allow_retries=False,
             )
         context.add_output_metadata(
-            {
-                "report": page,
-                "tables": len(done),
-                "again": sum(len(it.again) for it in done),
-            }
+            {"report": page, "tables": len(done), "again": sum(len(it.again) for it in done)}
         )
 
     @dg.job(name=name, description="Looks after tables on S3: recover, purge, gc, verify.")

@@ -29,12 +29,7 @@ author = "the authors of zero_rename"
 project_copyright = "the authors of zero_rename; Apache-2.0"
 release = version = __version__
 
-extensions = [
-    "myst_parser",
-    "sphinx.ext.autodoc",
-    "sphinx_copybutton",
-    "extensions",
-]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton", "extensions"]
 exclude_patterns = ["extensions"]
 language = "en"
 nitpicky = True

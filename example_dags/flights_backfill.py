@@ -22,9 +22,7 @@ RANGE: Any = {
     "first": Param("2013-02-01", type="string", format="date", description="The first day"),
     "last": Param("2013-02-07", type="string", format="date", description="The last day"),
 }
-CSV: Any = {
-    "csv": Param("/data/flights.csv", type="string", description="Where flights.csv is"),
-}
+CSV: Any = {"csv": Param("/data/flights.csv", type="string", description="Where flights.csv is")}
 
 with DAG(
     dag_id="flights_backfill",

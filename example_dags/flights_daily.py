@@ -28,17 +28,15 @@ from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
 FLIGHTS = os.environ.get("FLIGHTS_CSV", "/data/flights.csv")
 TABLE: Any = {
-    "table": Param("flights", type="string", description="Below the connection's table root"),
+    "table": Param("flights", type="string", description="Below the connection's table root")
 }
-CSV: Any = {
-    "csv": Param(FLIGHTS, type="string", description="Where flights.csv is"),
-}
+CSV: Any = {"csv": Param(FLIGHTS, type="string", description="Where flights.csv is")}
 COMMITTER: Any = {
     "committer": Param(
         "zero_rename",
         enum=["zero_rename", "magic", "directory", "partitioned"],
         description="Who commits Spark's output: one word, and nothing else changes",
-    ),
+    )
 }
 
 with DAG(

@@ -12,22 +12,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import (
-    DAG,
-    Asset,
-    CronPartitionTimetable,
-    Param,
-    PartitionedAssetTimetable,
-    task,
-)
+from airflow.sdk import DAG, Asset, CronPartitionTimetable, Param, PartitionedAssetTimetable, task
 
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 
 FLIGHTS = Asset("flights_by_hour")
-CSV: Any = {
-    "csv": Param("/data/flights.csv", type="string", description="Where flights.csv is"),
-}
+CSV: Any = {"csv": Param("/data/flights.csv", type="string", description="Where flights.csv is")}
 
 with DAG(
     dag_id="flights_hourly",

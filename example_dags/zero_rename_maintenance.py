@@ -19,7 +19,7 @@ from zero_rename.operators.maintenance import MaintainTablesOperator
 CONNECTION: Any = {
     "connection": Param(
         "zero_rename_default", type="string", description="With a table root; all below it"
-    ),
+    )
 }
 
 with DAG(
@@ -34,7 +34,5 @@ with DAG(
     doc_md=__doc__,
 ):
     MaintainTablesOperator(
-        task_id="maintain",
-        zero_rename_conn_id="{{ params.connection }}",
-        apply=True,
+        task_id="maintain", zero_rename_conn_id="{{ params.connection }}", apply=True
     )

@@ -84,9 +84,7 @@ class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
 
     def _trigger(self, job_id: str) -> CancellingStepTrigger:
         return CancellingStepTrigger(
-            job_flow_id=self._cluster_id(),
-            step_ids=[job_id],
-            **self._waiting(),
+            job_flow_id=self._cluster_id(), step_ids=[job_id], **self._waiting()
         )
 
     def _cancel(self, job_id: str) -> None:

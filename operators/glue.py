@@ -7,10 +7,7 @@ from importlib.metadata import version
 from itertools import islice
 from typing import Any
 
-from airflow.providers.amazon.aws.operators.glue import (
-    JOB_RUN_TERMINAL_STATES,
-    GlueJobOperator,
-)
+from airflow.providers.amazon.aws.operators.glue import JOB_RUN_TERMINAL_STATES, GlueJobOperator
 
 from ..committer.format.handoff import HANDOFF_SETTING
 from ..orchestration.submit.job_mark import JobMark
@@ -92,10 +89,7 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
 
     def _trigger(self, job_id: str) -> CancellingGlueTrigger:
         return CancellingGlueTrigger(
-            job_name=self.job_name,
-            run_id=job_id,
-            verbose=self.verbose,
-            **self._waiting(),
+            job_name=self.job_name, run_id=job_id, verbose=self.verbose, **self._waiting()
         )
 
     def _description(self, error: BaseException) -> Any:

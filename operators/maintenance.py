@@ -81,11 +81,7 @@ class _Purging(_Maintenance):
     """Maintenance that may abort foreign uploads too."""
 
     def __init__(
-        self,
-        *,
-        foreign: bool = False,
-        older_than: float | timedelta | None = None,
-        **kwargs: Any,
+        self, *, foreign: bool = False, older_than: float | timedelta | None = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         self.foreign = foreign

@@ -36,13 +36,7 @@ class RestoreTableOperator(BaseOperator):
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
-    template_fields: Sequence[str] = (
-        "table",
-        "undo",
-        "as_of",
-        "partitions",
-        "zero_rename_conn_id",
-    )
+    template_fields: Sequence[str] = ("table", "undo", "as_of", "partitions", "zero_rename_conn_id")
     ui_color = "#f2eee6"
 
     def __init__(

@@ -88,15 +88,11 @@ def _connection_type() -> dict[str, Any]:
         "ui-field-behaviour": {
             "hidden-fields": ["host", "port", "login", "password", "schema", "extra"],
             "relabeling": {},
-            "placeholders": {
-                "table_root": "s3://lake/warehouse",
-                "aws_conn_id": "aws_default",
-            },
+            "placeholders": {"table_root": "s3://lake/warehouse", "aws_conn_id": "aws_default"},
         },
         "conn-fields": {
             "table_root": _field(
-                "Table root",
-                "Where tables named without s3:// are, such as s3://lake/warehouse",
+                "Table root", "Where tables named without s3:// are, such as s3://lake/warehouse"
             ),
             "aws_conn_id": _field(
                 "AWS connection",

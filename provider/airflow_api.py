@@ -202,8 +202,7 @@ def _ask(client: httpx.Client, method: str, path: str, **content: Any) -> Any:
         raise ApiTroubleError(f"Airflow's API failed: {said}")
     refused = GoneError if answer.status_code == httpx.codes.NOT_FOUND else ApiRefusedError
     raise refused(
-        f"Airflow's API refused {said}",
-        remedy=_REMEDIES.get(answer.status_code, _REMEDY),
+        f"Airflow's API refused {said}", remedy=_REMEDIES.get(answer.status_code, _REMEDY)
     )
 
 

@@ -190,11 +190,7 @@ class ZeroRenameHook(BaseHook):
         """Those of :meth:`credentials_env` that say where the store is, none of them a secret:
         ``AWS_ENDPOINT_URL``, ``AWS_REGION``, ``AWS_DEFAULT_REGION``."""
         endpoint, region = self.s3.conn_config.get_service_endpoint_url("s3"), self.s3.region_name
-        found = {
-            "AWS_ENDPOINT_URL": endpoint,
-            "AWS_REGION": region,
-            "AWS_DEFAULT_REGION": region,
-        }
+        found = {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": region, "AWS_DEFAULT_REGION": region}
         return {name: value for name, value in found.items() if value}
 
     def s3a_store(self) -> dict[str, Any]:

@@ -24,11 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..committer.format.handoff import HANDOFF, OPEN_JOBS
 from .heartbeat import Heartbeat
-from .startup.preflight import (
-    check_data_source_versions,
-    check_worker_python,
-    warn_of_overwrites,
-)
+from .startup.preflight import check_data_source_versions, check_worker_python, warn_of_overwrites
 from .write_target import take_handoff
 
 if TYPE_CHECKING:

@@ -144,12 +144,7 @@ class MicroBatches:
             merge_by(self.rules, batch, self.table, partition_by=by, options=given)
         else:
             save(
-                batch,
-                self.table,
-                partition_by=by,
-                mode=self.mode,
-                committer=NATIVE,
-                options=given,
+                batch, self.table, partition_by=by, mode=self.mode, committer=NATIVE, options=given
             )
         logger.info("%s holds batch %d of the query %s", self.table, number, self._query)
 

@@ -77,7 +77,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "s3a": {"options", "write_target", "job_tags", "startup"},
         "reading": {"options", "types", "worker", "startup", "s3a"},
         "saving": {
-            *("options", "types", "worker", "write_target", "job_tags", "startup", "reading"),
+            *("options", "types", "worker", "write_target", "job_tags", "startup", "reading")
         },
         "changing": {
             *("options", "pipes", "types", "worker", "write_target", "startup", "reading"),
@@ -88,7 +88,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
     "example_dags": {"jobs": set()},
     DAGSTER: {
         "spark": {
-            *("asset_step", "asset_write", "event_metadata", "failures", "key_paths", "resource"),
+            *("asset_step", "asset_write", "event_metadata", "failures", "key_paths", "resource")
         },
         "watch": {"asset_step", "event_metadata", "key_paths", "resource"},
     },
@@ -126,6 +126,28 @@ OUTSIDE = {
 #: Where AWS's own library may be imported.
 BOTO = ("committer/store/", "catalog/glue.py")
 LONGEST_MODULE = 400
+#: Lines that a folder may have, those of the committer without its rooms. Whoever needs more raises
+#: the number here, and says why where the change is told.
+BUDGETS = {
+    "catalog": 1_150,
+    "cli": 2_100,
+    "committer": 3_450,
+    "committer/commit": 7_350,
+    "committer/format": 7_800,
+    "committer/overview": 1_150,
+    "committer/scan": 750,
+    "committer/store": 3_700,
+    "committer/upkeep": 5_400,
+    "dagster_zero_rename": 3_550,
+    "example_dags": 800,
+    "lineage": 1_150,
+    "operators": 2_800,
+    "orchestration": 4_000,
+    "provider": 4_300,
+    "s3a": 4_000,
+    "sensors": 400,
+    "spark": 7_400,
+}
 
 
 def modules(folder: str) -> list[Path]:
@@ -364,6 +386,16 @@ def test_modules_can_be_read_in_one_sitting() -> None:
         for path in modules(folder)
     }
     assert {name: n for name, n in lengths.items() if n > LONGEST_MODULE} == {}
+
+
+def test_folders_keep_to_their_budgets() -> None:
+    lines: Counter[str] = Counter()
+    for path in own_modules().values():
+        parts = path.relative_to(ROOT).parts[:-1]
+        room = "/".join(parts[:2] if parts[0] == "committer" else parts[:1])
+        lines[room] += len(path.read_text("utf-8").splitlines())
+    assert lines.keys() == BUDGETS.keys()
+    assert {room: n for room, n in lines.items() if n > BUDGETS[room]} == {}
 
 
 def test_a_module_of_the_committer_earns_its_file() -> None:

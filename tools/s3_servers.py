@@ -133,11 +133,9 @@ def serving(name: str) -> Iterator[Server]:
 def _serving_program(name: str, folder: Path) -> Iterator[Server]:
     port = free_port()
     (folder / "data").mkdir()
-    command, variables, origin = {
-        "s3mock": _s3mock,
-        "minio": _minio,
-        "versitygw": _versitygw,
-    }[name](folder, port)
+    command, variables, origin = {"s3mock": _s3mock, "minio": _minio, "versitygw": _versitygw}[
+        name
+    ](folder, port)
     with running(command, folder, variables) as process:
         wait_for(f"http://127.0.0.1:{port}", process)
         yield Server(name, f"http://127.0.0.1:{port}", origin)

@@ -24,12 +24,7 @@ from ..store.conditional_put import NotWritten, Uncertain
 from ..store.requests import Absent, All, Delete, Done, Found, Refused, Step, Unknown
 from .close import delete_open_record, sweep_losers
 from .complete import MissingFilePolicy, complete_file, lost
-from .markers import (
-    look_at_marker,
-    naming_marker,
-    write_partition_marker,
-    write_table_marker,
-)
+from .markers import look_at_marker, naming_marker, write_partition_marker, write_table_marker
 from .removal import remove_listed
 from .state.context import Context, Count
 from .state.decide import Decided, changed_store_remedy, unfinished, why_refused
@@ -220,11 +215,7 @@ def _complete(
 
 
 def _incomplete(
-    context: Context,
-    job: str,
-    file: PendingFile,
-    answer: Refused | Unknown,
-    found: Found | Absent,
+    context: Context, job: str, file: PendingFile, answer: Refused | Unknown, found: Found | Absent
 ) -> ZeroRenameError:
     url = context.root.url
     if isinstance(answer, Refused):

@@ -85,10 +85,7 @@ def compose_decision(
     if inputs:
         inputs = replace(inputs, began=opened.opened_at or None)
     return replace(
-        decision,
-        schema_version=opened.schema_version,
-        readers=opened.readers,
-        inputs=inputs,
+        decision, schema_version=opened.schema_version, readers=opened.readers, inputs=inputs
     )
 
 

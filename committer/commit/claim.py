@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from ..errors import (
-    CommitConflictError,
-    JobFencedError,
-    OtherJobError,
-    ZeroRenameError,
-    first_few,
-)
+from ..errors import CommitConflictError, JobFencedError, OtherJobError, ZeroRenameError, first_few
 from ..format.job_spec import Mode, OnConflict, Readers
 from ..format.records.head import HeadState, PartitionHead, Slot
 from ..store.conditional_put import NotWritten, Uncertain
@@ -20,14 +14,7 @@ from .apply import finish
 from .others import about_other, outwait
 from .state.context import Context
 from .state.decide import not_confirmed, read_decision, unfinished
-from .state.heads import (
-    Swapped,
-    head_state,
-    list_heads,
-    read_head,
-    release_claim,
-    swap_head,
-)
+from .state.heads import Swapped, head_state, list_heads, read_head, release_claim, swap_head
 from .state.job_state import OpenedJob
 from .state.tolerance import or_error
 

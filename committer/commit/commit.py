@@ -23,13 +23,7 @@ from ..store.requests import All, Step
 from .abort import abort_after, abort_own
 from .apply import committed, finish_own
 from .changes import Target, compose_decision, targets_of
-from .claim import (
-    ClaimRequest,
-    claim_all,
-    let_others_decide,
-    refuse_moved_reads,
-    tell_overtaken,
-)
+from .claim import ClaimRequest, claim_all, let_others_decide, refuse_moved_reads, tell_overtaken
 from .evolve import evolve, see_columns, withdraw
 from .first_job import confirm, establish
 from .index.lost_heads import refuse_lost
@@ -259,10 +253,7 @@ def _read_version(opened: OpenedJob, partition: str) -> int | None:
 
 
 def _decision(
-    context: Context,
-    opened: OpenedJob,
-    targets: Sequence[Target],
-    held: Mapping[Slot, HeadState],
+    context: Context, opened: OpenedJob, targets: Sequence[Target], held: Mapping[Slot, HeadState]
 ) -> Step[Decision]:
     """Step 4 and the decision's text."""
     states = {it.partition: held[Slot.partition(context.root, it.partition)] for it in targets}

@@ -93,12 +93,7 @@ def _is_gone(context: Context, file: PendingFile) -> Step[bool]:
 
 
 def lost(
-    job: str,
-    file: PendingFile,
-    answer: Refused,
-    found: Found | Absent,
-    meanwhile: str,
-    remedy: str,
+    job: str, file: PendingFile, answer: Refused, found: Found | Absent, meanwhile: str, remedy: str
 ) -> DataLostError:
     """What is raised for a committed file whose upload and object are both gone.
 

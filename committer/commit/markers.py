@@ -138,10 +138,7 @@ def _is_before(there: ManifestReference, decided: Decided) -> bool:
 
 
 def _put_marker(
-    context: Context,
-    decided: Decided,
-    partitions: tuple[PartitionDecision, ...],
-    seen: MarkerState,
+    context: Context, decided: Decided, partitions: tuple[PartitionDecision, ...], seen: MarkerState
 ) -> Step[bool]:
     body = marker_bytes(context.root, decided, partitions, seen.write_id)
     put = Put(seen.key, body, if_none_match=seen.etag is None, if_match=seen.etag)
@@ -150,10 +147,7 @@ def _put_marker(
 
 
 def marker_bytes(
-    root: TableRoot,
-    decided: Decided,
-    partitions: tuple[PartitionDecision, ...],
-    write_id: str,
+    root: TableRoot, decided: Decided, partitions: tuple[PartitionDecision, ...], write_id: str
 ) -> bytes:
     """A marker for what a decision did to ``partitions``."""
     decision = decided.decision

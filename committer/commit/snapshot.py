@@ -177,10 +177,7 @@ def _are_names(asked: Collection[str] | None) -> bool:
 
 
 def _look(
-    context: Context,
-    partitions: Collection[str] | None,
-    known: _AskIndex,
-    past: AsOf | None = None,
+    context: Context, partitions: Collection[str] | None, known: _AskIndex, past: AsOf | None = None
 ) -> Step[Survey]:
     table = yield from read_table(context)
     check_past(table, past, partitions)
@@ -318,10 +315,7 @@ def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
     unmoved = {name: items for name, items in view.older.items() if name not in told}
     before = {} if view.past else {name: it.files for name, it in view.index.items()}
     named, (listed, gone) = yield from All(
-        (
-            files_of_heads(view.context, moved, before),
-            _without_heads(view, told, unmoved, asked),
-        )
+        (files_of_heads(view.context, moved, before), _without_heads(view, told, unmoved, asked))
     )
     lost = _lost(view, named.decisions)
     damaged = {**{n: it for n, it in lost.items() if asked is None or n in asked}, **gone}

@@ -140,8 +140,7 @@ def choice(name: str, kind: type[_C], given: str) -> _C:
         return kind(given)
     except ValueError as error:
         raise InvalidInputError(
-            f"{name} is {given!r}; nothing was sent.",
-            remedy=f"Choose one of {', '.join(kind)}.",
+            f"{name} is {given!r}; nothing was sent.", remedy=f"Choose one of {', '.join(kind)}."
         ) from error
 
 

@@ -50,8 +50,7 @@ def history(context: Context, most: int) -> Step[pa.Table]:
     """As :meth:`.table.Table.history`: one request a job, and a few listings."""
     if most < 1:
         raise InvalidInputError(
-            f"A history of {most} jobs; nothing was read.",
-            remedy="Ask for one job or more.",
+            f"A history of {most} jobs; nothing was read.", remedy="Ask for one job or more."
         )
     opened = yield from list_objects(context.root.open_prefix)
     jobs, damaged = yield from recent_jobs(context, opened.date, most)

@@ -46,10 +46,7 @@ class JobUnderWay:
 
 
 def jobs_under_way(
-    context: Context,
-    claims: Mapping[str, str],
-    uploads: Iterable[ListedUpload],
-    writes_whole: bool,
+    context: Context, claims: Mapping[str, str], uploads: Iterable[ListedUpload], writes_whole: bool
 ) -> Step[list[JobUnderWay]]:
     """The open jobs, oldest first. One LIST, and two requests a job.
 

@@ -78,11 +78,7 @@ _NO_CREDENTIALS = (
     boto.SSOTokenLoadError,
     boto.NoAuthTokenError,
 )
-_NOT_SENT = (
-    boto.EndpointConnectionError,
-    boto.ConnectTimeoutError,
-    boto.ProxyConnectionError,
-)
+_NOT_SENT = (boto.EndpointConnectionError, boto.ConnectTimeoutError, boto.ProxyConnectionError)
 #: 4xx answers after which the request may still have been carried out, or be tried again.
 _THROTTLING = {"SlowDown", "TooManyRequests", "Throttling", "RequestLimitExceeded"}
 _UNSURE_CODES = {"RequestTimeout", "ServiceUnavailable"} | _THROTTLING

@@ -383,8 +383,7 @@ class All(Request[Answer]):
         ) -> None: ...
         @overload
         def __init__(
-            self: All[tuple[T1, T2, T3, T4]],
-            members: tuple[Work[T1], Work[T2], Work[T3], Work[T4]],
+            self: All[tuple[T1, T2, T3, T4]], members: tuple[Work[T1], Work[T2], Work[T3], Work[T4]]
         ) -> None: ...
         @overload
         def __init__(self: All[tuple[T, ...]], members: tuple[Work[T], ...]) -> None: ...

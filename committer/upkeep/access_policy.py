@@ -74,7 +74,7 @@ _CALLS: Mapping[Service, Mapping[str, tuple[str, ...]]] = {
     Service.GLUE: {
         "arn:aws:glue:*:*:job/{}": _calls(
             "glue", "GetJob", "StartJobRun", "GetJobRun", "GetJobRuns", "BatchStopJobRun"
-        ),
+        )
     },
 }
 #: The services that a job's role is passed to when it is started.

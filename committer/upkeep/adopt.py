@@ -176,10 +176,7 @@ def _take(context: Context, spec: JobSpec, partitions: Sequence[str]) -> Step[No
 
 
 def _note(
-    context: Context,
-    found: FoundTable | None,
-    taken: Collection[str],
-    looked: Collection[str],
+    context: Context, found: FoundTable | None, taken: Collection[str], looked: Collection[str]
 ) -> Step[bool]:
     """Say in ``table.json`` what readers must do after a look, if the note still is as it was
     before that; whether no other look is due.

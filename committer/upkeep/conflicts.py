@@ -124,7 +124,7 @@ def conflicts_in(
     if table.coordination is Coordination.NONE:
         raise InvalidInputError(
             "In a table of coordination=none writers do not notice each other and no head says "
-            "whose files count; nothing can be told of conflicts.",
+            "whose files count; nothing can be told of conflicts."
         )
     context = context.of(table)
     decided, unread, start = yield from _decided_since(context, since)
@@ -234,10 +234,7 @@ def _together(touches: Mapping[str, Written], window: float) -> dict[str, Writte
 
 
 def _conflict(
-    context: Context,
-    partition: str,
-    written: Written,
-    failures: Iterable[GaveWay],
+    context: Context, partition: str, written: Written, failures: Iterable[GaveWay]
 ) -> Step[PartitionConflict]:
     head = read_head(context, Slot.partition(context.root, partition))
     unseen = {key for _, keys in written for key in keys}
@@ -259,12 +256,7 @@ def _gave_way(context: Context, start: float) -> Step[list[GaveWay]]:
     failures = [it for it in found if isinstance(it, Failure) and it.error in GAVE_WAY]
     return [
         GaveWay(
-            it.job,
-            it.owner,
-            it.idempotency_key,
-            head_met(context.root, it),
-            it.error,
-            it.message,
+            it.job, it.owner, it.idempotency_key, head_met(context.root, it), it.error, it.message
         )
         for it in failures
     ]

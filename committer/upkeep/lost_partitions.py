@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from ..commit.index.lost_heads import (
-    KnownVersion,
-    find_lost_heads,
-    known_by_index,
-    known_by_marker,
-)
+from ..commit.index.lost_heads import KnownVersion, find_lost_heads, known_by_index, known_by_marker
 from ..commit.index.read_index import read_index, still_true
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision

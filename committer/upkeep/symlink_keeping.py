@@ -15,12 +15,7 @@ from ..commit.state.open_jobs import list_open, read_open
 from ..commit.state.partition_files import read_commit
 from ..commit.state.symlink_manifest import symlinks_of, write_symlinks
 from ..commit.state.tolerance import or_damage
-from ..errors import (
-    DamagedError,
-    InvalidInputError,
-    UnfinishedCommitError,
-    counted,
-)
+from ..errors import DamagedError, InvalidInputError, UnfinishedCommitError, counted
 from ..format.job_spec import Coordination, Readers
 from ..format.layout import TableRoot
 from ..format.records.table_record import TableRecord

@@ -14,15 +14,7 @@ from ..errors import DamagedError, ZeroRenameError
 from ..format.job_spec import Coordination
 from ..format.layout import TableRoot, job_in_key
 from ..store.requests import All, Found, Head, ListedUpload, ListObjects, Step
-from .purge_plan import (
-    Fate,
-    Judged,
-    Wanted,
-    Whose,
-    folders_of,
-    judge_page,
-    look_for_tables,
-)
+from .purge_plan import Fate, Judged, Wanted, Whose, folders_of, judge_page, look_for_tables
 from .recovery import JudgedJob, Recovered, judge_job, known, settle_jobs
 from .upload_selection import Name, Selection, Spared, UploadsPath, name_of
 

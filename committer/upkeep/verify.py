@@ -67,7 +67,7 @@ def verify(context: Context) -> Step[list[Finding]]:
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
         raise InvalidInputError(
-            "A table of coordination=none has no heads that a listing could be compared with.",
+            "A table of coordination=none has no heads that a listing could be compared with."
         )
     context = context.of(table)
     kept_before = yield from _kept(context)
@@ -142,9 +142,7 @@ def _kept(context: Context) -> Step[dict[str, DataFile]]:
 
 
 def _lost_history(
-    before: Mapping[str, DataFile],
-    after: Mapping[str, DataFile],
-    there: Mapping[str, ListedObject],
+    before: Mapping[str, DataFile], after: Mapping[str, DataFile], there: Mapping[str, ListedObject]
 ) -> Iterator[Finding]:
     for key in sorted((before.keys() & after.keys()) - there.keys()):
         file = before[key]

@@ -48,8 +48,7 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
     mode: str = Field(default="overwrite", description="overwrite, append or merge.")
     merge_on: Sequence[str] = Field(default=(), description="With mode merge: the key's columns.")
     delete_when: str | None = Field(
-        default=None,
-        description="With mode merge: of which rows the match is deleted, op = 'D'.",
+        default=None, description="With mode merge: of which rows the match is deleted, op = 'D'."
     )
     latest_by: str | None = Field(
         default=None, description="With mode merge: the column whose greatest value counts."

@@ -34,8 +34,7 @@ class SparkPipesClient(dg.ConfigurableResource):
     zero_rename: dg.ResourceDependency[ZeroRenameResource]
     master: str = Field(default="local[*]", description="Spark's master URL.")
     deploy_mode: str | None = Field(
-        default=None,
-        description="client: the driver runs here, where Pipes reads what it reports.",
+        default=None, description="client: the driver runs here, where Pipes reads what it reports."
     )
     binary: str = Field(default="spark-submit", description="The name of spark-submit.")
     conf: dict[str, str] = Field(default={}, description="Spark's settings; no credentials.")

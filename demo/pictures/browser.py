@@ -38,9 +38,7 @@ class Browser:
 
         :raises DemoError: it does not come.
         """
-        from selenium.common.exceptions import (  # pyright: ignore[reportMissingImports]
-            WebDriverException,
-        )
+        from selenium.common.exceptions import WebDriverException  # pyright: ignore[reportMissingImports]
 
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:

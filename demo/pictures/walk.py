@@ -120,8 +120,7 @@ class Walk:
         window.click("td a", f"{DAG_ID}.load")
         window.leave_frame()
         window.wait(
-            "the task instance",
-            lambda: f"/dags/{DAG_ID}/runs/" in window.driver.current_url,
+            "the task instance", lambda: f"/dags/{DAG_ID}/runs/" in window.driver.current_url
         )
         window.click("[role=tab], a", "Details")
         window.element("a", "Manifest")

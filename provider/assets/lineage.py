@@ -15,10 +15,7 @@ from openlineage.client.generated.dataset_version_dataset import DatasetVersionD
 from openlineage.client.generated.output_statistics_output_dataset import (  # pyright: ignore
     OutputStatisticsOutputDatasetFacet,
 )
-from openlineage.client.generated.schema_dataset import (  # pyright: ignore
-    SchemaDatasetFacet,
-    SchemaDatasetFacetFields,
-)
+from openlineage.client.generated.schema_dataset import SchemaDatasetFacet, SchemaDatasetFacetFields  # pyright: ignore
 
 from ...committer.format.schema.hive_paths import parse_partition
 

@@ -17,12 +17,7 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 #: Seconds a unit has, the largest that fits is taken.
 _SPANS = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 #: States that want a look, the most pressing first.
-_PRESSING = (
-    SeenState.UNREADABLE,
-    SeenState.FAILED,
-    SeenState.CONFLICTED,
-    SeenState.RUNNING,
-)
+_PRESSING = (SeenState.UNREADABLE, SeenState.FAILED, SeenState.CONFLICTED, SeenState.RUNNING)
 
 
 def size_text(size: int) -> str:

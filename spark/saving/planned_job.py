@@ -7,11 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ...committer.commit.state.job_state import OpenedJob
-from ...committer.errors import (
-    CommitConflictError,
-    InvalidInputError,
-    TableNotFoundError,
-)
+from ...committer.errors import CommitConflictError, InvalidInputError, TableNotFoundError
 from ...committer.format.job_spec import Coordination, JobSpec, Mode, OnConflict
 from ...committer.format.read_base import ReadBase
 from ...committer.format.schema.compatibility import find_column

@@ -284,8 +284,7 @@ def _run_python(
 
 def _does_not_run(python: str, cause: str, remedy: str) -> InvalidInputError:
     return InvalidInputError(
-        f"The workers' Python {python} does not run ({cause}); nothing was started.",
-        remedy=remedy,
+        f"The workers' Python {python} does not run ({cause}); nothing was started.", remedy=remedy
     )
 
 

@@ -23,16 +23,7 @@ from bench.processes import _Used, cpu_between
 from bench.report import markdown, missed, ratios
 from bench.results import Row, Run, Table
 from bench.store import behind_proxy, price
-from bench.workloads import (
-    BY_SPARK_HEADS,
-    HEADS,
-    LOCAL,
-    OURS,
-    PAPERS,
-    PARQUET,
-    WORKLOADS,
-    Workload,
-)
+from bench.workloads import BY_SPARK_HEADS, HEADS, LOCAL, OURS, PAPERS, PARQUET, WORKLOADS, Workload
 from docs.extensions.tables import between
 from support.moto_server import S3Server, running
 from tools.bootstrap import SetupError

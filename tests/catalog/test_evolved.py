@@ -17,11 +17,7 @@ from zero_rename.catalog import sync_catalog
 pytestmark = pytest.mark.memory_s3
 
 OLD = pa.table(
-    {
-        "n": pa.array([1, 2], pa.int32()),
-        "x": pa.array([0.5, None], pa.float32()),
-        "day": ["a", "b"],
-    }
+    {"n": pa.array([1, 2], pa.int32()), "x": pa.array([0.5, None], pa.float32()), "day": ["a", "b"]}
 )
 NEW = pa.table({"n": [2**40], "x": [0.1], "note": ["late"], "day": ["a"]})
 ROWS = [

@@ -57,9 +57,7 @@ class Limited:
     def grant(self, document: dict[str, Any]) -> None:
         """In the place of what this test granted before; other tests have buckets of their own."""
         self.iam.put_user_policy(
-            UserName=LIMITED.user,
-            PolicyName=self.root.bucket,
-            PolicyDocument=json.dumps(document),
+            UserName=LIMITED.user, PolicyName=self.root.bucket, PolicyDocument=json.dumps(document)
         )
 
     def table(self, url: str | None = None) -> Table:

@@ -18,13 +18,7 @@ from support.command_line import as_json, invoke
 from support.plain_bucket import PlainBucket
 from support.shared_servers import shared_server
 from zero_rename import JobSpec, Table
-from zero_rename.committer import (
-    JobFencedError,
-    OpenedJob,
-    Owner,
-    StoreRefusedError,
-    TaskResult,
-)
+from zero_rename.committer import JobFencedError, OpenedJob, Owner, StoreRefusedError, TaskResult
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.driver import connect
 from zero_rename.committer.store.requests import AbortUpload, Delete, Unknown

@@ -330,11 +330,7 @@ class TestThroughTheClient:
         assert not new.exists()
 
     def test_by_a_profile(
-        self,
-        elsewhere: S3Server,
-        s3_bucket: Any,
-        tmp_path: Any,
-        monkeypatch: pytest.MonkeyPatch,
+        self, elsewhere: S3Server, s3_bucket: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Its keys and endpoint, though the environment names others; none is in an argument."""
         there = elsewhere.client()

@@ -10,16 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_zero_rename import ZeroRenameResource, zero_rename_asset
-from support.dagster_loads import (
-    DAYS,
-    SCHEMA,
-    Load,
-    days,
-    flights,
-    materialisations,
-    rows,
-    values,
-)
+from support.dagster_loads import DAYS, SCHEMA, Load, days, flights, materialisations, rows, values
 from zero_rename.committer.format.records.inputs import content_of
 
 pytestmark = pytest.mark.memory_s3

@@ -58,10 +58,7 @@ mutation($given: SensorSelector!) {
 }"""
 _VERSION = "query { version }"
 #: The place of the example's definitions.
-_REPOSITORY = {
-    "repositoryName": "__repository__",
-    "repositoryLocationName": "definitions.py",
-}
+_REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": "definitions.py"}
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,4 @@ def test_a_dead_workers_run_is_retried_by_another(
         with pytest.raises(DemoError, match="Airflow ended"):
             dying.wait()
     run = worker.run(other, RETRIED, {"say": "alive"})
-    assert read(notes) == [
-        ["2013-02-02", 1, 2, run, "die"],
-        ["2013-02-02", 2, 2, run, "alive"],
-    ]
+    assert read(notes) == [["2013-02-02", 1, 2, run, "die"], ["2013-02-02", 2, 2, run, "alive"]]

@@ -135,11 +135,7 @@ class TestHistory:
         return History.begun(table, second, Report(), expected)
 
     def test_a_corrected_day_is_read_as_before_undone_and_redone(
-        self,
-        history: History,
-        flights: Flights,
-        tmp_path: Path,
-        capsys: pytest.CaptureFixture[str],
+        self, history: History, flights: Flights, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert history.tell(flights, DAYS[1], tmp_path / "corrected.csv") == []
         corrected = Flights(tmp_path / "corrected.csv").contents([2])[SECOND]

@@ -95,10 +95,7 @@ class TestAsLongAsTheRows:
         for _ in range(2):
             lake.daily.gc(older_than=FOREVER, apply=True)
         found = told(lake, lake.daily, "4")
-        assert {name for name, it in found.items() if it.state is State.STALE} == {
-            "day=1",
-            "day=3",
-        }
+        assert {name for name, it in found.items() if it.state is State.STALE} == {"day=1", "day=3"}
         assert found["day=1"].why[0] == "made by code version 3, now 4"
 
     def test_rows_of_two_versions_in_one_file(self, lake: Lake) -> None:

@@ -23,12 +23,7 @@ import pytest
 from zero_rename import FileOptions, Table
 from zero_rename.committer.format.job_spec import Content
 from zero_rename.orchestration.runs.task_run import NamedTask
-from zero_rename.provider.airflow_api import (
-    AirflowApi,
-    ApiRefusedError,
-    TaskRunsError,
-    airflow_api,
-)
+from zero_rename.provider.airflow_api import AirflowApi, ApiRefusedError, TaskRunsError, airflow_api
 from zero_rename.provider.hooks import ZeroRenameHook
 
 HOME = Path(os.environ["AIRFLOW_HOME"])
@@ -149,10 +144,7 @@ def answers(client: httpx.Client) -> bool:
 
 def add_user(name: str, password: str) -> None:
     """As ``airflow users create``, which takes ten seconds."""
-    from airflow.providers.fab.auth_manager.models import (  # pyright: ignore[reportMissingImports]
-        Role,
-        User,
-    )
+    from airflow.providers.fab.auth_manager.models import Role, User  # pyright: ignore[reportMissingImports]
     from airflow.utils.session import create_session
     from werkzeug.security import generate_password_hash
 

@@ -14,13 +14,7 @@ from typing import Any
 import pytest
 
 from support.airflow import JOB_FILE, Connect, Tables, migrate
-from support.airflow_runs import (
-    events,
-    let_run,
-    run_tasks,
-    started_by_assets,
-    xcom,
-)
+from support.airflow_runs import events, let_run, run_tasks, started_by_assets, xcom
 from support.fake_spark import FAILS_AFTERWARDS, WRITES, FakeSpark
 from support.moto_server import SECRET_KEY
 from zero_rename.orchestration.job_query import JobQuery

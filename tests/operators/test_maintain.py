@@ -175,8 +175,8 @@ class TestFails:
         monkeypatch.setattr("zero_rename.committer.store.backoff.Backoff.delay", lambda *_: 0.0)
         key = "wh/flights/day=1/part-00000-2b1f.snappy.parquet"
         tables.bucket.client.create_multipart_upload(Bucket=tables.bucket.name, Key=key)
-        weather = Unknown("503")
-        answered_by(lambda request: weather if isinstance(request, AbortUpload) else None)
+        unclear = Unknown("503")
+        answered_by(lambda request: unclear if isinstance(request, AbortUpload) else None)
         report = run(connection, foreign=True)
         assert (report["person"], report["again"]) == (0, 1)
         assert report["tables"][0]["uploads"] == {"failed": 1}

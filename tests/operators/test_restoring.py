@@ -60,8 +60,7 @@ def test_one_partition_as_of_a_version(tables: Tables, table: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [{}, {"undo": "zr1-x", "as_of": "1"}, {"undo": "zr1-x", "partitions": ["day=1"]}],
+    "arguments", [{}, {"undo": "zr1-x", "as_of": "1"}, {"undo": "zr1-x", "partitions": ["day=1"]}]
 )
 def test_what_cannot_be_meant_is_final(tables: Tables, arguments: dict[str, Any]) -> None:
     with pytest.raises(AirflowFailException, match="Either undo"):

@@ -21,23 +21,13 @@ from botocore.stub import Stubber
 
 from support.airflow import Tables, run_task, task_context
 from support.aws_services import SERVICES as OF_AWS
-from support.aws_services import (
-    EmrServerless,
-    EmrSteps,
-    Service,
-    while_it_waits,
-    worker_dies,
-)
+from support.aws_services import EmrServerless, EmrSteps, Service, while_it_waits, worker_dies
 from support.http_services import SERVICES
 from support.moto_server import ACCESS_KEY, SECRET_KEY
 from support.recorded_calls import Call, refused
 from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.commit.failures import failures_told
-from zero_rename.committer.errors import (
-    CommitConflictError,
-    StoreUnfitError,
-    ZeroRenameError,
-)
+from zero_rename.committer.errors import CommitConflictError, StoreUnfitError, ZeroRenameError
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.upkeep.access_policy import Role, access_policy
 from zero_rename.example_dags.jobs.flights_job import parse
@@ -475,10 +465,7 @@ def _waits_for(deferred: TaskDeferred) -> Any:
 class TestRefused:
     @pytest.mark.parametrize(
         ("arguments", "message"),
-        [
-            ({"wait_for_completion": False}, "wait_for_completion"),
-            ({"table": ""}, "table"),
-        ],
+        [({"wait_for_completion": False}, "wait_for_completion"), ({"table": ""}, "table")],
     )
     def test_while_a_dag_file_is_parsed(
         self, service: Service, arguments: dict[str, Any], message: str

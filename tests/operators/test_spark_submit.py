@@ -15,12 +15,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from support.airflow import (
-    SCHEMA,
-    Connect,
-    Tables,
-    day_rows,
-)
+from support.airflow import SCHEMA, Connect, Tables, day_rows
 from support.fake_spark import FAILS, FAILS_AFTERWARDS, IDLE, WRITES, FakeSpark
 from support.moto_server import ACCESS_KEY, SECRET_KEY
 from support.spark_loads import operator, refused, run

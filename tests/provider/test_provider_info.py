@@ -118,10 +118,7 @@ print("ANSWER", json.dumps({
 
 def test_airflow_finds_it_by_its_entry_points() -> None:
     answer = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        capture_output=True,
-        text=True,
-        timeout=STUCK,
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=STUCK
     )
     assert answer.returncode == 0, answer.stderr
     line = next(x for x in answer.stdout.splitlines() if x.startswith("ANSWER "))

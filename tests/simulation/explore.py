@@ -230,9 +230,7 @@ class Explorer:
         waiting = tuple(request for _, request in program.requests(world.states[number]))
         for left in self._kinds.left_by_the_dead(waiting):
             after = world._replace(
-                crashes=world.crashes - 1,
-                dead=world.dead | 1 << number,
-                late=(*world.late, *left),
+                crashes=world.crashes - 1, dead=world.dead | 1 << number, late=(*world.late, *left)
             )
             label = f"! dies with {len(left)} under way" if left else "! dies"
             yield (label, program.name, None), partial(self._merging.merged, after, number)

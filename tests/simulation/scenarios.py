@@ -23,11 +23,7 @@ from support.memory_store import Behaviour
 from zero_rename.committer import Context, JobSpec, Mode, OnConflict, Owner, SuccessMarkers, Waiting
 from zero_rename.committer.commit.commit import abort_job, commit_job
 from zero_rename.committer.commit.index.write_index import write_index
-from zero_rename.committer.commit.narrowed_run import (
-    end_narrowing,
-    leave_narrowing,
-    read_narrowing,
-)
+from zero_rename.committer.commit.narrowed_run import end_narrowing, leave_narrowing, read_narrowing
 from zero_rename.committer.commit.open import open_job
 from zero_rename.committer.commit.snapshot import Snapshot, take_snapshot
 from zero_rename.committer.commit.state.context import Limits
@@ -84,11 +80,7 @@ from zero_rename.committer.upkeep.gc.collect import gc
 from zero_rename.committer.upkeep.purge import purge, purge_data
 from zero_rename.committer.upkeep.recovery import recover
 from zero_rename.committer.upkeep.repair import repair
-from zero_rename.committer.upkeep.resolution import (
-    ResolutionPlan,
-    plan_resolution,
-    plan_undoing,
-)
+from zero_rename.committer.upkeep.resolution import ResolutionPlan, plan_resolution, plan_undoing
 from zero_rename.committer.upkeep.restoring import plan_undo
 from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
 from zero_rename.committer.upkeep.upload_sweep import UploadSweep

@@ -10,15 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zero_rename.committer.commit import (
-    abort,
-    apply,
-    claim,
-    close,
-    commit,
-    markers,
-    snapshot,
-)
+from zero_rename.committer.commit import abort, apply, claim, close, commit, markers, snapshot
 from zero_rename.committer.commit import open as opening
 from zero_rename.committer.commit.state import decide, heads, partition_files
 from zero_rename.committer.upkeep import purge, recovery

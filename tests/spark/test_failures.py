@@ -8,14 +8,7 @@ import time
 import pyarrow as pa
 import pytest
 
-from support.spark_tables import (
-    data_keys,
-    open_records,
-    read,
-    rows,
-    worker_environment,
-    write,
-)
+from support.spark_tables import data_keys, open_records, read, rows, worker_environment, write
 from zero_rename.committer import (
     FileOptions,
     InvalidInputError,

@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 
-from zero_rename.committer import (
-    InvalidInputError,
-    Mode,
-    ReadBase,
-    SettingsRefusedError,
-    TableRoot,
-)
+from zero_rename.committer import InvalidInputError, Mode, ReadBase, SettingsRefusedError, TableRoot
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.s3a.hadoop.settings import CONFLICT_KEY, Committer
 from zero_rename.s3a.write_plan import OVERWRITE_OPTION, PlannedWrite, plan

@@ -127,8 +127,7 @@ def test_the_whole_table_is_replaced(spark, url, frame):
 
 
 @pytest.mark.parametrize(
-    "empty",
-    ["where false", "no row survives", "no partition", "created empty"],
+    "empty", ["where false", "no row survives", "no partition", "created empty"]
 )
 def test_empty_frames(spark, s3_bucket, url, frame, empty):
     nothing = {

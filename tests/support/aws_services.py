@@ -335,9 +335,7 @@ SERVICES = {kind.__name__: kind for kind in (EmrServerless, EmrSteps, EmrContain
 @cache
 def _loader(search_path: str | None = None) -> Any:
     """One for all sessions: each has the services' descriptions parsed, which are megabytes."""
-    return Loader(
-        extra_search_paths=search_path.split(os.pathsep) if search_path else None,
-    )
+    return Loader(extra_search_paths=search_path.split(os.pathsep) if search_path else None)
 
 
 @pytest.fixture

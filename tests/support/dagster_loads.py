@@ -118,7 +118,4 @@ def execute(
 
 def days(first: str, last: str | None = None) -> dict[str, Any]:
     """Tags of a run of some days, as a backfill of one run has them."""
-    return {
-        ASSET_PARTITION_RANGE_START_TAG: first,
-        ASSET_PARTITION_RANGE_END_TAG: last or first,
-    }
+    return {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last or first}

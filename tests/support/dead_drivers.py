@@ -55,8 +55,7 @@ def completion(number: int) -> Held:
 def pending_set(number: int) -> Held:
     """The ``number``-th write of a task's ``.pendingset``, from 0: magic only."""
     return _nth(
-        number,
-        lambda seen: seen.operation == "PutObject" and seen.key.endswith(".pendingset"),
+        number, lambda seen: seen.operation == "PutObject" and seen.key.endswith(".pendingset")
     )
 
 
@@ -138,9 +137,4 @@ def _job(death: Death, proxy: Proxy) -> dict[str, Any]:
     conf = {key.removeprefix("spark.hadoop."): v for key, v in settings.spark_conf().items()}
     conf |= death.overrides
     conf[f"fs.s3a.bucket.{death.place.bucket}.endpoint"] = proxy.endpoint
-    return {
-        "url": death.place.url,
-        "conf": conf,
-        "first": death.first,
-        "mode": death.mode,
-    }
+    return {"url": death.place.url, "conf": conf, "first": death.first, "mode": death.mode}

@@ -175,10 +175,7 @@ class Kubernetes(HttpService):
 
     def _shown(self, job: Job) -> dict[str, Any]:
         driver = {} if job.state == "" else {"podName": f"{job.name}-driver"}
-        state = {
-            "state": job.state,
-            "errorMessage": self.said if job.state == self.failed else "",
-        }
+        state = {"state": job.state, "errorMessage": self.said if job.state == self.failed else ""}
         return {**job.body, "status": {"applicationState": state, "driverInfo": driver}}
 
     def _pod(self, method: str, path: str) -> Any:

@@ -16,7 +16,7 @@ REAL = TESTS / "s3a" / "real"
 #: Why a check has no test that shows its damage, with what speaks for it.
 NOT_SHOWN = {
     "driver-restarts": "it needs YARN; OutputCommitter.isRecoverySupported is false, and what "
-    "a second driver meets is in tests/s3a/real/test_killed_driver.py",
+    "a second driver meets is in tests/s3a/real/test_killed_driver.py"
 }
 
 

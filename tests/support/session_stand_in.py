@@ -7,11 +7,7 @@ from typing import Any
 
 from zero_rename.s3a.hadoop.settings import S3ASettings
 
-CIRCUMSTANCES = {
-    "committer": "magic",
-    "destination": "s3a://bucket/t",
-    "save_mode": "append",
-}
+CIRCUMSTANCES = {"committer": "magic", "destination": "s3a://bucket/t", "save_mode": "append"}
 
 
 class Conf:

@@ -7,14 +7,7 @@ from typing import Any
 
 import pytest
 from torture.proxy import Proxy
-from torture.servers import (
-    Store,
-    is_url,
-    of_moto,
-    of_server,
-    of_url,
-    where_writers_race,
-)
+from torture.servers import Store, is_url, of_moto, of_server, of_url, where_writers_race
 
 from support.moto_server import S3Server
 from support.shared_servers import shared_server

@@ -99,9 +99,7 @@ _FOLDED = 6
 VERBS: dict[str, Verb] = {
     "append": Verb(_write("append", _APPEND), {1: [3, 4, 5], 2: [2, 6]}),
     "append that folds": Verb(
-        _write("append", _APPEND),
-        {1: [3, 4, *_appended(_FOLDED), 5], 2: [2, 6]},
-        appends=_FOLDED,
+        _write("append", _APPEND), {1: [3, 4, *_appended(_FOLDED), 5], 2: [2, 6]}, appends=_FOLDED
     ),
     "append, tried again": Verb(
         _write("append", _APPEND, idempotency_key="a run"), {1: [3, 4, 5], 2: [2, 6]}, again=True

@@ -16,13 +16,7 @@ from torture.phases import Phase, Target
 from torture.proxy import Proxy, Trap, When
 from torture.servers import Store
 from torture.spark_writers import SparkWriter
-from torture.writers import (
-    PlainWriter,
-    Recoverer,
-    Writer,
-    recover_by_command,
-    verify_by_command,
-)
+from torture.writers import PlainWriter, Recoverer, Writer, recover_by_command, verify_by_command
 
 from zero_rename import Table
 from zero_rename.committer.commit.state.job_state import JobState

@@ -19,13 +19,7 @@ from torture.servers import Store
     ],
 )
 def test_at_its_decision(
-    store: Store,
-    proxy: Proxy,
-    s3_bucket: Any,
-    name: str,
-    layout: str,
-    when: When,
-    changed: bool,
+    store: Store, proxy: Proxy, s3_bucket: Any, name: str, layout: str, when: When, changed: bool
 ) -> None:
     attack = Attack(store, store.client(), proxy, f"s3://{s3_bucket.name}/t", name, layout)
     attack.prepare()

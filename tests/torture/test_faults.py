@@ -13,11 +13,7 @@ from torture.storms import completes, decides, rows_of
 
 from support.faulty_server import Reply, s3_error
 from zero_rename import FileOptions, Table
-from zero_rename.committer import (
-    CommitStateUnknownError,
-    RefusedError,
-    UnfinishedCommitError,
-)
+from zero_rename.committer import CommitStateUnknownError, RefusedError, UnfinishedCommitError
 from zero_rename.committer.commit.state.job_state import Committed
 from zero_rename.committer.errors import ZeroRenameError
 

@@ -12,11 +12,7 @@ from walk.plan import Operation
 from walk.world import Process, Told, World
 
 from zero_rename import Table
-from zero_rename.committer.errors import (
-    CommitConflictError,
-    InvalidInputError,
-    SnapshotGoneError,
-)
+from zero_rename.committer.errors import CommitConflictError, InvalidInputError, SnapshotGoneError
 
 
 def take_back(world: World, process: Process, operation: Operation) -> Told:

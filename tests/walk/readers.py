@@ -66,12 +66,7 @@ def require(what: str, seen: Seen, states: Iterable[Seen]) -> None:
 
 
 def require_state(
-    world: World,
-    who: str,
-    start: int,
-    schema: pa.Schema,
-    seen: Seen,
-    asked: Collection[str] | None,
+    world: World, who: str, start: int, schema: pa.Schema, seen: Seen, asked: Collection[str] | None
 ) -> None:
     """:raises Violation: a reader sees what was never the table's state since he began.
 

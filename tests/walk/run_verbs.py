@@ -15,11 +15,7 @@ from walk.world import Process, Told, World, rows_as_table, written
 
 from zero_rename import Table
 from zero_rename.committer import Owner, ZeroRenameError
-from zero_rename.committer.commit.narrowed_run import (
-    end_narrowing,
-    leave_narrowing,
-    read_narrowing,
-)
+from zero_rename.committer.commit.narrowed_run import end_narrowing, leave_narrowing, read_narrowing
 from zero_rename.committer.format.records.narrowing import Narrowing
 
 _AN_HOUR = 3600

@@ -131,10 +131,7 @@ def write_index(context: Context, listing: HeadListing, moved: Moved | None = No
     write_id = context.write_id()
     index = TableIndex(write_id, tuple(sorted((*kept, *parts), key=lambda part: part.first)))
     put = Put(
-        context.root.index_key,
-        index.encode(),
-        if_none_match=old.etag is None,
-        if_match=old.etag,
+        context.root.index_key, index.encode(), if_none_match=old.etag is None, if_match=old.etag
     )
     outcome = yield from put_record(put, write_id)
     if isinstance(outcome, Written):

@@ -8,12 +8,7 @@ from typing import Any
 
 import pyarrow.types as pt
 
-from ...errors import (
-    DamagedError,
-    InvalidInputError,
-    OutcomeUnknownError,
-    TableNotFoundError,
-)
+from ...errors import DamagedError, InvalidInputError, OutcomeUnknownError, TableNotFoundError
 from ...format.layout import TableRoot, jobs_on_record
 from ...format.records.head import Slot
 from ...format.records.table_record import TableRecord

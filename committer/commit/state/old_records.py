@@ -124,11 +124,7 @@ def free_manifests(manifests: Listing, heads: ReadHeads, kept_for: float) -> Ste
 
 
 def _is_free(
-    body: Found,
-    item: ListedObject,
-    heads: ReadHeads,
-    written: Mapping[str, float],
-    before: float,
+    body: Found, item: ListedObject, heads: ReadHeads, written: Mapping[str, float], before: float
 ) -> bool:
     try:
         origin = ManifestOrigin.decode(body.body, body.key)

@@ -28,12 +28,7 @@ def files_of_decision(decision: Decision, partition: str) -> list[DataFile]:
 def _files_of_change(job: str, change: PartitionDecision) -> Iterator[DataFile]:
     for file in change.adopted:
         yield DataFile(
-            key=file.key,
-            partition=change.partition,
-            size=file.size,
-            rows=-1,
-            checksum="",
-            job="",
+            key=file.key, partition=change.partition, size=file.size, rows=-1, checksum="", job=""
         )
     for file in change.files:
         yield DataFile(

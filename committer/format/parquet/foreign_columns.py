@@ -105,10 +105,7 @@ def misfit(field: pa.Field, kind: pa.DataType, is_int96: bool) -> list[str]:
 
 
 def check_footers(
-    root: TableRoot,
-    schema: pa.Schema,
-    partition_by: Sequence[str],
-    files: Sequence[ListedObject],
+    root: TableRoot, schema: pa.Schema, partition_by: Sequence[str], files: Sequence[ListedObject]
 ) -> Step[None]:
     """Whether a table of these columns could read the files that are there: a few footers tell.
 

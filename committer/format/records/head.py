@@ -9,16 +9,7 @@ from ...errors import RecordDamagedError
 from ...store.requests import Found
 from ..layout import UNPARTITIONED, TableRoot
 from .codec import decode, encode
-from .kept_state import (
-    STILL,
-    KeptState,
-    Move,
-    NamedManifest,
-    as_of,
-    bounded,
-    line_of,
-    version_at,
-)
+from .kept_state import STILL, KeptState, Move, NamedManifest, as_of, bounded, line_of, version_at
 from .marks import LEFT_OUT, Count, JobId
 from .partition_decision import PartitionDecision
 

@@ -129,12 +129,7 @@ def _number(value: Any, _: Any = None) -> float:
     return number
 
 
-_SCALARS = {
-    str: _Form(_text),
-    int: _Form(_whole),
-    bool: _Form(_flag),
-    float: _Form(_number),
-}
+_SCALARS = {str: _Form(_text), int: _Form(_whole), bool: _Form(_flag), float: _Form(_number)}
 
 
 def _choice(kind: type[StrEnum]) -> _Form:

@@ -238,7 +238,7 @@ def _as_array(column: str, value: Any, kind: pa.DataType | None) -> pa.Array:
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise InvalidInputError(
             f"{value!r} is not a value of the partition column {column!r}"
-            f"{'' if kind is None else f', whose type is {kind}'}.",
+            f"{'' if kind is None else f', whose type is {kind}'}."
         ) from error
 
 
@@ -253,7 +253,7 @@ def _parse(column: str, raw: str, kind: pa.DataType) -> Any:
     except (pa.ArrowException, OverflowError, ValueError) as error:
         raise InvalidInputError(
             f"{text[:200]!r} is not a value of the partition column {column!r}, whose type is "
-            f"{kind}.",
+            f"{kind}."
         ) from error
 
 

@@ -52,13 +52,7 @@ from zero_rename.committer.format.records.decision import Decision
 from zero_rename.committer.format.records.failure import is_final
 from zero_rename.committer.format.records.head import PartitionHead, Slot
 from zero_rename.committer.format.records.partition_decision import PartitionDecision
-from zero_rename.committer.store.requests import (
-    AbortUpload,
-    CompleteUpload,
-    Delete,
-    Put,
-    Unknown,
-)
+from zero_rename.committer.store.requests import AbortUpload, CompleteUpload, Delete, Put, Unknown
 
 
 @pytest.fixture
@@ -635,11 +629,7 @@ class TestMarkers:
         report = world.load(DAY1, DAY2, rows=5)
         for partition, rows in ((DAY1, 5), (DAY2, 5), (UNPARTITIONED, 10)):
             found = marker(world, partition)
-            assert (found.committer, found.job, found.success) == (
-                "zero_rename",
-                report.job,
-                True,
-            )
+            assert (found.committer, found.job, found.success) == ("zero_rename", report.job, True)
             assert found.manifest is not None
             assert found.manifest.rows == rows
             decision = world.store.objects[found.manifest.decision]

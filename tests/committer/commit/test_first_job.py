@@ -104,9 +104,7 @@ def record(world: World) -> TableRecord:
 
 
 def interrupted(
-    make: Callable[[], World],
-    step: Callable[[World], Step[Any]],
-    meanwhile: Callable[[World], Any],
+    make: Callable[[], World], step: Callable[[World], Step[Any]], meanwhile: Callable[[World], Any]
 ) -> Iterator[tuple[World, Any, list[Any]]]:
     """A step with something else before each of its requests in turn, and beside none: the world
     then, what came of the step, or the error, and of what was done meanwhile."""

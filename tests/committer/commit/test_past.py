@@ -358,11 +358,7 @@ class TestUndo:
         ("between", "says", "left"),
         [
             (lambda past: past.load(3), "changed since", [(1, 2), (1, 3)]),
-            (
-                lambda past: past.table.purge(apply=True, keep=0),
-                "not kept any more",
-                [(1, 2)],
-            ),
+            (lambda past: past.table.purge(apply=True, keep=0), "not kept any more", [(1, 2)]),
         ],
         ids=["another job", "a purge that lets it be forgotten"],
     )

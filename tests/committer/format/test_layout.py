@@ -87,8 +87,7 @@ def test_a_data_key_has_at_most_1024_bytes(letter: str) -> None:
 
 @settings(max_examples=200)
 @given(
-    name=NAMES.filter(is_table_name),
-    values=st.lists(VALUES, min_size=1, max_size=4, unique=True),
+    name=NAMES.filter(is_table_name), values=st.lists(VALUES, min_size=1, max_size=4, unique=True)
 )
 def test_rows_come_back_under_any_table_name_and_partition_value(
     name: str, values: list[str | None]

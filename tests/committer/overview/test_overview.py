@@ -32,11 +32,7 @@ from zero_rename.committer.format.records.decision import CondensedDecision, Dec
 from zero_rename.committer.format.records.failure import Failure
 from zero_rename.committer.overview.orphaned_uploads import find_orphaned_uploads
 from zero_rename.committer.overview.partition_history import look_back
-from zero_rename.committer.overview.recent_jobs import (
-    SeenJob,
-    read_job_manifest,
-    recent_jobs,
-)
+from zero_rename.committer.overview.recent_jobs import SeenJob, read_job_manifest, recent_jobs
 from zero_rename.committer.overview.table_overview import look_over
 from zero_rename.committer.store.requests import (
     Delete,

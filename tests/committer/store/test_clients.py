@@ -14,11 +14,7 @@ from botocore.exceptions import ClientError, ProfileNotFound
 
 from support.faulty_server import FaultyServer, Reply, always, s3_error
 from support.moto_server import S3Server
-from zero_rename.committer.errors import (
-    InvalidInputError,
-    StoreRefusedError,
-    StoreUnreachableError,
-)
+from zero_rename.committer.errors import InvalidInputError, StoreRefusedError, StoreUnreachableError
 from zero_rename.committer.store.clients import (
     ANONYMOUS,
     Keys,

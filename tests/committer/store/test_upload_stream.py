@@ -601,10 +601,7 @@ class TestAbort:
             assert aborting.is_alive()
             release.set()
             aborting.join(120)
-        assert s3_bucket.counter.counts() == {
-            "CreateMultipartUpload": 1,
-            "AbortMultipartUpload": 1,
-        }
+        assert s3_bucket.counter.counts() == {"CreateMultipartUpload": 1, "AbortMultipartUpload": 1}
         assert s3_bucket.uploads() == []
 
 

@@ -185,11 +185,7 @@ class TestTwoServers:
         made = pa.table({"value": list(range(1_500_000)), "day": [1] * 1_500_000}, schema=SCHEMA)
         options = FileOptions(compression="none", part_bytes=5 * 1024**2)
         with table.job(
-            SCHEMA,
-            partition_by=["day"],
-            readers="heads",
-            data_root=stores.data_root,
-            files=options,
+            SCHEMA, partition_by=["day"], readers="heads", data_root=stores.data_root, files=options
         ) as job:
             job.write(made)
         assert table.scan(columns=["value"], filter=[("value", ">=", 1_499_999)]).to_arrow()[

@@ -26,11 +26,7 @@ from zero_rename.committer.format.job_spec import NOBODY
 from zero_rename.committer.format.records.decision import Decision
 from zero_rename.committer.store.requests import Delete, Deleted, DeleteMany, Put
 from zero_rename.committer.upkeep.conflicts import find_conflicts
-from zero_rename.committer.upkeep.resolution import (
-    ResolutionPlan,
-    plan_resolution,
-    plan_undoing,
-)
+from zero_rename.committer.upkeep.resolution import ResolutionPlan, plan_resolution, plan_undoing
 
 HOUR, YEAR = 3600.0, 365 * 86_400.0
 OWN: dict[str, Any] = {"idempotency_key": "run", "on_repeat": OnRepeat.REPLACE_OWN}
@@ -58,9 +54,7 @@ def undo(world: World, job: str) -> str:
     return carry_out(world, undoing(world, job))
 
 
-def test_of_jobs_decided_in_one_second_the_newest_is_that_of_the_last_version(
-    world: World,
-) -> None:
+def test_of_jobs_decided_in_one_second_the_newest_is_that_of_the_last_version(world: World) -> None:
     last, first = sorted((world.open(), world.open()), key=lambda it: it.job)
     for opened in (first, last):
         world.commit(opened, world.write(opened, DAY1))
@@ -116,9 +110,7 @@ def with_another_at(strike: int, make: Make, mode: Mode) -> tuple[bool, bool, bo
 
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.REPLACE], ids=lambda mode: mode.value)
 @pytest.mark.parametrize(
-    "make",
-    [keep_newest, undo_an_append, undo_a_resolution],
-    ids=lambda make: make.__name__,
+    "make", [keep_newest, undo_an_append, undo_a_resolution], ids=lambda make: make.__name__
 )
 def test_a_job_that_commits_beside_it_is_never_taken_away(make: Make, mode: Mode) -> None:
     walks = (with_another_at(strike, make, mode) for strike in itertools.count())

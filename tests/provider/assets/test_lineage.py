@@ -61,9 +61,7 @@ class TestWhatIsNotCommitted:
     """START, and a task that failed: by Airflow's own extractor."""
 
     def asked(self, task: Any, state: str) -> Any:
-        from airflow.providers.openlineage.extractors.manager import (  # pyright: ignore
-            ExtractorManager,
-        )
+        from airflow.providers.openlineage.extractors.manager import ExtractorManager  # pyright: ignore
         from airflow.utils.state import TaskInstanceState
 
         return ExtractorManager().extract_metadata(

@@ -204,9 +204,7 @@ class TestAccess:
         monkeypatch.setattr(Connection, "get_team_name", lambda conn_id: "red")
         teams = ["blue"]
         monkeypatch.setattr(
-            site.manager,
-            "is_authorized_team",
-            lambda method, details, user: details.name in teams,
+            site.manager, "is_authorized_team", lambda method, details, user: details.name in teams
         )
         site.log_in("VIEWER")
         site.ask("tables", 403, conn="lake")

@@ -116,10 +116,7 @@ def test_addressing() -> None:
         ),
         (
             KEYS
-            | {
-                "fs.s3a.bucket.bucket.access.key": "OWN",
-                "fs.s3a.bucket.bucket.secret.key": "0wn",
-            },
+            | {"fs.s3a.bucket.bucket.access.key": "OWN", "fs.s3a.bucket.bucket.secret.key": "0wn"},
             ("OWN", "0wn", None),
         ),
         # The order is the list's.

@@ -46,10 +46,7 @@ def leave_word(table: Table, *partitions: str) -> None:
 @pytest.mark.parametrize("write", [by_save, by_the_data_source])
 @pytest.mark.parametrize("readers", ["listing", "heads"])
 def test_what_is_not_named_stays(
-    spark: Any,
-    s3_bucket: Any,
-    write: Callable[[Any, str, dict[str, str]], None],
-    readers: str,
+    spark: Any, s3_bucket: Any, write: Callable[[Any, str, dict[str, str]], None], readers: str
 ) -> None:
     table = Table(f"s3://{s3_bucket.name}/lake/table")
 

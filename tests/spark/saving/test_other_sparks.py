@@ -50,12 +50,6 @@ def test_save(
     if way == "classic" and not environment.version.startswith("4.0."):
         chosen, modules = (*chosen, "test_an_empty_table"), [*modules, *FORMAT]
     passed = passed_elsewhere(
-        environment.python,
-        wheel,
-        s3_server,
-        modules,
-        chosen,
-        tmp_path,
-        variables,
+        environment.python, wheel, s3_server, modules, chosen, tmp_path, variables
     )
     assert passed >= len(chosen)

@@ -147,10 +147,7 @@ def test_workers_without_the_package(tmp_path):
 
 @pytest.mark.parametrize(
     ("python", "message"),
-    [
-        ("", r"Python 3.9 and PySpark 4.0.0, other versions"),
-        ("/no/python", "which does not exist"),
-    ],
+    [("", r"Python 3.9 and PySpark 4.0.0, other versions"), ("/no/python", "which does not exist")],
 )
 def test_workers_of_another_python(tmp_path, python, message):
     script(tmp_path / "python3", "echo '[[3, 9], \"4.0.0\"]'")

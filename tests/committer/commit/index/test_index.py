@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 
 from support.faults import Crash, at, beside, on
 from support.memory_store import MemoryStore
-from support.protocol import (
-    DAY1,
-    ROOT,
-    SCHEMA,
-    World,
-    die_before_applying,
-)
+from support.protocol import DAY1, ROOT, SCHEMA, World, die_before_applying
 from zero_rename.committer import DamagedError, StoreRefusedError
 from zero_rename.committer.commit.index.indexed_partition import decode_part, encode_part
 from zero_rename.committer.commit.index.read_index import TableIndex

@@ -67,23 +67,14 @@ def _samples() -> dict[str, tuple[Parser, bytes]]:
             lambda body: Decision.decode(body, decision_key, ROOT, job),
             CondensedDecision.of(decision, 1_700_000_000.0).encode(),
         ),
-        "decision part": (
-            lambda body: DecisionPart.decode(body, "key", ROOT, job),
-            part.encode(),
-        ),
+        "decision part": (lambda body: DecisionPart.decode(body, "key", ROOT, job), part.encode()),
         "head": (lambda body: PartitionHead.decode(body, slot, ROOT), objects[slot.key].body),
-        "manifest": (
-            lambda body: Manifest.decode(body, manifest_key, ROOT, name),
-            manifest,
-        ),
+        "manifest": (lambda body: Manifest.decode(body, manifest_key, ROOT, name), manifest),
         "open record": (
             lambda body: OpenRecord.decode(body, "key"),
             objects[ROOT.open_key(opened.job)].body,
         ),
-        "_SUCCESS": (
-            lambda body: SuccessMarker.parse(body, marker_key),
-            objects[marker_key].body,
-        ),
+        "_SUCCESS": (lambda body: SuccessMarker.parse(body, marker_key), objects[marker_key].body),
         "table.json": (lambda body: TableRecord.decode(body, "key"), record.encode()),
     }
 

@@ -17,12 +17,7 @@ import pytest
 from support.protocol import DAY1, DAY2, ROOT
 from support.stored import without_additions
 from zero_rename.committer import UNPARTITIONED, Mode, SuccessMarker
-from zero_rename.committer.format.job_spec import (
-    Coordination,
-    OnConflict,
-    Owner,
-    SuccessMarkers,
-)
+from zero_rename.committer.format.job_spec import Coordination, OnConflict, Owner, SuccessMarkers
 from zero_rename.committer.format.records.data_file import DataFile
 from zero_rename.committer.format.records.decision import (
     Decision,
@@ -30,11 +25,7 @@ from zero_rename.committer.format.records.decision import (
     PartReference,
     Verdict,
 )
-from zero_rename.committer.format.records.head import (
-    FormerState,
-    PartitionHead,
-    Slot,
-)
+from zero_rename.committer.format.records.head import FormerState, PartitionHead, Slot
 from zero_rename.committer.format.records.kept_state import KeptState, Move, NamedManifest
 from zero_rename.committer.format.records.manifest import Manifest
 from zero_rename.committer.format.records.open_record import OpenRecord

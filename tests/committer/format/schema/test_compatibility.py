@@ -14,11 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.arrow_data import COLUMNS, table_of
-from zero_rename.committer.errors import (
-    InvalidInputError,
-    TableMismatchError,
-    UnsupportedTypeError,
-)
+from zero_rename.committer.errors import InvalidInputError, TableMismatchError, UnsupportedTypeError
 from zero_rename.committer.format.schema.compatibility import (
     cast,
     check_same,
@@ -291,12 +287,7 @@ def test_values_that_would_change_are_refused(
 
 @pytest.mark.parametrize(
     ("partition_by", "match"),
-    [
-        (["x"], "'x'"),
-        (["A"], "'a' meant"),
-        (["a", "a"], "twice"),
-        (["bin"], "'bin'"),
-    ],
+    [(["x"], "'x'"), (["A"], "'a' meant"), (["a", "a"], "twice"), (["bin"], "'bin'")],
 )
 def test_unfit_partition_columns_are_refused(partition_by: list[str], match: str) -> None:
     schema = pa.schema([("a", pa.int8()), ("b", pa.int8()), ("bin", pa.binary())])
