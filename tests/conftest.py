@@ -98,7 +98,7 @@ def s3_env(s3_here: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 @pytest.fixture(autouse=True)
 def soon_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """An endpoint at which nobody has answered yet is given up at once: many tests have one."""
-    monkeypatch.setattr(boto_calls, "_PATIENT", RetryBudget(unheard=0.1))
+    monkeypatch.setattr(boto_calls, "_USUAL", RetryBudget(unheard=0.1))
     monkeypatch.setattr(store_driver, "_BRIEF", RetryBudget(total=1.0, unheard=0.1))
 
 
@@ -111,7 +111,7 @@ def nothing_read() -> None:
 @pytest.fixture
 def impatient(soon_told: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that does not answer, or throttles, is given up at once."""
-    monkeypatch.setattr(boto_calls, "_PATIENT", RetryBudget(total=0.1, unheard=0.1, first=0.01))
+    monkeypatch.setattr(boto_calls, "_USUAL", RetryBudget(total=0.1, unheard=0.1, first=0.01))
     monkeypatch.setattr(conditional_put, "_TRIES", Backoff(3, 0.01))
 
 

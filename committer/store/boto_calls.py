@@ -42,7 +42,7 @@ _CHANGES = (
 )
 #: Requests that their callers put again by themselves, or can do without.
 _ASKED_AGAIN = (store.AbortUpload, store.ListLifecycleRules)
-_PATIENT, _BRIEF = RetryBudget(), RetryBudget(total=20.0, tries=4)
+_USUAL, _BRIEF = RetryBudget(), RetryBudget(total=20.0, tries=4)
 #: Requests that write data where nobody reads yet: sent again until they are answered.
 _DATA = (store.PutFile, store.UploadPart, CopyFile, CopyPart)
 #: What may go wrong in a call: an S3 error, boto3's own, or a body that breaks off.
@@ -69,7 +69,7 @@ class S3Requests:
     ) -> None:
         self.bucket = bucket
         self.clients = clients
-        self._patience = budget
+        self._budget = budget
         self._client = clients.client
         self._clock = clock
         self._calls: dict[type, Callable[[Any], Any]] = {
@@ -114,7 +114,7 @@ class S3Requests:
             sent = sent or trouble is not Trouble.UNREACHED
             if is_lasting(error) or (sent and store.is_sent_once(request)):
                 break
-            usual = self._patience or _PATIENT
+            usual = self._budget or _USUAL
             budget = _BRIEF if isinstance(request, _ASKED_AGAIN) else usual
             wait = retries.pause(budget, began, self._clock(), tries)
             if wait is None or not pause(wait):

@@ -34,7 +34,7 @@ PARALLEL = 32
 #: (after one second and after three). What needs longer is tried anew.
 CONNECT_TIMEOUT = 4
 #: Seconds without a byte of an answer. Long: S3 answers small requests at once, but a store may
-#: say nothing while it puts an upload of thousands of parts together. Half of the patience of a
+#: say nothing while it puts an upload of thousands of parts together. Half of the budget of a
 #: request (:class:`.retries.RetryBudget`), so that one left unanswered is tried again.
 READ_TIMEOUT = 60
 #: Stores that send no Server header, by the owner they name: S3Mock.

@@ -121,8 +121,8 @@ class Retries:
 
     @property
     def troubles(self) -> Counter[Trouble]:
-        """How often each was met so far: each was followed by another try, as long as there was
-        patience. A copy."""
+        """How often each was met so far: each was followed by another try, as long as the budget
+        lasted. A copy."""
         with self._lock:
             return self._troubles.copy()
 

@@ -179,7 +179,7 @@ class TestPatience:
             assert len(server.received) == sent + 1, "the silence was waited for once"
 
     def test_a_wrong_endpoint_is_told_soon(self, at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(boto_calls, "_PATIENT", RetryBudget())
+        monkeypatch.setattr(boto_calls, "_USUAL", RetryBudget())
         driver = at("http://127.0.0.1:9")
         with pytest.raises(StoreUnreachableError, match="AWS_ENDPOINT_URL"):
             driver.perform(Get("key"))
