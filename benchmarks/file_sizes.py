@@ -63,7 +63,7 @@ def main() -> None:
 
 
 @dataclass(frozen=True)
-class Written:
+class FolderSize:
     """What a writer left in a folder."""
 
     files: int
@@ -122,7 +122,7 @@ def spark_session(folder: Path) -> SparkSession:
 
 def by_spark(
     spark: SparkSession, folder: Path, rows: pa.Table, partitions: int, compression: str
-) -> Written:
+) -> FolderSize:
     source = folder.with_suffix(".source")
     pq.write_table(rows, source, compression="none", row_group_size=len(rows))
     frame = spark.read.parquet(str(source))
@@ -172,7 +172,7 @@ class LocalUpload:
     checksum: str = hashlib.sha256().hexdigest()
 
 
-def by_us(folder: Path, rows: pa.Table, partitions: int, compression: str) -> Written:
+def by_us(folder: Path, rows: pa.Table, partitions: int, compression: str) -> FolderSize:
     def stream(key: str, settings: ObjectSettings) -> LocalStream:
         return LocalStream(folder, key)
 
@@ -190,13 +190,13 @@ def by_us(folder: Path, rows: pa.Table, partitions: int, compression: str) -> Wr
     return timed(folder, write)
 
 
-def timed(folder: Path, write: Callable[[], None]) -> Written:
+def timed(folder: Path, write: Callable[[], None]) -> FolderSize:
     began = time.monotonic()
     write()
     seconds = time.monotonic() - began
     files = list(folder.rglob("*.parquet"))
     groups = sum(pq.read_metadata(file).num_row_groups for file in files)
-    return Written(len(files), sum(file.stat().st_size for file in files), groups, seconds)
+    return FolderSize(len(files), sum(file.stat().st_size for file in files), groups, seconds)
 
 
 if __name__ == "__main__":

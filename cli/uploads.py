@@ -66,7 +66,7 @@ def list_(
 ) -> None:
     """List them: whose each is, how old, how much it holds, and whether anybody needs it."""
     selection = _selection(older_than, job, ours, foreign)
-    _Listing(as_json, price).run(path, selection, sizes=sizes)
+    _UploadPrinter(as_json, price).run(path, selection, sizes=sizes)
 
 
 @app.command()
@@ -89,7 +89,7 @@ def abort(
             remedy="Give --older-than, such as 7d; 0 takes all.",
         )
     selection = _selection(older_than, job, ours, foreign)
-    listing = _Listing(as_json, price)
+    listing = _UploadPrinter(as_json, price)
     listing.run(path, selection, sizes=sizes, apply=apply)
     if listing.counts["would-abort"]:
         say(DRY)
@@ -110,7 +110,7 @@ def expect(
 ) -> None:
     """Count them; exit code 1 unless there are so many."""
     selection = _selection(older_than, job, ours, foreign)
-    listing = _Listing(None, STANDARD)
+    listing = _UploadPrinter(None, STANDARD)
     listing.run(path, selection)
     found = listing.counts.total()
     if as_json:
@@ -134,7 +134,7 @@ def _selection(
     return Selection(older_than or 0.0, frozenset(whose), frozenset(jobs or ()))
 
 
-class _Listing:
+class _UploadPrinter:
     """Prints uploads a page at a time, and counts them.
 
     :param as_json: lines of JSON; ``None`` prints none of them.

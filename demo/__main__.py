@@ -9,7 +9,7 @@ from types import FrameType
 from zero_rename import ZeroRenameError
 
 from .processes import sweep
-from .report import Report
+from .report import RunReport
 from .scenario import tell
 from .store import store
 from .workspace import DemoError, shown, workspace
@@ -19,7 +19,7 @@ def main() -> int:
     """Run the demonstration. Returns 0 only if every committed row is the CSV's."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
-    report = Report()
+    report = RunReport()
     try:
         with workspace() as folders, store(folders.logs) as s3:
             where = "an embedded S3" if s3.embedded else "your S3"

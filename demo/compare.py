@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from zero_rename import Table
 
-from .dataset import Content, content, partition_of
+from .dataset import RowDigest, content, partition_of
 from .store import Store
 
 
@@ -21,25 +21,27 @@ class Difference:
 
 def committed(
     table: Table, partitions: list[str] | None = None, as_of: int | None = None
-) -> dict[str, Content]:
+) -> dict[str, RowDigest]:
     """The content of a table's partitions, as its reader sees it now.
 
     :param partitions: only these, each of which is in the answer even if it is empty.
     :param as_of: a former version of the one partition that is named.
     """
-    found = dict.fromkeys(partitions or (), Content())
+    found = dict.fromkeys(partitions or (), RowDigest())
     for batch in table.to_arrow(partitions=partitions, as_of=as_of).to_batches():
         for row in batch.to_pylist():
             partition = partition_of(row)
-            found[partition] = found.get(partition, Content()) + content([row])
+            found[partition] = found.get(partition, RowDigest()) + content([row])
     return found
 
 
-def differences(expected: Mapping[str, Content], found: Mapping[str, Content]) -> list[Difference]:
+def differences(
+    expected: Mapping[str, RowDigest], found: Mapping[str, RowDigest]
+) -> list[Difference]:
     """Partitions missing, too many, or of another content."""
     wrong = []
     for partition in sorted({*expected, *found}):
-        want, have = expected.get(partition, Content()), found.get(partition, Content())
+        want, have = expected.get(partition, RowDigest()), found.get(partition, RowDigest())
         if want == have:
             continue
         what = f"{have.rows:,} rows committed, {want.rows:,} in the CSV"

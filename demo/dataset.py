@@ -27,7 +27,7 @@ NULL = "NA"
 
 
 @dataclass(frozen=True)
-class Content:
+class RowDigest:
     """How many rows, and which: equal exactly if the rows are, in whatever order.
 
     :param digest: sum of the rows' SHA-256, so that order does not count and doubles do.
@@ -36,8 +36,8 @@ class Content:
     rows: int = 0
     digest: int = 0
 
-    def __add__(self, other: Content) -> Content:
-        return Content(self.rows + other.rows, (self.digest + other.digest) % 2**256)
+    def __add__(self, other: RowDigest) -> RowDigest:
+        return RowDigest(self.rows + other.rows, (self.digest + other.digest) % 2**256)
 
     @property
     def short(self) -> str:
@@ -45,14 +45,14 @@ class Content:
         return hashlib.sha256(str(self.digest).encode()).hexdigest()[:12]
 
 
-def content(rows: Iterable[Mapping[str, Any]]) -> Content:
+def content(rows: Iterable[Mapping[str, Any]]) -> RowDigest:
     """The content of typed rows: numbers, strings, datetimes with a zone, ``None``."""
     count = total = 0
     for row in rows:
         count += 1
         text = "\x1e".join(f"{name}\x1f{canonical(row[name])}" for name in sorted(row))
         total += int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
-    return Content(count, total % 2**256)
+    return RowDigest(count, total % 2**256)
 
 
 def canonical(value: Any) -> str:
@@ -135,17 +135,17 @@ class Flights:
         with open(self.path, newline="", encoding="utf-8") as file:
             yield from csv.DictReader(file)
 
-    def contents(self, months: Iterable[int]) -> dict[str, Content]:
+    def contents(self, months: Iterable[int]) -> dict[str, RowDigest]:
         """The content of every partition of these months."""
         prefixes = tuple(f"2013,{month}," for month in months)
-        partitions: dict[str, Content] = {}
+        partitions: dict[str, RowDigest] = {}
         with open(self.path, newline="", encoding="utf-8") as file:
             names = file.readline().rstrip("\r\n").split(",")
             # Sorted out by their first characters: the other months are most of the file.
             for row in csv.DictReader((line for line in file if line.startswith(prefixes)), names):
                 values = typed(row)
                 partition = partition_of(values)
-                partitions[partition] = partitions.get(partition, Content()) + content([values])
+                partitions[partition] = partitions.get(partition, RowDigest()) + content([values])
         return partitions
 
     def corrected(self, day: date, path: Path) -> Flights:

@@ -12,8 +12,8 @@ import pyarrow as pa
 from zero_rename import Table
 
 from .compare import Difference, committed, differences
-from .dataset import Content, Flights, partition_of, partition_on, typed
-from .report import Report
+from .dataset import Flights, RowDigest, partition_of, partition_on, typed
+from .report import RunReport
 
 
 @dataclass
@@ -25,12 +25,12 @@ class History:
     """
 
     table: Table
-    report: Report
-    expected: Mapping[str, Content]
+    report: RunReport
+    expected: Mapping[str, RowDigest]
 
     @staticmethod
     def begun(
-        listed: Table, table: Table, report: Report, expected: Mapping[str, Content]
+        listed: Table, table: Table, report: RunReport, expected: Mapping[str, RowDigest]
     ) -> History:
         """Copy a table to one that is read by heads: one job, and the store copies the files."""
         with report.step("a second table, read by heads: a copy"):
@@ -73,5 +73,5 @@ class History:
         assert job.committed is not None
         return job.committed.job
 
-    def _look(self, partition: str, as_of: int | None = None) -> Content:
+    def _look(self, partition: str, as_of: int | None = None) -> RowDigest:
         return committed(self.table, [partition], as_of)[partition]

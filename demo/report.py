@@ -14,11 +14,11 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from .compare import Difference
-from .dataset import Content
+from .dataset import RowDigest
 
 
 @dataclass
-class Run:
+class RunRow:
     """One row of the table of runs. ``None`` is shown as a dash."""
 
     name: str
@@ -31,7 +31,7 @@ class Run:
     seconds: float = 0.0
 
 
-class Report:
+class RunReport:
     """Prints to the user's terminal; plain lines where there is none.
 
     :param console: where to.
@@ -40,7 +40,7 @@ class Report:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, soft_wrap=True)
         self.begun = time.monotonic()
-        self.runs: list[Run] = []
+        self.runs: list[RunRow] = []
 
     def say(self, text: str) -> None:
         """One line, with the seconds since the start."""
@@ -72,7 +72,7 @@ class Report:
             grid.add_row(run.name, *cells, f"{run.seconds:.1f}")
         self._print("Runs", grid)
 
-    def before_and_after(self, partition: str, seen: Mapping[str, Content]) -> None:
+    def before_and_after(self, partition: str, seen: Mapping[str, RowDigest]) -> None:
         """One partition as a reader saw it at several moments."""
         grid = Grid(box=box.SIMPLE_HEAD)
         grid.add_column("when")

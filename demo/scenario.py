@@ -13,11 +13,11 @@ from zero_rename import Table
 
 from .airflow import CLEARED, FIRST, RETRIED, Airflow, airflow
 from .compare import Difference, committed, differences, strays
-from .dataset import Content, Flights, partition_on
+from .dataset import Flights, RowDigest, partition_on
 from .environment import airflow_variables, variables
 from .history import History
 from .processes import started, tail
-from .report import Report, Run
+from .report import RunReport, RunRow
 from .store import Store
 from .workspace import CHECKOUT, DemoError, Workspace, shown
 
@@ -43,12 +43,12 @@ class Scenario:
 
     workspace: Workspace
     store: Store
-    report: Report
+    report: RunReport
     flights: Flights
     table: Table
     environment: Mapping[str, str]
-    csv: Mapping[str, Content]
-    expected: dict[str, Content] = field(default_factory=dict)
+    csv: Mapping[str, RowDigest]
+    expected: dict[str, RowDigest] = field(default_factory=dict)
 
     def backfill(self) -> None:
         """January as one Spark job: 31 partitions, one decision."""
@@ -94,7 +94,7 @@ class Scenario:
             worker.begin(day, FIRST, {"csv": str(self.flights.path)})
             self._wait_for_uploads(worker, partition)
             killed = worker.kill()
-        run = Run(name, 0, self.csv[partition].rows, 0, 0, 0, seconds=time.monotonic() - begun)
+        run = RunRow(name, 0, self.csv[partition].rows, 0, 0, 0, seconds=time.monotonic() - begun)
         run.requests = _difference(before, self.store.requests())
         self.report.runs.append(run)
         left = self.store.uploads(self.table.root.partition_prefix(partition))
@@ -117,7 +117,7 @@ class Scenario:
             if time.monotonic() > deadline:
                 raise DemoError(f"No upload to {prefix} was seen for {_PATIENCE:.0f} s.")
 
-    def look(self, partition: str) -> Content:
+    def look(self, partition: str) -> RowDigest:
         """What a reader of one partition sees now."""
         return committed(self.table, [partition])[partition]
 
@@ -125,7 +125,7 @@ class Scenario:
         """Compare every committed row with the CSV, and what is listed with what is named."""
         found = committed(self.table)
         wrong = differences(self.expected, found) + strays(self.table, self.store)
-        total = sum(found.values(), Content())
+        total = sum(found.values(), RowDigest())
         self.report.say(
             f"   {total.rows:,} rows in {len(found)} partitions read back and compared with the "
             f"CSV; open jobs: {len(self.table.open_jobs())}"
@@ -139,12 +139,12 @@ class Scenario:
         return second.tell(self.flights, day, self.workspace.data / "flights-undone.csv")
 
     @contextmanager
-    def _run(self, name: str, csv: Mapping[str, Content]) -> Iterator[None]:
+    def _run(self, name: str, csv: Mapping[str, RowDigest]) -> Iterator[None]:
         """Time a run, count its requests, and add it to the table of runs."""
         before, begun = self.store.requests(), time.monotonic()
         with self.report.step(name):
             yield
-        run = Run(name, csv_rows=sum(csv.values(), Content()).rows)
+        run = RunRow(name, csv_rows=sum(csv.values(), RowDigest()).rows)
         run.seconds = time.monotonic() - begun
         run.requests = _difference(before, self.store.requests())
         marker = self.table.marker()
@@ -160,7 +160,7 @@ def _difference(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else after - before
 
 
-def tell(workspace: Workspace, store: Store, report: Report) -> list[Difference]:
+def tell(workspace: Workspace, store: Store, report: RunReport) -> list[Difference]:
     """Tell the whole story.
 
     :return: what is not as it should be in the end.

@@ -12,7 +12,7 @@ from ..committer.errors import InvalidInputError
 from ..orchestration.runs.reports import text_table
 from ..provider.compat import asks_states, states_of_tasks
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..s3a.recovery.liveness import Action, RecoveryOptions, State
+from ..s3a.recovery.liveness import Action, JobLiveness, RecoveryOptions
 from ..s3a.recovery.recover import UNSETTLED, RecoveredJob, recover_jobs
 from ..s3a.runs.try_record import TryRecord
 from .maintenance import _seconds, _TableMaintenance
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 _AT_WORK = ("running", "queued", "scheduled", "restarting", "deferred", "up_for_reschedule")
 #: What the state of its task instance says of a try.
 _SAID = {
-    **dict.fromkeys(_AT_WORK, State.LIVE),
+    **dict.fromkeys(_AT_WORK, JobLiveness.LIVE),
     # The run has loaded, or is going to load, by another try.
-    **dict.fromkeys(("success", "up_for_retry"), State.SUPERSEDED),
+    **dict.fromkeys(("success", "up_for_retry"), JobLiveness.SUPERSEDED),
     # Nobody loads unless somebody clears the task.
-    **dict.fromkeys(("failed", "upstream_failed", "skipped", "removed"), State.DEAD),
+    **dict.fromkeys(("failed", "upstream_failed", "skipped", "removed"), JobLiveness.DEAD),
 }
 _DIRECTIONS = {"forward": Action.FORWARD, "back": Action.BACK}
 
@@ -145,14 +145,14 @@ def _plain(job: RecoveredJob) -> dict[str, Any]:
     return {n: str(v) if isinstance(v, StrEnum) else v for n, v in members.items()}
 
 
-def task_states(ti: Any) -> Callable[[TryRecord], State | None]:
+def task_states(ti: Any) -> Callable[[TryRecord], JobLiveness | None]:
     """What has become of a try, by the state of its task instance.
 
     :param ti: the running task's own instance, which can ask for others' states.
     """
     get_task_states = asks_states(ti)
 
-    def ask(record: TryRecord) -> State | None:
+    def ask(record: TryRecord) -> JobLiveness | None:
         key = record.idempotency_key
         return _SAID.get(states_of_tasks(get_task_states, [key]).get(key, ""))
 

@@ -110,12 +110,12 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
     def _load_by_s3a(self, context: Context, load: TableLoad) -> dict[str, Any]:
         """The same with one of Hadoop's committers, which has no idempotency key, no heads and no
         decision: so its settings are checked before, and what it left after."""
-        from ..orchestration.s3a.configuration import Load, check_submission, render
+        from ..orchestration.s3a.configuration import LoadRequest, check_submission, render
         from ..orchestration.s3a.load import S3ALoad
 
         table, run, hook = load.table, load.run, load.hook
         mode, partitions = load.handoff.mode, load.handoff.partitions
-        wanted = Load(Committer(load.committer), table.root, mode, partitions)
+        wanted = LoadRequest(Committer(load.committer), table.root, mode, partitions)
         s3a_load = S3ALoad(table, run, wanted)
         with final_where_refused():
             self._check_files()

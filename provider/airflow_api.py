@@ -56,7 +56,7 @@ class TaskRunsError(AirflowException):
 
 
 @dataclass(frozen=True)
-class Run:
+class TriggeredRun:
     """A run that an asset's event has started.
 
     :param state: ``queued``, ``running``, ``success`` or ``failed``.
@@ -78,7 +78,7 @@ class AssetEvent:
     number: int
     asset: str
     time: float
-    runs: tuple[Run, ...]
+    runs: tuple[TriggeredRun, ...]
 
 
 class AirflowApi:
@@ -132,7 +132,7 @@ class AirflowApi:
             )
         _ask(self._client, "POST", f"{_ROOT}/{path}", json=body | {"dry_run": False})
 
-    def events(self, of: NamedTask | Run, after: int = 0) -> list[AssetEvent]:
+    def events(self, of: NamedTask | TriggeredRun, after: int = 0) -> list[AssetEvent]:
         """What an instance, or any of a run, has told of assets; the last fifty, newest first.
 
         :param after: the number of an event; those before are left out.
@@ -148,7 +148,8 @@ class AirflowApi:
                 f"{_ASSET}s/{quote(str(it[_ASSET_ID]), '')}",
                 datetime.fromisoformat(it["timestamp"]).timestamp(),
                 tuple(
-                    Run(run["dag_id"], run[_RUN_ID], run["state"]) for run in it["created_dagruns"]
+                    TriggeredRun(run["dag_id"], run[_RUN_ID], run["state"])
+                    for run in it["created_dagruns"]
                 ),
             )
             for it in told

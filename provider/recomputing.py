@@ -24,8 +24,8 @@ from .airflow_api import (
     ApiTroubleError,
     AssetEvent,
     GoneError,
-    Run,
     TaskRunsError,
+    TriggeredRun,
     airflow_api,
 )
 from .failures import final_where_refused
@@ -170,7 +170,7 @@ class Recomputing:
         found: dict[str, list[AssetEvent]] = {}
         last = progress.layers[-1] if progress.layers else ()
         front = [event for it in last for event in api.events(it.instance, after=it.events)]
-        seen: set[Run] = set()
+        seen: set[TriggeredRun] = set()
         while front:
             event = front.pop()
             for dag_id in api.followers(event.asset):

@@ -24,7 +24,7 @@ from bench.plots import draw
 from bench.processes import HostError
 from bench.profiles import profile
 from bench.report import markdown, missed, ratios
-from bench.results import Table
+from bench.results import Comparison
 from bench.store import DelayedStore, delayed
 from bench.workloads import OURS, PAPERS, WORKLOADS, Workload, slug
 from docs.extensions.tables import between
@@ -44,7 +44,7 @@ def main() -> None:
     if not given.render:
         results.write_text(json.dumps(whole_run(given), separators=(",", ":")), "utf-8")
     run = json.loads(results.read_text("utf-8"))
-    tables = [Table.of(it) for it in run["tables"]]
+    tables = [Comparison.of(it) for it in run["tables"]]
     if given.papers:
         page = tables_of_papers(tables, run["header"])
         if given.write:
@@ -73,7 +73,9 @@ def whole_run(given: argparse.Namespace) -> dict[str, Any]:
     return {"header": header, "profiles": profiles, "tables": [it.as_dict() for it in tables]}
 
 
-def measured(bench: Bench, chosen: Sequence[Workload], peers: Sequence[Peer]) -> Iterator[Table]:
+def measured(
+    bench: Bench, chosen: Sequence[Workload], peers: Sequence[Peer]
+) -> Iterator[Comparison]:
     """Each workload in its share of the time that is left."""
     for number, workload in enumerate(chosen):
         rest = sum(it.seconds for it in chosen[number:])
@@ -81,7 +83,7 @@ def measured(bench: Bench, chosen: Sequence[Workload], peers: Sequence[Peer]) ->
         yield bench.measure(replace(workload, seconds=max(share, 5)), peers)
 
 
-def profiled(tables: Sequence[Table], bench: Bench, hosts: HostProcesses) -> dict[str, str]:
+def profiled(tables: Sequence[Comparison], bench: Bench, hosts: HostProcesses) -> dict[str, str]:
     """Why goals of time were missed: a profile of each workload, run again."""
     found: dict[str, str] = {}
     workloads = {goal.workload: goal.title for goal in missed(tables) if not goal.other_workload}

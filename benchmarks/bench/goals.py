@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bench.results import Run, Table
+from bench.results import Comparison, Measurement
 from bench.workloads import LOCAL, OURS
 
 
@@ -21,12 +21,12 @@ class Goal:
     workload: str
     above: str
     below: str
-    of: Callable[[Run], float]
+    of: Callable[[Measurement], float]
     wanted: float
     least: bool = False
     other_workload: str = ""
 
-    def value(self, tables: Mapping[str, Table]) -> float | None:
+    def value(self, tables: Mapping[str, Comparison]) -> float | None:
         """``None`` where one of the two was not measured."""
         above, below = (
             tables[name].row(peer) if name in tables else None
@@ -45,11 +45,11 @@ class Goal:
         return f"at {'least' if self.least else 'most'} {self.wanted}"
 
 
-def seconds(run: Run) -> float:
+def seconds(run: Measurement) -> float:
     return run.seconds
 
 
-def cpu(run: Run) -> float:
+def cpu(run: Measurement) -> float:
     return run.all_cpu
 
 

@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from bench.hosts import HostProcesses
 from bench.peers import BY_NAME, PEERS, Peer
 from bench.processes import Host, HostError, cpu_between
-from bench.results import Row, Run, Table
+from bench.results import Comparison, Measurement, Row
 from bench.store import DelayedStore
 from bench.workloads import Workload, input_of, slug
 
@@ -50,11 +50,11 @@ class Bench:
     _filled: set[str] = field(default_factory=set)
     _pace: dict[str, tuple[int, float]] = field(default_factory=dict)
 
-    def measure(self, workload: Workload, peers: Sequence[Peer] = PEERS) -> Table:
+    def measure(self, workload: Workload, peers: Sequence[Peer] = PEERS) -> Comparison:
         """All peers that know the workload, in turns, each round beginning with the next one."""
         taking = [peer for peer in peers if peer.takes(workload)]
         if not taking:
-            return Table(workload, [])
+            return Comparison(workload, [])
         rows = {peer.name: Row(peer.name) for peer in taking}
         act = self._cold if workload.verb == "cold" else self._warm
         for kind in {peer.host for peer in taking}:
@@ -83,7 +83,7 @@ class Bench:
                 self._look(peer, workload, rows[peer.name])
             except TROUBLE as error:
                 rows[peer.name].why = f"what it left was not looked at: {error}"
-        return Table(workload, list(rows.values()))
+        return Comparison(workload, list(rows.values()))
 
     def _warm(self, peer: Peer, workload: Workload, row: Row, number: int) -> None:
         host, url = self.hosts.get(peer.host), _url(peer, workload)
@@ -117,7 +117,9 @@ class Bench:
         host = self.hosts.start(peer.host)
         try:
             took, seen = round(time.monotonic() - began, 3), self.store.traffic()
-            row.runs.append(Run(0, took, cpu_between({}, host.cpu()), host.memory(), seen.requests))
+            row.runs.append(
+                Measurement(0, took, cpu_between({}, host.cpu()), host.memory(), seen.requests)
+            )
             for save in (1, 2):
                 self._time(host, peer, workload, "append", save, row)
         finally:
@@ -136,7 +138,7 @@ class Bench:
         if workload.verb == "append" and workload.latency and workload.files >= _MANY:
             self._pace[peer.name] = (workload.files, seconds)
         counted = (seen.requests, seen.throttled, seen.written)
-        row.runs.append(Run(number, seconds, cpu, host.memory(), *counted))
+        row.runs.append(Measurement(number, seconds, cpu, host.memory(), *counted))
 
     def _ask(
         self, host: Host, peer: Peer, workload: Workload, verb: str, url: str

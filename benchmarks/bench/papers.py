@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bench.goals import seconds
-from bench.results import Run, Table
+from bench.results import Comparison, Measurement
 from bench.workloads import BY_SPARK, BY_SPARK_HEADS, HEADS, OURS, PARQUET
 
 #: Of an operation that a proxy names, the kind that the paper counts.
@@ -55,7 +55,7 @@ _RATIOS: Mapping[str, Mapping[str, tuple[float, ...]]] = {
 _WRITTEN = {"S3a": 3.0, "S3a, commit v2": 2.0, "Stocator": 1.0}
 
 
-def tables_of_papers(tables: Sequence[Table], header: str) -> str:
+def tables_of_papers(tables: Sequence[Comparison], header: str) -> str:
     """The page's part.
 
     :param header: of what run, on which machine.
@@ -73,7 +73,7 @@ def tables_of_papers(tables: Sequence[Table], header: str) -> str:
     return "\n".join(lines)
 
 
-def _one_file(table: Table) -> Iterator[str]:
+def _one_file(table: Comparison) -> Iterator[str]:
     yield f"| | {' | '.join(_KINDS)} | all |"
     yield f"|---|{'---:|' * (len(_KINDS) + 1)}"
     for name, counts in _ONE_FILE.items():
@@ -98,7 +98,9 @@ def by_kind(requests: Mapping[str, int]) -> Counter[str]:
     return counts
 
 
-def _ratios(tables: Mapping[str, Table], number: str, of: Callable[[Run], float]) -> Iterator[str]:
+def _ratios(
+    tables: Mapping[str, Comparison], number: str, of: Callable[[Measurement], float]
+) -> Iterator[str]:
     yield f"| | {' | '.join(_WORKLOADS.values())} |"
     yield f"|---|{'---:|' * len(_WORKLOADS)}"
     for name, values in _RATIOS[number].items():
@@ -108,7 +110,7 @@ def _ratios(tables: Mapping[str, Table], number: str, of: Callable[[Run], float]
         yield f"| {name}: over {HEADS} | {' | '.join(cells)} |"
 
 
-def _ratio(table: Table | None, name: str, of: Callable[[Run], float]) -> str:
+def _ratio(table: Comparison | None, name: str, of: Callable[[Measurement], float]) -> str:
     """A peer's over that of this project's tables that are read by heads."""
     if table is None:
         return ""
@@ -120,7 +122,7 @@ def _ratio(table: Table | None, name: str, of: Callable[[Run], float]) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def _written(table: Table) -> Iterator[str]:
+def _written(table: Comparison) -> Iterator[str]:
     yield "| | bytes written for one |"
     yield "|---|---:|"
     for name, value in _WRITTEN.items():

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.goals import seconds
-from bench.results import Table
+from bench.results import Comparison
 from bench.workloads import slug
 
 
-def draw(tables: Sequence[Table], folder: Path) -> None:
+def draw(tables: Sequence[Comparison], folder: Path) -> None:
     """Write ``<workload>.svg`` into a folder; pictures of other runs go."""
     import pygal
     from pygal.style import CleanStyle

@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bench.goals import GOALS, Goal, cpu, seconds
 from bench.peers import PEERS
-from bench.results import Row, Run, Table
+from bench.results import Comparison, Measurement, Row
 from bench.workloads import slug
 
 
-def reference(table: Table) -> Row | None:
+def reference(table: Comparison) -> Row | None:
     """Whom ratios are to: this project's first way that was measured."""
     ours = [peer.name for peer in PEERS if peer.name.startswith(("zero-rename", "load()"))]
     found = [row for name in ours if (row := table.row(name))]
     return found[0] if found else None
 
 
-def ratios(tables: Sequence[Table]) -> str:
+def ratios(tables: Sequence[Comparison]) -> str:
     """One line of JSON: by workload and peer, times of ours in the same run."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for table in tables:
@@ -35,7 +35,7 @@ def ratios(tables: Sequence[Table]) -> str:
     return json.dumps({"ratios": found, "goals": goals})
 
 
-def markdown(tables: Sequence[Table], header: str, profiles: Mapping[str, str]) -> str:
+def markdown(tables: Sequence[Comparison], header: str, profiles: Mapping[str, str]) -> str:
     """The page's part.
 
     :param header: of what run, on which machine.
@@ -49,17 +49,17 @@ def markdown(tables: Sequence[Table], header: str, profiles: Mapping[str, str]) 
     return "\n".join(lines)
 
 
-def missed(tables: Sequence[Table]) -> list[Goal]:
+def missed(tables: Sequence[Comparison]) -> list[Goal]:
     by_name = _by_name(tables)
     values = [(goal, goal.value(by_name)) for goal in GOALS]
     return [goal for goal, value in values if value is not None and not goal.met(value)]
 
 
-def _by_name(tables: Sequence[Table]) -> dict[str, Table]:
+def _by_name(tables: Sequence[Comparison]) -> dict[str, Comparison]:
     return {table.workload.name: table for table in tables}
 
 
-def _goals(tables: Sequence[Table]) -> Iterator[str]:
+def _goals(tables: Sequence[Comparison]) -> Iterator[str]:
     yield "| goal | wanted | here | |"
     yield "|---|---|---:|---|"
     for goal in GOALS:
@@ -71,7 +71,7 @@ def _goals(tables: Sequence[Table]) -> Iterator[str]:
             yield f"| {goal.title} | {goal.bound} | {value:.2f} | {word} |"
 
 
-def _table(table: Table) -> Iterator[str]:
+def _table(table: Comparison) -> Iterator[str]:
     yield _sentence(table)
     yield ""
     if table.workload.verb == "cold":
@@ -101,7 +101,7 @@ def _table(table: Table) -> Iterator[str]:
             yield f"| {row.peer} | {_plain(why)} | | | | | | | | |"
 
 
-def _sentence(table: Table) -> str:
+def _sentence(table: Comparison) -> str:
     it = table.workload
     late = f"each answer {it.latency * 1000:.0f} ms late" if it.latency else "no latency added"
     if it.verb in ("abort", "recover"):
@@ -113,7 +113,7 @@ def _sentence(table: Table) -> str:
     return f"{it.rows:,} rows, {tasks} of Spark, {files}; {late}."
 
 
-def _cold(table: Table) -> Iterator[str]:
+def _cold(table: Comparison) -> Iterator[str]:
     yield "| | start | first save | second save | CPU of all three | requests of the second |"
     yield "|---|---:|---:|---:|---:|---:|"
     for row in table.rows:
@@ -167,5 +167,5 @@ def _memory(row: Row) -> str:
     return ", ".join(f"{value / 1e6:.0f}" for value in groups if value)
 
 
-def _requests(run: Run) -> float:
+def _requests(run: Measurement) -> float:
     return sum(run.requests.values())

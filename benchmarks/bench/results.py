@@ -12,7 +12,7 @@ from bench.workloads import Workload
 
 
 @dataclass(frozen=True)
-class Run:
+class Measurement:
     """What a peer took once.
 
     :param cpu: seconds of the process tree, by group; ``memory``: bytes at the most.
@@ -49,7 +49,7 @@ class Row:
     """
 
     peer: str
-    runs: list[Run] = field(default_factory=list)
+    runs: list[Measurement] = field(default_factory=list)
     files: int = 0
     bytes: int = 0
     found: int | None = None
@@ -57,7 +57,7 @@ class Row:
     cut: bool = False
 
     @property
-    def counted(self) -> list[Run]:
+    def counted(self) -> list[Measurement]:
         """Warm runs that nothing disturbed; the cold one where there is no other."""
         calm = [run for run in self.runs if not run.throttled]
         return calm[1:] if len(self.runs) > 1 and calm[:1] == self.runs[:1] else calm
@@ -67,11 +67,11 @@ class Row:
         """Runs that count for nothing."""
         return sum(1 for run in self.runs if run.throttled)
 
-    def median(self, of: Callable[[Run], float]) -> float | None:
+    def median(self, of: Callable[[Measurement], float]) -> float | None:
         values = [of(run) for run in self.counted]
         return statistics.median(values) if values else None
 
-    def ratio(self, to: Row, of: Callable[[Run], float]) -> float | None:
+    def ratio(self, to: Row, of: Callable[[Measurement], float]) -> float | None:
         """The median of the ratios to another peer, round by round: of one run, so that a machine
         that grows slower disturbs both."""
         theirs = {run.round: of(run) for run in to.counted}
@@ -83,7 +83,7 @@ class Row:
 
 
 @dataclass
-class Table:
+class Comparison:
     """A workload, and what came of it."""
 
     workload: Workload
@@ -97,6 +97,8 @@ class Table:
         return {"workload": asdict(self.workload), "rows": [asdict(row) for row in self.rows]}
 
     @classmethod
-    def of(cls, data: dict[str, Any]) -> Table:
-        rows = [Row(**{**it, "runs": [Run(**run) for run in it["runs"]]}) for it in data["rows"]]
+    def of(cls, data: dict[str, Any]) -> Comparison:
+        rows = [
+            Row(**{**it, "runs": [Measurement(**run) for run in it["runs"]]}) for it in data["rows"]
+        ]
         return cls(Workload(**data["workload"]), rows)

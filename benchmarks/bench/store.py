@@ -57,7 +57,7 @@ class Traffic:
 
 
 @dataclass
-class _Written:
+class _ByteCounts:
     """Bytes that a store was given, and those that it copied itself."""
 
     total: int = 0
@@ -87,7 +87,7 @@ class _CountingProxy(Proxy):
 
     def __init__(self, upstream: str) -> None:
         super().__init__(upstream)
-        self.written = _Written()
+        self.written = _ByteCounts()
         self._counting = threading.Lock()
 
     def _carry_out(self, got: Received, pass_on: Callable[[], Reply]) -> Reply:

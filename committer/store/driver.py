@@ -201,7 +201,7 @@ class BotoDriver:
         :raises Exception: what the step raised. If the calling thread is interrupted, requests
             already sent are waited for, for a few seconds, and the steps are closed.
         """
-        return _Run(self, work).to_the_end()
+        return _StepsRun(self, work).to_the_end()
 
     def close(self) -> None:
         """Wait for requests under way and end the pool's threads. The driver stays usable."""
@@ -233,7 +233,7 @@ class BotoDriver:
             return here
 
 
-class _Run:
+class _StepsRun:
     """One call of :meth:`BotoDriver.run`: what it waits for."""
 
     def __init__(self, driver: BotoDriver, work: Work[Any]) -> None:

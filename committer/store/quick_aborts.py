@@ -24,7 +24,7 @@ _sent = threading.local()
 
 
 @dataclass(frozen=True)
-class _Place:
+class _BucketEndpoint:
     """Where a bucket's keys are, and for what requests there are signed.
 
     :param prefix: of a key's URL.
@@ -36,7 +36,7 @@ class _Place:
     signing: Any
 
     @staticmethod
-    def of(request: Any, key: str) -> _Place | None:
+    def of(request: Any, key: str) -> _BucketEndpoint | None:
         """Of a request for a key; ``None`` where it is signed in some other way than by keys."""
         headers, url = request.headers, request.url.partition("?")[0]
         if not headers.get("Authorization", "").startswith(SIGV4):
@@ -44,7 +44,7 @@ class _Place:
         if "x-amz-s3session-token" in headers or not url.endswith(_quoted(key)):
             return None
         prefix, agent = url.removesuffix(_quoted(key)), headers.get("User-Agent", "")
-        return _Place(prefix, agent, request.context.get("signing", {}))
+        return _BucketEndpoint(prefix, agent, request.context.get("signing", {}))
 
     def request(self, asked: AbortUpload) -> AWSRequest:
         """What is sent for an abort, before it is signed."""
@@ -62,7 +62,7 @@ class QuickAborts:
         self._bucket = bucket
         self._clients = clients
         self._client = clients.client
-        self._place: _Place | None = None
+        self._place: _BucketEndpoint | None = None
         events = clients.client.meta.events
         events.register_last(f"request-created.s3.{_OPERATION}", _keep, "zero-rename-abort")
 
@@ -81,10 +81,10 @@ class QuickAborts:
             Bucket=self._bucket, Key=request.key, UploadId=request.upload_id
         )
         if self._place is None and _sent.request is not None:
-            self._place = _Place.of(_sent.request, request.key)
+            self._place = _BucketEndpoint.of(_sent.request, request.key)
         return Done()
 
-    def _send(self, place: _Place, asked: AbortUpload) -> int:
+    def _send(self, place: _BucketEndpoint, asked: AbortUpload) -> int:
         """:returns: the answer's status."""
         request = place.request(asked)
         self._clients.sign(request)

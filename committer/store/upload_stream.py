@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class _State(Enum):
+class _StreamState(Enum):
     OPEN = "open"
     CLOSED = "closed"
     FAILED = "failed"
@@ -81,7 +81,7 @@ class DelayedOutputStream:
         self._first = part_bytes
         self._limits = limits
         self._lock = threading.RLock()
-        self._state = _State.OPEN
+        self._state = _StreamState.OPEN
         self._error: ZeroRenameError | None = None
         self._buffer = bytearray()
         self._digest = hashlib.sha256()
@@ -102,7 +102,7 @@ class DelayedOutputStream:
 
     @property
     def closed(self) -> bool:
-        return self._state is not _State.OPEN
+        return self._state is not _StreamState.OPEN
 
     def writable(self) -> bool:
         return True
@@ -159,7 +159,7 @@ class DelayedOutputStream:
     def begin(self) -> None:
         """Let the upload be created while the bytes come that are sure to come."""
         with self._lock:
-            if self._state is _State.OPEN and self._upload_id is None:
+            if self._state is _StreamState.OPEN and self._upload_id is None:
                 self._create()
 
     def seal(self) -> None:
@@ -211,13 +211,13 @@ class DelayedOutputStream:
         :raises StreamError: the bytes are not in the store.
         """
         with self._lock:
-            if self._state is _State.FAILED and self._error is not None:
+            if self._state is _StreamState.FAILED and self._error is not None:
                 raise self._error
-            if self._state is not _State.OPEN:
+            if self._state is not _StreamState.OPEN:
                 return
             with self._failing():
                 self._finish()
-            self._state = _State.CLOSED
+            self._state = _StreamState.CLOSED
 
     def abort(self) -> AbortResult:
         """Give the bytes up: nothing of them will ever be visible. May be repeated.
@@ -226,9 +226,9 @@ class DelayedOutputStream:
         attempt takes back its finished files. An object that was at the key before stays.
         """
         with self._lock:
-            already = self._state is not _State.OPEN
-            if self._state is not _State.FAILED:
-                self._state = _State.ABORTED
+            already = self._state is not _StreamState.OPEN
+            if self._state is not _StreamState.FAILED:
+                self._state = _StreamState.ABORTED
             self._buffer = bytearray()
             return AbortResult(already, self._discard())
 
@@ -239,7 +239,7 @@ class DelayedOutputStream:
         :raises StreamError: the stream is not closed, or its upload was aborted.
         """
         with self._lock:
-            if self._state is not _State.CLOSED or self._upload_id is None:
+            if self._state is not _StreamState.CLOSED or self._upload_id is None:
                 raise StreamError(
                     f"{self.name} has no finished upload: the stream is {self._state.value}.",
                     key=self.key,
@@ -261,8 +261,8 @@ class DelayedOutputStream:
         )
 
     def _check_open(self) -> None:
-        if self._sealed or self._state is not _State.OPEN:
-            state = "sealed" if self._state is _State.OPEN else self._state.value
+        if self._sealed or self._state is not _StreamState.OPEN:
+            state = "sealed" if self._state is _StreamState.OPEN else self._state.value
             raise StreamClosedError(
                 f"{self.name} is {state}; nothing was written.", key=self.key
             ) from self._error
@@ -353,13 +353,13 @@ class DelayedOutputStream:
             self._fail(error)
         except BaseException:
             # Interrupted with a part half handed over: closing would finish a file with a gap.
-            self._state = _State.FAILED
+            self._state = _StreamState.FAILED
             self._error = StreamError(f"Writing {self.name} was interrupted.", key=self.key)
             raise
 
     def _fail(self, error: Exception) -> NoReturn:
         """Close the stream for good, abort the upload, and say so with the path."""
-        self._state = _State.FAILED
+        self._state = _StreamState.FAILED
         self._buffer = bytearray()
         left = self._discard()
         after = f"Its upload may be left: {left}." if left else "Its upload was aborted."

@@ -163,7 +163,7 @@ def _read(context: Context) -> Step[_Records]:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _HeadPlan:
     """A head to be put where ``now`` was found.
 
     :param finishes: the job that is to move it, whose claim it carries.
@@ -175,7 +175,7 @@ class _Plan:
     told: RebuiltHead
 
 
-def _plan(context: Context, records: _Records, now: HeadState) -> _Plan:
+def _plan(context: Context, records: _Records, now: HeadState) -> _HeadPlan:
     """:raises _NotWholeError: the state cannot be told whole."""
     name = now.slot.name
     if records.unread:
@@ -215,7 +215,7 @@ def _plan(context: Context, records: _Records, now: HeadState) -> _Plan:
     if pending is not None:
         head = replace(before, claim=pending.decision.job)
     write_id = context.write_id()
-    return _Plan(now, replace(head, write_id=write_id, trail=()), pending, told)
+    return _HeadPlan(now, replace(head, write_id=write_id, trail=()), pending, told)
 
 
 def _history(changes: Sequence[_Change]) -> list[_Change]:
@@ -276,7 +276,7 @@ def _check_files(
             raise _NotWholeError(f"of the job of {key} no decision is on record")
 
 
-def _carry_out(context: Context, plan: _Plan, symlinks: bool) -> Step[RebuiltHead]:
+def _carry_out(context: Context, plan: _HeadPlan, symlinks: bool) -> Step[RebuiltHead]:
     outcome = yield from swap_head(plan.now, plan.head)
     if not isinstance(outcome, Swapped):
         reason = "another head came meanwhile, or the store did not say; run it again"

@@ -32,7 +32,7 @@ def spare_none(uploads: Sequence[ListedUpload]) -> Step[Mapping[Name, str]]:
 
 
 @dataclass(frozen=True)
-class _Table:
+class _UploadTable:
     """A table that uploads lie in, and what is known of its jobs."""
 
     context: Context
@@ -58,7 +58,7 @@ class UploadJudge:
         self._spared = spared
         self._folders: dict[str, bool] = {}
         self._no_job: set[tuple[str, str]] = set()
-        self._tables: dict[str, _Table | DamagedError] = {}
+        self._tables: dict[str, _UploadTable | DamagedError] = {}
         self._open: dict[tuple[str, str], _Asked] = {}
         self._fenced: dict[tuple[str, str], str] = {}
 
@@ -144,7 +144,7 @@ class UploadJudge:
                 self._fenced[folder, job] = fenced
         return [self._of_open_job(folder, it) if it.is_open else it for it in judged]
 
-    def _ask_job(self, table: _Table, job: str) -> Step[tuple[_Asked, str]]:
+    def _ask_job(self, table: _UploadTable, job: str) -> Step[tuple[_Asked, str]]:
         """Look at an open job; one that is dead is fenced before any upload of it is aborted.
 
         :returns: what it is, and where it is fenced why.
@@ -183,7 +183,7 @@ class UploadJudge:
         outcomes: list[Recovered] = []
         for folder in sorted({folder for folder, _ in self._fenced}):
             table = self._tables[folder]
-            if f"{folder}/".startswith(self._path.prefix) and isinstance(table, _Table):
+            if f"{folder}/".startswith(self._path.prefix) and isinstance(table, _UploadTable):
                 jobs = sorted(job for place, job in self._fenced if place == folder)
                 outcomes += yield from settle_jobs(table.context, jobs)
         return outcomes
@@ -198,6 +198,6 @@ def _by_next_folder(todo: Mapping[Name, list[str]]) -> dict[str, list[Name]]:
     return groups
 
 
-def _table(context: Context) -> Step[_Table]:
+def _table(context: Context) -> Step[_UploadTable]:
     context, coordination = yield from known(context, (yield from find_table(context)))
-    return _Table(context, coordination, {})
+    return _UploadTable(context, coordination, {})

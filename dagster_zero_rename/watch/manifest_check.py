@@ -22,7 +22,7 @@ _SHOWN = 100
 
 
 @dataclass(frozen=True)
-class _Found:
+class _PartitionRecord:
     """What the table has on record of one partition.
 
     :param job: of its latest materialisation; ``None`` where that names none.
@@ -99,7 +99,9 @@ def _jobs(
     return {path: reference.told(instance, key) for key, path in paths.items()}
 
 
-def _look(table: Table, jobs: Mapping[str, str | None], min_rows: int) -> Iterator[_Found]:
+def _look(
+    table: Table, jobs: Mapping[str, str | None], min_rows: int
+) -> Iterator[_PartitionRecord]:
     states = {job: _state(table, job) for job in jobs.values() if job is not None}
     snapshot = table.state(list(jobs))
     files = snapshot.by_partition()
@@ -118,7 +120,7 @@ def _look(table: Table, jobs: Mapping[str, str | None], min_rows: int) -> Iterat
         if rows < min_rows:
             wrong.append(f"{counted(rows, 'row')}, at least {min_rows} are wanted")
         version = snapshot.versions.get(path, 0)
-        yield _Found(path, job, version, len(named), rows, tuple(wrong))
+        yield _PartitionRecord(path, job, version, len(named), rows, tuple(wrong))
 
 
 def _state(table: Table, job: str) -> str:
@@ -140,7 +142,9 @@ def stored_sizes(table: Table, named: Mapping[str, Sequence[DataFile]]) -> dict[
     return {item.key: item.size for listing in table.run(listings()) for item in listing.objects}
 
 
-def _result(found: Sequence[_Found], severity: dg.AssetCheckSeverity) -> dg.AssetCheckResult:
+def _result(
+    found: Sequence[_PartitionRecord], severity: dg.AssetCheckSeverity
+) -> dg.AssetCheckResult:
     wrong = [it for it in found if it.wrong]
     shown = (wrong + [it for it in found if not it.wrong])[:_SHOWN]
     first = f"{wrong[0].partition}: {'; '.join(wrong[0].wrong)}" if wrong else ""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 TAG = "zero_rename/recompute"
 
 
-class _RefusedError(Exception):
+class _CannotRecomputeError(Exception):
     """What must not be run, or was run in vain. The message says why."""
 
 
@@ -105,7 +105,7 @@ def _tick(
     for step in found.layers[0] if found.layers else ():
         try:
             layer.add(_runs(assets, step), running)
-        except _RefusedError as error:
+        except _CannotRecomputeError as error:
             layer.refused.append(f"job {step.job} of {step.table}: {error}")
     for text in layer.refused:
         context.log.warning(f"Not run again: {text}.")
@@ -125,7 +125,7 @@ def _tick(
 
 
 @dataclass(frozen=True)
-class _Run:
+class _Rerun:
     """Partitions of an asset that one run makes again.
 
     :param keys: the partition keys, which follow each other; ``None``: it has no partitions.
@@ -164,7 +164,7 @@ class _Layer:
     requests: list[dg.RunRequest] = field(default_factory=list)
     waits: list[str] = field(default_factory=list)
 
-    def add(self, runs: Sequence[_Run], running: _Running) -> None:
+    def add(self, runs: Sequence[_Rerun], running: _Running) -> None:
         """:raises _RefusedError: one was run before, and that did not help."""
         for run in runs:
             other = running.of_same(run)
@@ -215,7 +215,7 @@ class _Running:
         statuses = dg.RunsFilter(statuses=NOT_FINISHED_STATUSES)
         return _Running(assets, tuple(assets.context.instance.get_runs(statuses)))
 
-    def of_same(self, run: _Run) -> DagsterRun | None:
+    def of_same(self, run: _Rerun) -> DagsterRun | None:
         """A run that is to be waited for: it makes some of the same partitions, or its daemon is
         about to retry it.
 
@@ -235,10 +235,10 @@ class _Running:
                 if last.is_success
                 else f"is {last.status.value}; mend what failed there and re-execute it"
             )
-            raise _RefusedError(f"run {last.run_id} of {run} {how}")
+            raise _CannotRecomputeError(f"run {last.run_id} of {run} {how}")
         return None
 
-    def _writes(self, other: DagsterRun, run: _Run) -> bool:
+    def _writes(self, other: DagsterRun, run: _Rerun) -> bool:
         selected = other.asset_selection
         if selected is None:
             repository = self.assets.context.repository_def
@@ -267,7 +267,7 @@ def _keys_of(run: DagsterRun, node: AssetNode) -> frozenset[str] | None:
     return frozenset(partitions.get_partition_keys_in_range(dg.PartitionKeyRange(first, last)))
 
 
-def _runs(assets: _Assets, step: Step) -> list[_Run]:
+def _runs(assets: _Assets, step: Step) -> list[_Rerun]:
     """The runs that make a job's partitions again.
 
     :raises _RefusedError: there are none.
@@ -275,7 +275,7 @@ def _runs(assets: _Assets, step: Step) -> list[_Run]:
     node = _asset_of(assets, step)
     config = _config(assets, node, step)
     ranges = [None] if node.partitions_def is None else _ranges(assets, node, step)
-    return [_Run(node, keys, _state(step, keys or ()), config, step) for keys in ranges]
+    return [_Rerun(node, keys, _state(step, keys or ()), config, step) for keys in ranges]
 
 
 def _asset_of(assets: _Assets, step: Step) -> AssetNode:
@@ -286,27 +286,27 @@ def _asset_of(assets: _Assets, step: Step) -> AssetNode:
     run = step.run
     if not (run.idempotency_key or "").startswith(f"{APPLICATION}/") or not run.owner.task_id:
         by = run.owner.dag_id or run.owner.application or "an unnamed program"
-        raise _RefusedError(
+        raise _CannotRecomputeError(
             f"it was run outside Dagster, by {by}: run it again there, for "
             f"{first_few(step.partitions)}"
         )
     node = assets.nodes.get(dg.AssetKey.from_user_string(run.owner.task_id))
     if node is None or not node.is_materializable:
-        raise _RefusedError(
+        raise _CannotRecomputeError(
             f"this code location has no asset {run.owner.task_id!r} that could be run"
         )
     url = assets.table(node.key).root.url
     if url != step.table:
-        raise _RefusedError(f"the asset {run.owner.task_id!r} is the table {url} by now")
+        raise _CannotRecomputeError(f"the asset {run.owner.task_id!r} is the table {url} by now")
     now = assets.code_versions.get(node.key, node.code_version)
     if node.code_version != now:
         mine = f"code version {node.code_version}" if node.code_version else "no code version"
-        raise _RefusedError(
+        raise _CannotRecomputeError(
             f"the asset {run.owner.task_id!r} has {mine} here, and {now} is asked for: deploy "
             "that, or say in code_versions the one that it has"
         )
     if run.mode is Mode.APPEND:
-        raise _RefusedError(
+        raise _CannotRecomputeError(
             f"the asset {run.owner.task_id!r} appends, so a new run would load its rows beside "
             f"those that are there: re-execute run {run.owner.run_id}"
         )
@@ -326,7 +326,7 @@ def _config(assets: _Assets, node: AssetNode, step: Step) -> Mapping[str, Any]:
         return {"ops": {op.name: ops[op.name]}} if ops.get(op.name) else {}
     schema = op.config_field if isinstance(op, dg.OpDefinition) else None
     if schema is not None and schema.config_type.kind is not ConfigTypeKind.ANY:
-        raise _RefusedError(
+        raise _CannotRecomputeError(
             f"run {run_id} is not on record any more, nor how it had configured the asset "
             f"{node.key.to_user_string()!r}: materialise it by hand"
         )
@@ -343,10 +343,10 @@ def _ranges(assets: _Assets, node: AssetNode, step: Step) -> Iterator[tuple[str,
     try:
         known = reference.keys(assets.table(node.key), assets.context.instance)
     except InvalidInputError as error:
-        raise _RefusedError(error.message) from error
+        raise _CannotRecomputeError(error.message) from error
     odd = [path for path in step.partitions if path not in known]
     if odd:
-        raise _RefusedError(
+        raise _CannotRecomputeError(
             f"{first_few(odd)} is no partition that the asset {reference.name!r} has"
         )
     wanted, policy = {known[path] for path in step.partitions}, node.backfill_policy

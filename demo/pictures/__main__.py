@@ -10,7 +10,7 @@ from zero_rename import Table, ZeroRenameError
 from ..dataset import Flights
 from ..environment import airflow_variables, variables
 from ..processes import sweep
-from ..report import Report
+from ..report import RunReport
 from ..scenario import TABLE, tell
 from ..store import Store, store
 from ..workspace import CHECKOUT, DemoError, Workspace, workspace
@@ -22,7 +22,7 @@ from .walk import Walk
 
 def main() -> int:
     """Load what the demonstration loads and a bad night after it, and take the pictures."""
-    report = Report()
+    report = RunReport()
     try:
         with workspace() as folders, store(folders.logs) as s3:
             _load(folders, s3, report)
@@ -42,7 +42,7 @@ def main() -> int:
         sweep()
 
 
-def _load(folders: Workspace, s3: Store, report: Report) -> None:
+def _load(folders: Workspace, s3: Store, report: RunReport) -> None:
     if wrong := tell(folders, s3, report):
         raise DemoError(f"The demonstration's rows are not the CSV's: {wrong}")
     # Failures are put on record by boto3's own chain, as an application would.

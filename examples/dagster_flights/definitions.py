@@ -54,7 +54,7 @@ class FlightsFile(dg.ConfigurableResource):
         return _on(keys, self.path)
 
 
-class Load(dg.Config):
+class LoadConfig(dg.Config):
     """A run's configuration.
 
     :param corrections: a CSV file of flights that replace those with the same key.
@@ -71,7 +71,7 @@ class Load(dg.Config):
 )
 def flights(
     context: dg.AssetExecutionContext,
-    config: Load,
+    config: LoadConfig,
     source: FlightsFile,
     zero_rename: ZeroRenameResource,
 ) -> dg.MaterializeResult:

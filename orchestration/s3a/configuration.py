@@ -54,7 +54,7 @@ class SparkCall:
 
 
 @dataclass(frozen=True)
-class Load:
+class LoadRequest:
     """What is to be loaded, by which committer.
 
     :param mode: ``None`` leaves it to the application.
@@ -75,7 +75,11 @@ class Load:
 
 
 def render(
-    load: Load, options: Mapping[str, Any], store: Mapping[str, Any], run: str, passes_keys: bool
+    load: LoadRequest,
+    options: Mapping[str, Any],
+    store: Mapping[str, Any],
+    run: str,
+    passes_keys: bool,
 ) -> dict[str, str]:
     """The Spark settings of a load; no credentials among them.
 
@@ -95,7 +99,9 @@ def render(
     return conf | ({PROVIDER_KEY: ENVIRONMENT_PROVIDER} if passes_keys else {})
 
 
-def check_submission(load: Load, call: SparkCall, conf: Mapping[str, str], table: Table) -> None:
+def check_submission(
+    load: LoadRequest, call: SparkCall, conf: Mapping[str, str], table: Table
+) -> None:
     """Look at what will be in force, before anything is submitted. Logs the warnings.
 
     :param conf: of :func:`render`.

@@ -31,7 +31,7 @@ from ...s3a.runs.try_record import (
 )
 from ...s3a.verification.verify import CommittedWrite, Contents, verified
 from ..runs.reports import of_partitions, one_line, summary, totals
-from .configuration import Load
+from .configuration import LoadRequest
 from .tries import Tries, raw_write, refuse_late_commits
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class S3ALoad:
     :param load: what is loaded, by which committer.
     """
 
-    def __init__(self, table: Table, run: TaskRun, load: Load) -> None:
+    def __init__(self, table: Table, run: TaskRun, load: LoadRequest) -> None:
         self.load = load
         self.uuid = run_uuid()
         self._table = table

@@ -144,7 +144,7 @@ class _Statistics:
 
 
 @dataclass(frozen=True)
-class _Report:
+class _MarkerDetails:
     """What a marker says besides what :class:`SuccessMarker` reads."""
 
     diagnostics: Notes = field(default_factory=dict)
@@ -185,7 +185,7 @@ class JobSummary:
         :raises RecordDamagedError: empty, or not Hadoop's SuccessData.
         """
         marker = SuccessMarker.parse(body, key)
-        report = Document.parse(body, key).read(_Report)
+        report = Document.parse(body, key).read(_MarkerDetails)
         return JobSummary(
             marker=marker,
             stage=report.diagnostics.get("stage") or "",

@@ -62,7 +62,7 @@ class RecoveryOptions:
     folders: Collection[str] = ()
     deep: bool = False
     staging: str | None = None
-    ask: Callable[[TryRecord], State | None] = lambda _: None
+    ask: Callable[[TryRecord], JobLiveness | None] = lambda _: None
 
     def check(self, root: TableRoot) -> None:
         """:raises InvalidInputError: options that cannot be right."""
@@ -82,7 +82,7 @@ class RecoveryOptions:
 REPORT = RecoveryOptions()
 
 
-class State(StrEnum):
+class JobLiveness(StrEnum):
     LIVE = "live"
     DEAD = "dead"
     #: Dead, and its run has loaded again or is going to: what it left must not be published.
@@ -94,7 +94,7 @@ class State(StrEnum):
 class Judgement:
     """What a job is held for, and why. ``record``: of its run's try, where that is open."""
 
-    state: State
+    state: JobLiveness
     reason: str
     record: TryRecord | None = None
 
@@ -112,55 +112,55 @@ def judge(job: LeftoverJob, now: float, tries: OpenTries, options: RecoveryOptio
             is_dead = is_dead or read.record.uuid in options.dead
             return Judgement(*_by_record(read, is_dead, quiet, tries, options), read.record)
     if is_dead:
-        return Judgement(State.DEAD, "the caller says that it is dead")
+        return Judgement(JobLiveness.DEAD, "the caller says that it is dead")
     if tries.damage:
         why = f"a run's record cannot be read: {tries.damage}"
-        return Judgement(State.UNKNOWN, why)
+        return Judgement(JobLiveness.UNKNOWN, why)
     for read in tries.known if job.kind is Kind.UPLOADS else ():
         # A try at work that may be this job's, which has no UUID of its own.
         asked = options.ask(read.record)
-        at_work = asked is State.LIVE or (asked is None and read.silent_for < PATIENCE)
+        at_work = asked is JobLiveness.LIVE or (asked is None and read.silent_for < PATIENCE)
         if at_work and job.newest >= read.record.opened_at:
             why = f"it may be of {_name(read.record.owner)}, which is at work"
-            return Judgement(State.LIVE, why)
+            return Judgement(JobLiveness.LIVE, why)
     return Judgement(*_by_silence(quiet, options, "no run's record names it"))
 
 
 def _by_record(
     read: StoredTry, is_dead: bool, quiet: float, tries: OpenTries, options: RecoveryOptions
-) -> tuple[State, str]:
+) -> tuple[JobLiveness, str]:
     record, run = read.record, _name(read.record.owner)
     asked, later = options.ask(record), _later_try(record, tries)
-    if asked is State.LIVE:
-        return State.LIVE, f"{run} is at work"
-    is_superseded = later is not None or asked is State.SUPERSEDED
+    if asked is JobLiveness.LIVE:
+        return JobLiveness.LIVE, f"{run} is at work"
+    is_superseded = later is not None or asked is JobLiveness.SUPERSEDED
     if is_dead and not is_superseded:
-        return State.DEAD, "the caller says that it is dead"
+        return JobLiveness.DEAD, "the caller says that it is dead"
     # Who knows that a task is over does not know that of its application, which sends them, too.
     is_asked = asked is not None or record.is_alone
     if not is_dead and (read.may_be_writing if is_asked else read.silent_for < PATIENCE):
-        return State.LIVE, f"{run} sent a heartbeat {read.silent_for:.0f} s ago"
+        return JobLiveness.LIVE, f"{run} sent a heartbeat {read.silent_for:.0f} s ago"
     allowed = PATIENCE if options.patience is None else min(PATIENCE, options.patience)
     if not is_dead and asked is not None and quiet < allowed:
-        return State.LIVE, f"{run} is over, and it wrote something {quiet:.0f} s ago"
+        return JobLiveness.LIVE, f"{run} is over, and it wrote something {quiet:.0f} s ago"
     if is_superseded:
         what = f"try {later}" if later is not None else "another try"
-        return State.SUPERSEDED, f"{run} is over, and {what} loads or loaded instead"
-    if asked is State.DEAD:
-        return State.DEAD, f"{run} is over"
+        return JobLiveness.SUPERSEDED, f"{run} is over, and {what} loads or loaded instead"
+    if asked is JobLiveness.DEAD:
+        return JobLiveness.DEAD, f"{run} is over"
     silent = f"{run} sent no heartbeat for {read.silent_for:.0f} s"
     # In cluster mode the application outlives whoever submitted it.
     return _by_silence(quiet, options, f"{silent}; its application may be at work without it")
 
 
-def _by_silence(quiet: float, options: RecoveryOptions, why: str) -> tuple[State, str]:
+def _by_silence(quiet: float, options: RecoveryOptions, why: str) -> tuple[JobLiveness, str]:
     patience = QUIET if options.patience is None else options.patience
     why = f"{why}, and it wrote nothing for {quiet:.0f} s"
     if quiet < patience:
-        return State.LIVE, f"{why}, which is less than {patience:.0f} s"
+        return JobLiveness.LIVE, f"{why}, which is less than {patience:.0f} s"
     if options.patience is None:
-        return State.UNKNOWN, why
-    return State.DEAD, f"{why}, of {patience:.0f} s allowed"
+        return JobLiveness.UNKNOWN, why
+    return JobLiveness.DEAD, f"{why}, of {patience:.0f} s allowed"
 
 
 def _later_try(record: TryRecord, tries: OpenTries) -> int | None:

@@ -21,7 +21,7 @@ from ...committer.store.conditional_put import NotWritten, Written, put_record
 from ...committer.store.requests import Delete, Found, Get, Put, Step, Unknown
 from ..hadoop.job_traces import DIRECTION_NAME, Marker, is_staged_name, read_marker
 from .leftovers import Kind, LeftoverJob, NamedFile, Presence, look_at_files, unclaimed_files
-from .liveness import Action, Judgement, RecoveryOptions, State
+from .liveness import Action, JobLiveness, Judgement, RecoveryOptions
 
 _KIND = "s3a-recovery"
 
@@ -206,7 +206,7 @@ def _choose(case: Case) -> tuple[Action, str]:
     if case.unclaimed != () and wanted is not Action.BACK:
         return Action.ASK, f"{unreadable}, and {_told(case.unclaimed)}, and roll it back"
     written = len(case.keys(Presence.WRITTEN))
-    superseded = case.judgement.state is State.SUPERSEDED
+    superseded = case.judgement.state is JobLiveness.SUPERSEDED
     against = (
         unreadable
         or (not job.sets and "no task of it has committed")
@@ -280,7 +280,7 @@ def _uploads_only(case: Case) -> tuple[Action, str]:
         )
     if case.options.direction is Action.BACK:
         return Action.BACK, f"{none}. The caller wants it rolled back"
-    if not there and case.judgement.state is State.SUPERSEDED:
+    if not there and case.judgement.state is JobLiveness.SUPERSEDED:
         return Action.BACK, f"{none}. {case.judgement.reason}"
     if there or any(is_staged_name(upload.key) for upload in job.uploads):
         seen = f"{_told(there)}. It may have died in its commit. " if there else ""

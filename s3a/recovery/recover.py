@@ -19,7 +19,7 @@ from ..hadoop.staging_dir import StagingFolder
 from ..runs.ledger import forget_try, open_tries
 from .execute import NOTHING_DONE, Execution, FileOutcome, carry_out
 from .leftovers import Kind, LeftoverJob, Presence, find_jobs
-from .liveness import REPORT, Action, Judgement, RecoveryOptions, State, judge
+from .liveness import REPORT, Action, JobLiveness, Judgement, RecoveryOptions, judge
 from .plan import Case, named_files, plan_job
 
 _log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class RecoveredJob:
     job: str
     left: Kind
     destination: str
-    state: State
+    state: JobLiveness
     state_reason: str
     outcome: JobOutcome
     reason: str
@@ -146,7 +146,12 @@ def _rival_of(job: LeftoverJob, judged: _Judged) -> str | None:
     for other, judgement in judged:
         theirs = f"{other.destination}/"
         near = theirs.startswith(mine) or mine.startswith(theirs)
-        if other is not job and judgement.state is State.LIVE and near and other.oldest >= last:
+        if (
+            other is not job
+            and judgement.state is JobLiveness.LIVE
+            and near
+            and other.oldest >= last
+        ):
             return other.uuid or "of uploads that name none"
     return None
 
@@ -162,7 +167,7 @@ _DONE = {Action.FORWARD: JobOutcome.ROLLED_FORWARD, Action.BACK: JobOutcome.ROLL
 
 
 def _settled(case: Case) -> Step[RecoveredJob]:
-    if case.judgement.state is State.LIVE:
+    if case.judgement.state is JobLiveness.LIVE:
         return _result(case, JobOutcome.LEFT, "it lives; nothing is done to it")
     try:
         planned = yield from plan_job(case)
@@ -182,7 +187,7 @@ def _settled(case: Case) -> Step[RecoveredJob]:
 def _unless_it_acts(case: Case) -> tuple[JobOutcome | None, str]:
     """The outcome where nothing is done, and why; ``None`` where the plan is to be carried out."""
     options, acts = case.options, case.action in _DONE
-    if acts and case.judgement.state is State.UNKNOWN and not options.force:
+    if acts and case.judgement.state is JobLiveness.UNKNOWN and not options.force:
         is_seen = options.apply and case.keys(Presence.WRITTEN)
         outcome = JobOutcome.NEEDS_DECISION if is_seen else JobOutcome.LEFT
         why = "whether it lives is not known, so it is left unless that is forced, which would"

@@ -113,7 +113,7 @@ class MergeSource:
             own, by = table.schema, table.partition_by
         except TableNotFoundError:
             own, by, is_first = stored, tuple(partition_by), True
-        reading = _Reading(table.root.url, frame, own, by, any_case)
+        reading = _SourceReading(table.root.url, frame, own, by, any_case)
         rules = reading.in_its_case(rules)
         reading.check_partition_columns()
         schema = reading.merged_schema(stored, rules, is_first)
@@ -179,7 +179,7 @@ class MergeSource:
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _SourceReading:
     """A frame read by the table's columns, whatever their case where the session says so."""
 
     url: str

@@ -54,7 +54,7 @@ class By(StrEnum):
 
 
 @dataclass(frozen=True)
-class _Request:
+class _ReadRequest:
     """What is to be read.
 
     :param where: a condition in Spark's SQL, or ``None``.
@@ -121,7 +121,7 @@ def load(
     names = list(columns) if columns is not None else schema.names
     types = spark_schema(schema, _needed(names, where, schema))
     snapshot = plan_on(source, schema, partition_by, reads, partitions, where, past)
-    return _frame(spark, _Request(source, snapshot, where, names, types), way)
+    return _frame(spark, _ReadRequest(source, snapshot, where, names, types), way)
 
 
 def state_frame(
@@ -134,7 +134,7 @@ def state_frame(
     """The rows of a state that is known; the rest as :func:`load` has it."""
     names = list(state.schema.names if columns is None else columns)
     types = spark_schema(state.schema, _needed(names, where, state.schema))
-    return _frame(spark, _Request(table, state, where, names, types), By.AUTO)
+    return _frame(spark, _ReadRequest(table, state, where, names, types), By.AUTO)
 
 
 def _needed(names: Sequence[str], where: str | None, schema: pa.Schema) -> list[str]:
@@ -146,7 +146,7 @@ def _needed(names: Sequence[str], where: str | None, schema: pa.Schema) -> list[
     return list(dict.fromkeys([*own, *(schema.names if "*" in text else said)]))
 
 
-def _frame(spark: SparkSession, request: _Request, by: By) -> DataFrame:
+def _frame(spark: SparkSession, request: _ReadRequest, by: By) -> DataFrame:
     url, snapshot = request.snapshot.root.url, request.snapshot
     if not snapshot.files:
         return request.of(spark.createDataFrame([], request.schema))
@@ -165,7 +165,7 @@ def _frame(spark: SparkSession, request: _Request, by: By) -> DataFrame:
     return request.of(file_rows(spark, request.schema, snapshot, kept))
 
 
-def _by_spark(spark: SparkSession, request: _Request) -> DataFrame | SessionStore:
+def _by_spark(spark: SparkSession, request: _ReadRequest) -> DataFrame | SessionStore:
     """The frame, or what keeps Spark from reading it."""
     snapshot = request.snapshot
     hidden = hidden_column(snapshot)

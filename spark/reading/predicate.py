@@ -81,7 +81,7 @@ def read_predicate(
     tree = _tree(text)
     if isinstance(tree, str):
         return Predicate(None, tree)
-    reading = _Reading(schema, schema.names if columns is None else columns)
+    reading = _PredicateReading(schema, schema.names if columns is None else columns)
     try:
         known = reading.where(tree, wanted=True)
     except RecursionError:
@@ -170,7 +170,7 @@ def _tree(text: str) -> Any:
         return str(error).splitlines()[0][:200]
 
 
-class _Reading:
+class _PredicateReading:
     """One text over one table's columns. :attr:`unsure` is what was not understood."""
 
     def __init__(self, schema: pa.Schema, columns: Collection[str]) -> None:

@@ -21,7 +21,7 @@ from bench.papers import by_kind, tables_of_papers
 from bench.peers import BY_NAME, PEERS
 from bench.processes import _Used, cpu_between
 from bench.report import markdown, missed, ratios
-from bench.results import Row, Run, Table
+from bench.results import Comparison, Measurement, Row
 from bench.store import behind_proxy, price
 from bench.workloads import BY_SPARK_HEADS, HEADS, LOCAL, OURS, PAPERS, PARQUET, WORKLOADS, Workload
 from docs.extensions.tables import between
@@ -30,8 +30,10 @@ from tools.bootstrap import SetupError
 from tools.environments import BENCH_PEERS, PinnedEnvironment
 
 
-def run(number: int, took: float, throttled: int = 0, **more: float) -> Run:
-    return Run(number, took, {"driver": took}, {"workers": 100}, {"PutObject": 1000}, throttled)
+def run(number: int, took: float, throttled: int = 0, **more: float) -> Measurement:
+    return Measurement(
+        number, took, {"driver": took}, {"workers": 100}, {"PutObject": 1000}, throttled
+    )
 
 
 def row(peer: str, *took: float, throttled: int | None = None) -> Row:
@@ -39,8 +41,8 @@ def row(peer: str, *took: float, throttled: int | None = None) -> Row:
     return Row(peer, [run(n, it, int(n == throttled)) for n, it in enumerate(took)])
 
 
-def table(name: str, *rows: Row) -> Table:
-    return Table(next(it for it in WORKLOADS if it.name == name), list(rows))
+def table(name: str, *rows: Row) -> Comparison:
+    return Comparison(next(it for it in WORKLOADS if it.name == name), list(rows))
 
 
 class TestRatios:
@@ -102,7 +104,7 @@ class TestPapers:
     def test_ratios_are_to_tables_that_are_read_by_heads(self) -> None:
         writers = [row("rename v1", 9, 8), row(HEADS, 9, 2)]
         readers = [row(PARQUET, 9, 3), row(BY_SPARK_HEADS, 9, 2)]
-        tables = [Table(it, readers if it.verb == "read" else writers) for it in PAPERS]
+        tables = [Comparison(it, readers if it.verb == "read" else writers) for it in PAPERS]
         for row_of_write in writers:
             row_of_write.bytes = 500
             row_of_write.runs = [replace(it, written=400) for it in row_of_write.runs]

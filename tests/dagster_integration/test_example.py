@@ -15,7 +15,7 @@ import dagster as dg
 import pytest
 
 from dagster_zero_rename import ZeroRenameResource
-from demo.dataset import Content, content, partition_of
+from demo.dataset import RowDigest, content, partition_of
 from support.dagster_flights import example, run_january
 from support.dagster_loads import days, told
 from support.flights import flights_csv, rows_of
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.memory_s3
 __all__ = ["flights_csv"]
 
 
-def by_partition(rows: list[dict[str, Any]]) -> dict[str, Content]:
+def by_partition(rows: list[dict[str, Any]]) -> dict[str, RowDigest]:
     found: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         found.setdefault(partition_of(row), []).append(row)
@@ -46,7 +46,7 @@ class Project:
     def table(self) -> Table:
         return Table(f"{self.root}/flights")
 
-    def stored(self) -> dict[str, Content]:
+    def stored(self) -> dict[str, RowDigest]:
         return by_partition(self.table.to_arrow().to_pylist())
 
     def load(self, first: str, last: str, *assets: dg.AssetsDefinition, **given: Any) -> Any:
@@ -162,7 +162,7 @@ write = ZeroRenameResource.write
 
 
 @pytest.fixture
-def first_days(flights_csv: Path) -> dict[str, Content]:
+def first_days(flights_csv: Path) -> dict[str, RowDigest]:
     return by_partition([row for row in rows_of(flights_csv) if row["day"] <= 3])
 
 
@@ -171,7 +171,7 @@ class TestAgain:
 
     @pytest.mark.parametrize("from_failure", [True, False])
     def test_a_run_that_failed_after_its_commit(
-        self, project: Project, first_days: dict[str, Content], from_failure: bool
+        self, project: Project, first_days: dict[str, RowDigest], from_failure: bool
     ) -> None:
         def fails(resource: Any, *given: Any, **more: Any) -> None:
             write(resource, *given, **more)
@@ -187,7 +187,9 @@ class TestAgain:
         assert repeated == {from_failure}
         assert project.stored() == first_days
 
-    def test_a_step_that_is_retried(self, project: Project, first_days: dict[str, Content]) -> None:
+    def test_a_step_that_is_retried(
+        self, project: Project, first_days: dict[str, RowDigest]
+    ) -> None:
         calls: list[int] = []
 
         def twice(resource: Any, *given: Any, **more: Any) -> Any:
@@ -207,7 +209,7 @@ class TestAgain:
     @pytest.mark.usefixtures("s3_server")
     @pytest.mark.parametrize("decided", [False, True])
     def test_a_run_that_is_killed(
-        self, project: Project, first_days: dict[str, Content], tmp_path: Path, decided: bool
+        self, project: Project, first_days: dict[str, RowDigest], tmp_path: Path, decided: bool
     ) -> None:
         """With its rows uploaded and its partitions claimed, right before it decides or right
         after; and is executed again from its failure."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from demo.dataset import Content, content
+from demo.dataset import RowDigest, content
 from demo.pictures.browser import Browser, browser
 from demo.workspace import CHECKOUT, DemoError
 from support.waiting import until
@@ -25,7 +25,7 @@ def main() -> int:
         ):
             _load(dagster)
             stored = content(Table(f"{made.root}/flights").to_arrow().to_pylist())
-            assert stored == sum(made.flights.contents([12]).values(), Content())
+            assert stored == sum(made.flights.contents([12]).values(), RowDigest())
             _walk(window, dagster.address)
         return 0
     except DemoError as error:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from demo.dataset import Content, content, partition_of
+from demo.dataset import RowDigest, content, partition_of
 from support.waiting import until
 from zero_rename.committer import Table
 
@@ -33,7 +33,7 @@ class World:
 
     place: Place
     dagster: Deployment
-    expected: dict[str, Content] = field(default_factory=dict)
+    expected: dict[str, RowDigest] = field(default_factory=dict)
 
     @property
     def table(self) -> Table:
@@ -90,10 +90,10 @@ class World:
         january = self.place.flights.contents([1])
         self.expected |= {path_of(day): january[path_of(day)] for day in days}
         rows = self.table.to_arrow().to_pylist() if self.table.exists() else []
-        found: dict[str, Content] = {}
+        found: dict[str, RowDigest] = {}
         for row in rows:
             path = partition_of(row)
-            found[path] = found.get(path, Content()) + content([row])
+            found[path] = found.get(path, RowDigest()) + content([row])
         assert found == self.expected, f"{sorted(found)}, not {sorted(self.expected)}"
         return f"{len(rows):,} rows as in the CSV file"
 

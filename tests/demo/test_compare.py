@@ -17,9 +17,9 @@ import pytest
 import demo.__main__
 import demo.workspace
 from demo.compare import committed, differences, strays
-from demo.dataset import Content, Flights, partition_of, partition_on, typed
+from demo.dataset import Flights, RowDigest, partition_of, partition_on, typed
 from demo.history import History
-from demo.report import Report
+from demo.report import RunReport
 from demo.store import Store
 from zero_rename import Table
 
@@ -42,7 +42,7 @@ def rows(flights: Flights) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def expected(flights: Flights) -> dict[str, Content]:
+def expected(flights: Flights) -> dict[str, RowDigest]:
     contents = flights.contents([2])
     return {FIRST: contents[FIRST], SECOND: contents[SECOND]}
 
@@ -71,7 +71,7 @@ def tamper(table: Table, rows: pa.Table) -> None:
 
 
 def test_a_missing_and_an_unexpected_partition_are_differences(
-    table: Table, store: Store, expected: dict[str, Content]
+    table: Table, store: Store, expected: dict[str, RowDigest]
 ) -> None:
     assert differences(expected, committed(table)) == strays(table, store) == []
     other = {FIRST: expected[FIRST], "year=2013/month=2/day=9": expected[SECOND]}
@@ -102,7 +102,7 @@ def test_the_exit_code_tells_of_differences(
     tampered: bool,
     code: int,
     table: Table,
-    expected: dict[str, Content],
+    expected: dict[str, RowDigest],
     store: Store,
     rows: pa.Table,
     tmp_path: Path,
@@ -130,9 +130,9 @@ class TestHistory:
     """The table that is read by heads: tampered with, each look of it must tell."""
 
     @pytest.fixture
-    def history(self, table: Table, s3_bucket: Any, expected: dict[str, Content]) -> History:
+    def history(self, table: Table, s3_bucket: Any, expected: dict[str, RowDigest]) -> History:
         second = Table(f"s3://{s3_bucket.name}/second")
-        return History.begun(table, second, Report(), expected)
+        return History.begun(table, second, RunReport(), expected)
 
     def test_a_corrected_day_is_read_as_before_undone_and_redone(
         self, history: History, flights: Flights, tmp_path: Path, capsys: pytest.CaptureFixture[str]

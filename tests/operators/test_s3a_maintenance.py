@@ -15,7 +15,7 @@ from zero_rename.committer import ZeroRenameError
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.operators.s3a_maintenance import RecoverS3AJobsOperator, task_states
-from zero_rename.s3a.recovery.liveness import State
+from zero_rename.s3a.recovery.liveness import JobLiveness
 from zero_rename.s3a.runs.ledger import closed_key, open_tries, open_try
 
 pytestmark = pytest.mark.memory_s3
@@ -157,18 +157,18 @@ class TestStates:
     @pytest.mark.parametrize(
         ("state", "expected"),
         [
-            ("running", State.LIVE),
-            ("queued", State.LIVE),
-            ("deferred", State.LIVE),
-            ("success", State.SUPERSEDED),
-            ("up_for_retry", State.SUPERSEDED),
-            ("failed", State.DEAD),
-            ("removed", State.DEAD),
+            ("running", JobLiveness.LIVE),
+            ("queued", JobLiveness.LIVE),
+            ("deferred", JobLiveness.LIVE),
+            ("success", JobLiveness.SUPERSEDED),
+            ("up_for_retry", JobLiveness.SUPERSEDED),
+            ("failed", JobLiveness.DEAD),
+            ("removed", JobLiveness.DEAD),
             ("something new", None),
             (None, None),
         ],
     )
-    def test_of_a_task_instance(self, state: str | None, expected: State | None) -> None:
+    def test_of_a_task_instance(self, state: str | None, expected: JobLiveness | None) -> None:
         scheduler = Scheduler(state)
         ask = task_states(scheduler)
         assert ask(TRY) is expected
@@ -178,7 +178,7 @@ class TestStates:
 
     def test_of_a_mapped_one(self) -> None:
         ask = task_states(Scheduler("running"))
-        for index, expected in ((3, State.DEAD), (4, None)):
+        for index, expected in ((3, JobLiveness.DEAD), (4, None)):
             mapped = a_try(owner=OWNER, idempotency_key=f"flights/r/load/{index}")
             assert ask(mapped) is expected
 

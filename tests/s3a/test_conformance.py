@@ -38,7 +38,7 @@ from zero_rename.s3a.hadoop.settings import (
     Committer,
     S3ASettings,
 )
-from zero_rename.s3a.recovery.liveness import Action, RecoveryOptions, State
+from zero_rename.s3a.recovery.liveness import Action, JobLiveness, RecoveryOptions
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
 from zero_rename.s3a.verification.verify import Expectation, Verified, verify_job
 
@@ -394,5 +394,5 @@ class TestRecovery:
         old = RecoveryOptions(apply=True, force=True, patience=120.0)
         found = world.driver.run(recover_jobs(ROOT, old))
         assert sum(one.aborted for one in found) == uploads
-        assert {one.state for one in found if not one.aborted} <= {State.LIVE}
+        assert {one.state for one in found if not one.aborted} <= {JobLiveness.LIVE}
         assert world.store.upload_keys(ROOT.prefix) == [younger.key]

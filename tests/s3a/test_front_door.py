@@ -17,7 +17,7 @@ from support.session_stand_in import CIRCUMSTANCES, configured, session
 from zero_rename.cli import app
 from zero_rename.committer import Mode, SettingsRefusedError, Table
 from zero_rename.committer.format.layout import TableRoot
-from zero_rename.orchestration.s3a.configuration import Load, SparkCall, check_submission
+from zero_rename.orchestration.s3a.configuration import LoadRequest, SparkCall, check_submission
 from zero_rename.orchestration.submit.submission import Cluster
 from zero_rename.s3a.checks import CHECKS
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
@@ -103,7 +103,7 @@ def findings(given: Submitted, folder: Path, caplog: pytest.LogCaptureFixture) -
         {"HADOOP_CONF_DIR": str(folder)},
         properties_file=str(defaults),
     )
-    load = Load(word, ROOT, given.mode, given.partitions)
+    load = LoadRequest(word, ROOT, given.mode, given.partitions)
     caplog.set_level(logging.WARNING)
     table = Table(ROOT.url)
     table.driver = MemoryDriver(store)  # pyright: ignore

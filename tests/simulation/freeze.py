@@ -32,7 +32,7 @@ from zero_rename.committer.store.requests import Request
 #: Types whose instances are the same throughout a simulation, or do not steer a participant.
 _CONSTANT = {"Context", "Ids", "Count", "TableRoot", "StoreFacts", "_Questions"}
 #: Types whose instances change while a step runs.
-_CHANGING = {"UploadJudge", "UploadSweep", "_Table"}
+_CHANGING = {"UploadJudge", "UploadSweep", "_UploadTable"}
 _PLAIN = (str, bytes, int, float, range, Enum)
 _ATOMS = {str, bytes, int, float, bool, type(None)}
 _RECORDS_KEPT = 100_000

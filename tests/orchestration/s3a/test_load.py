@@ -11,7 +11,7 @@ from support.s3a_jobs import ROOT, World
 from zero_rename.committer import OutcomeUnknownError, RefusedError, Table, VerificationError
 from zero_rename.committer.format.job_spec import Mode
 from zero_rename.orchestration.runs.task_run import TaskRun
-from zero_rename.orchestration.s3a.configuration import Load
+from zero_rename.orchestration.s3a.configuration import LoadRequest
 from zero_rename.orchestration.s3a.load import S3ALoad, loaded_by_s3a
 from zero_rename.s3a.hadoop.settings import Committer
 from zero_rename.s3a.runs import ledger
@@ -36,7 +36,7 @@ class Loading:
     def __init__(self, world: World, run: TaskRun = FIRST, mode: Mode = Mode.REPLACE) -> None:
         self.table = Table(ROOT.url)
         self.table.driver = MemoryDriver(world.store, None, world.clock)  # pyright: ignore
-        self.load = S3ALoad(self.table, run, Load(Committer.MAGIC, ROOT, mode, ("day=1",)))
+        self.load = S3ALoad(self.table, run, LoadRequest(Committer.MAGIC, ROOT, mode, ("day=1",)))
 
     @property
     def known(self) -> StoredTry:

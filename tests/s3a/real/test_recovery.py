@@ -11,7 +11,7 @@ import pytest
 from support.dead_drivers import Death
 from support.hadoop_committers import Application, numbers
 from zero_rename.committer.format.records.success_marker import SuccessMarker
-from zero_rename.s3a.recovery.liveness import RecoveryOptions, State
+from zero_rename.s3a.recovery.liveness import JobLiveness, RecoveryOptions
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -29,7 +29,11 @@ def test_nobody_may_touch_what_wrote_lately(dead: Mapping[str, Death]) -> None:
     death = dead["in the middle of its commit"]
     before = death.place.objects()
     found = recover(death, dead=frozenset(), force=True)
-    assert (found.job, found.state, found.outcome) == (death.uuid, State.LIVE, JobOutcome.LEFT)
+    assert (found.job, found.state, found.outcome) == (
+        death.uuid,
+        JobLiveness.LIVE,
+        JobOutcome.LEFT,
+    )
     assert death.place.objects() == before
 
 

@@ -10,7 +10,7 @@ import pytest
 from support.s3a_jobs import JOB, OTHER, ROOT, World, a_try
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.s3a.recovery.leftovers import Kind, LeftoverJob
-from zero_rename.s3a.recovery.liveness import QUIET, RecoveryOptions, State, judge
+from zero_rename.s3a.recovery.liveness import QUIET, JobLiveness, RecoveryOptions, judge
 from zero_rename.s3a.recovery.recover import recover_jobs
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.ledger import OpenTries
@@ -45,7 +45,9 @@ def known(*tries: StoredTry, **given: Any) -> tuple[OpenTries, RecoveryOptions]:
     return OpenTries(tries), RecoveryOptions(**given)
 
 
-def states(silent_for: float, knowledge: tuple[OpenTries, RecoveryOptions], **given: Any) -> State:
+def states(
+    silent_for: float, knowledge: tuple[OpenTries, RecoveryOptions], **given: Any
+) -> JobLiveness:
     found = judge(job(silent_for, **given), NOW, *knowledge)
     assert found.reason
     return found.state
@@ -53,105 +55,105 @@ def states(silent_for: float, knowledge: tuple[OpenTries, RecoveryOptions], **gi
 
 class TestNobodyKnows:
     def test_it_wrote_lately(self) -> None:
-        assert states(QUIET - 1, known()) == State.LIVE
+        assert states(QUIET - 1, known()) == JobLiveness.LIVE
 
     def test_it_is_silent(self) -> None:
-        assert states(1e9, known()) == State.UNKNOWN
+        assert states(1e9, known()) == JobLiveness.UNKNOWN
 
     def test_silent_longer_than_its_caller_has_patience(self) -> None:
-        assert states(99, known(patience=100)) == State.LIVE
-        assert states(100, known(patience=100)) == State.DEAD
+        assert states(99, known(patience=100)) == JobLiveness.LIVE
+        assert states(100, known(patience=100)) == JobLiveness.DEAD
 
     def test_the_caller_states_it(self) -> None:
-        assert states(0, known(dead={JOB})) == State.DEAD
-        assert states(0, known(dead={OTHER})) == State.LIVE
-        assert states(0, known(dead={""}), uuid="") == State.LIVE
+        assert states(0, known(dead={JOB})) == JobLiveness.DEAD
+        assert states(0, known(dead={OTHER})) == JobLiveness.LIVE
+        assert states(0, known(dead={""}), uuid="") == JobLiveness.LIVE
 
 
 class TestItsRunsRecord:
     def test_it_is_renewed(self) -> None:
-        assert states(1e6, known(record(599), patience=0)) == State.LIVE
-        assert states(1e6, known(record(600), patience=0)) == State.DEAD
+        assert states(1e6, known(record(599), patience=0)) == JobLiveness.LIVE
+        assert states(1e6, known(record(600), patience=0)) == JobLiveness.DEAD
 
     def test_nobody_submitted_it(self) -> None:
         """A save() of its own sends a heartbeat every 15 s, or is at its end."""
-        assert states(1e6, known(record(89, idempotency_key=JOB), patience=0)) == State.LIVE
-        assert states(1e6, known(record(90, idempotency_key=JOB), patience=0)) == State.DEAD
+        assert states(1e6, known(record(89, idempotency_key=JOB), patience=0)) == JobLiveness.LIVE
+        assert states(1e6, known(record(90, idempotency_key=JOB), patience=0)) == JobLiveness.DEAD
 
     def test_it_is_silent(self) -> None:
         """In cluster mode the application outlives its submitter."""
-        assert states(1e6, known(record(601))) == State.UNKNOWN
-        assert states(10, known(record(601))) == State.LIVE
-        assert states(1e6, known(record(601), patience=60)) == State.DEAD
+        assert states(1e6, known(record(601))) == JobLiveness.UNKNOWN
+        assert states(10, known(record(601))) == JobLiveness.LIVE
+        assert states(1e6, known(record(601), patience=60)) == JobLiveness.DEAD
 
     def test_the_caller_states_that_it_is_dead(self) -> None:
         for dead in ({JOB}, {write_uuid(JOB, 1)}):
             given = known(record(1), dead=dead)
-            assert states(0, given, uuid=write_uuid(JOB, 1)) == State.DEAD
+            assert states(0, given, uuid=write_uuid(JOB, 1)) == JobLiveness.DEAD
 
     @pytest.mark.parametrize("number", [1, 0x2A, 0xFFFF])
     def test_one_of_several_writes(self, number: int) -> None:
         uuid = write_uuid(JOB, number)
-        assert states(1e6, known(record()), uuid=uuid) == State.LIVE
+        assert states(1e6, known(record()), uuid=uuid) == JobLiveness.LIVE
 
     def test_another_runs(self) -> None:
         other = record(0, uuid=OTHER)
-        assert states(1e6, known(other)) == State.UNKNOWN
+        assert states(1e6, known(other)) == JobLiveness.UNKNOWN
         # A UUID that does not end in zeros has no numbered writes.
         other = record(0, uuid=f"{JOB[:-4]}abcd")
-        assert states(1e6, known(other)) == State.UNKNOWN
+        assert states(1e6, known(other)) == JobLiveness.UNKNOWN
 
 
 class TestWhatTheSchedulerSays:
     @pytest.mark.parametrize(
         ("said", "silent_for", "expected"),
         [
-            (State.LIVE, 1e6, State.LIVE),
-            (State.DEAD, 1e6, State.DEAD),
-            (State.SUPERSEDED, 1e6, State.SUPERSEDED),
-            (None, 1e6, State.LIVE),
+            (JobLiveness.LIVE, 1e6, JobLiveness.LIVE),
+            (JobLiveness.DEAD, 1e6, JobLiveness.DEAD),
+            (JobLiveness.SUPERSEDED, 1e6, JobLiveness.SUPERSEDED),
+            (None, 1e6, JobLiveness.LIVE),
             # Its task is over; its application may not be.
-            (State.DEAD, 599, State.LIVE),
-            (State.SUPERSEDED, 599, State.LIVE),
+            (JobLiveness.DEAD, 599, JobLiveness.LIVE),
+            (JobLiveness.SUPERSEDED, 599, JobLiveness.LIVE),
         ],
     )
     def test_it_counts_more_than_the_operators_heartbeats(
-        self, said: State | None, silent_for: float, expected: State
+        self, said: JobLiveness | None, silent_for: float, expected: JobLiveness
     ) -> None:
         assert states(silent_for, known(record(91), ask=lambda _: said)) == expected
 
-    @pytest.mark.parametrize("said", [State.DEAD, State.SUPERSEDED])
-    def test_its_application_is_not_its_task(self, said: State) -> None:
+    @pytest.mark.parametrize("said", [JobLiveness.DEAD, JobLiveness.SUPERSEDED])
+    def test_its_application_is_not_its_task(self, said: JobLiveness) -> None:
         """Which may be over, and the driver on the cluster still writes."""
         given = known(record(89), ask=lambda _: said, patience=0)
-        assert states(1e6, given) == State.LIVE
+        assert states(1e6, given) == JobLiveness.LIVE
         given = known(record(0, state=FAILED), ask=lambda _: said, patience=0)
         assert states(1e6, given) == said
 
     @pytest.mark.parametrize(("patience", "silent_for"), [(0.0, 0), (100.0, 100), (1e6, 600)])
     def test_patience_makes_the_wait_shorter_only(self, patience: float, silent_for: int) -> None:
-        given = known(record(91), ask=lambda _: State.DEAD, patience=patience)
-        assert states(silent_for, given) == State.DEAD
+        given = known(record(91), ask=lambda _: JobLiveness.DEAD, patience=patience)
+        assert states(silent_for, given) == JobLiveness.DEAD
         if silent_for:
-            assert states(silent_for - 1, given) == State.LIVE
+            assert states(silent_for - 1, given) == JobLiveness.LIVE
 
     def test_nobody_can_state_that_a_running_task_is_dead(self) -> None:
-        given = known(record(1e6), dead={JOB}, ask=lambda _: State.LIVE, patience=0)
-        assert states(1e6, given) == State.LIVE
+        given = known(record(1e6), dead={JOB}, ask=lambda _: JobLiveness.LIVE, patience=0)
+        assert states(1e6, given) == JobLiveness.LIVE
 
 
 class TestALaterTry:
     @pytest.mark.parametrize(
         ("changes", "expected"),
         [
-            ({}, State.SUPERSEDED),
-            ({"map_index": None}, State.SUPERSEDED),
-            ({"map_index": 1}, State.UNKNOWN),
-            ({"run_id": "s"}, State.UNKNOWN),
-            ({"try_number": 1}, State.UNKNOWN),
+            ({}, JobLiveness.SUPERSEDED),
+            ({"map_index": None}, JobLiveness.SUPERSEDED),
+            ({"map_index": 1}, JobLiveness.UNKNOWN),
+            ({"run_id": "s"}, JobLiveness.UNKNOWN),
+            ({"try_number": 1}, JobLiveness.UNKNOWN),
         ],
     )
-    def test_supersedes(self, changes: dict[str, Any], expected: State) -> None:
+    def test_supersedes(self, changes: dict[str, Any], expected: JobLiveness) -> None:
         late = Owner(**{**vars(owner(2)), **changes})
         later = record(0, uuid=OTHER, owner=late)
         assert states(1e6, known(record(1e6), later)) is expected
@@ -159,13 +161,13 @@ class TestALaterTry:
     def test_whoever_states_that_it_is_dead(self) -> None:
         """It loaded instead: what this one left would double its rows."""
         later = record(0, uuid=OTHER, owner=owner(2))
-        assert states(1e6, known(record(1e6), later, dead={JOB})) is State.SUPERSEDED
-        over = known(record(1e6), dead={JOB}, ask=lambda _: State.SUPERSEDED)
-        assert states(1e6, over) is State.SUPERSEDED
+        assert states(1e6, known(record(1e6), later, dead={JOB})) is JobLiveness.SUPERSEDED
+        over = known(record(1e6), dead={JOB}, ask=lambda _: JobLiveness.SUPERSEDED)
+        assert states(1e6, over) is JobLiveness.SUPERSEDED
 
     def test_it_sends_heartbeats_itself(self) -> None:
         later = record(0, uuid=OTHER, owner=owner(2))
-        assert states(0, known(record(1e6), later), uuid=OTHER) == State.LIVE
+        assert states(0, known(record(1e6), later), uuid=OTHER) == JobLiveness.LIVE
 
 
 class TestShield:
@@ -173,26 +175,29 @@ class TestShield:
 
     def test_uploads_that_name_no_job(self) -> None:
         given = known(record(0), patience=0)
-        assert states(50, given, uuid=OTHER, kind=Kind.UPLOADS) is State.LIVE
-        assert states(50, given, uuid=OTHER) is State.DEAD
+        assert states(50, given, uuid=OTHER, kind=Kind.UPLOADS) is JobLiveness.LIVE
+        assert states(50, given, uuid=OTHER) is JobLiveness.DEAD
         # What had ended before the run began is not its.
-        assert states(101, given, uuid=OTHER, kind=Kind.UPLOADS) is State.DEAD
+        assert states(101, given, uuid=OTHER, kind=Kind.UPLOADS) is JobLiveness.DEAD
         silent = known(record(1e6), patience=0)
-        assert states(50, silent, uuid=OTHER, kind=Kind.UPLOADS) is State.DEAD
+        assert states(50, silent, uuid=OTHER, kind=Kind.UPLOADS) is JobLiveness.DEAD
 
     def test_uploads_that_name_no_job_of_a_try_that_is_silent_for_minutes(self) -> None:
         """An application that its submitter has lost from sight goes on for as long as that."""
-        for silent_for, expected in ((PATIENCE - 1, State.LIVE), (PATIENCE, State.DEAD)):
+        for silent_for, expected in (
+            (PATIENCE - 1, JobLiveness.LIVE),
+            (PATIENCE, JobLiveness.DEAD),
+        ):
             given = known(record(silent_for), patience=0)
             assert states(50, given, uuid=OTHER, kind=Kind.UPLOADS) is expected
-        over = known(record(1), ask=lambda _: State.DEAD, patience=0)
-        assert states(50, over, uuid=OTHER, kind=Kind.UPLOADS) is State.DEAD
-        at_work = known(record(1e6), ask=lambda _: State.LIVE, patience=0)
-        assert states(50, at_work, uuid=OTHER, kind=Kind.UPLOADS) is State.LIVE
+        over = known(record(1), ask=lambda _: JobLiveness.DEAD, patience=0)
+        assert states(50, over, uuid=OTHER, kind=Kind.UPLOADS) is JobLiveness.DEAD
+        at_work = known(record(1e6), ask=lambda _: JobLiveness.LIVE, patience=0)
+        assert states(50, at_work, uuid=OTHER, kind=Kind.UPLOADS) is JobLiveness.LIVE
 
     def test_a_record_that_cannot_be_read(self) -> None:
         given = OpenTries(damage="it is not JSON"), RecoveryOptions(patience=0)
-        assert states(1e6, given) == State.UNKNOWN
+        assert states(1e6, given) == JobLiveness.UNKNOWN
 
 
 class TestRecords:
@@ -213,6 +218,6 @@ class TestRecords:
 
         world.driver.run(ledger.change(ROOT, a_try(owner=owner()), entered))
         (found,) = world.driver.run(recover_jobs(ROOT, RecoveryOptions(apply=True, patience=60)))
-        assert found.state is State.LIVE
+        assert found.state is JobLiveness.LIVE
         assert found.state_reason.endswith("try 1 sent a heartbeat 0 s ago")
         assert found.owner.dag_id == "flights"

@@ -36,7 +36,7 @@ from zero_rename.committer.store.requests import (
 )
 from zero_rename.s3a.hadoop.commit_files import JobSummary
 from zero_rename.s3a.recovery.leftovers import find_jobs
-from zero_rename.s3a.recovery.liveness import Action, RecoveryOptions, State
+from zero_rename.s3a.recovery.liveness import Action, JobLiveness, RecoveryOptions
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
 from zero_rename.s3a.runs.ledger import closed_key, open_tries, open_try, tries_of
 from zero_rename.s3a.runs.try_record import SUBMITTED
@@ -338,7 +338,7 @@ class TestBack:
             world.driver.run(open_try(ROOT, record))
         world.clock.advance(7200)
         found = recover(world, RecoveryOptions(apply=True))
-        assert (found.state, found.outcome) == (State.SUPERSEDED, JobOutcome.ROLLED_BACK)
+        assert (found.state, found.outcome) == (JobLiveness.SUPERSEDED, JobOutcome.ROLLED_BACK)
         assert "try 2 loads or loaded instead" in found.reason
         assert world.visible() == []
 
@@ -567,14 +567,14 @@ class TestLeft:
         # S3A conformance 105
         halfway(world)
         found = recover(world, RecoveryOptions(apply=True, force=True))
-        assert (found.state, found.outcome) == (State.LIVE, JobOutcome.LEFT)
+        assert (found.state, found.outcome) == (JobLiveness.LIVE, JobOutcome.LEFT)
         assert changing(world) == []
 
     def test_one_of_which_nothing_is_known(self, world: World) -> None:
         halfway(world)
         world.clock.advance(7200)
         found = recover(world, RecoveryOptions(apply=True))
-        assert (found.state, found.outcome) == (State.UNKNOWN, JobOutcome.NEEDS_DECISION)
+        assert (found.state, found.outcome) == (JobLiveness.UNKNOWN, JobOutcome.NEEDS_DECISION)
         assert "which would roll it forward: all of 2 pending sets can be read" in found.reason
         assert changing(world) == []
         assert (
@@ -856,7 +856,7 @@ class TestRecords:
 
         world.driver.fault = fault
         found = world.driver.run(recover_jobs(ROOT, RecoveryOptions(apply=True, patience=0)))
-        assert [job.state for job in found] in ([], [State.LIVE])
+        assert [job.state for job in found] in ([], [JobLiveness.LIVE])
         assert len(world.store.upload_keys()) == 4
         assert len(world.magic()) == 3
 
@@ -891,9 +891,9 @@ class TestDoubt:
         world.put_marker(OTHER)
         world.driver.run(open_try(ROOT, a_try()))
         world.clock.advance(7200)
-        options = RecoveryOptions(apply=True, ask=lambda _: State.SUPERSEDED)
+        options = RecoveryOptions(apply=True, ask=lambda _: JobLiveness.SUPERSEDED)
         found = recover(world, options)
-        assert (found.state, found.outcome) == (State.SUPERSEDED, JobOutcome.NEEDS_DECISION)
+        assert (found.state, found.outcome) == (JobLiveness.SUPERSEDED, JobOutcome.NEEDS_DECISION)
         assert world.visible() == job.keys
 
     def test_a_known_run_some_of_whose_files_went_after_a_later_commit(self, world: World) -> None:
