@@ -33,7 +33,7 @@ from ...committer.store.requests import (
     Unknown,
 )
 from ..hadoop.job_traces import read_marker, uploads_below
-from ..runs.ledger import note_recovered
+from ..runs.ledger import fence, find_unchanged, lift_fence, note_recovered
 from .leftovers import LeftoverJob, NamedFile, Presence, activity
 from .liveness import Action
 from .plan import Case, Direction, StandingDirection, decide, direction_key, withdraw
@@ -98,24 +98,37 @@ NOTHING_DONE = Execution()
 
 
 def carry_out(case: Case) -> Step[Execution]:
-    """Do what a plan says.
+    """Fence the job's try, and do what a plan says.
 
-    :raises OutcomeUnknownError: the direction may be written; no file was touched.
+    :raises OutcomeUnknownError: the fence or the direction may be written; no file was touched.
     """
+    record, before = case.judgement.record, None
+    if record is not None:
+        before = yield from fence(case.root, record)
+        if before is None:
+            return Execution(moved=True)
+    done = yield from _fenced(case)
+    if done.moved and before is not None:
+        yield from lift_fence(case.root, before)
+    return done
+
+
+def _fenced(case: Case) -> Step[Execution]:
+    """Do what a plan says, of a job whose try is fenced, or that has none."""
     forward = case.action is Action.FORWARD
     job, stands = case.job, None
+    wanted = Direction(job.uuid, forward, case.reason)
     if job.tree is not None:
-        wanted = Direction(job.uuid, forward, case.reason)
         stands = yield from decide(job.tree, wanted, case.decided)
         if stands.said.forward != forward:
             why = f"another recovery decided otherwise: {stands.said.reason}"
             return Execution(problem=f"{why}; run this again to help it")
-        if (yield from _has_moved(job)):
-            # Not before the direction is written: until then another recovery may finish. What
-            # another one has written, it may be acting on.
-            if stands.said is wanted:
-                yield from withdraw(job.tree, stands)
-            return Execution(moved=True)
+    if (yield from _has_moved(case)):
+        # Not before the direction is written: until then another recovery may finish. What
+        # another one has written, it may be acting on.
+        if job.tree is not None and stands is not None and stands.said is wanted:
+            yield from withdraw(job.tree, stands)
+        return Execution(moved=True)
     treat = _complete if forward else _undo
     done = Execution(tuple((yield from All(tuple(treat(file) for file in case.files)))))
     if left := [file for file in done.files if file[1] in _OPEN]:
@@ -128,12 +141,17 @@ def carry_out(case: Case) -> Step[Execution]:
     return done if done.problem else (yield from _clean_up(case, done, stands))
 
 
-def _has_moved(job: LeftoverJob) -> Step[bool]:
-    """Whether a job's tree is another than the one that was judged: between looking and acting
-    may lie the recovery of many other jobs, and this one's by somebody else."""
+def _has_moved(case: Case) -> Step[bool]:
+    """Tell whether a job has changed since it was judged: its application may have sent a
+    heartbeat, and its tree be another. Between looking and acting may lie the recovery of many
+    other jobs, and this one's by somebody else."""
+    job, record = case.job, case.judgement.record
+    if record is not None and (yield from find_unchanged(case.root, record)) is None:
+        return True
     if job.staged is not None:
         return not job.staged.is_unchanged()
-    assert job.tree is not None
+    if job.tree is None:
+        return False
     listing = yield from list_objects(job.tree)
     is_newer = max(activity(listing.objects), default=0.0) > job.newest
     return is_newer or not {one.key for one in job.sets} <= set(listing.keys)

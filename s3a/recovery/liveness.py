@@ -2,7 +2,9 @@
 
 Nothing in the committers fences an S3A job: one that is taken for dead and is not goes on all the
 same, and what is done to it meanwhile breaks it, or publishes half of it. So *live* is left alone
-whatever is asked, and *unknown* unless it is forced.
+whatever is asked, and *unknown* unless it is forced. A job with a record is acted on only once the
+record is fenced, on the condition that it says what it said when the job was judged: its
+application ends its write when it finds the fence.
 """
 
 from __future__ import annotations
@@ -92,7 +94,8 @@ class JobLiveness(StrEnum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a job is held for, and why. ``record``: of its run's try, where that is open."""
+    """What a job is held for, and why. ``record``: of its run's try, where that is open, as it was
+    when the job was judged: who acts fences it first (:func:`~..runs.ledger.fence`)."""
 
     state: JobLiveness
     reason: str

@@ -64,6 +64,8 @@ from .try_record import (
 
 _OPEN, _CLOSED = "-open.json", ".json"
 _CHANGES = 5
+#: Why a fenced try may not write any more, a sentence without its full stop.
+FOUND_DEAD = "A retry or a recovery has found this try to be dead"
 _AGAIN = "Try again when the store answers."
 
 
@@ -171,7 +173,7 @@ def superseded(root: TableRoot, idempotency_key: str, run: str) -> Step[str]:
     if order[mine].state == COMMITTED:
         return "What this try wrote before has been reported as all of it"
     dead = order[mine].state in (FENCED, UNDONE)
-    return "A retry has found this try to be dead" if dead else ""
+    return FOUND_DEAD if dead else ""
 
 
 def read_report(root: TableRoot, write: WriteRecord) -> Step[JobSummary | None]:
@@ -250,6 +252,44 @@ def swap(known: StoredTry, new: TryRecord) -> Step[bool]:
     if not isinstance(outcome, Written | NotWritten):
         raise _uncertain(known.key)
     return isinstance(outcome, Written)
+
+
+def fence(root: TableRoot, judged: TryRecord) -> Step[StoredTry | None]:
+    """Fence a try that was judged to be dead: its application ends its writes when it looks.
+
+    :param judged: its record as it was when it was judged.
+    :returns: the record as it was before the fence; ``None`` where it says something else than
+        then, so that somebody is at work: nothing was written.
+    :raises OutcomeUnknownError: the store does not say whether the fence is there.
+    """
+    known = yield from find_unchanged(root, judged)
+    if known is None or known.record.state == FENCED:
+        return known
+    is_fenced = yield from swap(known, replace(known.record, state=FENCED))
+    return known if is_fenced else None
+
+
+def find_unchanged(root: TableRoot, judged: TryRecord) -> Step[StoredTry | None]:
+    """A try's record, if nothing of it has changed since it was judged but what recovery enters
+    itself: the fence, and jobs rolled forward."""
+    known = yield from find(root, judged.idempotency_key, judged.uuid)
+    if known is None or known.record.state not in (judged.state, FENCED):
+        return None
+    said = replace(known.record, state=judged.state, recovered=judged.recovered)
+    return known if said == judged else None
+
+
+def lift_fence(root: TableRoot, before: StoredTry) -> Step[None]:
+    """Take a fence back, where nothing was done to the try; not one that stood before.
+
+    :param before: what :func:`fence` returned.
+    """
+    if before.record.state == FENCED:
+        return
+    known = yield from find_unchanged(root, before.record)
+    if known is not None:
+        # A change that came first is its application's: it has found the fence, and ends.
+        yield from swap(known, before.record)
 
 
 def change_open(

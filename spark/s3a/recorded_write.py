@@ -26,7 +26,16 @@ from ...committer.store.listing import first_object
 from ...committer.table import Table
 from ...s3a.hadoop.settings import REPORT_KEY, UNIQUE_KEY, UUID_KEY, Committer
 from ...s3a.runs import ledger, try_record
-from ...s3a.runs.try_record import FAILED, WRITTEN, TryRecord, WriteRecord, run_uuid, write_uuid
+from ...s3a.runs.ledger import FOUND_DEAD
+from ...s3a.runs.try_record import (
+    FAILED,
+    FENCED,
+    WRITTEN,
+    TryRecord,
+    WriteRecord,
+    run_uuid,
+    write_uuid,
+)
 from ...s3a.verification.verify import is_proved, verified
 from ...s3a.write_plan import SAVE_MODES, PlannedWrite, native_table_refused, plan
 from ..job_tags import Operations
@@ -202,11 +211,11 @@ class _Application:
                 "driver left.",
             )
 
-    def _enter(self, write: WriteRecord) -> WriteRecord | None:
+    def _enter(self, write: WriteRecord) -> TryRecord | None:
         """Put a write as it is now on record, which is a heartbeat, too, and with it the writes
         before it: what they said may be lost where the store ignores conditions.
 
-        :returns: the same with its times; ``None`` where the try's record was removed.
+        :returns: the try's record as it is now; ``None`` where it was removed.
         """
         mine = _writes[self._try.uuid]
 
@@ -219,8 +228,7 @@ class _Application:
             return replace(found, beat_at=now)
 
         with _lock:  # Threads of one driver would take each other's turn over and over.
-            there = self._records.run(ledger.change(self._beside, self._try, entered))
-        return None if there is None else mine[write.number]
+            return self._records.run(ledger.change(self._beside, self._try, entered))
 
     def _spark_writes(self, frame: DataFrame, write: PlannedWrite, record: WriteRecord) -> None:
         options = {
@@ -256,11 +264,12 @@ class _Application:
 
     def _heartbeat(self, record: WriteRecord) -> str:
         """Why this try may not write any more: a sentence, or nothing."""
-        if self._enter(record) is None:
+        there = self._enter(record)
+        if there is None:
             return "The record of this try was removed, as that of a dead one"
         mine = self._try
         if mine.is_alone:
-            return ""
+            return FOUND_DEAD if there.state == FENCED else ""
         return self._records.run(ledger.superseded(self._beside, mine.idempotency_key, mine.uuid))
 
     def _fenced(self, record: WriteRecord, why: str, remedy: str) -> JobFencedError:

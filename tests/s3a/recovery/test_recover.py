@@ -7,6 +7,7 @@ import logging
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,11 +36,20 @@ from zero_rename.committer.store.requests import (
     Unknown,
 )
 from zero_rename.s3a.hadoop.commit_files import JobSummary
+from zero_rename.s3a.hadoop.job_traces import DIRECTION_NAME
 from zero_rename.s3a.recovery.leftovers import find_jobs
 from zero_rename.s3a.recovery.liveness import Action, JobLiveness, RecoveryOptions
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
-from zero_rename.s3a.runs.ledger import closed_key, open_tries, open_try, tries_of
-from zero_rename.s3a.runs.try_record import SUBMITTED
+from zero_rename.s3a.runs.ledger import (
+    change,
+    closed_key,
+    find,
+    open_key,
+    open_tries,
+    open_try,
+    tries_of,
+)
+from zero_rename.s3a.runs.try_record import FENCED, SUBMITTED, TryRecord
 
 NATIVE = f"zr1-{'A' * 26}"
 DEAD = RecoveryOptions(apply=True, dead={JOB})
@@ -814,7 +824,7 @@ class TestRecords:
         recover(world)
         assert world.driver.run(open_tries(ROOT)).known == ()
         (known,) = world.driver.run(tries_of(ROOT, a_try().idempotency_key))
-        assert known.record.state == SUBMITTED  # What came of it, its run's next try says.
+        assert known.record.state == FENCED  # What came of it, its run's next try says.
         assert world.store.keys() == [closed_key(ROOT, a_try().idempotency_key, JOB)]
 
     @pytest.mark.parametrize("forward", [True, False])
@@ -871,6 +881,98 @@ class TestRecords:
         assert len(world.driver.run(open_tries(ROOT)).known) == 1
         assert recover(world).outcome is JobOutcome.ROLLED_BACK
         assert world.driver.run(open_tries(ROOT)).known == ()
+
+
+class TestFence:
+    """An application that was silent for an hour, and wakes while its job is recovered."""
+
+    SILENT = RecoveryOptions(apply=True, patience=1800)
+
+    @pytest.fixture
+    def job(self, world: World) -> MagicJob:
+        world.driver.run(open_try(ROOT, a_try()))
+        job = halfway(world)
+        world.clock.advance(7200)
+        return job
+
+    def record(self, world: World) -> TryRecord:
+        known = world.driver.run(find(ROOT, a_try().idempotency_key, JOB))
+        assert known is not None
+        return known.record
+
+    def wake(self, world: World) -> None:
+        """Its application sends a heartbeat."""
+        beat = change(ROOT, a_try(), lambda found, now: replace(found, beat_at=now))
+        MemoryDriver(world.store).run(beat)
+
+    def test_recovery_fences_the_attempt_before_it_touches_the_job(
+        self, world: World, job: MagicJob
+    ) -> None:
+        seen: list[str] = []
+
+        def fault(request: Any, apply: Any) -> Any:
+            if isinstance(request, CompleteUpload | AbortUpload | Delete | DeleteMany):
+                seen.append(self.record(world).state)
+            return apply(request)
+
+        world.driver.fault = fault
+        assert recover(world, self.SILENT).outcome is JobOutcome.ROLLED_FORWARD
+        assert seen
+        assert set(seen) == {FENCED}
+
+    @pytest.mark.parametrize("kind", [Get, Put])
+    def test_heartbeat_after_the_judgement_leaves_the_job_alone(
+        self, world: World, job: MagicJob, kind: type
+    ) -> None:
+        """Before the record is read once more, and between that and the fence."""
+        own, passed = open_key(ROOT, a_try().idempotency_key, JOB), iter((kind is Put,))
+
+        def fault(request: Any, apply: Any) -> Any:
+            if isinstance(request, kind) and request.key == own and next(passed, True):
+                world.driver.fault = None
+                self.wake(world)
+            return apply(request)
+
+        world.driver.fault = fault
+        before = world.store.upload_keys(), world.magic(), world.visible()
+        found = recover(world, self.SILENT)
+        assert world.driver.fault is None
+        assert found.outcome is JobOutcome.LEFT
+        assert (world.store.upload_keys(), world.magic(), world.visible()) == before
+        assert self.record(world).state == SUBMITTED
+
+    def test_heartbeat_after_the_fence_leaves_the_job_to_its_application(
+        self, world: World, job: MagicJob
+    ) -> None:
+        """Which has found the fence, and ends its write by itself."""
+        meanwhile(world, Put, lambda _: self.wake(world), DIRECTION_NAME)
+        before = world.store.upload_keys(), world.magic(), world.visible()
+        found = recover(world, self.SILENT)
+        assert found.outcome is JobOutcome.LEFT
+        assert (world.store.upload_keys(), world.magic(), world.visible()) == before
+        assert self.record(world).state == FENCED
+
+    def test_job_that_goes_on_after_the_fence_gets_its_record_back(
+        self, world: World, job: MagicJob
+    ) -> None:
+        """A task of it commits; its driver has not looked at the record yet."""
+        meanwhile(world, Put, lambda _: job.task(3), DIRECTION_NAME)
+        assert recover(world, self.SILENT).outcome is JobOutcome.LEFT
+        assert self.record(world).state == SUBMITTED
+
+    def test_report_fences_nothing(self, world: World, job: MagicJob) -> None:
+        recover(world, replace(self.SILENT, apply=False))
+        assert changing(world)[1:] == []
+        assert self.record(world).state == SUBMITTED
+
+    def test_jobs_of_one_attempt_are_recovered_in_one_go(self, world: World) -> None:
+        two_tasks(world, uuid=f"{JOB[:-4]}0001")
+        two_tasks(world, uuid=f"{JOB[:-4]}0002", write=OTHER)
+        world.driver.run(open_try(ROOT, a_try()))
+        world.clock.advance(7200)
+        found = world.driver.run(recover_jobs(ROOT, self.SILENT))
+        assert [job.outcome for job in found] == [JobOutcome.ROLLED_BACK] * 2
+        world.assert_clean()
 
 
 def test_nothing_is_found_with_few_requests(world: World) -> None:

@@ -15,7 +15,7 @@ from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.job_spec import Mode
 from zero_rename.committer.store.requests import Put
 from zero_rename.s3a.runs import ledger
-from zero_rename.s3a.runs.try_record import WRITTEN, WriteRecord, write_uuid
+from zero_rename.s3a.runs.try_record import FENCED, WRITTEN, WriteRecord, write_uuid
 from zero_rename.s3a.write_plan import PlannedWrite
 from zero_rename.spark.s3a import recorded_write
 from zero_rename.spark.s3a.recorded_write import _Application
@@ -126,3 +126,17 @@ def test_one_whose_record_is_removed_ends_its_write(store: MemoryStore) -> None:
     store.objects.clear()
     assert "was removed" in made._heartbeat(record)
     assert store.objects == {}
+
+
+def test_save_without_an_operator_ends_its_write_when_recovery_has_fenced_it(
+    store: MemoryStore,
+) -> None:
+    view: Any = NoSettings()
+    made = _Application(TARGET, view, Handoff())
+    made._records.driver = MemoryDriver(store)  # pyright: ignore
+    record = made._begin(WRITE, 1, 1)
+    assert made._heartbeat(record) == ""
+    MemoryDriver(store).run(
+        ledger.change(ROOT, made._try, lambda found, _: replace(found, state=FENCED))
+    )
+    assert "found this try to be dead" in made._heartbeat(record)
