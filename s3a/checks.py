@@ -47,6 +47,7 @@ class JobFacts:
     :param overwrites_alone: the task names partitions, and its application overwrites by Spark's
         own writer.
     :param missing_classes: those the committer needs that Spark cannot load.
+    :param hadoop: the version of Spark's Hadoop; ``""`` where it cannot be seen from here.
     """
 
     committer: str
@@ -56,6 +57,7 @@ class JobFacts:
     save_mode: Mode | None = None
     overwrites_alone: bool = False
     missing_classes: tuple[str, ...] = ()
+    hadoop: str = ""
 
     @property
     def s3a(self) -> Committer | None:
@@ -156,6 +158,12 @@ def _fixed_uuid(c: JobFacts) -> bool:
     return origin.partition(",")[0] in (DAG_CONF, SPARK_DEFAULTS, CORE_SITE)
 
 
+def _shares_one_tree(c: JobFacts) -> str:
+    """Name a Hadoop whose magic jobs all keep their pending files in one folder."""
+    numbers = tuple(int(number) for number in re.findall(r"\d+", c.hadoop)[:2])
+    return f"this Spark has Hadoop {c.hadoop}" if numbers and numbers < (3, 4) else ""
+
+
 def _is_placed(c: JobFacts) -> bool:
     """Whether somebody has named a folder of a disk for staging: on purpose, and outside those
     that each machine has of its own."""
@@ -201,6 +209,14 @@ CHECKS: tuple[Check, ...] = (
         "magic without its paths: nobody completes its files",
         *((keys.MAGIC_KEY,), _contradicts(keys.MAGIC_KEY)),
         f"Set {keys.MAGIC_KEY}=true, for the bucket too.",
+    ),
+    Check(
+        *("magic-before-3.4", _ERROR, ("magic",)),
+        "all magic jobs of a destination share one folder, __magic, which the first to end deletes",
+        (),
+        _shares_one_tree,
+        "Use a Spark with Hadoop 3.4 or newer: PySpark 4.0, or a build of Spark 3.5 without Hadoop "
+        "beside Hadoop's own 3.4. Or use committer='zero_rename', which needs no jar.",
     ),
     Check(
         *("tripwire-off", _WARNING, S3A, "a committer that renames would not be noticed"),

@@ -23,7 +23,8 @@ from ...s3a.hadoop.settings import (
 )
 from ...s3a.runs import ledger
 from ...s3a.write_plan import PlannedWrite, native_table_refused, plan
-from ..submit.preflight import find_spark
+from ...spark.startup.installation import hadoop_version
+from ..submit.preflight import find_spark, submitting_home
 from ..submit.properties import default_properties
 from ..submit.submission import Cluster
 
@@ -124,6 +125,8 @@ def check_submission(
         (layers.SPARK_DEFAULTS, {} if base is None else read_properties(base)),
         *([] if cluster.runs_driver else [hadoop_layer(environ)]),
     ]
+    # Where the driver runs elsewhere, so does its Spark: save() looks there.
+    home = None if cluster.runs_driver else submitting_home(environ, cluster.binary)
     facts = JobFacts(
         committer=load.committer,
         settings=layers.effective(in_force, load.root.bucket),
@@ -131,6 +134,7 @@ def check_submission(
         is_cluster=not cluster.is_local,
         save_mode=first.save_mode if first else None,
         overwrites_alone=bool(load.partitions) and _overwrites_alone(call.application),
+        hadoop="" if home is None else hadoop_version(home),
     )
     refuse(inspect(facts))
 

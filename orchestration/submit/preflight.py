@@ -60,6 +60,18 @@ def find_spark(environ: Mapping[str, str], binary: str = "spark-submit") -> dict
     return added
 
 
+def submitting_home(environ: Mapping[str, str], binary: str = "spark-submit") -> Path:
+    """The folder of the Spark whose ``binary`` is started in an environment: ``$SPARK_HOME``, which
+    its script prefers, else the folder that holds the script's own.
+
+    :raises InvalidInputError: there is no Spark.
+    """
+    found = shutil.which(binary, path=environ.get("PATH", os.defpath))
+    if found and not environ.get("SPARK_HOME"):
+        return Path(found).resolve().parent.parent
+    return spark_home(environ)
+
+
 def choose_python(environ: Mapping[str, str], conf: Mapping[str, object]) -> dict[str, str]:
     """The variables that make Spark's Python workers run this interpreter.
 

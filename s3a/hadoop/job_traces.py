@@ -7,8 +7,9 @@
 
 ``NN`` is the application's attempt, ``00`` in Spark. A file written below the last ``__base``
 appears, when its upload is completed, in the parent of the magic element: sources are Hadoop's
-``CommitUtilsWithMR`` and ``MagicCommitPaths``. It is so since Hadoop 3.4.0 (HADOOP-18797), which
-is older than the oldest Spark that is supported; earlier releases' ``__magic/`` is not read.
+``CommitUtilsWithMR`` and ``MagicCommitPaths``. It is so since Hadoop 3.4.0 (HADOOP-18797). The
+``__magic/`` of earlier releases, which all jobs of a destination share, is not read: ``magic`` is
+refused there.
 
 The staging committers keep their pending sets on the cluster's file system: in the store they
 leave nothing but uploads, whose keys are those of the finished files.

@@ -115,6 +115,14 @@ class SessionView:
         return tuple(missing)
 
     @property
+    def hadoop_version(self) -> str:
+        """The version of Spark's Hadoop; ``""`` where that cannot be seen."""
+        if self._hadoop is None:
+            return ""
+        jvm: Any = self._session.sparkContext._jvm
+        return str(jvm.org.apache.hadoop.util.VersionInfo.getVersion())
+
+    @property
     def is_cluster(self) -> bool | None:
         master = self._session.conf.get("spark.master", None)
         return None if master is None else not master.startswith("local")
@@ -136,6 +144,7 @@ def check_session(
         settings=view.settings(options, bucket),
         # The driver's machine; of executors elsewhere nothing is known here.
         missing_classes=view.missing_classes(),
+        hadoop=view.hadoop_version,
         is_cluster=view.is_cluster,
         **facts,
     )

@@ -119,6 +119,13 @@ def versions_in(home: Path) -> tuple[str, str] | None:
     return (said[1], jars[0].split("-")[2].removesuffix(".jar")) if said else None
 
 
+def hadoop_version(home: Path) -> str:
+    """The version of the Hadoop among a Spark's jars; ``""`` where they do not say it, as in a
+    build without Hadoop."""
+    found = [path.stem for path in home.glob("jars/hadoop-client-api-*.jar")]
+    return found[0].removeprefix("hadoop-client-api-") if found else ""
+
+
 def spark_version(home: Path) -> str | None:
     """The version of the Spark in a folder; ``None`` where nothing there says it.
 

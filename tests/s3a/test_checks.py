@@ -93,6 +93,10 @@ CASES: dict[str, tuple[list[JobFacts], list[JobFacts]]] = {
             job("directory", {f"{COMMITTER}magic.enabled": "false"}),
         ],
     ),
+    "magic-before-3.4": (
+        [job(hadoop="3.3.4"), job(hadoop="3.3.6-amzn-1"), job(hadoop="2.10.2")],
+        [job(), job(hadoop="3.4.0"), job(hadoop="4.0.0"), job("directory", hadoop="3.3.4")],
+    ),
     "tripwire-off": (
         [
             job("magic", {f"{HADOOP}pathoutputcommit.reject.fileoutput": "false"}),

@@ -86,7 +86,7 @@ SUBMITTED: dict[str, Submitted] = {
     "staging-on-s3": Submitted("directory", {f"{HADOOP}fs.defaultFS": "s3a://bucket"}),
 }
 #: Those that only the running job, or the command, can meet: how is in the tests below.
-ELSEWHERE = {"classes-missing", "dynamic-partition-overwrite"}
+ELSEWHERE = {"classes-missing", "dynamic-partition-overwrite", "magic-before-3.4"}
 
 
 def findings(given: Submitted, folder: Path, caplog: pytest.LogCaptureFixture) -> str:
@@ -185,6 +185,25 @@ class TestInTheJob:
         view = SessionView(session(*configured(), missing=missing))
         with pytest.raises(SettingsRefusedError, match="classes-missing"):
             check_session(view, CIRCUMSTANCES, {}, "bucket")
+
+    def test_hadoop(self) -> None:
+        """The one that PySpark 3.5 brings."""
+        view = SessionView(session(*configured(), version="3.3.4"))
+        with pytest.raises(SettingsRefusedError, match=r"magic-before-3\.4.*Hadoop 3\.3\.4"):
+            check_session(view, CIRCUMSTANCES, {}, "bucket")
+
+
+def test_submission_to_a_spark_with_an_older_hadoop_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its jars are seen before anything is submitted."""
+    home = tmp_path / "spark"
+    for name in ("bin/spark-submit", "jars/hadoop-client-api-3.3.4.jar"):
+        (home / name).parent.mkdir(parents=True)
+        (home / name).touch(mode=0o755)
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    assert "[magic-before-3.4]" in findings(Submitted(), tmp_path, caplog)
+    assert "magic-before" not in findings(Submitted("directory"), tmp_path, caplog)
 
 
 class TestTheCommand:

@@ -42,14 +42,21 @@ class Hadoop:
 
 
 def session(
-    sql: dict[str, str], hadoop: dict[str, str] | None = None, missing: tuple[str, ...] = ()
+    sql: dict[str, str],
+    hadoop: dict[str, str] | None = None,
+    missing: tuple[str, ...] = (),
+    version: str = "3.5.0",
 ) -> Any:
-    """A session; one of Spark Connect where Hadoop's configuration is ``None``."""
+    """A session on a Hadoop of a version; one of Spark Connect where that one's configuration is
+    ``None``."""
     given: dict[str, Any] = {"conf": Conf({"spark.master": "local[2]", **sql}), "version": "4.3.0"}
     if hadoop is None:
         return SimpleNamespace(**given)
     loads = SimpleNamespace(classIsLoadable=lambda name: name not in missing)
-    package = SimpleNamespace(spark=SimpleNamespace(util=SimpleNamespace(Utils=loads)))
+    info = SimpleNamespace(VersionInfo=SimpleNamespace(getVersion=lambda: version))
+    package = SimpleNamespace(
+        spark=SimpleNamespace(util=SimpleNamespace(Utils=loads)), hadoop=SimpleNamespace(util=info)
+    )
     jvm = SimpleNamespace(org=SimpleNamespace(apache=package))
     configuration = Hadoop(hadoop)
     context = SimpleNamespace(
