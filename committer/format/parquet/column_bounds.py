@@ -14,10 +14,12 @@ that cannot be read says nothing.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from math import isnan
 from typing import Any
 from urllib.parse import unquote
 
@@ -34,6 +36,11 @@ _LONGEST = 32
 _ESCAPED = {ord(sign): f"%{ord(sign):02X}" for sign in '%&,="\\' + "".join(map(chr, range(32)))}
 #: The letter of bounds that are not known.
 _NONE = "n"
+#: Writers, and their first versions, whose bounds of texts, decimals and unsigned numbers are in
+#: the order of the type, which their footers say by ``ColumnOrder``. Arrow does not tell whether
+#: that is there. Before, bytes were compared as signed ones (PARQUET-686, PARQUET-1025).
+_ORDERED = {"parquet-cpp-arrow": (1, 0), "parquet-mr": (1, 10), "DuckDB": (2, 0), "Polars": (2, 1)}
+_CREATED_BY = re.compile(r"(?P<name>\S+)(?: \(\w+\))? version v?(?P<major>\d+)\.(?P<minor>\d+)")
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,26 @@ def has_bounds(stored: pa.DataType, kind: pa.DataType) -> bool:
     )
 
 
+def is_ordered(stored: pa.DataType, created_by: str | None) -> bool:
+    """Whether a file's bounds of a column are in the order of its type.
+
+    Of signed numbers, dates and times all writers' are. The others are trusted where parquet-java
+    trusts them: where the writer knew column orders.
+
+    :param stored: the column's type in the file.
+    :param created_by: what the footer says of its writer.
+    """
+    if not (pt.is_string(stored) or pt.is_decimal(stored) or pt.is_unsigned_integer(stored)):
+        return True
+    found = _CREATED_BY.match(created_by or "")
+    first = None if found is None else _ORDERED.get(found["name"])
+    return (
+        found is not None
+        and first is not None
+        and (int(found["major"]), int(found["minor"])) >= first
+    )
+
+
 def chunk_bounds(
     statistics: pq.Statistics | None, stored: pa.DataType, kind: pa.DataType
 ) -> ColumnBounds:
@@ -98,6 +125,8 @@ def chunk_bounds(
             else:
                 low, high = pa.scalar(statistics.min, stored), pa.scalar(statistics.max, stored)
             low, high = low.cast(kind), high.cast(kind)
+            if pt.is_floating(kind) and (isnan(low.as_py()) or isnan(high.as_py())):
+                low = high = None  # Old writers left NaN as a bound; it says nothing.
         except (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError):
             low = high = None  # Another writer left something else, or it would become another.
     return ColumnBounds(low, high, nulls)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from ...errors import ZeroRenameError
 from ...store.driver import Driver
 from ...store.range_reader import RangeFile
+from .row_counts import counted_rows
 
 #: Files of one job beyond which nobody counts: a request each.
 MOST_FILES = 10_000
@@ -23,13 +24,13 @@ def count_rows(driver: Driver, files: Mapping[str, int]) -> dict[str, int] | Non
     """Rows by key.
 
     :param files: keys with their sizes.
-    :return: ``None`` where there are too many files, or one is no Parquet file or gone by now:
-        nobody is told a guess.
+    :return: ``None`` where there are too many files, or one is no Parquet file, or gone by now,
+        or contradicts itself: nobody is told a guess.
     """
 
     def rows(item: tuple[str, int]) -> int:
         file = pa.PythonFile(RangeFile(driver, *item, tail=_TAIL), mode="r")
-        return pq.ParquetFile(file).metadata.num_rows
+        return counted_rows(pq.ParquetFile(file).metadata)
 
     if len(files) > MOST_FILES:
         return None

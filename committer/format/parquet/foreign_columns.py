@@ -15,6 +15,7 @@ from ...store.requests import All, ByteRange, Found, Get, ListedObject, Step
 from ..layout import TableRoot
 from ..schema.compatibility import type_differences
 from ..schema.types import normalise
+from .row_counts import counted_rows
 
 #: Files that are looked at from either end: the newest have what was added last, the oldest what
 #: was dropped since.
@@ -48,7 +49,8 @@ def read_footer(item: ListedObject) -> Step[Footer]:
     """A file's columns, by one ranged GET, two where the footer is large.
 
     :raises SnapshotGoneError: the file is gone, or another one since it was listed.
-    :raises DamagedError: it is not Parquet, or has columns that no table can hold.
+    :raises DamagedError: it is not Parquet, contradicts itself, or has columns that no table can
+        hold.
     """
     tail = yield from _read_end(item, _TAIL)
     needed = int.from_bytes(tail[-_END:-4], "little") + _END if len(tail) >= _END else 0
@@ -56,6 +58,7 @@ def read_footer(item: ListedObject) -> Step[Footer]:
         tail = yield from _read_end(item, needed)
     try:
         metadata = pq.read_metadata(pa.BufferReader(tail))
+        counted_rows(metadata)
         found = metadata.schema.to_arrow_schema()
         int96 = int96_columns(metadata.schema)
         fields = [

@@ -20,6 +20,7 @@ from ..schema.compatibility import cast_column, is_later, type_differences
 from ..schema.hive_paths import partition_values
 from ..schema.types import normalise
 from .foreign_columns import int96_columns, misfit
+from .row_counts import counted_rows
 from .row_filter import RowFilter
 
 _MIB = 1024 * 1024
@@ -110,7 +111,7 @@ class _FileReader:
         with _naming(file):
             # Spark's and Impala's INT96 in nanoseconds would wrap around after 2262.
             self._parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
-        rows = self._parquet.metadata.num_rows
+            rows = counted_rows(self._parquet.metadata)
         if not file.is_foreign and rows != file.rows:
             raise DamagedError(
                 f"The file has {rows} rows, {file.rows} were committed.",

@@ -28,7 +28,7 @@ import pyarrow.types as pt
 from ...errors import InvalidInputError
 from ..records.data_file import DataFile
 from ..schema.types import find_column
-from .column_bounds import chunk_bounds, flat_columns, has_bounds, recorded_bounds
+from .column_bounds import chunk_bounds, flat_columns, has_bounds, is_ordered, recorded_bounds
 
 T = TypeVar("T")
 #: A condition as users give it: an expression, or pyarrow's and pandas' lists of comparisons.
@@ -218,6 +218,7 @@ class RowFilter:
             if name in self.columns
             and file.schema.column(leaf).physical_type != "INT96"
             and has_bounds(kind, self._schema.field(name).type)
+            and is_ordered(kind, file.metadata.created_by)
         }
         return [column for _, column in self._few_floats(found)]
 
