@@ -24,6 +24,7 @@ from ..errors import DamagedError, HeadMovedError, InvalidInputError
 from ..format.job_spec import Coordination, JobSpec, OnConflict, Owner, Readers, SuccessMarkers
 from ..format.parquet.foreign_table import ListedTable, read_listed
 from ..format.schema.directory import canonical_name
+from ..format.schema.hive_paths import is_decodable
 from ..scan.current_table import current_table
 from ..store.requests import All, ListedObject, Step
 
@@ -159,10 +160,12 @@ def find_unadopted(
         own = canonical_name(name, schema, partition_by)
         damage = lost.get(name)
         files = listed[name] if damage else found.get(name, ())
-        if not files or own is None:
+        if not files or (own is None and is_decodable(name)):
             continue  # No files that anybody reads: verify names them.
         reason = "" if damage is None else str(damage)
-        if own != name and damage is None:
+        if own is None and damage is None:
+            reason = "the escaped bytes of its directory's name are not UTF-8; rename the directory"
+        elif own != name and damage is None:
             reason = f"rows of its values are written to {own}; rename the directory to that"
         action = AdoptAction.LEFT if reason else AdoptAction.WOULD_ADOPT
         size = sum(file.size for file in files)

@@ -19,6 +19,7 @@ from ..format.parquet.foreign_table import ListedTable
 from ..format.records.data_file import DataFile
 from ..format.records.success_marker import SuccessMarker
 from ..format.schema.directory import canonical_name, is_parquet, visible_files
+from ..format.schema.hive_paths import is_decodable
 from ..scan.current_table import current_table
 from ..store.listing import list_objects
 from ..store.requests import Absent, All, Get, ListedObject, Step
@@ -155,12 +156,15 @@ def _unnamed(
 ) -> Iterator[Finding]:
     named = {file.key for state in (before, after) for file in state.files}
     for key, item in sorted(there.items()):
-        if key in named:
-            continue
         partition = context.root.partition_of_data_key(key) or ""
+        can_be_read = is_decodable(partition)
+        if key in named and can_be_read:
+            continue
         detail = f"{item.size} bytes"
         if not is_parquet(item):
             detail += _NO_PARQUET
+        elif not can_be_read:
+            detail += ", in a directory whose escaped bytes are not UTF-8: rename it"
         elif canonical_name(partition, after.schema, after.partition_by) is None:
             detail += ", in no partition of this table: move it or remove it"
         elif partition not in after.versions:

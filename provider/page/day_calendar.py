@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from ...committer import SeenPartition, SeenState
-from ...committer.format.schema.hive_paths import unescape
+from ...committer.format.schema.hive_paths import is_decodable, unescape
 
 _YEAR, _MONTH, _DAY = {"year", "yyyy", "y", "yr"}, {"month", "mm", "m", "mon"}, {"day", "dd", "d"}
 _DATE = re.compile(r"(\d{4})-?(\d{2})-?(\d{2})(?:[T _-].*)?")
@@ -22,6 +22,8 @@ def day_of(partition: str) -> date | None:
     From one column with a date (``2013-02-01``, ``20130201``, also with a time behind), or from
     columns that are called year, month and day.
     """
+    if not is_decodable(partition):
+        return None
     columns = [part.partition("=") for part in partition.split("/")]
     values = {unescape(name).lower(): unescape(raw) for name, _, raw in columns}
     for value in values.values():

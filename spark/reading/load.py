@@ -26,6 +26,7 @@ from ...committer.format.as_of import AsOf, Past
 from ...committer.format.job_spec import choice
 from ...committer.format.parquet.reader import partition_constants
 from ...committer.format.schema.compatibility import find_column
+from ...committer.format.schema.hive_paths import is_read_alike_by_spark
 from ...committer.store.fast_root import is_fast
 from ...committer.table import Table
 from ..startup.preflight import warn_of_overwrites
@@ -173,6 +174,10 @@ def _by_spark(spark: SparkSession, request: _ReadRequest) -> DataFrame | Session
         return SessionStore(None, f"it would take the column {hidden} from its own path", OURS)
     if any(is_fast(file.key) for file in snapshot.files):
         return SessionStore(None, "files of it lie in the table's fast root", OURS)
+    otherwise = next((f.key for f in snapshot.files if not is_read_alike_by_spark(f.partition)), "")
+    if otherwise:
+        why = f"it would take the letters in {otherwise} that are escaped as UTF-8 for others"
+        return SessionStore(None, why, OURS)
     endpoint = request.table.driver.clients.endpoint
     store = session_store(spark, snapshot.root, endpoint, snapshot.files[0])
     if store.scheme is None:

@@ -14,6 +14,7 @@ import pytest
 from support.memory_store import MemoryDriver
 from zero_rename import Table
 from zero_rename.committer import (
+    DamagedError,
     DataFile,
     FindingKind,
     InvalidInputError,
@@ -470,3 +471,22 @@ def test_files_of_older_partitions_are_foreign(older: Directory) -> None:
     file: DataFile = older.table.files("day=1")[0]
     assert file.is_foreign
     assert file.job == ""
+
+
+def test_older_files_below_bytes_that_are_not_utf8_are_never_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    older = Directory(monkeypatch)
+    schema = pa.schema([("id", pa.int64()), ("g", pa.string())])
+    older.parquet("g=a/part-0.parquet", [1])
+    with older.table.job(schema, partition_by=["g"]) as job:
+        job.write(pa.table({"id": [2], "g": ["b"]}))
+    key = older.parquet("g=Z%FCrich/part-0.parquet", [3])
+    for read in (older.ids, lambda: older.table.scan(filter=[("g", "=", "a")]).to_arrow()):
+        with pytest.raises(DamagedError, match=r"Z%FCrich.* not UTF-8") as caught:
+            read()
+        assert "g=Z%FCrich" in (caught.value.key or "")
+    assert older.ids(partitions=["g=a"]) == [1]
+    left = [it for it in older.table.adopt(apply=True).entries if it.action == "left"]
+    assert [(it.partition, "not UTF-8" in it.reason) for it in left] == [("g=Z%FCrich", True)]
+    assert key in {finding.key for finding in older.table.verify()}

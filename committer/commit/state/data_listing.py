@@ -8,7 +8,7 @@ from ...format.layout import UNPARTITIONED, TableRoot, is_hidden, is_written_onc
 from ...format.records.data_file import DataFile
 from ...format.records.table_record import TableRecord
 from ...format.schema.directory import canonical_name
-from ...format.schema.hive_paths import unescape
+from ...format.schema.hive_paths import is_decodable, unescape
 from ...store.fast_root import FastPlace
 from ...store.listing import list_folders, list_objects
 from ...store.requests import All, ListedObject, Step
@@ -21,7 +21,8 @@ def _belongs(partition: str, columns: tuple[str, ...]) -> bool:
     if not columns:
         return partition == UNPARTITIONED
     parts = partition.split("/")
-    names = [unescape(part.partition("=")[0]) for part in parts if "=" in part]
+    columns_of = [part.partition("=")[0] for part in parts if "=" in part]
+    names = [unescape(name) for name in columns_of if is_decodable(name)]
     return len(names) == len(parts) and names == list(columns)
 
 
@@ -105,8 +106,10 @@ def list_older(
 ) -> Step[dict[str, list[ListedObject]]]:
     """The data files in the partitions of a table over older files, by partition.
 
-    :param partitions: as in :func:`list_partitions`; none is asked about a directory whose values
-        are none of the columns' types.
+    A directory whose values are none of the columns' types is left out. One whose escaped bytes
+    are not UTF-8 is not: reading its files fails, rather than lose their rows.
+
+    :param partitions: as in :func:`list_partitions`.
     """
     if isinstance(partitions, tuple | list | set | frozenset):
         return (yield from list_partitions(context, table.partition_by, partitions))
@@ -114,7 +117,9 @@ def list_older(
     return {
         name: items
         for name, items in every.items()
-        if canonical_name(name, table.schema, table.partition_by) is not None
+        if not (
+            is_decodable(name) and canonical_name(name, table.schema, table.partition_by) is None
+        )
         and (partitions is None or name in partitions)
     }
 

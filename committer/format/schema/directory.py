@@ -20,7 +20,7 @@ import pyarrow as pa
 from ...errors import InvalidInputError
 from ...store.requests import ListedObject
 from ..layout import CONTROL, UNPARTITIONED, TableRoot
-from .hive_paths import parse_partition, partition_path, partition_values
+from .hive_paths import is_decodable, parse_partition, partition_path, partition_values
 
 #: What Hadoop's older S3 file systems write for a directory, empty, beside it.
 _FOLDER = "_$folder$"
@@ -106,11 +106,11 @@ def _layouts(names: Iterable[str]) -> tuple[dict[tuple[str, ...], str], str | No
     for name in names:
         try:
             columns = tuple(column for column, _ in parse_partition(name))
-        except InvalidInputError:
-            return layouts, (
-                f"files lie in {name!r}, which is no partition: they are not partitions of one "
-                "table"
-            )
+        except InvalidInputError as error:
+            why = "they are not partitions of one table"
+            if not is_decodable(name):
+                why = error.message.rstrip(".")
+            return layouts, f"files lie in {name!r}, which is no partition: {why}"
         layouts.setdefault(columns, name)
     return layouts, None
 

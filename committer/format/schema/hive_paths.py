@@ -6,6 +6,10 @@ Spark's ``ExternalCatalogUtils.escapePathName``: control characters, DEL and ``"
 as Spark casts them to strings (timestamps in UTC), and read back by the table's schema: nothing
 is guessed from a value's looks.
 
+pyarrow, pandas, DuckDB and Polars escape more than Spark, and non-ASCII letters as the bytes of
+their UTF-8: ``Z%C3%BCrich``. Spark itself writes no ``%80`` to ``%FF``, so they mean UTF-8 whoever
+wrote them, although Spark reads them as two letters.
+
 Null and the empty string both become ``__HIVE_DEFAULT_PARTITION__``, which reads back as null:
 Spark does so, and a directory cannot tell them apart. What would change without anyone noticing
 is refused instead: a value that *is* that name, one whose directory Spark skips (it ends in
@@ -30,7 +34,8 @@ from .types import find_column
 #: The directory value of null, and of the empty string.
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _SPECIAL = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
-_ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
+_ESCAPED = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+_BEYOND_ASCII = re.compile(r"%[89A-Fa-f][0-9A-Fa-f]")
 _UNCARRIED = re.compile("[\ufffe\uffff]")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _DECIMAL = re.compile(r"[+-]?([0-9]{1,80}(\.[0-9]{0,80})?|\.[0-9]{1,80})")
@@ -50,9 +55,35 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """The inverse of :func:`escape`. As in Spark, ``%XX`` is the character U+00XX and a percent
-    sign before anything else stands for itself."""
-    return _ESCAPED.sub(lambda found: chr(int(found.group(1), 16)), text)
+    """The inverse of :func:`escape`. ``%XX`` is a byte of UTF-8, and a percent sign before anything
+    else stands for itself.
+
+    :raises InvalidInputError: bytes that are not UTF-8.
+    """
+    try:
+        return _ESCAPED.sub(lambda found: bytes.fromhex(found[0].replace("%", "")).decode(), text)
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(
+            f"The name {text[:300]!r} of a partition directory has escaped bytes that are not "
+            "UTF-8.",
+            remedy="Rename the directory: pyarrow, pandas, DuckDB and Polars escape the bytes of "
+            "UTF-8 (Z%C3%BCrich), Spark leaves such letters as they are.",
+        ) from error
+
+
+def is_decodable(path: str) -> bool:
+    """Whether the escaped bytes of a partition's directories are UTF-8."""
+    try:
+        unescape(path)
+    except InvalidInputError:
+        return False
+    return True
+
+
+def is_read_alike_by_spark(path: str) -> bool:
+    """Whether Spark's own reader takes a partition's directories for the values that they have
+    here: it reads ``%C3%BC`` as two letters."""
+    return _BEYOND_ASCII.search(path) is None
 
 
 def check_column(name: str) -> None:
@@ -128,7 +159,8 @@ def parse_partition(path: str) -> list[tuple[str, str]]:
 
     :returns: unescaped column and *still escaped* value, outermost first; nothing for
         :data:`.layout.UNPARTITIONED`. (Unescaped, null and a string could not be told apart.)
-    :raises InvalidInputError: not a path of ``column=value`` directories.
+    :raises InvalidInputError: not a path of ``column=value`` directories, or escaped bytes that
+        are not UTF-8.
     """
     if path == UNPARTITIONED:
         return []
@@ -143,6 +175,7 @@ def parse_partition(path: str) -> list[tuple[str, str]]:
         column = unescape(name)
         check_column(column)
         _check_characters(raw, f"The partition {path[:300]!r}")
+        unescape(raw)
         found.append((column, raw))
     columns = [column for column, _ in found]
     if len(set(columns)) < len(columns):

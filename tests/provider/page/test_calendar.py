@@ -28,6 +28,7 @@ def partition(name: str, state: SeenState = COMMITTED, rows: int | None = 10) ->
         ("month=2013-02", date(2013, 2, 1)),
         ("year=2013/month=2", date(2013, 2, 1)),
         ("year=2013/month=13/day=1", None),
+        ("day=2013-02-01/name=Z%FCrich", None),
         ("day=1", None),
         ("year=2013", None),
         ("flight=12345678", None),

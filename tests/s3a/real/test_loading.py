@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from support.hadoop_committers import Application
 from support.spark_tables import of_all_types, partitioned_by_all_types, rows, worker_environment
 from zero_rename.committer import CommitConflictError, InvalidInputError, Table
+from zero_rename.committer.store.requests import Put
 from zero_rename.spark import create_view, load, register, save
 from zero_rename.spark.startup import preflight
 
@@ -50,6 +53,14 @@ def ignoring(spark: Any) -> Iterator[None]:
 def put(url: str, *values: tuple[int, str | None], mode: str = "append") -> None:
     with Table(url).job(SCHEMA, partition_by=["p"], mode=mode) as job:
         job.write(pa.table(list(zip(*values, strict=True)), schema=SCHEMA))
+
+
+def put_foreign(url: str, path: str, rows: pa.Table) -> None:
+    """A file that no job of this package wrote."""
+    body = io.BytesIO()
+    pq.write_table(rows, body)
+    table = Table(url)
+    table.run(Put(f"{table.root.prefix}/{path}", body.getvalue()))
 
 
 def numbers(frame: Any) -> list[int]:
@@ -208,3 +219,12 @@ def test_dynamic_overwrites_that_append_are_warned_of(
     with native_application.with_committer("magic"):
         load(spark, url)
     assert "keeps the old rows beside" not in caplog.text, "it would be refused"
+
+
+def test_letters_escaped_as_utf8_are_left_to_this_package_s_reader(spark: Any, url: str) -> None:
+    put_foreign(url, "p=Z%C3%BCrich/part-0.parquet", pa.table({"n": [1]}))
+    found = load(spark, url)
+    assert not is_by_spark(found)
+    assert rows(found) == [{"n": 1, "p": "Zürich"}]
+    with pytest.raises(InvalidInputError, match=r"Z%C3%BCrich.* escaped as UTF-8"):
+        load(spark, url, by="spark")

@@ -235,3 +235,33 @@ def test_types_of_values(value: str, kind: pa.DataType) -> None:
 )
 def test_types_of_columns(values: list[str], kind: pa.DataType) -> None:
     assert common_type(values) == kind
+
+
+class TestEscapedNames:
+    def test_values_escaped_as_utf8_are_read_and_copied_as_they_were(self, folder: Folder) -> None:
+        folder.parquet("g=Z%C3%BCrich/a.parquet", {"id": [1]})
+        folder.parquet("g=Bern/a.parquet", {"id": [2]})
+        read = folder.table.to_arrow().sort_by("id").to_pydict()
+        assert read == {"id": [1, 2], "g": ["Zürich", "Bern"]}
+        assert folder.table.scan(filter=[("g", "=", "Zürich")]).count() == 1
+        copied = Table(f"s3://{folder.bucket.name}/wh/copied", client=folder.bucket.client)
+        folder.table.copy(copied)
+        assert copied.partitions() == ["g=Bern", "g=Zürich"]
+        assert copied.to_arrow().sort_by("id").to_pydict() == read
+
+    def test_adoption_leaves_other_spellings_and_says_how_to_rename_them(
+        self, folder: Folder
+    ) -> None:
+        folder.parquet("g=Z%C3%BCrich/a.parquet", {"id": [1]})
+        (entry,) = folder.table.adopt(apply=True).entries
+        assert (entry.action, "written to g=Zürich" in entry.reason) == ("left", True)
+        assert folder.table.to_arrow().to_pydict() == {"id": [1], "g": ["Zürich"]}
+
+    def test_bytes_that_are_not_utf8_are_refused_by_the_name_of_their_directory(
+        self, folder: Folder
+    ) -> None:
+        folder.parquet("g=Bern/a.parquet", {"id": [1]})
+        folder.parquet("g=Z%FCrich/a.parquet", {"id": [2]})
+        for use in (folder.table.to_arrow, lambda: folder.table.adopt(apply=True)):
+            with pytest.raises(TableMismatchError, match=r"g=Z%FCrich.* not UTF-8"):
+                use()

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
+import duckdb
+import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as pds
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,10 +57,54 @@ def test_escapes_what_spark_escapes() -> None:
 
 @pytest.mark.parametrize(
     ("raw", "text"),
-    [("a%20b", "a b"), ("a%", "a%"), ("a%2", "a%2"), ("a%zz", "a%zz"), ("%2f", "/"), ("%C3", "Ã")],
+    [
+        *(("a%20b", "a b"), ("a%", "a%"), ("a%2", "a%2"), ("a%zz", "a%zz"), ("%2f", "/")),
+        *(("Z%C3%BCrich", "Zürich"), ("%E6%9D%B1%e4%ba%ac", "東京"), ("é%3A%C3%A9", "é:é")),
+    ],
 )
-def test_unescapes_as_spark_does(raw: str, text: str) -> None:
+def test_escaped_bytes_are_read_as_utf8(raw: str, text: str) -> None:
     assert unescape(raw) == text
+    assert parse_partition(f"p={raw}") == [("p", raw)]
+
+
+@pytest.mark.parametrize("raw", ["%C3", "Z%FCrich", "%C3ü", "%BC", "%ED%A0%80", "%c3%20"])
+def test_escaped_bytes_that_are_not_utf8_are_refused_by_name(raw: str) -> None:
+    for path in (f"p={raw}", f"{raw}=1"):
+        with pytest.raises(InvalidInputError, match=re.escape(repr(raw)) + ".* not UTF-8"):
+            parse_partition(path)
+
+
+VALUES = ["Zürich", "東京", "São Paulo/50%", "a=b&c+d", "naïve:ß", "😀", "\u00ff"]
+
+
+def _by_pyarrow(table: pa.Table, folder: str) -> None:
+    pds.write_dataset(
+        table, folder, format="parquet", partitioning=["p"], partitioning_flavor="hive"
+    )
+
+
+def _by_pandas(table: pa.Table, folder: str) -> None:
+    table.to_pandas().to_parquet(folder, partition_cols=["p"])
+
+
+def _by_duckdb(table: pa.Table, folder: str) -> None:
+    duckdb.from_arrow(table).to_parquet(folder, partition_by=["p"])
+
+
+def _by_polars(table: pa.Table, folder: str) -> None:
+    frame = cast(pl.DataFrame, pl.from_arrow(table))
+    target: Any = pl.PartitionBy(folder, key="p")  # Its stubs do not have it yet.
+    frame.write_parquet(target, mkdir=True)
+
+
+@pytest.mark.parametrize("write", [_by_pyarrow, _by_pandas, _by_duckdb, _by_polars])
+def test_directories_of_other_writers_are_read_as_the_values_they_wrote(
+    tmp_path: Path, write: Callable[[pa.Table, str], None]
+) -> None:
+    write(pa.table({"p": VALUES, "v": range(len(VALUES))}), str(tmp_path / "t"))
+    names = [path.name for path in (tmp_path / "t").iterdir()]
+    found = [partition_values(name, schema_of(pa.string()), ["p"])["p"] for name in names]
+    assert sorted(found) == sorted(VALUES)
 
 
 @given(st.text())
