@@ -17,6 +17,7 @@ from zero_rename.committer.format.job_spec import Mode, OnConflict, Readers, Sch
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.format.read_base import ReadBase
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
+from zero_rename.committer.store.client_settings import S3_CLIENT, ClientSettings
 from zero_rename.committer.store.clients import Keys, client_at
 from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.committer.table import Table
@@ -43,9 +44,10 @@ if TYPE_CHECKING:
 TABLE, PARTITION_EXPR, MODE = "table", "partition_expr", "mode"
 SCHEMA_MODE, CATALOG = "schema_mode", "catalog"
 MERGE_ON, DELETE_WHEN, LATEST_BY = OF_MERGES
-#: The variables by which boto3 elsewhere reaches what the resource reaches.
+#: The variables by which boto3 elsewhere reaches what the resource reaches. The endpoint is that of
+#: S3 alone: roles are assumed elsewhere.
 _VARIABLES = {
-    "endpoint_url": "AWS_ENDPOINT_URL",
+    "endpoint_url": "AWS_ENDPOINT_URL_S3",
     "region_name": "AWS_REGION",
     "access_key_id": "AWS_ACCESS_KEY_ID",
     "secret_access_key": "AWS_SECRET_ACCESS_KEY",
@@ -181,8 +183,13 @@ class ZeroRenameResource(dg.ConfigurableResource):
         return Keys(access, secret, self.session_token or None) if access and secret else None
 
     def aws_env(self) -> dict[str, str]:
-        """Environment variables by which boto3 in another process reaches the same store, as far
-        as this resource says how."""
+        """Environment variables by which another process reaches the same store: all that this
+        resource says, and where this process finds the store that the resource does not name."""
+        client = self.client() or client_at(None, None)
+        return self._told() | {S3_CLIENT: ClientSettings.of(client).encode()}
+
+    def _told(self) -> dict[str, str]:
+        """AWS's variables, as far as this resource says what they are."""
         found = {_VARIABLES[name]: value for name, value in self._given().items()}
         if self.access_key_id:
             # An empty one, too: a token left in the environment belongs to other keys.
@@ -367,7 +374,11 @@ class ZeroRenameResource(dg.ConfigurableResource):
 
         :raises InvalidInputError: it does not.
         """
-        elsewhere = [n for n, value in self.aws_env().items() if os.environ.get(n, "") != value]
+        told = self._told()
+        endpoint = told.pop(_VARIABLES["endpoint_url"], None)
+        elsewhere = [n for n, value in told.items() if os.environ.get(n, "") != value]
+        if endpoint and client_at(None, None).meta.endpoint_url != endpoint:
+            elsewhere.append(_VARIABLES["endpoint_url"])
         if elsewhere:
             raise InvalidInputError(
                 "The Spark session of this process reaches its store by the environment, which "

@@ -30,6 +30,8 @@ _LABEL = "zero-rename-load"
 #: Begins the names of settings that are variables of the driver's pod.
 _DRIVER = "spark.kubernetes.driverEnv."
 _ENDED = ("COMPLETED", "FAILED")
+#: The variables by which an object may name the endpoint of its pods.
+_ENDPOINTS = {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"}
 #: Characters of a label's value, which Spark makes of the driver pod's name.
 _LONGEST_NAME = 63 - len("-driver")
 #: Seconds between two looks at an application that has no driver yet.
@@ -42,16 +44,17 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
     Takes every argument of :class:`SparkKubernetesOperator` (but that it finds its application
     again by itself, not by ``reattach_on_restart``) and of
     :class:`~.loading.service_load.ServiceLoadOperator`. ``spec.sparkConf`` gets what the
-    application is told, as a variable of the driver's pod, and the store's endpoint and region, for
-    all pods. Keys are never written into the object: pods have a service account's role, or a
-    Secret by ``envFrom``. The object's name ends with the mark by which the next try finds it.
+    application is told, as a variable of the driver's pod, and the store's endpoint, addressing and
+    region, for all pods. Keys are never written into the object: pods have a service account's
+    role, or a Secret by ``envFrom``. The object's name ends with the mark by which the next try
+    finds it.
     Returns (XCom) what :class:`ZeroRenameSparkSubmitOperator` returns.
 
     :param do_xcom_push: push that report. (There is no sidecar for XComs.)
     :param ship_package: put this package among ``spec.deps.pyFiles``, by an ``s3a://`` URL, which
         an image with Hadoop's S3A can load; else the image has it, as it has boto3 and pyarrow.
-    :param pass_endpoint: hand over the AWS connection's endpoint and region; what the object says
-        of them itself is kept.
+    :param pass_endpoint: hand over the AWS connection's endpoint, addressing and region; what the
+        object says of them itself is kept.
     """
 
     request_fields = ("template_spec",)
@@ -216,10 +219,17 @@ _MEMBERS = {"apiVersion": str, "spec": dict}
 def _variables(
     spec: Mapping[str, Any], role: str, prefix: str, store: Mapping[str, str]
 ) -> dict[str, str]:
-    """Settings for those variables that the pods of a role have not by the object itself."""
+    """Settings for those variables that the pods of a role have not by the object itself, which may
+    name another endpoint of the same store."""
+    from ..committer.store.client_settings import S3_CLIENT  # It needs boto3.
+
     pod = spec.get(role) or {}
     named = {it.get("name") for it in pod.get("env") or ()}
     named |= {*(pod.get("envVars") or ()), *(pod.get("envSecretKeyRefs") or ())}
+    conf = spec.get("sparkConf") or {}
+    named |= {it.removeprefix(prefix) for it in conf if it.startswith(prefix)}
+    if named & _ENDPOINTS:
+        named |= {*_ENDPOINTS, S3_CLIENT}
     return {f"{prefix}{name}": value for name, value in store.items() if name not in named}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from airflow.providers.amazon.aws.hooks.s3 import S3Hook
 
     from ..committer import Table
+    from ..committer.store.client_settings import ClientSettings
 
 DEFAULT_CONN_ID = "zero_rename_default"
 DEFAULT_AWS_CONN_ID = "aws_default"
@@ -163,9 +163,9 @@ class ZeroRenameHook(BaseHook):
         role). Else the job finds its own, as its machines are meant to: keys taken from this
         worker's instance role would expire under a longer job.
 
-        :return: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``,
-            ``AWS_REGION``, ``AWS_DEFAULT_REGION``, ``AWS_ENDPOINT_URL``, ``AWS_CA_BUNDLE``, as
-            far as they apply. The secret ones are masked in task logs from here on.
+        :return: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN`` and
+            ``AWS_CA_BUNDLE``, as far as they apply, and those of :meth:`endpoint_env`. The secret
+            ones are masked in task logs from here on.
         """
         config = self.s3.conn_config
         found: dict[str, str] = {}
@@ -175,8 +175,8 @@ class ZeroRenameHook(BaseHook):
             found["AWS_SECRET_ACCESS_KEY"] = credentials.secret_key or ""
             # An empty one, too: a token left in the worker's environment belongs to other keys.
             found["AWS_SESSION_TOKEN"] = credentials.token or ""
-        if isinstance(self.s3.verify, str):
-            found["AWS_CA_BUNDLE"] = self.s3.verify
+        if isinstance(self.store.verify, str):
+            found["AWS_CA_BUNDLE"] = self.store.verify
         return found | self.endpoint_env()
 
     def secrets(self, *conn_ids: str | None) -> tuple[str, ...]:
@@ -186,20 +186,55 @@ class ZeroRenameHook(BaseHook):
         found = (_find(conn_id, conn_id) for conn_id in dict.fromkeys(named))
         return tuple(secret for it in found if it is not None for secret in secrets_of(it))
 
+    @cached_property
+    def store(self) -> ClientSettings:
+        """The store that this hook's client reaches, as another process is told of it."""
+        from ..committer.store.client_settings import ClientSettings  # It needs boto3.
+
+        config = self.s3.conn_config
+        return ClientSettings.of(
+            self.get_conn(),
+            verify=self.s3.verify,
+            config=config.extra_config.get("config_kwargs"),
+            profile=config.profile_name,
+        )
+
     def endpoint_env(self) -> dict[str, str]:
-        """Those of :meth:`credentials_env` that say where the store is, none of them a secret:
-        ``AWS_ENDPOINT_URL``, ``AWS_REGION``, ``AWS_DEFAULT_REGION``."""
-        endpoint, region = self.s3.conn_config.get_service_endpoint_url("s3"), self.s3.region_name
-        found = {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": region, "AWS_DEFAULT_REGION": region}
+        """Those of :meth:`credentials_env` that say where the store is, none of them a secret.
+
+        The package's own client goes by :data:`~..committer.store.client_settings.S3_CLIENT`
+        alone. The others are for whatever else runs there, as far as AWS has variables for it.
+
+        :return: that variable; and ``AWS_ENDPOINT_URL_S3``, ``AWS_REGION`` and
+            ``AWS_DEFAULT_REGION``, as far as they apply. Where the connection names an endpoint of
+            all services, ``AWS_ENDPOINT_URL``, too, with ``AWS_ENDPOINT_URL_STS``: roles are
+            assumed elsewhere.
+        """
+        from ..committer.store.client_settings import S3_CLIENT
+
+        config, store, session = self.s3.conn_config, self.store, self.s3.get_session()
+        region = session.region_name
+        found = {
+            "AWS_ENDPOINT_URL_S3": store.endpoint,
+            "AWS_REGION": region,
+            "AWS_DEFAULT_REGION": region,
+        }
+        if config.endpoint_url:
+            where = config.get_service_endpoint_url("sts", sts_connection_assume=True)
+            found["AWS_ENDPOINT_URL"] = config.endpoint_url
+            found["AWS_ENDPOINT_URL_STS"] = session.client(
+                "sts", endpoint_url=where
+            ).meta.endpoint_url
+        found[S3_CLIENT] = store.encode()
         return {name: value for name, value in found.items() if value}
 
     def s3a_store(self) -> dict[str, Any]:
         """Endpoint, region and addressing of the AWS connection, as members of
         :class:`~..s3a.hadoop.settings.S3ASettings`."""
-        config = self.s3.conn_config
-        endpoint = config.get_service_endpoint_url("s3") or os.environ.get("AWS_ENDPOINT_URL")
-        found: dict[str, Any] = {"endpoint": endpoint, "region": self.s3.region_name}
-        style = (getattr(config.botocore_config, "s3", None) or {}).get("addressing_style")
+        endpoint = self.s3.conn_config.get_service_endpoint_url("s3") or self.store.endpoint
+        region = self.s3.get_session().region_name
+        found: dict[str, Any] = {"endpoint": endpoint or None, "region": region}
+        style = self.store.config.get("s3", {}).get("addressing_style")
         if style in ("path", "virtual"):
             found["path_style"] = style == "path"
         return {name: value for name, value in found.items() if value is not None}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from botocore.loaders import Loader, create_loader
 from botocore.utils import parse_timestamp
 
 from ..errors import StoreRefusedError, ZeroRenameError
+from .client_settings import ClientSettings, given_endpoint, is_aws
 from .error_translation import code_of, describe
 from .retries import Retries
 
@@ -180,18 +180,21 @@ class S3Clients:
         """A client by boto3's standard chain: environment (``AWS_ENDPOINT_URL`` too), profile,
         container, instance role.
 
+        What :data:`.client_settings.S3_CLIENT` says wins over all of that.
+
         :raises StoreRefusedError: the profile, region or endpoint cannot be right.
+        :raises InvalidInputError: that variable holds something else.
         """
         with making_clients():
+            given = ClientSettings.from_environment()
             config = Config(
                 connect_timeout=CONNECT_TIMEOUT,
                 read_timeout=READ_TIMEOUT,
-                max_pool_connections=parallel,
                 tcp_keepalive=True,
                 user_agent_extra="zero-rename",
-                **_OURS,
             )
-            return S3Clients(_adapt(_session().create_client("s3", config=config)), parallel)
+            ours = Config(max_pool_connections=parallel, **_OURS)
+            return S3Clients(_adapt(_client_by(given, config, ours)), parallel)
 
     @staticmethod
     def derived_from(
@@ -213,7 +216,7 @@ class S3Clients:
         http = getattr(getattr(client, "_endpoint", None), "http_session", None)
         own = client.meta.config
         pool = max(parallel, own.max_pool_connections)
-        own_url = client.meta.endpoint_url if _has_own_endpoint(client) else None
+        own_url = given_endpoint(client)
         made = session.create_client(
             "s3",
             region_name=client.meta.region_name,
@@ -242,6 +245,23 @@ def _session() -> botocore.session.Session:
     parsers = session.get_component("response_parser_factory")
     parsers.set_parser_defaults(timestamp_parser=_time)
     return session
+
+
+def _client_by(given: ClientSettings | None, config: Config, ours: Config) -> Any:
+    """A client by the standard chain, but for what another process has said of its store.
+
+    :param config: what counts where that process says nothing.
+    :param ours: what counts in any case.
+    """
+    if given is None:
+        return _session().create_client("s3", config=config.merge(ours))
+    config = config.merge(given.botocore_config()).merge(ours)
+    where = {"endpoint_url": given.endpoint, "verify": given.verify}
+    made = _session().create_client("s3", config=config, **where)
+    own = given_endpoint(made)
+    if given.endpoint is not None or (own is not None and is_aws(own)):
+        return made  # By a VPC endpoint, perhaps, which this host's environment names.
+    return _session().create_client("s3", config=config.merge(Config(**_THIS_ENDPOINT)), **where)
 
 
 def _time(text: Any) -> datetime:
@@ -320,9 +340,11 @@ def client_at(
 ) -> Any:
     """A boto3 client by the standard chain, but for what is given.
 
-    :param endpoint: URL of the store.
+    :param endpoint: URL of the store. What :data:`.client_settings.S3_CLIENT` says of its own
+        endpoint counts for that one alone.
     :param path_style: put the bucket into the path, not into the host's name.
     :raises StoreRefusedError: the profile, region or endpoint cannot be right.
+    :raises InvalidInputError: that variable holds something else.
     """
     import boto3  # On use: most processes need no more than botocore, which loads in half the time.
 
@@ -332,9 +354,18 @@ def client_at(
         keys = None
     signing = {} if keys is None else keys.signing
     with making_clients():
+        told = ClientSettings.from_environment()
+        if told is None or endpoint not in (None, told.endpoint):
+            told = ClientSettings()
+        config = told.botocore_config().merge(Config(**given))
         # A session of its own: boto3's default one keeps the keys that it has found first.
         return boto3.Session(botocore_session=_session()).client(
-            "s3", endpoint_url=endpoint, region_name=region, config=Config(**given), **signing
+            "s3",
+            endpoint_url=endpoint or told.endpoint,
+            region_name=region,
+            verify=told.verify,
+            config=config,
+            **signing,
         )
 
 
@@ -356,13 +387,6 @@ def _named_by_owner(parsed: dict[str, Any]) -> str | None:
     """The store's name, where a listing of uploads tells: S3Mock owns whatever is in it."""
     owners = (entry.get("Owner", {}).get("DisplayName") for entry in parsed.get("Uploads", ()))
     return next((name for name in owners if name in _OWNERS), None)
-
-
-def _has_own_endpoint(client: Any) -> bool:
-    """Whether the endpoint was given: AWS's regional ones must be left to botocore's rules, which
-    put the bucket into the host's name. A VPC endpoint is a given one."""
-    host = urlsplit(client.meta.endpoint_url).hostname or ""
-    return re.fullmatch(r"s3[a-z0-9.-]*\.amazonaws\.com(\.cn)?", host) is None
 
 
 def _adapt(client: Any) -> Any:

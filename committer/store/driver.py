@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 from ..errors import StoreRefusedError, StoreUnreachableError
 from .boto_calls import S3Requests
+from .client_settings import S3_CLIENT
 from .clients import S3Clients, profile_client
 from .copies import CopyFile, CopyPart
 from .fast_root import FastPlace, FastRoot, by_place
@@ -365,8 +366,10 @@ def _at(clients: S3Clients, root: FastRoot) -> S3Clients:
 
 
 def _environment() -> str:
-    """A digest of the AWS variables: a test or a task that sets others gets other clients."""
+    """A digest of the AWS variables, and of the settings that another process has handed over: a
+    test or a task that sets others gets other clients."""
     digest = hashlib.sha256()
-    for name in sorted(name for name in os.environ if name.startswith("AWS_")):
+    ours = (name for name in os.environ if name.startswith("AWS_") or name == S3_CLIENT)
+    for name in sorted(ours):
         digest.update(f"{name}={os.environ[name]}\0".encode())
     return digest.hexdigest()

@@ -20,6 +20,7 @@ from support.http_services import TOKEN, Databricks, Job, Kubernetes
 from support.moto_server import ACCESS_KEY, SECRET_KEY
 from zero_rename.committer import InvalidInputError
 from zero_rename.committer.format.handoff import HANDOFF
+from zero_rename.committer.store.client_settings import S3_CLIENT, ClientSettings
 
 pytestmark = pytest.mark.memory_s3
 
@@ -65,6 +66,7 @@ class TestTheApplicationObject:
         endpoint = tables.bucket.client.meta.endpoint_url
         assert conf["spark.kubernetes.driverEnv.AWS_ENDPOINT_URL"] == endpoint
         assert conf["spark.executorEnv.AWS_ENDPOINT_URL"] == endpoint
+        assert conf[f"spark.executorEnv.{S3_CLIENT}"] == ClientSettings(endpoint).encode()
         assert "spark.kubernetes.driverEnv.AWS_REGION" in conf
         assert "spark.executorEnv.AWS_REGION" not in conf
         assert not any(key in json.dumps(sent) for key in (ACCESS_KEY, SECRET_KEY))
@@ -83,6 +85,16 @@ class TestTheApplicationObject:
         *theirs, package = service.packages(service.requests[0])
         assert theirs == files
         assert package.endswith("zero_rename.zip")
+
+    def test_endpoint_that_the_object_names_itself_is_kept(self, service: Kubernetes) -> None:
+        body = operator(service).template_spec
+        body["spec"]["executor"]["env"] = [{"name": "AWS_ENDPOINT_URL_S3", "value": "http://own:1"}]
+        body["spec"]["sparkConf"]["spark.kubernetes.driverEnv.AWS_ENDPOINT_URL"] = "http://own:2"
+        run(service, template_spec=body)
+        conf = service.requests[0]["spec"]["sparkConf"]
+        assert conf["spark.kubernetes.driverEnv.AWS_ENDPOINT_URL"] == "http://own:2"
+        assert not any(S3_CLIENT in name for name in conf)
+        assert not any("ENDPOINT_URL" in name for name in conf if "executorEnv" in name)
 
     def test_may_be_a_file(self, service: Kubernetes) -> None:
         task = operator(

@@ -28,6 +28,7 @@ from zero_rename.committer import (
     StoreUnreachableError,
     TaskResultsError,
 )
+from zero_rename.committer.store.client_settings import S3_CLIENT, ClientSettings
 from zero_rename.orchestration.runs import heartbeat
 from zero_rename.orchestration.submit.submission import Submission
 from zero_rename.provider.hooks import ZeroRenameHook
@@ -52,7 +53,9 @@ class TestALoad:
     def test_hands_the_run_to_the_writer(self, tables: Tables, spark: FakeSpark) -> None:
         run(operator(tables, on_conflict="last_wins", mode="append"), try_number=2, map_index=4)
         env = spark.calls()[0]["env"]
+        store = ClientSettings(tables.bucket.client.meta.endpoint_url)
         assert {name: env[name] for name in env if name.startswith("ZERO_RENAME_")} == {
+            S3_CLIENT: store.encode(),
             "ZERO_RENAME_TABLE": tables.url(),
             "ZERO_RENAME_IDEMPOTENCY_KEY": f"{ONCE}/4",
             "ZERO_RENAME_ON_REPEAT": "skip",

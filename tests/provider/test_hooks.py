@@ -11,17 +11,23 @@ from botocore.stub import Stubber
 from support.airflow import Connect, Tables
 from support.moto_server import ACCESS_KEY, REGION, SECRET_KEY, S3Server
 from zero_rename.committer import InvalidInputError
+from zero_rename.committer.store.client_settings import S3_CLIENT, ClientSettings
 from zero_rename.provider.hooks import ZeroRenameHook
 
 pytestmark = pytest.mark.memory_s3
 
 
 def test_the_default_connections_need_not_exist(s3_env: S3Server) -> None:
-    """Credentials are then boto3's own affair, and none are handed on."""
+    """Credentials are then boto3's own affair, and none are handed on; the store is."""
     hook = ZeroRenameHook()
     assert hook.table_url("s3://b/t") == "s3://b/t"
     assert hook.get_conn().list_buckets()["ResponseMetadata"]["HTTPStatusCode"] == 200
-    assert hook.credentials_env() == {}
+    assert hook.credentials_env() == {
+        "AWS_ENDPOINT_URL_S3": s3_env.endpoint,
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        S3_CLIENT: ClientSettings(s3_env.endpoint).encode(),
+    }
 
 
 def test_named_connections_have_to_exist(connect: Connect) -> None:
@@ -60,6 +66,9 @@ def test_credentials_are_those_of_the_connection(tables: Tables, s3_server: S3Se
         "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
         "AWS_SESSION_TOKEN": "",
         "AWS_ENDPOINT_URL": s3_server.endpoint,
+        "AWS_ENDPOINT_URL_S3": s3_server.endpoint,
+        "AWS_ENDPOINT_URL_STS": f"https://sts.{REGION}.amazonaws.com",
+        S3_CLIENT: ClientSettings(s3_server.endpoint).encode(),
         "AWS_REGION": REGION,
         "AWS_DEFAULT_REGION": REGION,
     }
