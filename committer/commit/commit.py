@@ -31,12 +31,12 @@ from .index.write_index import Moved, look_after_index
 from .past import told_versions
 from .state.context import Context
 from .state.data_listing import list_table
-from .state.decide import decide, read_decision
+from .state.decide import Decided, decide, read_decision
 from .state.found_table import FoundTable
 from .state.heads import list_heads
 from .state.job_state import Aborted, Committed, OpenedJob
 from .state.task_results import check_results
-from .state.tolerance import or_damage
+from .state.tolerance import or_damage, or_error
 from .uncoordinated import abort_uncoordinated, commit_uncoordinated
 
 logger = logging.getLogger("zero_rename.committer.commit.commit")
@@ -73,12 +73,15 @@ def commit_job(
         decided = yield from decide(context, decision)
     except CommitStateUnknownError:
         raise
-    except ZeroRenameError as error:
+    except ZeroRenameError as failure:
+        error = yield from _fenced_or(context, opened, failure)
         error.job = error.job or opened.job
         outcome = yield from _aborted(context, opened, _slots(context, opened, targets), error)
         if outcome is None:
             yield from tell_overtaken(context, opened, _claims(context, opened, targets), error)
-            raise
+            if error is failure:
+                raise
+            raise error from failure
         return outcome
     if not decided.decision.is_commit:
         error = fenced(opened)
@@ -306,6 +309,20 @@ def _aborted(
 
     aborting = abort_own(context, opened.job, slots, may_sweep)
     return (yield from abort_after(error, aborting, ", recovery will finish it"))
+
+
+def _fenced_or(
+    context: Context, opened: OpenedJob, error: ZeroRenameError
+) -> Step[ZeroRenameError]:
+    """Return the error of a fenced job in the place of damage that a job met: its claims were taken
+    off, so others may have moved its heads, and folded what these named, which is no damage. The
+    abort decision is written before a claim is taken off, so it is there by then."""
+    if not isinstance(error, DamagedError):
+        return error
+    decided = yield from or_error(read_decision(context, opened.job))
+    if not isinstance(decided, Decided) or decided.decision.is_commit:
+        return error
+    return fenced(opened)
 
 
 def fenced(opened: OpenedJob) -> JobFencedError:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from support.faults import Crash, on
+from support.faults import Crash, beside, on
 from support.memory_store import MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, World, memory_table
 from zero_rename.committer import (
@@ -19,6 +19,7 @@ from zero_rename.committer import (
     DestinationExistsError,
     FileOptions,
     InvalidInputError,
+    JobFencedError,
     Mode,
     OnRepeat,
     RecordDamagedError,
@@ -27,11 +28,14 @@ from zero_rename.committer import (
     TableMismatchError,
     TaskResultsError,
 )
+from zero_rename.committer.commit.state.context import Limits
+from zero_rename.committer.commit.state.job_state import OpenedJob
 from zero_rename.committer.format.records import codec
 from zero_rename.committer.format.records.decision import Decision
 from zero_rename.committer.format.records.table_record import TableRecord
 from zero_rename.committer.store import requests as s
 from zero_rename.committer.store.lifecycle import LifecycleRule
+from zero_rename.committer.upkeep.gc.collect import gc
 
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 KEY = re.compile(
@@ -410,3 +414,53 @@ class TestJobs:
                 assert outcomes == {True, False}
                 return
             number += 1
+
+
+class TestFenced:
+    """A job that slept with its claims, was fenced, and goes on while others have moved its heads
+    is told that it was fenced."""
+
+    @staticmethod
+    def _overtaken(world: World, others: Callable[[World], object], opened: OpenedJob, key: str):
+        """Fence the job as it reads a key at its commit, and let others go on."""
+        other = World(world.store)
+
+        def fence() -> None:
+            other.recover(patience=0.0)
+            others(other)
+
+        result = world.write(opened, DAY1)
+        world.driver.fault = beside(s.Get, fence, key, times=1)
+        with pytest.raises(JobFencedError) as caught:
+            world.commit(opened, result)
+        assert caught.value.job == opened.job
+        assert isinstance(caught.value.__cause__, DamagedError)
+        world.recover(patience=0.0)
+        world.assert_clean()
+        assert opened.job not in world.jobs_of(DAY1)
+
+    def test_an_append_to_a_partition_that_another_job_makes_meanwhile(
+        self, store: MemoryStore
+    ) -> None:
+        world = World(store)
+        world.load(DAY2, readers="heads")
+        self._overtaken(world, lambda other: other.load(DAY1), world.open(), ROOT.marker_key(DAY1))
+
+    def test_a_cleared_run_whose_rows_are_in_a_list_that_is_folded_meanwhile(
+        self, store: MemoryStore
+    ) -> None:
+        world = World(store)
+        small = Limits(decisions_per_head=1)
+        world.context = replace(world.context, limits=small)
+        world.load(DAY1, readers="heads", idempotency_key="run")
+        world.load(DAY1)
+        world.load(DAY1)
+
+        def fold(other: World) -> None:
+            other.context = replace(other.context, limits=small)
+            for _ in range(3):
+                other.load(DAY1)
+            other.driver.run(gc(other.context, -1.0, apply=True))
+
+        opened = world.open(idempotency_key="run", on_repeat=OnRepeat.REPLACE_OWN)
+        self._overtaken(world, fold, opened, "/manifests/")
