@@ -158,10 +158,10 @@ class _UploadPrinter:
         from ..committer.upkeep.recovery import Outcome
         from ..committer.upkeep.upload_selection import UploadsPath
         from ..committer.upkeep.upload_sweep import UploadSweep
-        from ..s3a.runs.ledger import spare_live_runs
+        from ..s3a.recovery.living import LivingJobs
 
         place: UploadsPath = UploadsPath.parse(path)
-        spared = spare_live_runs(place.bucket)
+        spared = LivingJobs(place.bucket)
         with self._progress() as (bar, task):
 
             def emit(page: Sequence[SeenUpload]) -> None:

@@ -189,24 +189,30 @@ def find_jobs(
     prefixes = [f"{place}/{MAGIC_JOB}" for place in sorted(places)]
     if deep or len(places) > _FOLDERS:
         prefixes = [f"{root.prefix}/"]
-    wanted = [list_objects(prefix, wanted=lambda item: is_magic(item.key)) for prefix in prefixes]
-    listed = yield from All(tuple(wanted))
-    now = max(one.date for one in listed)
-    trees: dict[str, dict[MagicPath, ListedObject]] = defaultdict(dict)
-    for item in (item for one in listed for item in one.objects):
-        if (path := parse(item.key)) is not None:
-            trees[path.tree][path] = item
-    magic = (_magic_job(tree, items) for tree, items in sorted(trees.items()))
-    jobs = list((yield from All(tuple(magic))))
+    jobs, now = yield from magic_jobs(prefixes)
     named = {uuid for upload in uploads for uuid in uuids_in_name(upload.key)}
     for trace in traces:
         # The files' times are of another clock than the store's.
-        job = _staged_job(root, folders, trace, now - time.time())
+        job = staged_job(root, folders, trace, now - time.time())
         if trace.uuid.lower() in named or any(
             c.bucket == root.bucket and c.key.startswith(f"{root.prefix}/") for c in job.commits
         ):
             jobs.append(job)
     return sorted(_with_uploads(root, jobs, uploads), key=lambda it: (it.oldest, it.uuid)), now
+
+
+def magic_jobs(prefixes: Sequence[str]) -> Step[tuple[list[LeftoverJob], float]]:
+    """Put the jobs together whose magic trees lie below some prefixes. Returns them, and the time
+    by the store's clock; 0 where there is no prefix."""
+    wanted = [list_objects(prefix, wanted=lambda item: is_magic(item.key)) for prefix in prefixes]
+    listed = yield from All(tuple(wanted))
+    trees: dict[str, dict[MagicPath, ListedObject]] = defaultdict(dict)
+    for item in (item for one in listed for item in one.objects):
+        if (path := parse(item.key)) is not None:
+            trees[path.tree][path] = item
+    made = (_magic_job(tree, items) for tree, items in sorted(trees.items()))
+    jobs = list((yield from All(tuple(made))))
+    return jobs, max((one.date for one in listed), default=0.0)
 
 
 def activity(items: Iterable[ListedObject]) -> list[float]:
@@ -245,7 +251,7 @@ def _read(key: str, attempt: str, made: float, body: Callable[[], bytes]) -> Lef
         return LeftoverSet(key, attempt, made, PendingSet(()), str(error))
 
 
-def _staged_job(
+def staged_job(
     root: TableRoot, folders: Collection[str], trace: StagedJob, ahead: float
 ) -> LeftoverJob:
     """A staging folder's job. It is one of the table where its pending sets name files of it, or

@@ -33,19 +33,7 @@ from ...committer.format.layout import CONTROL, TableRoot, new_write_id
 from ...committer.store.conditional_put import NotWritten, Written, put_record
 from ...committer.store.deletion import remove
 from ...committer.store.listing import first_object, list_objects
-from ...committer.store.requests import (
-    LIST_BYTES,
-    All,
-    Delete,
-    Found,
-    Get,
-    ListedUpload,
-    Put,
-    Step,
-    Unknown,
-)
-from ...committer.upkeep.purge_plan import folders_of
-from ...committer.upkeep.upload_selection import Name, Spared, name_of
+from ...committer.store.requests import LIST_BYTES, All, Delete, Found, Get, Put, Step, Unknown
 from ..hadoop.commit_files import JobSummary
 from ..hadoop.job_traces import find_report
 from .try_record import (
@@ -53,7 +41,6 @@ from .try_record import (
     FAILED,
     FENCED,
     OPERATOR_INTERVAL,
-    PATIENCE,
     SETTLED,
     UNDONE,
     StoredTry,
@@ -397,38 +384,3 @@ def _put(key: str, record: TryRecord) -> Step[float]:
 def _uncertain(key: str) -> OutcomeUnknownError:
     what = "Whether the record of a try was changed is not known."
     return OutcomeUnknownError(what, key=key, remedy=_AGAIN)
-
-
-# Who is at work
-
-
-def spare_live_runs(bucket: str) -> Spared:
-    """Leave the uploads of Hadoop's committers below a table that a run is at work on.
-
-    Nothing in a listing tells such a job's uploads from those of a dead one, so all of its table
-    are left. The record is the one that ``ZeroRenameSparkSubmitOperator`` keeps beside the table;
-    of jobs without one nothing is known, and an upload's age has to do.
-    """
-
-    def spared(uploads: Sequence[ListedUpload]) -> Step[Mapping[Name, str]]:
-        # Asked anew for every page, after its listing: a run that begins in between has none.
-        around = {
-            name_of(one): [TableRoot(bucket, it) for it in folders_of(one.key)] for one in uploads
-        }
-        roots = sorted({root for found in around.values() for root in found}, key=str)
-        live = yield from All(tuple(_is_at_work(root) for root in roots))
-        at_work = {root for root, is_live in zip(roots, live, strict=True) if is_live}
-        return {
-            name: f"an S3A run is at work on {root.url}"
-            for name, found in around.items()
-            for root in found
-            if root in at_work
-        }
-
-    return spared
-
-
-def _is_at_work(root: TableRoot) -> Step[bool]:
-    """Also where nobody can tell: a record that cannot be read may be of a run at work."""
-    tries = yield from open_tries(root)
-    return bool(tries.damage) or any(one.silent_for < PATIENCE for one in tries.known)

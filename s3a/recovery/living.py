@@ -1,0 +1,91 @@
+"""Uploads that living jobs of Hadoop's committers need: no purge aborts them, whatever their age.
+
+A job's ledger record says that it is at work, and so do its pending files: the magic committer's
+in the store, the staging committers' in their folder. An upload's own age says nothing: a task
+that has committed may wait a day for the job's last task.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from ...committer.format.layout import TableRoot
+from ...committer.store.requests import All, ListedUpload, ListObjects, Step
+from ...committer.upkeep.purge_plan import folders_of
+from ...committer.upkeep.upload_selection import Name, name_of
+from ..hadoop.job_traces import MAGIC_JOB, uuids_in_name
+from ..hadoop.staging_dir import StagingFolder
+from ..runs.ledger import OpenTries, open_tries
+from ..runs.try_record import PATIENCE
+from .leftovers import LeftoverJob, magic_jobs, staged_job
+from .liveness import REPORT, JobLiveness, RecoveryOptions, judge
+
+
+class LivingJobs:
+    """The jobs at work below a bucket's folders, asked anew for each page of uploads.
+
+    :param options: how liveness is judged, and where staging committers keep their pending sets.
+    """
+
+    def __init__(self, bucket: str, options: RecoveryOptions = REPORT) -> None:
+        self._bucket = bucket
+        self._options = options
+
+    def __call__(self, uploads: Sequence[ListedUpload]) -> Step[Mapping[Name, str]]:
+        """Name those of the uploads that a living job may complete, each with the reason.
+
+        Asked after the listing of the uploads: a run that begins in between has none among them.
+        """
+        folders = sorted({folder for upload in uploads for folder in folders_of(upload.key)})
+        roots = [TableRoot(self._bucket, folder) for folder in folders]
+        tries = dict(zip(folders, (yield from All(tuple(map(open_tries, roots)))), strict=True))
+        spared: dict[Name, str] = {}
+        for upload in uploads:
+            at_work = [f for f in folders_of(upload.key) if _is_at_work(tries[f])]
+            if at_work:
+                url = TableRoot(self._bucket, at_work[0]).url
+                spared[name_of(upload)] = f"an S3A run is at work on {url}"
+        left = [upload for upload in uploads if name_of(upload) not in spared]
+        living = yield from self._living_jobs(left, tries)
+        for upload in left:
+            for job, why in living:
+                if _needs(job, upload):
+                    spared[name_of(upload)] = f"of the S3A job {job.uuid}: {why}"
+        return spared
+
+    def _living_jobs(
+        self, uploads: Sequence[ListedUpload], tries: Mapping[str, OpenTries]
+    ) -> Step[list[tuple[LeftoverJob, str]]]:
+        """The jobs with pending files around some uploads that live, each with the reason."""
+        folders = sorted({folder for upload in uploads for folder in folders_of(upload.key)})
+        # One request a folder, and more only where a tree lies in it.
+        asked = tuple(ListObjects(f"{folder}/{MAGIC_JOB}") for folder in folders)
+        pages = yield from All(asked)
+        there = [f for f, page in zip(folders, pages, strict=True) if page.objects]
+        now = max((page.date for page in pages), default=0.0)
+        jobs, _ = yield from magic_jobs([f"{folder}/{MAGIC_JOB}" for folder in there])
+        if self._options.staging is not None and folders:
+            bucket, ahead = TableRoot(self._bucket, ""), now - time.time()
+            traces = StagingFolder(self._options.staging).jobs()
+            jobs += [staged_job(bucket, (), trace, ahead) for trace in traces]
+        known = OpenTries(
+            tuple(one for found in tries.values() for one in found.known),
+            next((found.damage for found in tries.values() if found.damage), ""),
+        )
+        judged = [(job, judge(job, now, known, self._options)) for job in jobs]
+        return [(job, it.reason) for job, it in judged if it.state is JobLiveness.LIVE]
+
+
+def _needs(job: LeftoverJob, upload: ListedUpload) -> bool:
+    """Tell whether an upload may be a job's: by name, by key, or by a UUID in its name."""
+    if (upload.key, upload.upload_id) in job.listed or upload.key in job.running:
+        return True
+    keys = {*(commit.key for commit in job.commits), *job.running}
+    uuids = {uuid for key in keys for uuid in uuids_in_name(key)} | {job.uuid.lower()}
+    return not uuids.isdisjoint(uuids_in_name(upload.key))
+
+
+def _is_at_work(tries: OpenTries) -> bool:
+    """Also where nobody can tell: a record that cannot be read may be of a run at work."""
+    return bool(tries.damage) or any(one.silent_for < PATIENCE for one in tries.known)
