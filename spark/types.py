@@ -230,7 +230,8 @@ def for_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _retype(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """An array in another type, without copying where the layout is the same.
+    """An array in another type, without copying where the layout is the same; fields of structs
+    by their names.
 
     Variants come back with their parts ``not null``, as Spark demands, although a null variant
     has null parts in a file: Arrow's own cast refuses that, so structs are put together anew.
@@ -238,7 +239,7 @@ def _retype(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if array.type.equals(kind):
         return array
     if pt.is_struct(kind):
-        children = [_retype(array.field(i), field.type) for i, field in enumerate(kind)]
+        children = [_retype(array.field(field.name), field.type) for field in kind]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
     if pt.is_map(kind):
         keys, items = _retype(array.keys, kind.key_type), _retype(array.items, kind.item_type)

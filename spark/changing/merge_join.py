@@ -12,6 +12,7 @@ from ...committer.commit.snapshot import Snapshot
 from ...committer.format.job_spec import SchemaMode
 from ...committer.merge_request import IGNORE, INSERT, UPDATE
 from ..reading.load import quoted, state_frame
+from ..types import spark_schema
 from .changed_rows import (
     DELETED,
     INSERTED,
@@ -29,6 +30,7 @@ from .changed_rows import (
     reads_table,
 )
 from .merge_source import MergeSource
+from .struct_fields import ColumnExpressions, cast_by_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -113,7 +115,7 @@ class MergeJoin:
         both = there.join(comes, self._matches(rules.on), how)
         matched = F.col(_THERE).isNotNull() & F.col(_COMES).isNotNull() & ~self._is_late(state)
         deletes = F.coalesce(deletes, F.lit(False))
-        old, new = self._values(state, matched)
+        old, new = self._values(state, both, matched)
         changed = reduce(
             or_,
             [differ(old[f.name], new[f.name], f.dataType) for f in self._types if f.name in new],
@@ -170,21 +172,25 @@ class MergeJoin:
         return marked.alias("source"), F.col(f"source.{_DELETES}")
 
     def _values(
-        self, state: Snapshot, matched: Column
+        self, state: Snapshot, both: DataFrame, matched: Column
     ) -> tuple[dict[str, Column], dict[str, Column]]:
         """Each column's value before; and after, where that can be another.
 
+        :param both: the joined rows.
         :param matched: whether a row of the source takes the place of one of the table's.
         """
         from pyspark.sql import functions as F
 
         rules, old, new = self._rules, {}, {}
         there = F.col(_THERE).isNotNull()
+        own_types = spark_schema(state.schema)
+        sets = ColumnExpressions("when_matched", self._source.any_case, self._table.root.url)
         for field in self._types:
             name, kind = field.name, field.dataType
             before = F.lit(None).cast(kind)
             if name in state.schema.names:
-                before = F.col(f"target.{quoted(name)}").cast(kind)
+                before = F.col(f"target.{quoted(name)}")
+                before = cast_by_name(before, own_types[name].dataType, kind)
             comes = F.lit(None).cast(kind)
             if name in self._frame.columns:
                 comes = F.col(f"source.{quoted(name)}")
@@ -192,7 +198,7 @@ class MergeJoin:
             if rules.matched == UPDATE and name in self._frame.columns:
                 after = comes
             elif name in rules.sets:
-                after = F.expr(rules.sets[name]).cast(kind)
+                after = sets.cast(both, name, rules.sets[name], kind)
                 after = as_partition_value(after, kind) if name in self._by else after
             new[name] = F.when(matched, after).when(there, before).otherwise(comes)
         return old, new

@@ -27,6 +27,7 @@ from ..reading.load import quoted
 from ..reading.predicate import refuse_beyond_rows
 from ..types import spark_schema, table_schema
 from .changed_rows import as_partition_value, partitions_of
+from .struct_fields import cast_by_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -84,6 +85,7 @@ class MergeSource:
     :param schema: what the table's columns are to be.
     :param by: its partition columns.
     :param is_first: there is no table yet.
+    :param any_case: names mean the same whatever their case.
     """
 
     table: Table
@@ -93,6 +95,7 @@ class MergeSource:
     schema: pa.Schema
     by: tuple[str, ...]
     is_first: bool
+    any_case: bool
 
     @staticmethod
     def of(
@@ -117,7 +120,8 @@ class MergeSource:
         rules = reading.in_its_case(rules)
         reading.check_partition_columns()
         schema = reading.merged_schema(stored, rules, is_first)
-        source = MergeSource(table, reading.aligned(schema), rules, own, schema, by, is_first)
+        aligned = reading.aligned(schema)
+        source = MergeSource(table, aligned, rules, own, schema, by, is_first, any_case)
         source._check_keys()
         return replace(source, frame=source._one_a_key())
 
@@ -262,7 +266,7 @@ class _SourceReading:
         return own
 
     def aligned(self, schema: pa.Schema) -> DataFrame:
-        """The frame with the names and types of a schema."""
+        """The frame with the names and types of a schema, fields of structs by their names."""
         from pyspark.sql import functions as F
 
         types, columns = spark_schema(schema), []
@@ -271,7 +275,7 @@ class _SourceReading:
             column = F.col(quoted(name))
             if own in schema.names:
                 kind = types[own].dataType
-                column = column.cast(kind)
+                column = cast_by_name(column, self.frame.schema[name].dataType, kind)
                 column = as_partition_value(column, kind) if own in self.by else column
             columns.append(column.alias(own))
         return self.frame.select(*columns)

@@ -31,6 +31,7 @@ from .changed_rows import (
     reads_table,
 )
 from .row_writer import change_table
+from .struct_fields import ColumnExpressions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -159,12 +160,13 @@ class _Edit:
         rows = state_frame(self.session, self.table, state)
         fits = F.coalesce(F.expr(self.where), F.lit(False))
         types, by = spark_schema(state.schema), state.partition_by
+        expressions = ColumnExpressions("set", self.any_case, self.table.root.url)
         after, changed = {}, F.lit(True)
         for field in types:
             name, kind = field.name, field.dataType
             after[name] = F.col(quoted(name))
             if name in sets:
-                value = F.expr(sets[name]).cast(kind)
+                value = expressions.cast(rows, name, sets[name], kind)
                 value = as_partition_value(value, kind) if name in by else value
                 after[name] = F.when(fits, value).otherwise(F.col(quoted(name)))
         if sets:

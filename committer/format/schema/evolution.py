@@ -138,11 +138,10 @@ def _joined(
 
 
 def _join(own: pa.DataType, given: pa.DataType) -> pa.DataType | None:
-    """The type of the two that holds the values of both; inside nested ones, of each part."""
+    """The type of the two that holds the values of both; inside nested ones, of each part. Structs
+    keep the order of the table's fields, by which Spark has described them."""
     if not type_differences(own, given, ""):
         return own
-    if not type_differences(given, own, ""):
-        return given
     if pt.is_struct(own) and pt.is_struct(given):
         if {f.name for f in own} != {f.name for f in given}:
             return None
@@ -158,7 +157,7 @@ def _join(own: pa.DataType, given: pa.DataType) -> pa.DataType | None:
         if key is None or item is None:
             return None
         return pa.map_(own.key_field.with_type(key), own.item_field.with_type(item))
-    return None
+    return None if type_differences(given, own, "") else given
 
 
 def _accepted(own: pa.DataType) -> str:

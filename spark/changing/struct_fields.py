@@ -1,0 +1,149 @@
+"""Fields of structs, matched by name: Spark's own cast goes by their places."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...committer.errors import InvalidInputError
+from ...committer.format.schema.compatibility import find_column
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructField, StructType
+
+
+def cast_by_name(value: Column, given: DataType, wanted: DataType) -> Column:
+    """Cast a value to a column's type, the fields of its structs by their names.
+
+    :param given: the value's type, whose structs have the fields of those wanted, in any order.
+    """
+    return (value if _in_place(given, wanted) else _arranged(value, given, wanted)).cast(wanted)
+
+
+@dataclass(frozen=True)
+class ColumnExpressions:
+    """Expressions of a call that become columns of a table.
+
+    :param argument: the call's name for them: ``set``, ``when_matched``.
+    :param any_case: names mean the same whatever their case.
+    :param url: the table, for errors.
+    """
+
+    argument: str
+    any_case: bool
+    url: str
+
+    def cast(self, rows: DataFrame, name: str, text: str, wanted: DataType) -> Column:
+        """Cast an expression over rows to a column's type, the fields of its structs by name.
+
+        :raises InvalidInputError: a struct in it has other fields than the column's.
+        """
+        from pyspark.sql import functions as F
+
+        value = F.expr(text)
+        if not _has_fields(wanted):
+            return value.cast(wanted)
+        given = rows.select(value.alias(name)).schema.fields[0].dataType
+        problems = self._differences(given, wanted, name)
+        if problems:
+            raise InvalidInputError(
+                f"{self.argument}[{name!r}]={text[:200]!r} does not have the fields of the column: "
+                f"{'; '.join(problems)}. Nothing was changed.",
+                table=self.url,
+                remedy="Name each field of a struct as the table does, such as "
+                "named_struct('a', …, 'b', …); their order is free.",
+            )
+        if _in_place(given, wanted):
+            return value.cast(wanted)
+        # An array of one: what is named several times is computed once, be it rand() or a UDF.
+        once = F.transform(F.array(value), lambda item: _arranged(item, given, wanted))
+        return once.getItem(0).cast(wanted)
+
+    def _differences(self, given: DataType, wanted: DataType, path: str) -> list[str]:
+        """The fields that only one of two types has, in words."""
+        from pyspark.sql import types as st
+
+        if isinstance(given, st.ArrayType) and isinstance(wanted, st.ArrayType):
+            return self._differences(given.elementType, wanted.elementType, f"{path}[]")
+        if isinstance(given, st.MapType) and isinstance(wanted, st.MapType):
+            return [
+                *self._differences(given.keyType, wanted.keyType, f"{path}.key"),
+                *self._differences(given.valueType, wanted.valueType, f"{path}.value"),
+            ]
+        if not (isinstance(given, st.StructType) and isinstance(wanted, st.StructType)):
+            return []
+        names = [self._own_name(name, wanted.names) for name in given.names]
+        often = Counter(names)
+        found = [f"{path}.{name} is there {often[name]} times" for name in often if often[name] > 1]
+        found += [f"{path}.{it} is not in the table" for it in often if it not in wanted.names]
+        found += [f"{path}.{name} is missing" for name in wanted.names if name not in often]
+        if not found:
+            for own, field in _pairs(given, wanted):
+                found += self._differences(own.dataType, field.dataType, f"{path}.{field.name}")
+        return found
+
+    def _own_name(self, name: str, names: list[str]) -> str:
+        """The table's name of a field; the field's own where the table has none like it."""
+        return (find_column(name, names) if self.any_case else None) or name
+
+
+def _has_fields(kind: DataType) -> bool:
+    from pyspark.sql import types as st
+
+    if isinstance(kind, st.ArrayType):
+        return _has_fields(kind.elementType)
+    if isinstance(kind, st.MapType):
+        return _has_fields(kind.keyType) or _has_fields(kind.valueType)
+    return isinstance(kind, st.StructType)
+
+
+def _in_place(given: DataType, wanted: DataType) -> bool:
+    """Whether every field of a type is where it is wanted, so that Spark's cast is right."""
+    from pyspark.sql import types as st
+
+    if isinstance(given, st.ArrayType) and isinstance(wanted, st.ArrayType):
+        return _in_place(given.elementType, wanted.elementType)
+    if isinstance(given, st.MapType) and isinstance(wanted, st.MapType):
+        keys = _in_place(given.keyType, wanted.keyType)
+        return keys and _in_place(given.valueType, wanted.valueType)
+    if not (isinstance(given, st.StructType) and isinstance(wanted, st.StructType)):
+        return True
+    if len(given) != len(wanted):
+        return False
+    pairs = list(zip(given.fields, wanted.fields, strict=True))
+    same = all(own.name.lower() == field.name.lower() for own, field in pairs)
+    return same and all(_in_place(own.dataType, field.dataType) for own, field in pairs)
+
+
+def _arranged(value: Column, given: DataType, wanted: DataType) -> Column:
+    """A value whose structs have their fields where they are wanted."""
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as st
+
+    if _in_place(given, wanted):
+        return value
+    if isinstance(given, st.ArrayType) and isinstance(wanted, st.ArrayType):
+        own, part = given.elementType, wanted.elementType
+        return F.transform(value, lambda item: _arranged(item, own, part))
+    if isinstance(given, st.MapType) and isinstance(wanted, st.MapType):
+        keys, items = (given.keyType, wanted.keyType), (given.valueType, wanted.valueType)
+        if not _in_place(*items):
+            value = F.transform_values(value, lambda _, item: _arranged(item, *items))
+        if not _in_place(*keys):
+            value = F.transform_keys(value, lambda key, _: _arranged(key, *keys))
+        return value
+    assert isinstance(given, st.StructType)
+    assert isinstance(wanted, st.StructType)
+    parts = [
+        _arranged(value.getField(own.name), own.dataType, field.dataType).alias(field.name)
+        for own, field in _pairs(given, wanted)
+    ]
+    return F.when(value.isNotNull(), F.struct(*parts))
+
+
+def _pairs(given: StructType, wanted: StructType) -> list[tuple[StructField, StructField]]:
+    """The fields of a struct in the order of those wanted, each with the one that it becomes."""
+    own = {field.name.lower(): field for field in given.fields}
+    return [(own[field.name.lower()], field) for field in wanted.fields]
