@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import CommitConflictError, HeadMovedError
@@ -30,9 +30,8 @@ class Target:
     """A partition the job changes.
 
     :param replaces: whether what it holds goes.
-    :param drops: the earlier job of this run whose files go.
-    :param before: the run's job before, whose files that one took out.
-    :param keeps: files that ``drops`` adopted, and that only its decision names.
+    :param drops: the attempt of the job's run that changed it last, whose place the job takes, and
+        that of the attempts before.
     :param shared: whether files of ``drops`` have rows of other jobs, too.
     """
 
@@ -40,8 +39,6 @@ class Target:
     files: tuple[PendingFile, ...] = ()
     replaces: bool = False
     drops: str | None = None
-    before: str | None = None
-    keeps: tuple[StoredFile, ...] = ()
     shared: bool = False
 
 
@@ -85,7 +82,11 @@ def compose_decision(
     if inputs:
         inputs = replace(inputs, began=opened.opened_at or None)
     return replace(
-        decision, schema_version=opened.schema_version, readers=opened.readers, inputs=inputs
+        decision,
+        schema_version=opened.schema_version,
+        readers=opened.readers,
+        inputs=inputs,
+        own_since=None if opened.repeat_of is None else opened.own_since,
     )
 
 
@@ -99,7 +100,6 @@ def _change(
         base_version=NO_HEAD if state is None else state.head.version,
         replace=target.replaces,
         files=target.files,
-        dropped_job=target.drops,
         merged=merged if row_changes is None else (*merged, opened.job),
         row_changes=row_changes,
         restores=opened.spec.restores.get(target.partition),
@@ -110,8 +110,8 @@ def _change(
         yield from _refuse_moved(context, target, state)
     if state is not None and opened.readers is Readers.HEADS:
         if target.drops or exclusive:
-            dropped = yield from _refuse_named(context, target, state, exclusive)
-            change = replace(change, dropped_job=dropped)
+            own = yield from _refuse_named(context, opened, target, state, exclusive)
+            change = _dropping(change, own)
         return change
     first = change.base_version == 0
     if not (first or target.replaces or target.drops or exclusive):
@@ -123,16 +123,16 @@ def _change(
         for item in listed
         if job_in_key(item.key) != opened.job
     )
+    named = () if state is None else state.head.decisions
     jobs = {job for file in there if (job := job_in_key(file.key)) is not None}
-    # A resolution leaves files where they lie, so that those of the last try tell nothing.
-    tries = yield from _tries(context, target, jobs.issubset)
-    if tries:
-        yield from _refuse_merged(context, target, jobs.difference(tries), tries)
+    attempts = yield from _own_attempts(context, opened, target, jobs.union(named))
+    if target.drops is not None:
+        change = _dropping(change, [target.drops, *attempts])
     if target.replaces:
         if first:
             _refuse_unread(opened, target, listed)
         return change if opened.spec.keep_replaced else replace(change, removals=there)
-    own = tuple(f for f in there if job_in_key(f.key) in tries)
+    own = tuple(f for f in there if job_in_key(f.key) in attempts)
     others = tuple(f for f in there if f not in own)
     if exclusive and others:
         raise destination_exists(target.partition, [file.key for file in others])
@@ -144,47 +144,83 @@ def _change(
             if not isinstance(damage, HeadMovedError):  # Else this job is fenced, and will see it.
                 raise damage
         foreign = {file.key for of_it in files.values() for file in of_it}
-    adopted = tuple(f for f in others if f.key in foreign or f in target.keeps)
+    # What an attempt adopted only its own decision names; once folded, the head's manifest does.
+    changes = (it for job in named if job in attempts for it in attempts[job])
+    keeps = {file for change in changes for file in change.adopted}
+    adopted = tuple(f for f in others if f.key in foreign or f in keeps)
     return replace(change, removals=own, adopted=adopted)
 
 
+def _dropping(change: PartitionDecision, attempts: Iterable[str]) -> PartitionDecision:
+    """A change that takes out the files of attempts of the job's own run, too."""
+    first, *more = [*dict.fromkeys(attempts)] or [None]
+    return replace(change, dropped_job=first, also_dropped=tuple(it for it in more if it))
+
+
 def _refuse_named(
-    context: Context, target: Target, state: HeadState, exclusive: bool
-) -> Step[str | None]:
+    context: Context, opened: OpenedJob, target: Target, state: HeadState, exclusive: bool
+) -> Step[Collection[str]]:
     """Of a table that is read by heads: refuse what the files that its head names stand against.
 
     :param exclusive: whether any file does, but those that the job drops.
-    :returns: the job of its run whose files are there.
+    :returns: the attempts of its run whose files are there, newest first.
     :raises DestinationExistsError: there are files.
-    :raises CommitConflictError: as :func:`_refuse_merged`.
+    :raises CommitConflictError: as :func:`_own_attempts`.
     """
     files = yield from files_of_head(context, state)
-    there = {file.job for file in files}
-    tries = yield from _tries(context, target, lambda tries: tries[-1] in there)
-    others = [file for file in files if file.job not in tries]
-    if tries:
-        yield from _refuse_merged(context, target, there.difference(tries), tries)
+    attempts = yield from _own_attempts(context, opened, target, {file.job for file in files})
+    others = [file for file in files if file.job not in attempts]
     if exclusive and others:
         raise destination_exists(target.partition, [file.key for file in others])
-    return tries[-1] if tries else None
+    return attempts
 
 
-def _tries(
-    context: Context, target: Target, enough: Callable[[Sequence[str]], bool]
-) -> Step[list[str]]:
-    """The jobs of the run whose rows a partition may hold, the last one first. Those of one before
-    it are there again where it was undone, or resolved away.
+#: By job, what it did to a partition.
+_Changes = Mapping[str, Sequence[PartitionDecision]]
 
-    :param enough: whether those before the ones that it is given are not asked for.
+
+def _own_attempts(
+    context: Context, opened: OpenedJob, target: Target, there: Collection[str]
+) -> Step[_Changes]:
+    """The attempts of the job's run that have files in a partition, newest first: by what each says
+    of itself. Where a former state was brought back, the last attempt is not the one that is there.
+
+    Requests: none unless the job takes the place of an attempt; else a GET for each job of which
+    there are files, and of which rows were written again.
+
+    :param there: the jobs whose files the partition holds, or its head names.
+    :raises CommitConflictError: rows of an attempt are in files with rows of others.
     """
-    tries = [] if target.drops is None else [target.drops]
-    before = target.before
-    while before is not None and not enough(tries):
-        tries.append(before)
-        decided = yield from read_decision(context, before)
-        changes = () if decided is None else decided.changes.get(target.partition, ())
-        before = next((it.dropped_job for it in changes if it.dropped_job), None)
-    return tries
+    if target.drops is None:
+        return {}
+    found = yield from _read_changes(context, opened, target, there)
+    own = {job: changes for job, (is_own, changes) in found.items() if is_own}
+    others = [it for job, (_, changes) in found.items() if job not in own for it in changes]
+    merged = {job for change in others for job in change.merged if job}
+    again = yield from _read_changes(context, opened, target, merged.difference(found))
+    every = {*own, target.drops, *(job for job, (is_own, _) in again.items() if is_own)}
+    shared = target.shared or any(change.merged for it in own.values() for change in it)
+    _refuse_merged(target, others, every, shared)
+    return dict(sorted(own.items(), reverse=True))  # Ids begin with the time of their opening.
+
+
+def _read_changes(
+    context: Context, opened: OpenedJob, target: Target, jobs: Collection[str]
+) -> Step[dict[str, tuple[bool, Sequence[PartitionDecision]]]]:
+    """What jobs did to a partition, and whether each is an attempt of the job's run, of those whose
+    place the job takes."""
+    names = sorted(jobs)
+    found = yield from All(tuple(read_decision(context, job) for job in names))
+    key = opened.spec.idempotency_key
+    return {
+        job: (
+            decided.decision.idempotency_key == key
+            and decided.decision.run_version >= opened.own_since,
+            decided.changes.get(target.partition, ()),
+        )
+        for job, decided in zip(names, found, strict=True)
+        if decided is not None
+    }
 
 
 def _refuse_unread(opened: OpenedJob, target: Target, listed: Sequence[ListedObject]) -> None:
@@ -207,27 +243,22 @@ def _refuse_unread(opened: OpenedJob, target: Target, listed: Sequence[ListedObj
 
 
 def _refuse_merged(
-    context: Context, target: Target, there: Collection[str], tries: Collection[str]
-) -> Step[None]:
-    """Refuse to drop an earlier job whose rows a compaction or a merge wrote again among those of
-    others: they would stay, and be there twice; or one whose own files have rows of others. Where
+    target: Target, others: Iterable[PartitionDecision], own: Collection[str], shared: bool
+) -> None:
+    """Refuse to drop attempts whose rows a compaction or a merge wrote again among those of
+    others: they would stay, and be there twice; or whose own files have rows of others. Where
     the partition is replaced, and all that was written again are rows of the run, none can be.
 
-    :param there: the other jobs whose files the partition holds.
-    :param tries: the run's jobs whose rows it may hold.
+    :param others: what the jobs of other files did that are there.
+    :param own: the run's attempts whose rows may be there.
+    :param shared: whether files of one have rows of other jobs, too.
     :raises CommitConflictError: it is so.
     """
-    jobs = sorted(there)
-    found = yield from All(tuple(read_decision(context, job) for job in jobs))
-    changes = (
-        change for it in found if it is not None for change in it.changes.get(target.partition, ())
-    )
-    own_are_shared = target.shared and not target.replaces
-    own = {*tries}
-    if own_are_shared or any(
+    own = {*own}
+    if (shared and not target.replaces) or any(
         not own.isdisjoint(change.merged)
         and not (target.replaces and own.issuperset(change.merged))
-        for change in changes
+        for change in others
     ):
         raise CommitConflictError(
             f"The rows that this run wrote to {target.partition} before are in files with rows "

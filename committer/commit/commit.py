@@ -165,13 +165,7 @@ def _targets(
     targets = targets_of(opened, results, every)
     for job, change in (yield from _own_before(context, opened)):
         target = targets.get(change.partition, Target(change.partition))
-        targets[change.partition] = replace(
-            target,
-            drops=job,
-            before=change.dropped_job,
-            keeps=change.adopted,
-            shared=bool(change.merged),
-        )
+        targets[change.partition] = replace(target, drops=job, shared=bool(change.merged))
     return tuple(targets[name] for name in sorted(targets) if only is None or name in only)
 
 
@@ -261,14 +255,6 @@ def _decision(
     """Step 4 and the decision's text."""
     states = {it.partition: held[Slot.partition(context.root, it.partition)] for it in targets}
     _check_kept(opened, states)
-    # What an earlier try adopted is in the head's manifest, or was replaced, where the head does
-    # not name that try's decision any more.
-    targets = tuple(
-        target
-        if target.drops in states[target.partition].head.decisions
-        else replace(target, keeps=())
-        for target in targets
-    )
     idempotency_key = opened.spec.idempotency_key
     run_version = (
         0 if idempotency_key is None else held[Slot.run(context.root, idempotency_key)].head.version

@@ -19,6 +19,7 @@ from ..errors import (
 )
 from ..format.file_checks import check_options
 from ..format.job_spec import Coordination, JobSpec, OnRepeat, SchemaMode
+from ..format.records.decision import Decision
 from ..format.records.head import HeadState, Slot
 from ..format.records.open_record import OpenRecord
 from ..format.records.store_facts import StoreFacts, other_stores
@@ -157,7 +158,8 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
     if spec.on_repeat is OnRepeat.SKIP:
         return replace(opened, repeated=committed(context, earlier, repeated=True))
     if spec.on_repeat is OnRepeat.REPLACE_OWN:
-        opened = replace(opened, repeat_of=earlier.decision.job)
+        since = yield from _own_since(context, earlier.decision)
+        opened = replace(opened, repeat_of=earlier.decision.job, own_since=since)
     return (yield from as_planned(context, opened, earlier.decision))
 
 
@@ -347,6 +349,28 @@ def _refuse_second_writer(
             f"{context.root.url} --apply); for parallel writers use "
             f"{other_stores(context.facts.server)}.",
         )
+
+
+def _own_since(context: Context, last: Decision) -> Step[int]:
+    """The ``run_version`` of the oldest attempt of a run of which nothing is to be left, once a job
+    takes the place of the last one.
+
+    Requests: none, but after attempts by an earlier version of this package, which named only the
+    attempt whose files each one had found: a GET for each of these.
+    """
+    since, asked = last.run_version, [last]
+    seen = {last.job}
+    while asked:
+        said = asked.pop()
+        since = min(since, said.run_version)
+        if said.own_since is not None:
+            since = min(since, said.own_since)
+            continue
+        for job in {job for change in said.partitions for job in change.dropped_jobs} - seen:
+            seen.add(job)
+            decided = yield from read_decision(context, job)
+            asked += [] if decided is None else [decided.decision]
+    return since
 
 
 def _earlier_commit(context: Context, run: HeadState | None) -> Step[Decided | None]:

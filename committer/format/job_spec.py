@@ -94,7 +94,7 @@ class OnRepeat(StrEnum):
 
     #: It writes nothing, and reports what that job committed.
     SKIP = "skip"
-    #: Its files take the place of that job's, and of no others.
+    #: Its files take the place of that job's, of those that it took the place of, and of no others.
     REPLACE_OWN = "replace_own"
     #: Its files are added once more.
     APPEND = "append"

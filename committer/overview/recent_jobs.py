@@ -127,7 +127,7 @@ def seen_job(decided: Decided) -> SeenJob:
 
 
 def _change(change: PartitionDecision) -> PartitionChange:
-    gone = {job_in_key(file.key) for file in change.removals} | {change.dropped_job}
+    gone = {job_in_key(file.key) for file in change.removals}.union(change.dropped_jobs)
     return PartitionChange(
         change.partition,
         change.base_version,

@@ -210,7 +210,8 @@ def _state_before(changes: Mapping[int, Decided], partition: str, end: int) -> l
         )
     files: dict[str, DataFile] = {}
     for version in range(start, end):
-        gone = {change.dropped_job for change in changes[version].changes[partition]}
+        of_version = changes[version].changes[partition]
+        gone = {job for change in of_version for job in change.dropped_jobs}
         files = {key: file for key, file in files.items() if file.job not in gone}
         # A run's later try names again what its earlier one found there.
         files |= {it.key: it for it in files_of_decision(changes[version].decision, partition)}

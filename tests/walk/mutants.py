@@ -402,8 +402,8 @@ PAST = tuple(
         Mutant(
             "a run takes out its last try alone, which was taken back",
             "commit.changes",
-            "while before is not None and not enough(tries):",
-            "while False:",
+            "decided.decision.idempotency_key == key",
+            "job == target.drops",
             ("append", "take back"),
             27,
         ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,40 @@ class TestWalking:
     @pytest.mark.parametrize("seed", [1_012])
     def test_seeds_that_have_failed(self, seed: int) -> None:
         walk(make_plan(seed, by_heads=True))
+
+
+def _run_after_restore(*between: Operation) -> Plan:
+    """A run is loaded twice, once more after something else, and again once its second attempt has
+    been restored."""
+    own = Operation(
+        1, "append", days=(1,), options={"idempotency_key": "run", "on_repeat": "replace_own"}
+    )
+    restored = Operation(6, "restore", days=(1,), options={"by": "version", "back": 2}, wait=1.0)
+    operations = (own, replace(own, number=2), *between, replace(own, number=5), restored)
+    operations += (replace(own, number=7, look=True),)
+    return Plan(0, True, (), False, Behaviour(), operations, by_heads=True)
+
+
+class TestRunAfterRestore:
+    """A run that is loaded again takes the place of each of its attempts, whichever is there."""
+
+    @pytest.mark.parametrize(
+        "between",
+        [
+            Operation(3, "replace", days=(1,), options={}),
+            Operation(3, "take back", days=(1,), options={}),
+            Operation(3, "restore", days=(1,), options={"by": "version", "back": 1}),
+        ],
+        ids=["replaced", "undone", "restored"],
+    )
+    def test_run_loaded_after_its_second_attempt_was_restored_leaves_one_attempt(
+        self, between: Operation
+    ) -> None:
+        plan = _run_after_restore(between)
+        assert walk(plan).commits == 7  # One more is appended at the end.
+        broken = next(it for it in PAST if it.name.startswith("a run takes out its last try"))
+        with in_force(broken), pytest.raises(WalkFailure):
+            walk(plan)
 
 
 def _overtaken(after: int, *troubles: Trouble) -> Plan:

@@ -143,6 +143,7 @@ class OpenedJob:
     :param run_base: the same of the run's head; ``None`` where there is none.
     :param others: jobs that were open then.
     :param repeat_of: the earlier job of this run, when its files are to be replaced.
+    :param own_since: of these files, the ``run_version`` of the oldest attempt that wrote some.
     :param narrowed: the only partitions of that job that this one does again; ``None``: all.
     :param planned: of partitions that a plan lets this one do again, the versions it may replace.
     :param repeated: the earlier job of this run, when nothing is to be written.
@@ -171,6 +172,7 @@ class OpenedJob:
     run_base: str | None = None
     others: frozenset[str] = frozenset()
     repeat_of: str | None = None
+    own_since: int = 0
     narrowed: frozenset[str] | None = None
     planned: Mapping[str, int] = field(default_factory=dict)
     repeated: Committed | None = None

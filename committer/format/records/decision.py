@@ -19,7 +19,10 @@ from .pending_file import PendingFile
 
 _FILES = ("files", "adopted", "removals", "lost")
 #: What a condensed decision says as the decision did.
-_KEPT = ("mode", "idempotency_key", "run_version", "change_reads", "inputs", "narrows", "left_out")
+_KEPT = (
+    *("mode", "idempotency_key", "run_version", "own_since"),
+    *("change_reads", "inputs", "narrows", "left_out"),
+)
 
 #: None is made of an abort.
 _CONDENSED = "commit"
@@ -36,7 +39,8 @@ class CondensedDecision:
     :param write_id: the job's id, which no other record has for one.
     :param changes: by partition: the base version, files, their rows and bytes, removed files, and
         1 for a replace, else 0.
-    :param dropped: by partition: the earlier job of the run whose files went.
+    :param dropped: by partition: the attempt of the run whose files went.
+    :param own_since: the decision's.
     :param merged: by partition: jobs whose rows were written again.
     :param row_changes: by partition: rows inserted, updated, deleted and left.
     :param change_reads: the decision's.
@@ -50,6 +54,7 @@ class CondensedDecision:
     mode: Annotated[Mode, LEFT_OUT] = Mode.APPEND
     idempotency_key: Annotated[str | None, LEFT_OUT] = None
     run_version: Annotated[Count, LEFT_OUT] = 0
+    own_since: Annotated[Count | None, LEFT_OUT] = None
     dropped: Annotated[Mapping[str, str] | None, LEFT_OUT] = None
     merged: Annotated[Mapping[str, tuple[str, ...]] | None, LEFT_OUT] = None
     row_changes: Annotated[Mapping[str, RowChanges] | None, LEFT_OUT] = None
@@ -138,6 +143,11 @@ class Decision:
     :param partitions: what happens to each partition; empty while the parts are not read.
     :param parts: where the partitions are when they are too many for one object.
     :param idempotency_key: the run's idempotency key, moved together with the heads.
+    :param run_version: the version of the run's head that the job has claimed: how many attempts
+        of the run committed before.
+    :param own_since: with ``on_repeat=replace_own``, the ``run_version`` of the oldest attempt of
+        which no rows are to be left: this job takes the place of all attempts from that one on.
+        ``None``: of none, or an earlier version of this package has written it.
     :param schema_version: of the table's columns, at the least, that hold the files' columns.
     :param decided_at: when it was decided, by the store's clock, in a decision that was written
         again since (see :mod:`.repair`); ``None`` in all others, whose Last-Modified says it.
@@ -177,6 +187,7 @@ class Decision:
     change_reads: Annotated[ChangeReads | None, LEFT_OUT] = None
     narrows: Annotated[JobId | None, LEFT_OUT] = None
     left_out: Annotated[Count, LEFT_OUT] = 0
+    own_since: Annotated[Count | None, LEFT_OUT] = None
 
     @staticmethod
     def commit(

@@ -170,10 +170,10 @@ class PartitionHead:
         own = (job,) if change.files or change.adopted else ()
         if change.replace:
             return replace(after, decisions=own, manifest=None, newer=(), dropped=())
-        dropped = after.dropped
-        if self.manifest and change.dropped_job and change.dropped_job not in self.decisions:
-            dropped = (*dropped, change.dropped_job)
-        kept = tuple(d for d in self.decisions if d != change.dropped_job)
+        gone = change.dropped_jobs
+        folded = (job for job in gone if self.manifest and job not in self.decisions)
+        dropped = (*after.dropped, *folded)
+        kept = tuple(job for job in self.decisions if job not in gone)
         return replace(after, decisions=kept + own, dropped=dropped)
 
     # What it held before

@@ -45,7 +45,9 @@ class PartitionDecision:
     :param files: pending files to complete.
     :param adopted: files that were there before the partition had a head; they stay.
     :param removals: files to remove, each only if its ETag is still the listed one.
-    :param dropped_job: with ``on_repeat=replace_own``, the earlier job whose files go.
+    :param dropped_job: with ``on_repeat=replace_own``, the attempt before of which files are there
+        and go; ``also_dropped``: further ones, where an earlier version of this package has left
+        rows of several.
     :param merged: jobs whose rows are in ``files``, written again with those of others.
     :param row_changes: of a job that computed the rows from those that were there: what it did to
         them.
@@ -67,6 +69,12 @@ class PartitionDecision:
     restores: Annotated[Count | None, LEFT_OUT] = None
     condensed: Annotated[Sums | None, LEFT_OUT] = None
     row_changes: Annotated[RowChanges | None, LEFT_OUT] = None
+    also_dropped: Annotated[tuple[str, ...], LEFT_OUT] = ()
+
+    @property
+    def dropped_jobs(self) -> tuple[str, ...]:
+        """All jobs whose files go, while those of others stay."""
+        return () if self.dropped_job is None else (self.dropped_job, *self.also_dropped)
 
     @property
     def goes_on(self) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -50,6 +52,15 @@ class Past:
 
     def replace(self, value: int, *days: int, **policy: Any) -> str:
         return self.load(value, *days, mode="replace", **policy)
+
+    def as_earlier_version(self, job: str, dropped: str) -> None:
+        """Let a decision say what an earlier version of the package would have said."""
+        key = ROOT.decision_key(job)
+        found = self.store.objects[key]
+        said = json.loads(found.body)
+        said.pop("own_since", None)
+        said["partitions"][0]["dropped_job"] = dropped
+        self.store.objects[key] = replace(found, body=json.dumps(said).encode())
 
     def values(self, **asked: Any) -> list[tuple[int, int]]:
         return pairs(self.table.scan(**asked).to_arrow())
@@ -394,6 +405,57 @@ class TestUndo:
         assert past.values() == [(1, 4), (1, 9)]
         past.load(5, 1, **own)
         assert past.values() == [(1, 5), (1, 9)]
+
+    @pytest.mark.parametrize("between", ["replaced", "undone", "restored"])
+    def test_run_loaded_after_an_older_attempt_was_restored_leaves_no_row_of_it(
+        self, past: Past, between: str
+    ) -> None:
+        """The attempt before the last is not always the one whose files the last one took out."""
+        own: dict[str, Any] = {"idempotency_key": "run", "on_repeat": "replace_own"}
+        past.load(1, **own)
+        second = past.load(2, **own)
+        if between == "replaced":
+            past.replace(3)
+        elif between == "undone":
+            past.table.undo(second, apply=True)
+        else:
+            past.table.restore(1, partitions=[DAY1], apply=True)
+        past.load(4, **own)
+        past.table.restore(2, partitions=[DAY1], apply=True)
+        assert past.values() == [(1, 2)]
+        past.load(5, **own)
+        assert past.values() == [(1, 5)]
+
+    def test_run_loaded_by_append_and_then_again_keeps_the_rows_before_the_append(
+        self, past: Past
+    ) -> None:
+        """Who adds once more means both; and that attempt is what is replaced later."""
+        own: dict[str, Any] = {"idempotency_key": "run", "on_repeat": "replace_own"}
+        past.load(1, **own)
+        past.load(2, idempotency_key="run", on_repeat="append")
+        past.load(3, **own)
+        assert past.values() == [(1, 1), (1, 3)]
+        past.load(4, **own)
+        past.table.restore(2, partitions=[DAY1], apply=True)
+        past.load(5, **own)
+        assert past.values() == [(1, 1), (1, 5)]
+
+    def test_run_of_which_two_attempts_are_there_takes_out_both(self, past: Past) -> None:
+        """As an earlier version has left them, which knew each attempt by the files that it found
+        alone."""
+        own: dict[str, Any] = {"idempotency_key": "run", "on_repeat": "replace_own"}
+        jobs = [past.load(1, **own), past.load(2, **own)]
+        past.replace(3)
+        jobs.append(past.load(4, **own))
+        past.table.restore(2, partitions=[DAY1], apply=True)
+        jobs.append(past.load(5, idempotency_key="run", on_repeat="append"))
+        for job, dropped in zip(jobs[1:], jobs[:1] * 3, strict=True):
+            past.as_earlier_version(job, dropped)
+        assert past.values() == [(1, 2), (1, 5)]
+        past.load(6, **own)
+        assert past.values() == [(1, 6)]
+        past.load(7, **own)
+        assert past.values() == [(1, 7)]
 
     def test_a_run_is_not_loaded_beside_its_try_that_was_written_again(self, past: Past) -> None:
         own: dict[str, Any] = {"idempotency_key": "run", "on_repeat": "replace_own"}
