@@ -294,7 +294,8 @@ def _show_rebuilt(as_json: bool, heads: Sequence[RebuiltHead], apply: bool) -> N
         )
     if not apply and len(left) < len(heads):
         say(DRY)
-    look_where(left or not apply)
+    unfinished = [it.partition for it in heads if it.reason and it.partition not in left]
+    look_where(left or unfinished or not apply)
 
 
 @app.command()

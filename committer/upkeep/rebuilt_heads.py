@@ -2,9 +2,14 @@
 
 Each decision about a partition says which version it found, so those on record line up, from the
 last replace or the first job on, and what their job did is done again on an empty head. What the
-index, the markers and the files that are there say must agree with that. It is bound to the state
-that it was planned from: a head that somebody makes meanwhile stays, and no job that is open
-without a decision may hold a claim that went with the head.
+index, the markers and the files that are there say must agree with that. A head that is rebuilt
+keeps no former states: which of them a purge has forgotten no decision says.
+
+The heads are read first, and all else after them. So a job that moved a head before it was lost
+has its decision on record by then; one that had claimed it is open, or decided. A rebuilt head is
+written only over what was found there at first: nothing, or a head of version 0 without a claim,
+which a job had made where the head was lost and had given back. So whoever claims meanwhile keeps
+the head.
 """
 
 from __future__ import annotations
@@ -20,13 +25,13 @@ from ..commit.state.context import Context
 from ..commit.state.data_listing import list_fast
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
-from ..commit.state.heads import Swapped, swap_head
+from ..commit.state.heads import Swapped, read_head, swap_head
 from ..commit.state.old_records import ReadHeads, read_heads
 from ..commit.state.open_jobs import list_open
 from ..commit.state.partition_files import assemble
 from ..commit.state.symlink_manifest import write_symlinks
-from ..commit.state.tolerance import or_damage
-from ..errors import DamagedError
+from ..commit.state.tolerance import or_damage, or_error
+from ..errors import DamagedError, ZeroRenameError
 from ..format.job_spec import Coordination
 from ..format.layout import is_written_once, job_in_key, jobs_on_record
 from ..format.records.data_file import DataFile
@@ -51,7 +56,7 @@ class RebuiltHead:
 
     :param version: that of the head; ``files`` and ``rows`` what it names. 0 where it is left.
     :param jobs: whose decisions it names.
-    :param reason: why it is left.
+    :param reason: why it is left; of one that is rebuilt, what could not be done after that.
     """
 
     partition: str
@@ -71,6 +76,7 @@ _Change = tuple[Decided, PartitionDecision]
 class _Records:
     """What was read, in this order.
 
+    :param heads: all heads.
     :param decided: jobs with a decision on record, whatever it says.
     :param still_open: jobs with an open record; ``undecided`` those of them without a decision.
     :param changes: the commit decisions about each partition.
@@ -79,6 +85,7 @@ class _Records:
     :param known: the highest version of each partition that the index or a marker names.
     """
 
+    heads: ReadHeads
     decided: Collection[str]
     still_open: Collection[str]
     undecided: Collection[str]
@@ -86,7 +93,6 @@ class _Records:
     unread: Collection[str]
     files: Mapping[str, Mapping[str, ListedObject]]
     known: Mapping[str, int]
-    heads: ReadHeads
 
 
 class _NotWholeError(Exception):
@@ -100,27 +106,57 @@ def rebuild_heads(context: Context, apply: bool) -> Step[list[RebuiltHead]]:
         return []
     context = context.of(table)
     records = yield from _read(context)
-    result = []
     known = {name for name, version in records.known.items() if version}
+    result: dict[str, RebuiltHead] = {}
+    plans: list[_HeadPlan] = []
     for name in sorted(known.union(records.changes)):
-        state = records.heads.states.get(name)
-        gone = name not in records.heads.listed
-        if name in records.heads.damaged or not (gone or (state and not state.head.version)):
-            continue
-        now = state or HeadState(Slot.partition(context.root, name), _blank(context, name), None)
-        changes = records.changes.get(name, ())
-        if now.head.claim in {decided.decision.job for decided, _ in changes}:
-            continue  # Its first job is about to move it.
         try:
-            plan = _plan(context, records, now)
+            plan = yield from _plan_for(context, records, name)
         except _NotWholeError as why:
-            result.append(RebuiltHead(name, RebuildAction.LEFT, reason=str(why)))
+            result[name] = RebuiltHead(name, RebuildAction.LEFT, reason=str(why))
             continue
-        if apply:
-            result.append((yield from _carry_out(context, plan, table.symlinks)))
-        else:
-            result.append(plan.told)
-    return result
+        if plan is not None:
+            result[name] = plan.told
+            plans.append(plan)
+    if apply:
+        for plan in plans:
+            result[plan.told.partition] = yield from _carry_out(plan)
+        # A job is finished once all the heads are there that it moves.
+        for plan in plans:
+            found = result[plan.told.partition]
+            if found.action is RebuildAction.REBUILT:
+                done = yield from _finish(context, plan, found, table.symlinks)
+                result[plan.told.partition] = done
+    return [result[name] for name in sorted(result)]
+
+
+def _plan_for(context: Context, records: _Records, name: str) -> Step[_HeadPlan | None]:
+    """Plan a partition's head; ``None``: it is not lost.
+
+    :raises _NotWholeError: it is, and its state cannot be told.
+    """
+    slot, changes = Slot.partition(context.root, name), records.changes.get(name, ())
+    before = records.heads.states.get(name)
+    if name in records.heads.damaged or (before is not None and before.head.version):
+        return None
+    found = yield from or_damage(read_head(context, slot))
+    if isinstance(found, DamagedError) or found.head.version:
+        return None  # Another job has made it since.
+    claim = found.head.claim
+    if claim in {decided.decision.job for decided, _ in changes}:
+        return None  # Its first job is about to move it.
+    if claim is not None and claim not in records.decided:  # One that is aborted claims nothing.
+        raise _NotWholeError(_claimed(context, claim))
+    if found.etag != (None if before is None else before.etag):
+        raise _NotWholeError("a job has claimed it meanwhile; run it again")
+    return _plan(context, records, found)
+
+
+def _claimed(context: Context, job: str) -> str:
+    return (
+        f"{job} is open and may have claimed it: wait for its end, or settle it (zero-rename "
+        f"recover {context.root.url} --apply), then run it again"
+    )
 
 
 def _blank(context: Context, name: str) -> PartitionHead:
@@ -128,6 +164,7 @@ def _blank(context: Context, name: str) -> PartitionHead:
 
 
 def _read(context: Context) -> Step[_Records]:
+    heads = yield from read_heads(context)
     still_open = yield from list_open(context)
     prefix = context.root.decisions_prefix
     listed = yield from list_objects(prefix)
@@ -149,8 +186,8 @@ def _read(context: Context) -> Step[_Records]:
     by_markers = yield from known_by_markers(context, everything.objects, ())
     for it in (it for versions in by_markers.values() for it in versions):
         known[it.partition] = max(it.version, known.get(it.partition, 0))
-    heads = yield from read_heads(context)
     return _Records(
+        heads,
         jobs,
         still_open,
         still_open.difference(jobs),
@@ -158,7 +195,6 @@ def _read(context: Context) -> Step[_Records]:
         [job for job, it in zip(jobs, found, strict=True) if isinstance(it, DamagedError)],
         files,
         known,
-        heads,
     )
 
 
@@ -166,7 +202,8 @@ def _read(context: Context) -> Step[_Records]:
 class _HeadPlan:
     """A head to be put where ``now`` was found.
 
-    :param finishes: the job that is to move it, whose claim it carries.
+    :param finishes: the job that moved it last, where it is open: the head carries its claim where
+        it has yet to complete files.
     """
 
     now: HeadState
@@ -181,10 +218,7 @@ def _plan(context: Context, records: _Records, now: HeadState) -> _HeadPlan:
     if records.unread:
         raise _NotWholeError(f"the decision of {min(records.unread)} cannot be read")
     if records.undecided:
-        raise _NotWholeError(
-            f"{min(records.undecided)} is open and may have claimed it: wait for its end, or "
-            f"settle it (zero-rename recover {context.root.url} --apply), then run it again"
-        )
+        raise _NotWholeError(_claimed(context, min(records.undecided)))
     if name not in records.changes:
         raise _NotWholeError("no decision about it is on record")
     history = _history(records.changes[name])
@@ -203,7 +237,8 @@ def _plan(context: Context, records: _Records, now: HeadState) -> _HeadPlan:
         head = before.moved(said.job, change, "", "", decided.date, said.schema_version, said.since)
     files = assemble(head, (), {it.decision.job: it for it, _ in history})
     pending = last if last.decision.job in records.still_open else None
-    _check_files(context, records, name, files, pending)
+    unfinished = _unfinished(records, name, pending)
+    _check_files(context, records, name, files, unfinished)
     told = RebuiltHead(
         name,
         RebuildAction.WOULD_REBUILD,
@@ -212,10 +247,15 @@ def _plan(context: Context, records: _Records, now: HeadState) -> _HeadPlan:
         sum(max(0, file.rows) for file in files),
         head.decisions,
     )
-    if pending is not None:
-        head = replace(before, claim=pending.decision.job)
+    # Of its former states a purge may have removed the files: the one before a replace, too, which
+    # the job that is to be finished may have kept when it moved the head that is lost.
+    moves = head.moves[-1:]
+    # A job that has completed all may have moved the head, and be about to close.
+    if pending is not None and unfinished:
+        head, moves = replace(before, claim=pending.decision.job), ()
     write_id = context.write_id()
-    return _HeadPlan(now, replace(head, write_id=write_id, trail=()), pending, told)
+    head = replace(head, write_id=write_id, trail=(), moves=moves, kept=())
+    return _HeadPlan(now, head, pending, told)
 
 
 def _history(changes: Sequence[_Change]) -> list[_Change]:
@@ -249,23 +289,34 @@ def _history(changes: Sequence[_Change]) -> list[_Change]:
     return history
 
 
+def _unfinished(records: _Records, name: str, pending: Decided | None) -> set[str]:
+    """The keys of files in a partition that a job which is not closed yet has not completed."""
+    there = records.files.get(name, {})
+    changes = () if pending is None else pending.changes.get(name, ())
+    files = (file for change in changes for file in change.files)
+    return {file.key for file in files if not _is_there(there, file.key, file.size)}
+
+
+def _is_there(there: Mapping[str, ListedObject], key: str, size: int) -> bool:
+    return key in there and there[key].size == size
+
+
 def _check_files(
     context: Context,
     records: _Records,
     name: str,
     files: Sequence[DataFile],
-    pending: Decided | None,
+    unfinished: Collection[str],
 ) -> None:
     """See that what the head would name is there, and that no file is of a job of which nothing is
     on record.
 
+    :param unfinished: keys of those that are yet to be completed.
     :raises _NotWholeError: it is not so.
     """
     there = records.files.get(name, {})
-    unfinished = set() if pending is None else {file.key for file in pending.decision.files}
     for file in files:
-        item = there.get(file.key)
-        if file.key not in unfinished and (item is None or item.size != file.size):
+        if file.key not in unfinished and not _is_there(there, file.key, file.size):
             raise _NotWholeError(f"{file.key} is not there as it was decided")
     jobs = {it.decision.job for changes in records.changes.values() for it, _ in changes}
     # Of a table that is read by heads those of aborted and of open jobs are there, too.
@@ -276,13 +327,26 @@ def _check_files(
             raise _NotWholeError(f"of the job of {key} no decision is on record")
 
 
-def _carry_out(context: Context, plan: _HeadPlan, symlinks: bool) -> Step[RebuiltHead]:
+def _carry_out(plan: _HeadPlan) -> Step[RebuiltHead]:
     outcome = yield from swap_head(plan.now, plan.head)
-    if not isinstance(outcome, Swapped):
-        reason = "another head came meanwhile, or the store did not say; run it again"
-        return replace(plan.told, action=RebuildAction.LEFT, reason=reason)
+    if isinstance(outcome, Swapped):
+        return replace(plan.told, action=RebuildAction.REBUILT)
+    reason = "another head came meanwhile, or the store did not say; run it again"
+    return replace(plan.told, action=RebuildAction.LEFT, reason=reason)
+
+
+def _finish(
+    context: Context, plan: _HeadPlan, rebuilt: RebuiltHead, symlinks: bool
+) -> Step[RebuiltHead]:
+    """Finish the job that is to move a rebuilt head. Where that fails, the head is there all the
+    same, and its report says both."""
+    steps: list[Step[object]] = []
     if plan.finishes is not None:
-        yield from finish(context, plan.finishes)
+        steps.append(finish(context, plan.finishes))
     if symlinks:
-        yield from write_symlinks(context, plan.now.slot.name)
-    return replace(plan.told, action=RebuildAction.REBUILT)
+        steps.append(write_symlinks(context, plan.now.slot.name))
+    for step in steps:
+        failed = yield from or_error(step)
+        if isinstance(failed, ZeroRenameError):
+            return replace(rebuilt, reason=str(failed))
+    return rebuilt

@@ -11,6 +11,8 @@ from simulation.catalogue import (
     CHECKPOINT_AND_REPLACE,
     FOLD_AND_REPLACE,
     PAST_AND_GC,
+    REBUILT_AND_EMPTIED,
+    REBUILT_AND_REPLACED,
     REPLACE_AND_PURGE,
     UNDO_AND_PURGE,
 )
@@ -24,18 +26,33 @@ from zero_rename.committer.commit.past import HeldFiles, held_files
 from zero_rename.committer.commit.state import old_records
 from zero_rename.committer.commit.state.data_listing import list_data
 from zero_rename.committer.commit.state.decide import decide_abort
+from zero_rename.committer.commit.state.heads import read_head
 from zero_rename.committer.commit.state.open_jobs import list_open
 from zero_rename.committer.commit.state.task_results import destination_exists
 from zero_rename.committer.format.layout import TableRoot, job_in_key
-from zero_rename.committer.format.records.head import PartitionHead
+from zero_rename.committer.format.records.head import PartitionHead, Slot
 from zero_rename.committer.store.deletion import remove
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Done, PutFile
-from zero_rename.committer.upkeep import checkpoint, purge, retention, unnamed_data
+from zero_rename.committer.upkeep import checkpoint, purge, rebuilt_heads, retention, unnamed_data
 from zero_rename.committer.upkeep.gc import collect, condense
 from zero_rename.committer.upkeep.unnamed_data import UnnamedFile
 
 _forgetful = retention._forgetful
+
+
+@breaks((rebuilt_heads, "_plan_for"), REBUILT_AND_REPLACED, COMPLETENESS, CONSISTENCY)
+def rebuilds_a_head_over_a_claim(context, records, name):
+    state = yield from read_head(context, Slot.partition(context.root, name))
+    if state.head.version or records.heads.damaged:
+        return None
+    return rebuilt_heads._plan(context, records, state)
+
+
+@breaks((rebuilt_heads, "list_open"), REBUILT_AND_EMPTIED, COMPLETENESS, CONCURRENT)
+def rebuilds_a_head_without_a_look_at_open_jobs(context):
+    return set()
+    yield
 
 
 @breaks(
@@ -101,10 +118,11 @@ def _left(context, listing, still_open, heads):
 
 
 @breaks((changes, "_refuse_named"), "by heads: two that fail where files are", CONCURRENT)
-def asks_a_listing_what_exists(context, target, state, exclusive):
+def asks_a_listing_what_exists(context, opened, target, state, exclusive):
     there = yield from list_data(context.root, target.partition)
     if exclusive and there:
         raise destination_exists(target.partition, [item.key for item in there])
+    return ()
 
 
 @breaks(

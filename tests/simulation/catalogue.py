@@ -34,6 +34,7 @@ from simulation.scenarios import (
     indexer,
     inserter,
     job_id,
+    loser,
     merged_before,
     merger,
     narrowed,
@@ -43,6 +44,7 @@ from simulation.scenarios import (
     planner,
     purger,
     reader,
+    rebuilder,
     recoverer,
     repairer,
     resolver,
@@ -103,6 +105,8 @@ CHECKPOINT_AND_REPLACE = "a checkpoint beside a replace"
 CHECKPOINT_AND_PURGE = "a checkpoint and a purge that forgets, a crash"
 PAST_AND_GC = "a reader of the past, gc, an append and an undoing"
 LAST: dict[str, Any] = {"on_conflict": OnConflict.LAST_WINS}
+REBUILT_AND_EMPTIED = "by heads: a job that empties a partition whose head is lost and rebuilt"
+REBUILT_AND_REPLACED = "by heads: a replace of a partition whose head is lost and rebuilt, a crash"
 NARROWED_TWICE = "a narrowed run, its next try, and a replace of what it is to make, a crash"
 WHOLE_TWICE = "a run that a plan makes again whole, its next try, and a replace of it, a crash"
 CLEARED_BY_HAND = "a narrowed run that is cleared by hand"
@@ -415,6 +419,24 @@ HEADS_ALONE: dict[str, Scenario] = {
     "by heads: a task that outlives the commit of its job": among(
         lambda: (outlived("a", ONE, commits=True), purger()),
         ("a committed", "purger done"),
+        **BY_HEADS,
+    ),
+    REBUILT_AND_REPLACED: among(
+        lambda: (unmarked("a", REPLACE, ONE, **LAST), loser(ONE, job_id("before0")), rebuilder()),
+        ("a committed", "a UnfinishedCommitError", "rebuilder done"),
+        Bounds(switches=2, most=2 * MOST, crashes=1),
+        before=((APPEND, (ONE,), UNMARKED),),
+        **BY_HEADS,
+    ),
+    REBUILT_AND_EMPTIED: among(
+        lambda: (
+            unmarked("a", REPLACE, replace_partitions=(ONE,), **LAST),
+            loser(ONE, job_id("before0")),
+            rebuilder(),
+        ),
+        ("a committed", "rebuilder done"),
+        Bounds(switches=2),
+        before=((APPEND, (ONE,), UNMARKED),),
         **BY_HEADS,
     ),
     "by heads: a replace beside a purge and a reader": among(

@@ -42,6 +42,8 @@ from zero_rename.committer.format.records.manifest import Manifest
 from zero_rename.committer.format.records.partition_decision import PartitionDecision
 
 ROOT = TableRoot("bucket", "t")
+#: Where it is noted, beside the table, of a partition that has lost its head, who had moved that.
+LOST = "lost/"
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -116,7 +118,8 @@ def jobs(store: Store) -> list[str]:
 
 @_remembered
 def changes(store: Store) -> dict[str, list[tuple[str, PartitionDecision]]]:
-    """What committed jobs do to each partition, in the order of their base versions.
+    """What committed jobs do to each partition, in the order of their base versions. Where a head
+    was lost and a replace has made it anew, the partition begins with that replace.
 
     :raises Violation: two jobs changed a partition from one version.
     """
@@ -129,6 +132,9 @@ def changes(store: Store) -> dict[str, list[tuple[str, PartitionDecision]]]:
             found.setdefault(change.partition, []).append((job, change))
     for partition, log in found.items():
         log.sort(key=lambda entry: entry[1].base_version)
+        if lost := store.objects.get(LOST + partition):
+            after = [entry for entry in log if entry[0] not in lost.body.decode().split()]
+            log[:] = after if after and not after[0][1].base_version else log
         if [change.base_version for _, change in log] != list(range(len(log))):
             versions = [(job, change.base_version) for job, change in log]
             raise Violation("concurrent", f"{partition} was changed from {versions}")
@@ -143,7 +149,8 @@ def content_after(log: list[tuple[str, PartitionDecision]], version: int) -> lis
             keys = content_after(log, change.restores) if change.restores else []
         if change.dropped_job is not None:
             again = {file.key for file in change.adopted}
-            keys = [k for k in keys if job_in_key(k) != change.dropped_job and k not in again]
+            gone = change.dropped_jobs
+            keys = [k for k in keys if job_in_key(k) not in gone and k not in again]
         decision = Decision(job, "", verdict="commit", partitions=(change,))  # type: ignore[arg-type]
         keys += [file.key for file in files_of_decision(decision, change.partition)]
     return keys
@@ -167,8 +174,15 @@ def check_step(before: Store, after: Store) -> None:
             else:
                 _check_overwrite(key, before.objects[key].body, after.objects[key].body)
     for key in before.objects.keys() - after.objects.keys():
-        if never_deleted(key):
+        if never_deleted(key) and not _is_lost(before, key):
             raise Violation("continuity of correctness", f"{key} was deleted")
+
+
+def _is_lost(store: Store, key: str) -> bool:
+    """Whether a foreign tool is said to delete a head."""
+    return any(
+        key == ROOT.head_key(it.removeprefix(LOST)) for it in store.objects if it[:5] == LOST
+    )
 
 
 def never_deleted(key: str) -> bool:
@@ -244,6 +258,8 @@ def check_applied(store: Store, job: str) -> None:
     for change in decision.partitions if decision else ():
         slot = Slot.partition(ROOT, change.partition)
         found = store.objects.get(slot.key)
+        if found is None and _is_lost(store, slot.key):
+            continue
         if found is None or version_in(found.body) <= change.base_version:
             raise Violation("completeness", f"{job} is reported and not applied to {slot.name}")
 
@@ -290,9 +306,10 @@ def _check_condensed(before: Store, after: Store, key: str) -> None:
     same = [
         (c.partition, c.base_version, c.replace, c.dropped_job, c.sums) for c in whole.partitions
     ]
-    if said != same or (left.idempotency_key, left.run_version) != (
+    if said != same or (left.idempotency_key, left.run_version, left.own_since) != (
         whole.idempotency_key,
         whole.run_version,
+        whole.own_since,
     ):
         raise Violation("continuity of correctness", f"{key} was condensed as {left}")
     if not whole.is_commit or _is_left(before, job, whole):
@@ -441,27 +458,28 @@ def _is_newly_foreign(store: Store, start: Store, key: str) -> bool:
 
 def _check_runs(store: Store) -> None:
     """The tries of a run do its work once: a later one skips it, or takes away what the earlier
-    ones did, in each partition the last one that did anything there."""
+    ones did, in each partition in which one of them did anything."""
+    log = changes(store)
     tries: dict[str, list[Decision]] = {}
     for job in jobs(store):
         decision = decision_of(store, job)
         if decision is not None and decision.is_commit and decision.idempotency_key is not None:
             tries.setdefault(decision.idempotency_key, []).append(decision)
     for decisions in tries.values():
-        held: dict[str, str] = {}
+        held: set[str] = set()
+        before: set[str] = set()
         for later in sorted(decisions, key=lambda decision: decision.run_version):
             changed = {change.partition for change in later.partitions}
-            taken = {(change.partition, change.dropped_job) for change in later.partitions}
             # One that is narrowed does some partitions again; the others stay the run's.
-            again = changed if later.narrows else held.keys()
-            left = [
-                (held[name], name)
-                for name in again & held.keys()
-                if (name, held[name]) not in taken
-            ]
-            if left:
-                raise Violation("completeness", f"{later.job} did the run's work after {left}")
-            held = {**(held if later.narrows else {}), **dict.fromkeys(changed, later.job)}
+            if not later.narrows and held - changed:
+                left = f"{sorted(held - changed)} as they were"
+                raise Violation("completeness", f"{later.job} did the run's work and left {left}")
+            for change in later.partitions:
+                there = content_after(log[change.partition], change.base_version + 1)
+                if left := [key for key in there if job_in_key(key) in before]:
+                    raise Violation("completeness", f"{later.job} did the run's work after {left}")
+            held = changed | (held if later.narrows else set())
+            before.add(later.job)
 
 
 def check_nothing_left(store: Store) -> None:

@@ -16,6 +16,7 @@ from simulation.histories import (
     check_serial,
 )
 from simulation.invariants import (
+    LOST,
     ROOT,
     Violation,
     check_applied,
@@ -53,6 +54,7 @@ from zero_rename.committer.commit.state.context import Context
 from zero_rename.committer.format.records.table_record import TableRecord
 from zero_rename.committer.store import requests as s
 from zero_rename.committer.upkeep.purge import purge
+from zero_rename.committer.upkeep.rebuilt_heads import rebuild_heads
 from zero_rename.committer.upkeep.recovery import recover
 from zero_rename.committer.upkeep.repair import repair
 
@@ -214,6 +216,8 @@ class Judge:
                 )
             after = run_to_end(store, recover(context, patience=0.0), self._behaviour)
             check_claims_released(store, after)
+            if any(key.startswith(LOST) for key in store.objects):
+                after = run_to_end(after, rebuild_heads(context, apply=True), self._behaviour)
             for _ in range(2):  # What the first one frees, the second one finds.
                 after = run_to_end(after, purge(context, patience=0.0, apply=True), self._behaviour)
             return after

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from simulation.explore import Explorer
 from simulation.histories import base_note
-from simulation.invariants import ROOT
+from simulation.invariants import LOST, ROOT
 from simulation.judge import PROMISED, run_to_end
 from simulation.merged import inserting, key_row, merged, merging, rows_of
 from simulation.narrowed import RUN, cleared
@@ -58,6 +58,7 @@ from zero_rename.committer.store.requests import (
     Absent,
     All,
     CreateUpload,
+    Delete,
     Done,
     Get,
     Head,
@@ -78,6 +79,7 @@ from zero_rename.committer.upkeep.checkpoint import (
 from zero_rename.committer.upkeep.compaction import compaction_spec, find_compactible
 from zero_rename.committer.upkeep.gc.collect import gc
 from zero_rename.committer.upkeep.purge import purge, purge_data
+from zero_rename.committer.upkeep.rebuilt_heads import rebuild_heads
 from zero_rename.committer.upkeep.recovery import recover
 from zero_rename.committer.upkeep.repair import repair
 from zero_rename.committer.upkeep.resolution import ResolutionPlan, plan_resolution, plan_undoing
@@ -565,6 +567,24 @@ def repairer(name: str = "repairer") -> Participant:
     return Participant(
         Program(name, lambda ids: repair(context_of(ids), accept_loss=True, patience=0.0))
     )
+
+
+def loser(partition: str, *moved: str, name: str = "loser") -> Participant:
+    """A foreign tool that deletes a partition's head.
+
+    :param moved: the jobs that had moved it at the beginning.
+    """
+
+    def lose(ids: Ids) -> Step[None]:
+        yield from Put(LOST + partition, " ".join(moved).encode())
+        yield from Delete(ROOT.head_key(partition))
+
+    return Participant(Program(name, lose))
+
+
+def rebuilder(name: str = "rebuilder") -> Participant:
+    """A repair that builds lost heads again."""
+    return Participant(Program(name, lambda ids: rebuild_heads(context_of(ids, name), apply=True)))
 
 
 def reader(

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from support.faults import beside
-from support.protocol import DAY1, DAY2, DAY3, ROOT, World, die_before_applying
-from zero_rename.committer import Mode, OnRepeat, RebuildAction, RebuiltHead, Snapshot
+from support.protocol import DAY1, DAY2, DAY3, ROOT, World, die_before_applying, memory_table
+from zero_rename.committer import (
+    InvalidInputError,
+    Mode,
+    OnConflict,
+    OnRepeat,
+    RebuildAction,
+    RebuiltHead,
+    Snapshot,
+)
+from zero_rename.committer.commit.claim import claim_all
+from zero_rename.committer.commit.commit import _claims, _targets
 from zero_rename.committer.format.layout import UNPARTITIONED
+from zero_rename.committer.format.records.head import PartitionHead, Slot
 from zero_rename.committer.store.requests import Put
 from zero_rename.committer.upkeep.gc.collect import gc
 from zero_rename.committer.upkeep.rebuilt_heads import rebuild_heads
 from zero_rename.committer.upkeep.verify import verify
 
 HEAD = ROOT.head_key(DAY2)
+SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 
 
 def filled(loads: int = 3) -> World:
@@ -59,6 +74,26 @@ def left(world: World, *keys: str, why: str) -> None:
     assert (found.partition, found.action) == (DAY2, RebuildAction.LEFT)
     assert why in found.reason
     assert world.store.objects == before
+
+
+def _claims_at(world: World, number: int) -> list[str]:
+    """At a request of the world's driver a replace of a partition opens, writes and claims; its
+    job, once that has happened."""
+    other, claimed, sent = World(world.store), list[str](), count(1)
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        if next(sent) == number:
+            policy: dict[str, Any] = {"on_conflict": OnConflict.LAST_WINS}
+            opened = other.open(Mode.REPLACE, replace_partitions=(DAY2,), **policy)
+            result = other.write(opened, DAY2)
+            targets = other.driver.run(_targets(other.context, opened, [result]))
+            requests = _claims(other.context, opened, targets)
+            other.driver.run(claim_all(other.context, opened, requests))
+            claimed.append(opened.job)
+        return apply(request)
+
+    world.driver.fault = fault
+    return claimed
 
 
 class TestRebuilt:
@@ -122,6 +157,29 @@ class TestRebuilt:
         world.assert_clean()
 
 
+class TestHistory:
+    """Of a table that is read by heads."""
+
+    def test_rebuilt_head_keeps_no_former_state_whose_files_a_purge_has_removed(self) -> None:
+        world = World()
+        table = memory_table(world.store)
+        for mode in ("append", "replace", "append"):
+            with table.job(SCHEMA, mode=mode, partition_by=("day",), readers="heads") as job:
+                job.write(pa.table({"value": [1], "day": [2]}, schema=SCHEMA))
+        table.purge(apply=True, keep=0)
+        former = world.store.objects.pop(HEAD)
+        assert not PartitionHead.decode(former.body, Slot.partition(ROOT, DAY2), ROOT).kept
+        (found,) = table.rebuild_heads(apply=True)
+        assert (found.action, found.version) == (RebuildAction.REBUILT, 3)
+        body = world.store.objects[HEAD].body
+        head = PartitionHead.decode(body, Slot.partition(ROOT, DAY2), ROOT)
+        assert (head.kept, [move.version for move in head.moves]) == ((), [3])
+        with pytest.raises(InvalidInputError, match="not kept any more"):
+            table.restore(1, partitions=["day=2"], apply=True)
+        assert table.scan().to_arrow().num_rows == 2
+        assert table.verify() == []
+
+
 class TestLeft:
     def test_where_a_decision_is_condensed(self) -> None:
         world = filled(9)
@@ -157,6 +215,25 @@ class TestLeft:
         world = filled()
         opened = world.open()
         left(world, why=opened.job)
+
+    def test_head_that_a_living_replace_claims_meanwhile_keeps_its_claim(self) -> None:
+        """At each request of the repair, also where the replace has opened since it listed the
+        open jobs."""
+        for number in range(1, 60):
+            world = filled(1)
+            del world.store.objects[HEAD]
+            claimed = _claims_at(world, number)
+            found = rebuilt(world)
+            if not claimed:
+                assert number > 10
+                return
+            head = PartitionHead.decode(
+                world.store.objects[HEAD].body, Slot.partition(ROOT, DAY2), ROOT
+            )
+            assert head.claim == claimed[0], number
+            (entry,) = found
+            assert head.version == (0 if entry.action is RebuildAction.LEFT else 2)
+        raise AssertionError("the repair does not end")
 
     def test_where_two_jobs_found_the_same_version(self) -> None:
         """A head was made anew, and lost again."""
