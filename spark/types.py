@@ -21,13 +21,12 @@ import pyarrow.types as pt
 from ..committer.errors import InvalidInputError, UnsupportedTypeError
 from ..committer.format.schema.compatibility import normalise
 from ..committer.format.schema.row_metadata import ROW_METADATA
+from ..committer.format.schema.types import SPARK_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 logger = logging.getLogger("zero_rename.spark.types")
-#: Spark takes dates before 1582 of files without it for possibly Julian ones.
-SPARK_VERSION = b"org.apache.spark.version"
 
 #: Types that Spark cannot send or Parquet cannot hold, and what to write instead.
 _UNSUPPORTED = {

@@ -162,13 +162,14 @@ def flat_columns(file: pq.ParquetSchema, schema: pa.Schema) -> dict[str, tuple[i
         is_there = leaf < len(file) and file.column(leaf).path == field.name
         if is_there and _letter(field.type) != _NONE:
             found[field.name] = (leaf, field.type)
-        leaf += _leaves(field.type)
+        leaf += count_leaves(field.type)
     return found
 
 
-def _leaves(kind: pa.DataType) -> int:
+def count_leaves(kind: pa.DataType) -> int:
+    """How many of Parquet's columns a column of a type is stored in."""
     inner = [kind.field(number).type for number in range(kind.num_fields)]
-    return sum(map(_leaves, inner)) if inner else 1
+    return sum(map(count_leaves, inner)) if inner else 1
 
 
 def _column_text(metadata: pq.FileMetaData, leaf: int, kind: pa.DataType) -> str:

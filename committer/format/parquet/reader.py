@@ -19,6 +19,7 @@ from ..records.data_file import DataFile
 from ..schema.compatibility import cast_column, is_later, type_differences
 from ..schema.hive_paths import partition_values
 from ..schema.types import normalise
+from .calendars import FileCalendar, physical_types
 from .foreign_columns import int96_columns, misfit
 from .row_counts import counted_rows
 from .row_filter import RowFilter
@@ -112,6 +113,9 @@ class _FileReader:
             # Spark's and Impala's INT96 in nanoseconds would wrap around after 2262.
             self._parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
             rows = counted_rows(self._parquet.metadata)
+        # Jobs of this package write what Arrow gave them, whatever their rows were read from.
+        footer = self._parquet.metadata.metadata if file.is_foreign else None
+        self._calendar = FileCalendar.of(footer)
         if not file.is_foreign and rows != file.rows:
             raise DamagedError(
                 f"The file has {rows} rows, {file.rows} were committed.",
@@ -160,11 +164,28 @@ class _FileReader:
             if batch.schema.get_field_index(field.name) < 0:
                 columns[field.name] = pa.nulls(batch.num_rows, field.type)
                 continue
+            column = self._rebased(field.name, batch.column(field.name))
             try:
-                columns[field.name] = cast_column(batch.column(field.name), field)
+                columns[field.name] = cast_column(column, field)
             except InvalidInputError as error:
                 raise self._misfit([error.message]) from error
         return columns
+
+    def _rebased(self, name: str, column: pa.Array) -> pa.Array:
+        """A column with the dates and instants that its writer meant."""
+        if self._calendar.is_gregorian:
+            return column
+        stored = physical_types(self._parquet.schema, self._parquet.schema_arrow)[name]
+        try:
+            return self._calendar.rebase(column, iter(stored))
+        except InvalidInputError as error:
+            raise TableMismatchError(
+                f"The column {name} of a foreign file cannot be read: {error.message}. Nothing was "
+                "written.",
+                key=self._file.key,
+                remedy='Read the table by Spark, zero_rename.spark.load(…, by="spark"), and save '
+                "it to another root; or leave the column out.",
+            ) from error
 
     def _check(self, fields: Sequence[pa.Field]) -> None:
         """Refuse a file whose columns are not, or cannot become, those wanted."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import product
 from operator import and_
@@ -28,6 +29,7 @@ import pyarrow.types as pt
 from ...errors import InvalidInputError
 from ..records.data_file import DataFile
 from ..schema.types import find_column
+from .calendars import FileCalendar
 from .column_bounds import chunk_bounds, flat_columns, has_bounds, is_ordered, recorded_bounds
 
 T = TypeVar("T")
@@ -182,10 +184,11 @@ class RowFilter:
         known = [_is(pc.field(name), value) for name, value in constants.items()]
         known += [pc.field(name).is_null() for name in lacking]
         columns = self._with_statistics(file)
+        calendar = FileCalendar.of(file.metadata.metadata)
         return [
             group
             for group in range(file.num_row_groups)
-            if self._may_group(file.metadata.row_group(group), columns, known)
+            if self._may_group(file.metadata.row_group(group), columns, known, calendar)
         ]
 
     def may_be_in(self, file: DataFile, constants: Mapping[str, pa.Scalar]) -> bool:
@@ -227,13 +230,14 @@ class RowFilter:
         group: pq.RowGroupMetaData,
         columns: Sequence[tuple[int, pa.DataType, pa.Field]],
         known: Sequence[pc.Expression],
+        calendar: FileCalendar,
     ) -> bool:
-        choices = [
-            chunk_bounds(group.column(index).statistics, kind, field.type).guarantees(
-                field, group.num_rows
-            )
-            for index, kind, field in columns
-        ]
+        choices = []
+        for index, kind, field in columns:
+            bounds = chunk_bounds(group.column(index).statistics, kind, field.type)
+            if bounds.low is not None and not calendar.keeps(bounds.low):
+                bounds = replace(bounds, low=None, high=None)
+            choices.append(bounds.guarantees(field, group.num_rows))
         return any(self._may_hold((*known, *chosen)) for chosen in product(*choices))
 
     def _may_hold(self, guarantees: Iterable[pc.Expression]) -> bool:

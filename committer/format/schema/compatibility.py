@@ -16,7 +16,7 @@ import pyarrow.types as pt
 
 from ...errors import InvalidInputError, TableMismatchError
 from .hive_paths import check_column, check_partition_type
-from .types import LATER, NAMES, find_column, normalise
+from .types import LATER, NAMES, find_column, kept_metadata, normalise
 
 
 def check_types(schema: pa.Schema, partition_by: Sequence[str]) -> None:
@@ -217,7 +217,7 @@ def from_json(record: Mapping[str, Any]) -> pa.Schema:
         raise ValueError("arrow_ipc is not the schema of a table: it is not normalised")
     if _describe_fields(schema) != columns:
         raise ValueError("columns and arrow_ipc describe different schemas")
-    return schema
+    return schema.with_metadata(kept_metadata(schema.metadata))  # Versions before kept all.
 
 
 def _describe_fields(fields: Iterable[pa.Field]) -> list[dict[str, Any]]:

@@ -42,8 +42,24 @@ from ...errors import InvalidInputError, UnsupportedTypeError
 
 _UTC = "UTC"
 _MAX_DIGITS = 38
-#: Descriptions of other frames than the table: pandas' index, another writer's Arrow schema.
-_DROPPED_METADATA = frozenset({b"pandas", b"ARROW:schema"})
+#: The Spark that wrote a file. It takes dates before 1582 of files without it for possibly Julian.
+SPARK_VERSION = b"org.apache.spark.version"
+#: Marks of a file whose dates and instants are by the Julian calendar before 1582: see
+#: :mod:`..parquet.calendars`.
+SPARK_LEGACY_DATETIME = b"org.apache.spark.legacyDateTime"
+SPARK_LEGACY_INT96 = b"org.apache.spark.legacyINT96"
+SPARK_TIME_ZONE = b"org.apache.spark.timeZone"
+HIVE_PROLEPTIC = b"writer.date.proleptic"
+#: The first Spark that writes by the Gregorian calendar unless it is told otherwise.
+_GREGORIAN_SPARK = b"3.1.0"
+#: Descriptions of other frames than the table: pandas' index, another writer's Arrow schema, the
+#: calendar of the file that rows were read from (rows in Arrow are by the Gregorian one).
+_DROPPED_METADATA = frozenset(
+    {
+        *(b"pandas", b"ARROW:schema", HIVE_PROLEPTIC),
+        *(SPARK_LEGACY_DATETIME, SPARK_LEGACY_INT96, SPARK_TIME_ZONE),
+    }
+)
 #: Field ids name columns of the file they were read from, not of this table.
 #: :data:`LATER` is said by the table alone.
 _DROPPED_FIELD_METADATA = frozenset({b"PARQUET:field_id", b"zero_rename.later"})
@@ -61,7 +77,8 @@ def normalise(schema: pa.Schema) -> pa.Schema:
     """The schema a table has whose first job sends ``schema``; see the module's table.
 
     Metadata of the schema is kept and reaches the footers of the Parquet files, so that a
-    Spark job can hand over its own schema; pandas' is dropped.
+    Spark job can hand over its own schema; pandas' is dropped, and what says of the file that
+    the rows were read from that its calendar is another one.
 
     :raises UnsupportedTypeError: a type no table can hold; names the column's path.
     :raises InvalidInputError: no columns, or names that are equal but for case.
@@ -70,7 +87,15 @@ def normalise(schema: pa.Schema) -> pa.Schema:
         raise InvalidInputError(
             "A table needs at least one column.", remedy="Select the columns to write."
         )
-    return pa.schema(_normal_fields(schema, ""), metadata=_keep(schema.metadata, _DROPPED_METADATA))
+    return pa.schema(_normal_fields(schema, ""), metadata=kept_metadata(schema.metadata))
+
+
+def kept_metadata(metadata: dict[bytes, bytes] | None) -> dict[bytes, bytes] | None:
+    """The metadata of rows' schema that is true of a table's files, too."""
+    kept = _keep(metadata, _DROPPED_METADATA) or {}
+    if kept.get(SPARK_VERSION, _GREGORIAN_SPARK) < _GREGORIAN_SPARK:
+        del kept[SPARK_VERSION]
+    return kept or None
 
 
 def _keep(metadata: dict[bytes, bytes] | None, dropped: frozenset[bytes]) -> dict | None:
