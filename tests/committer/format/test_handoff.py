@@ -26,6 +26,7 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.format.handoff import HANDOFF, LONGEST, Handoff
 from zero_rename.committer.format.job_spec import Distribute
+from zero_rename.committer.store.client_settings import S3_CLIENT
 from zero_rename.committer.store.fast_root import FastRoot
 
 ROOT = TableRoot("bucket", "wh/flights")
@@ -271,4 +272,4 @@ def test_every_variable_is_documented() -> None:
     text = (Path(__file__).parents[3] / "docs/airflow/loading.md").read_text("utf-8")
     table = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `ZERO_RENAME_")]
     documented = {name for cell in table for name in re.findall(r"`(\w+)`", cell)}
-    assert documented == {Handoff.variable(f.name) for f in fields(Handoff)} | {HANDOFF}
+    assert documented == {Handoff.variable(f.name) for f in fields(Handoff)} | {HANDOFF, S3_CLIENT}
