@@ -15,7 +15,7 @@ def test_the_tables_are_up_to_date() -> None:
 
 def test_nothing_is_left_out() -> None:
     text = S3A.read_text("utf-8")
-    documented = re.findall(r"\*\*`([a-z0-9-]+)`\*\* \((\w+);", text)
+    documented = re.findall(r"\*\*`([a-z0-9.-]+)`\*\* \((\w+);", text)
     assert documented == [(check.id, check.severity) for check in CHECKS]
     for committer in Committer:
         for key in S3ASettings(committer).spark_conf():
