@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from .commit.snapshot import Snapshot
 from .commit.state.job_state import Committed
 from .errors import CommitConflictError, InvalidInputError, SnapshotGoneError, TableNotFoundError
+from .format.given_rows import table_of
 from .format.job_spec import FileOptions, JobSpec, OnRepeat, Owner, Readers, SchemaMode, choice
 from .format.parquet.reader import read_batches
 from .format.parquet.row_filter import Filter, RowFilter
@@ -21,7 +22,7 @@ from .format.records.inputs import Inputs
 from .format.row_changes import RowChanges
 from .merge_request import INSERT, UPDATE, RowMerge
 from .readable_table import ReadableTable
-from .row_merge import MergeRows, as_arrow, count_merge
+from .row_merge import MergeRows, count_merge
 from .row_rewrite import RowPlan, TableChange, check_rewritable, rewrite_policies
 from .scan.current_table import stored_names
 from .scan.partition_condition import PartitionCondition
@@ -60,7 +61,8 @@ class ChangeableTable(ReadableTable):
         The rows that are given are in memory; those of the table are read a batch at a time, twice
         where a partition changes.
 
-        :param data: a table or batch of Arrow's, or a frame of pandas or Polars.
+        :param data: a table, batch or reader of Arrow's, a frame of pandas (an index with a name is
+            a column) or Polars, or any other object with Arrow's C stream interface.
         :param on: the key's columns. Keys are looked for in the partitions that ``data`` has rows
             for.
         :param when_matched: ``update`` or ``ignore``.
@@ -98,7 +100,7 @@ class ChangeableTable(ReadableTable):
             across_partitions,
             SchemaMode(schema_mode),
         )
-        given = as_arrow(data)
+        given = table_of(data)
         spec = JobSpec(
             given.schema,
             idempotency_key=idempotency_key,

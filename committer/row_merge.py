@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -189,29 +188,6 @@ def count_merge(
 
 def _add(counts: dict[str, list[int]], name: str, more: tuple[int, int, int, int]) -> None:
     counts[name] = [a + b for a, b in zip(counts.get(name, [0] * 4), more, strict=True)]
-
-
-def as_arrow(data: Any) -> pa.Table:
-    """Rows as a table of Arrow's.
-
-    :param data: a table or batch of Arrow's, a frame of pandas or Polars, or whatever hands out
-        an Arrow stream.
-    :raises InvalidInputError: none of these.
-    """
-    if isinstance(data, pa.RecordBatch):
-        return pa.Table.from_batches([data])
-    if isinstance(data, pa.Table):
-        return data
-    try:
-        if type(data).__module__.partition(".")[0] == "pandas":
-            return pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata()
-        return pa.table(data)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"Rows are given as {type(data).__name__}, which is no table: {error}. Nothing was "
-            "changed.",
-            remedy="Give a pyarrow.Table, or a frame of pandas or Polars.",
-        ) from error
 
 
 def _check_names(

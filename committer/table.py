@@ -7,8 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
-
 from .attempt import attempt_writer
 from .changeable_table import ChangeableTable
 from .commit.checked_open import open_checked
@@ -19,6 +17,7 @@ from .commit.snapshot import Snapshot
 from .commit.state.context import Progress
 from .commit.state.heartbeat import OF_TASKS, send_heartbeat
 from .commit.state.job_state import Aborted, Committed, OpenedJob
+from .format.given_rows import schema_of
 from .format.job_spec import (
     MAX_DURATION,
     Coordination,
@@ -79,7 +78,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
 
     def job(
         self,
-        schema: pa.Schema | None = None,
+        schema: Any = None,
         *,
         mode: Mode | str = Mode.APPEND,
         partition_by: Sequence[str] | None = None,
@@ -103,7 +102,8 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
     ) -> WriteJob:
         """A job from plain Python: ``with table.job(mode="append") as job: job.write(data)``.
 
-        :param schema: the rows' columns; ``None`` takes the table's.
+        :param schema: the rows' columns, as a schema of pyarrow or Polars, or a frame that has
+            them; ``None`` takes the table's.
         :param partition_by: partition columns; ``None`` takes the table's.
         :param base: the state that the rows were computed from: under ``on_conflict=fail``, no
             partition that has changed since is written over. ``None``: what is there on entering.
@@ -126,7 +126,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         words |= {"success_markers": success_markers, "coordination": coordination}
         words |= {"readers": readers, "schema_mode": schema_mode}  # JobSpec makes choices of them.
         spec = JobSpec(
-            schema or self.schema,
+            self.schema if schema is None else schema_of(schema),
             partition_by=tuple(partition_by) if partition_by is not None else None,
             replace_partitions=tuple(replace_partitions),
             replace_table=replace_table,

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from types import TracebackType
-
-import pyarrow as pa
+from typing import Any
 
 from .attempt import task_writer
 from .commit.checked_open import open_checked
@@ -147,9 +146,12 @@ class WriteJob:
             raise
         return self
 
-    def write(self, data: pa.Table | pa.RecordBatch) -> None:
+    def write(self, data: Any) -> None:
         """Write rows, in any partitions.
 
+        :param data: a pyarrow Table, RecordBatch or RecordBatchReader, a pandas frame (an index
+            with a name is a column), a Polars frame, or any other object with Arrow's C stream
+            interface. A stream is written as it is read.
         :raises InvalidInputError: the job is not open, or is another process's, or the rows do
             not fit.
         """

@@ -10,11 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from zero_rename.committer.errors import InvalidInputError
-
-_TAKEN = (
-    "Return a pyarrow Table, RecordBatch or RecordBatchReader, a pandas or polars frame, a DuckDB "
-    "relation, a Spark data frame, or an iterator of any but the last."
-)
+from zero_rename.committer.format.given_rows import TAKEN, reader_of
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,7 @@ def rows_of(data: Any) -> Rows:
 
     :raises InvalidInputError: it is in none of them.
     """
-    reader = _reader(data)
+    reader = reader_of(data)
     if reader is None and isinstance(data, Iterable) and not isinstance(data, str | bytes | dict):
         readers = map(_checked_reader, data)
     else:
@@ -58,31 +54,14 @@ def rows_of(data: Any) -> Rows:
 
 
 def _checked_reader(data: Any) -> pa.RecordBatchReader:
-    reader = _reader(data)
+    reader = reader_of(data)
     if reader is not None:
         return reader
     what = "nothing (None)" if data is None else f"a {type(data).__module__}.{type(data).__name__}"
     raise InvalidInputError(
         f"The asset's rows are {what}, which this package cannot write; nothing was written.",
-        remedy=_TAKEN,
+        remedy=f"Return {TAKEN}; a Spark data frame; or an iterator of any but the last.",
     )
-
-
-def _reader(data: Any) -> pa.RecordBatchReader | None:
-    if isinstance(data, pa.RecordBatchReader):
-        return data
-    if isinstance(data, pa.RecordBatch):
-        return pa.Table.from_batches([data]).to_reader()
-    if _library(data) == "pandas" and type(data).__name__ == "DataFrame":
-        # An index with a name is a column like any other; one without only numbers the rows.
-        named = [name for name in data.index.names if name is not None]
-        frame = data.reset_index(level=named) if named else data
-        return pa.Table.from_pandas(frame, preserve_index=False).to_reader()
-    if _library(data) == "polars" and type(data).__name__ == "LazyFrame":
-        data = data.collect()
-    if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data)
-    return None
 
 
 def _library(data: Any) -> str:

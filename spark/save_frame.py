@@ -23,7 +23,7 @@ from ..committer.format.job_spec import Distribute, Mode
 from ..committer.format.read_base import ReadBase
 from ..s3a.hadoop.settings import NATIVE
 from .pipes import pipes_session, report_commit
-from .write_target import WriteTarget, resolve, submitted
+from .write_target import WriteTarget, require_spark_frame, resolve, submitted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -81,6 +81,7 @@ def save(
     :raises VerificationError: with a committer of Hadoop's: the job committed, and its files do
         not hold the rows that Spark wrote.
     """
+    require_spark_frame(frame)
     with submitted(frame.sparkSession) as handoff:
         target = resolve(
             table,

@@ -30,6 +30,7 @@ from .changing.merging import merge_by
 from .option_table import plain
 from .options import read_writer_options
 from .save_frame import save
+from .write_target import require_spark_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,6 +76,7 @@ def stream(
     :raises InvalidInputError: a call that cannot be right; nothing was started.
     """
     root = TableRoot.parse(table)
+    require_spark_frame(frame)
     if not frame.isStreaming:
         raise InvalidInputError(
             "The frame is none of a stream; nothing was started.",

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from ..committer.errors import InvalidInputError, UnsupportedTypeError
+from ..committer.format.schema.array_cast import cast_array
 from ..committer.format.schema.compatibility import normalise
 from ..committer.format.schema.row_metadata import ROW_METADATA
 from ..committer.format.schema.types import SPARK_VERSION
@@ -224,34 +224,5 @@ def for_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
     :param schema: :func:`arrow_schema` of columns that the batch has.
     """
-    columns = [_retype(batch.column(field.name), field.type) for field in schema]
+    columns = [cast_array(batch.column(field.name), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _retype(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """An array in another type, without copying where the layout is the same; fields of structs
-    by their names.
-
-    Variants come back with their parts ``not null``, as Spark demands, although a null variant
-    has null parts in a file: Arrow's own cast refuses that, so structs are put together anew.
-    """
-    if array.type.equals(kind):
-        return array
-    if pt.is_struct(kind):
-        children = [_retype(array.field(field.name), field.type) for field in kind]
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
-    if pt.is_map(kind):
-        keys, items = _retype(array.keys, kind.key_type), _retype(array.items, kind.item_type)
-        offsets, mask = _layout(array)
-        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=mask)
-    if pt.is_list(kind):
-        offsets, mask = _layout(array)
-        values = _retype(array.values, kind.value_type)
-        return pa.ListArray.from_arrays(offsets, values, type=kind, mask=mask)
-    return array.cast(kind)
-
-
-def _layout(array: Any) -> tuple[pa.Array, pa.Array]:
-    """Offsets into the whole of the values, and which elements are null."""
-    # pyarrow takes a mask only with offsets that are no slice: a copy.
-    return pc.call_function("add", [array.offsets, 0]), array.is_null()

@@ -155,6 +155,21 @@ def _listed(name: str, what: str, given: Sequence[str]) -> tuple[str, ...]:
     return tuple(given)
 
 
+def require_spark_frame(frame: Any) -> None:
+    """See that a frame is one of Spark's, classic or Connect.
+
+    :raises InvalidInputError: it is another library's; nothing was written.
+    """
+    if not hasattr(frame, "sparkSession"):
+        kind = type(frame)
+        raise InvalidInputError(
+            f"frame is a {kind.__module__}.{kind.__name__}, and no data frame of Spark's; nothing "
+            "was written.",
+            remedy="Make one of it by spark.createDataFrame(…); or write it without Spark: rows of "
+            "pandas, Polars and Arrow are taken by Table(…).job() and Table(…).merge().",
+        )
+
+
 @contextmanager
 def submitted(session: SparkSession) -> Iterator[Handoff]:
     """What the submitter says to an application that is about to write. What is wrong with the

@@ -21,7 +21,7 @@ from ...committer.errors import InvalidInputError
 from ...committer.merge_request import INSERT, UPDATE
 from ...committer.row_rewrite import TableChange
 from ...committer.table import Table
-from ..write_target import WriteTarget
+from ..write_target import WriteTarget, require_spark_frame
 from .changed_rows import ChangedRows
 from .merge_join import MergeJoin
 from .merge_source import MergeRules, MergeSource
@@ -108,6 +108,7 @@ def merge_by(
     options: Mapping[str, str] | None = None,
 ) -> TableChange:
     """As :func:`merge`, by rules."""
+    require_spark_frame(frame)
     if frame.isStreaming:
         raise InvalidInputError(
             "A streaming frame has no end to merge; nothing was merged.",

@@ -213,7 +213,7 @@ class TestMerge:
             ({"when_matched": {"v": "1"}}, "when_matched is"),
             ({"when_not_matched": "update"}, "when_not_matched is 'update'"),
             ({"attempts": 0}, "attempts is 0"),
-            ({"data": "rows"}, "which is no table"),
+            ({"data": "rows"}, "builtins.str, which this package cannot write"),
             ({"data": arrow((1, "a", 1.0, "x")).drop(["p"])}, "'p' is no column"),
         ],
     )

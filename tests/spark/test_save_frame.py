@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 from zero_rename.committer import InvalidInputError, Mode, ReadBase, SettingsRefusedError, TableRoot
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.s3a.hadoop.settings import CONFLICT_KEY, Committer
 from zero_rename.s3a.write_plan import OVERWRITE_OPTION, PlannedWrite, plan
+from zero_rename.spark import merge, save, stream
 from zero_rename.spark.options import writer_options
 from zero_rename.spark.write_target import resolve
 
@@ -171,3 +175,16 @@ class TestFailIfExists:
 def test_partitions_that_are_not_the_tables(name: str) -> None:
     with pytest.raises(InvalidInputError, match="partition"):
         planned("directory", Mode.REPLACE, partitions=(name,))
+
+
+@pytest.mark.parametrize("data", [pa.table({"k": [1]}), pd.DataFrame({"k": [1]}), None])
+def test_a_frame_of_another_library_is_refused_with_the_way_to_write_it(data: Any) -> None:
+    url = "s3://bucket/table"
+    calls: list[Callable[[], Any]] = [
+        lambda: save(data, url),
+        lambda: merge(data, url, on=["k"]),
+        lambda: stream(data, url, checkpoint="s3a://bucket/checkpoint"),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidInputError, match=r"no data frame of Spark's.*Table\(…\)\.merge"):
+            call()

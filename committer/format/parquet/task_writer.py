@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
 from secrets import token_hex
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from ...errors import (
 )
 from ...store.fast_root import FastRoot
 from ..file_checks import check_options
+from ..given_rows import batches_of
 from ..job_spec import Content, FileOptions
 from ..layout import UNPARTITIONED, TableRoot
 from ..records.pending_file import PendingFile, TaskResult
@@ -128,8 +129,10 @@ class TaskWriter:
         self._state = "open"
         self._result: TaskResult | None = None
 
-    def write(self, rows: pa.RecordBatch | pa.Table) -> None:
+    def write(self, rows: Any) -> None:
         """Take rows; their columns are matched by name, and cast where nothing is lost.
+
+        :param rows: as :func:`..given_rows.batches_of` takes them.
 
         Rows may be gathered first: what is wrong with them can surface at a later call, but
         always before any of them is uploaded.
@@ -141,7 +144,7 @@ class TaskWriter:
         """
         self._check_open()
         try:
-            for batch in rows.to_batches() if isinstance(rows, pa.Table) else (rows,):
+            for batch in batches_of(rows):
                 for piece in _pieces(batch):
                     self._take(cast(piece, self._schema, self._absent))
         except BaseException as error:
@@ -384,7 +387,14 @@ def _raise_first(failures: Iterable[BaseException | None]) -> None:
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """A large batch in slices: casting and splitting copy what they are given."""
-    count = -(-batch.nbytes // (2 * _STAGE_BYTES))
+    count = -(-_size(batch) // (2 * _STAGE_BYTES))
     rows = max(1, -(-batch.num_rows // max(1, count)))
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
+
+
+def _size(batch: pa.RecordBatch) -> int:
+    try:
+        return batch.nbytes
+    except pa.ArrowTypeError:  # Of views before pyarrow 19; this counts what a slice lies in.
+        return batch.get_total_buffer_size()

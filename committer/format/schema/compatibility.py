@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from ...errors import InvalidInputError, TableMismatchError
+from .array_cast import cast_array
 from .hive_paths import check_column, check_partition_type
 from .types import LATER, NAMES, find_column, kept_metadata, normalise
 
@@ -101,14 +102,12 @@ def cast(
 
 
 def cast_column(column: pa.Array, field: pa.Field) -> pa.Array:
-    """One column in the type of ``field``.
+    """One column in the type of ``field``; fields of structs by their names.
 
     :raises InvalidInputError: a value would change; names the column.
     """
-    if column.type == field.type:
-        return column
     try:
-        return column.cast(field.type)
+        return cast_array(column, field.type)
     except (pa.ArrowException, OverflowError) as error:
         raise InvalidInputError(
             f"The column {field.name!r} does not fit the table's {field.type} unchanged: {error}.",

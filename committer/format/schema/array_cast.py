@@ -1,0 +1,87 @@
+"""Cast of Arrow arrays: whatever lies in what, and fields of structs by their names.
+
+Arrow's own cast has no kernels for dictionaries of views, which Polars hands over for its
+categories, and before 19 takes the structs of a map by the places of their fields.
+"""
+
+# pyright: reportAttributeAccessIssue=false
+# (pyarrow makes the functions of its compute module at import, where no checker sees them.)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+#: Types that many of Arrow's functions have no kernels for, and the same values in one that has.
+_PLAIN: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
+    (pt.is_string_view, pa.large_string()),
+    (pt.is_binary_view, pa.large_binary()),
+)
+
+
+def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast an array, without copying where the layout is the same.
+
+    Structs, lists and maps are put together anew of their cast parts. So their parts may be ``not
+    null`` in ``kind`` although a null value has null parts, as Spark demands of variants.
+
+    :param kind: its structs have fields of the array's, by name.
+    :raises pyarrow.ArrowException: a value would change.
+    """
+    own = array.type
+    if own.equals(kind):
+        return array
+    if pt.is_dictionary(own):
+        return cast_array(array.dictionary, kind).take(array.indices)
+    if pt.is_struct(own) and pt.is_struct(kind):
+        children = [cast_array(array.field(field.name), field.type) for field in kind]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
+    if pt.is_map(own) and pt.is_map(kind):
+        offsets, mask, used = _layout(array)
+        keys = cast_array(array.keys[used], kind.key_type)
+        items = cast_array(array.items[used], kind.item_type)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=mask)
+    if pt.is_fixed_size_list(own) and pt.is_list(kind):
+        return cast_array(array.cast(pa.list_(own.value_field)), kind)
+    if (pt.is_list(own) or pt.is_large_list(own)) and pt.is_list(kind):
+        offsets, mask, used = _layout(array)
+        values = cast_array(array.values[used], kind.value_type)
+        return pa.ListArray.from_arrays(offsets, values, type=kind, mask=mask)
+    return array.cast(kind)
+
+
+def _layout(array: Any) -> tuple[pa.Array, pa.Array, slice]:
+    """Offsets, which elements are null, and the part of the values that the offsets count from."""
+    offsets = array.offsets
+    first, last = (offsets[0].as_py(), offsets[-1].as_py()) if len(offsets) else (0, 0)
+    # pyarrow takes a mask only with offsets that are no slice: a copy.
+    return pc.subtract(offsets, first).cast(pa.int32()), array.is_null(), slice(first, last)
+
+
+def plain_columns(table: pa.Table) -> pa.Table:
+    """The same rows, without dictionaries and views."""
+    kinds = [_plain(field.type) for field in table.schema]
+    columns = [
+        pa.chunked_array([cast_array(chunk, kind) for chunk in column.chunks], kind)
+        for column, kind in zip(table.columns, kinds, strict=True)
+    ]
+    fields = [field.with_type(kind) for field, kind in zip(table.schema, kinds, strict=True)]
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields, table.schema.metadata))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pt.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if pt.is_struct(kind):
+        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+    if pt.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(key.with_type(_plain(key.type)), item.with_type(_plain(item.type)))
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+        part = _plain(kind.value_type)
+        return kind if part == kind.value_type else pa.list_(kind.value_field.with_type(part))
+    return next((plain for holds, plain in _PLAIN if holds(kind)), kind)
