@@ -229,7 +229,8 @@ def _variables(
     conf = spec.get("sparkConf") or {}
     named |= {it.removeprefix(prefix) for it in conf if it.startswith(prefix)}
     if named & _ENDPOINTS:
-        named |= {*_ENDPOINTS, S3_CLIENT}
+        # The connection's endpoint of STS belongs to its store, not to the one of the object.
+        named |= {*_ENDPOINTS, "AWS_ENDPOINT_URL_STS", S3_CLIENT}
     return {f"{prefix}{name}": value for name, value in store.items() if name not in named}
 
 
