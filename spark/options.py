@@ -125,8 +125,9 @@ class WriterOptions:
     )
     on_repeat: OnRepeat = option(
         partial(texts.choice, OnRepeat),
-        "When a job with this `idempotencyKey` has committed before: `skip`, `replace_own` (its "
-        "files) or `append`.",
+        "When a job with this `idempotencyKey` has committed before: `skip`; `replace_own`, which "
+        "takes the place of the rows of that job and of those that it took the place of; or "
+        "`append`.",
         OnRepeat.SKIP,
         "on_repeat",
     )

@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "a run replaces its own rows that a compaction wrote again",
         "commit.changes",
-        "if own_are_shared or any(",
+        "if (shared and not target.replaces) or any(",
         "if False and any(",
         ("append", "compact", "replace"),
         18,
