@@ -51,7 +51,7 @@ def digest(stacks: str) -> list[str]:
         stack, _, count = line.rpartition(" ")
         frames = [it.rpartition(":")[0] or it for it in stack.split(";")]
         end = frames[-1].rstrip(")") + ")"
-        if any(f"({file})" in end for file in _IDLE) or "_Run._wait" in end:
+        if any(f"({file})" in end for file in _IDLE) or "_StepsRun._wait" in end:
             continue
         ends[end] += int(count)
         ours = [it for it in frames if "zero_rename" in it or "committer/" in it]

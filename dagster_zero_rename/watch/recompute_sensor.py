@@ -165,7 +165,7 @@ class _Layer:
     waits: list[str] = field(default_factory=list)
 
     def add(self, runs: Sequence[_Rerun], running: _Running) -> None:
-        """:raises _RefusedError: one was run before, and that did not help."""
+        """:raises _CannotRecomputeError: one was run before, and that did not help."""
         for run in runs:
             other = running.of_same(run)
             if other is not None:
@@ -219,7 +219,7 @@ class _Running:
         """A run that is to be waited for: it makes some of the same partitions, or its daemon is
         about to retry it.
 
-        :raises _RefusedError: what was asked for was run, and has not helped.
+        :raises _CannotRecomputeError: what was asked for was run, and has not helped.
         """
         for other in self.runs:
             if self._writes(other, run):
@@ -270,7 +270,7 @@ def _keys_of(run: DagsterRun, node: AssetNode) -> frozenset[str] | None:
 def _runs(assets: _Assets, step: Step) -> list[_Rerun]:
     """The runs that make a job's partitions again.
 
-    :raises _RefusedError: there are none.
+    :raises _CannotRecomputeError: there are none.
     """
     node = _asset_of(assets, step)
     config = _config(assets, node, step)
@@ -281,7 +281,7 @@ def _runs(assets: _Assets, step: Step) -> list[_Rerun]:
 def _asset_of(assets: _Assets, step: Step) -> AssetNode:
     """The asset that a job has written.
 
-    :raises _RefusedError: it is none of this code location's, or must not be run again.
+    :raises _CannotRecomputeError: it is none of this code location's, or must not be run again.
     """
     run = step.run
     if not (run.idempotency_key or "").startswith(f"{APPLICATION}/") or not run.owner.task_id:
@@ -316,7 +316,7 @@ def _asset_of(assets: _Assets, step: Step) -> AssetNode:
 def _config(assets: _Assets, node: AssetNode, step: Step) -> Mapping[str, Any]:
     """The configuration that the job's run had given the asset.
 
-    :raises _RefusedError: it is not known any more.
+    :raises _CannotRecomputeError: it is not known any more.
     """
     op = node.assets_def.node_def
     run_id = step.run.owner.run_id or ""
@@ -337,7 +337,7 @@ def _ranges(assets: _Assets, node: AssetNode, step: Step) -> Iterator[tuple[str,
     """The keys of a job's partitions: those that follow each other, as many as the asset's
     backfills have in a run.
 
-    :raises _RefusedError: a partition without a key.
+    :raises _CannotRecomputeError: a partition without a key.
     """
     reference = assets.reference(node.key)
     try:

@@ -20,6 +20,7 @@ from bench.measure import Bench
 from bench.papers import by_kind, tables_of_papers
 from bench.peers import BY_NAME, PEERS
 from bench.processes import _Used, cpu_between
+from bench.profiles import digest
 from bench.report import markdown, missed, ratios
 from bench.results import Comparison, Measurement, Row
 from bench.store import behind_proxy, price
@@ -28,6 +29,7 @@ from docs.extensions.tables import between
 from support.moto_server import S3Server, running
 from tools.bootstrap import SetupError
 from tools.environments import BENCH_PEERS, PinnedEnvironment
+from zero_rename.committer.store.driver import _StepsRun
 
 
 def run(number: int, took: float, throttled: int = 0, **more: float) -> Measurement:
@@ -43,6 +45,13 @@ def row(peer: str, *took: float, throttled: int | None = None) -> Row:
 
 def table(name: str, *rows: Row) -> Comparison:
     return Comparison(next(it for it in WORKLOADS if it.name == name), list(rows))
+
+
+def test_profile_leaves_out_a_driver_that_waits_for_answers() -> None:
+    waits = f"{_StepsRun._wait.__qualname__} (committer/store/driver.py:290)"
+    lines = digest(f"main (job.py:1);{waits} 90\nmain (job.py:1);work (job.py:2) 10\n")
+    assert "_wait" not in "\n".join(lines)
+    assert "work (job.py)" in "\n".join(lines)
 
 
 class TestRatios:
