@@ -119,6 +119,18 @@ class LeftoverJob:
         return frozenset((commit.key, commit.upload_id) for commit in self.commits)
 
     @property
+    def keys(self) -> frozenset[str]:
+        """The keys of its files: those that pending sets name, and of uncommitted attempts."""
+        return frozenset((*(commit.key for commit in self.commits), *self.running))
+
+    @property
+    def uuids(self) -> frozenset[str]:
+        """The UUIDs by which an upload is known for the job's, in lower case: its own, and those
+        in the names of its files."""
+        found = {uuid for key in self.keys for uuid in uuids_in_name(key)}
+        return frozenset(found | {self.uuid.lower()})
+
+    @property
     def extra(self) -> tuple[ListedUpload, ...]:
         """Its uploads that no pending set names: of task attempts that did not commit."""
         listed = self.listed
@@ -287,9 +299,7 @@ def _with_uploads(
 ) -> list[LeftoverJob]:
     claims: dict[object, int] = {}
     for index, job in enumerate(jobs):
-        keys = {*(commit.key for commit in job.commits), *job.running}
-        uuids = {uuid for key in keys for uuid in uuids_in_name(key)} | {job.uuid.lower()}
-        for claim in (*job.listed, *keys, *uuids):
+        for claim in (*job.listed, *job.keys, *job.uuids):
             claims[claim] = index if claims.get(claim, index) == index else _SEVERAL
     owned: dict[int, list[ListedUpload]] = defaultdict(list)
     left: dict[str, list[ListedUpload]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Uploads that living jobs of Hadoop's committers need: no purge aborts them, whatever their age.
+"""Uploads that living jobs of Hadoop's committers need: no purge aborts them, however old they are.
 
 A job's ledger record says that it is at work, and so do its pending files: the magic committer's
 in the store, the staging committers' in their folder. An upload's own age says nothing: a task
@@ -47,10 +47,12 @@ class LivingJobs:
                 url = TableRoot(self._bucket, at_work[0]).url
                 spared[name_of(upload)] = f"an S3A run is at work on {url}"
         left = [upload for upload in uploads if name_of(upload) not in spared]
-        living = yield from self._living_jobs(left, tries)
-        for upload in left:
-            for job, why in living:
-                if _needs(job, upload):
+        for job, why in (yield from self._living_jobs(left, tries)):
+            # Of a job with ten thousand files once, not for each upload.
+            needed = {*job.listed, *job.running, *job.uuids}
+            for upload in left:
+                names = (name_of(upload), upload.key, *uuids_in_name(upload.key))
+                if not needed.isdisjoint(names):
                     spared[name_of(upload)] = f"of the S3A job {job.uuid}: {why}"
         return spared
 
@@ -77,15 +79,6 @@ class LivingJobs:
         return [(job, it.reason) for job, it in judged if it.state is JobLiveness.LIVE]
 
 
-def _needs(job: LeftoverJob, upload: ListedUpload) -> bool:
-    """Tell whether an upload may be a job's: by name, by key, or by a UUID in its name."""
-    if (upload.key, upload.upload_id) in job.listed or upload.key in job.running:
-        return True
-    keys = {*(commit.key for commit in job.commits), *job.running}
-    uuids = {uuid for key in keys for uuid in uuids_in_name(key)} | {job.uuid.lower()}
-    return not uuids.isdisjoint(uuids_in_name(upload.key))
-
-
 def _is_at_work(tries: OpenTries) -> bool:
-    """Also where nobody can tell: a record that cannot be read may be of a run at work."""
+    """Tell whether a run is at work. A record that cannot be read may be of one that is."""
     return bool(tries.damage) or any(one.silent_for < PATIENCE for one in tries.known)
