@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -53,6 +54,7 @@ _OURS: dict[str, Any] = {
 }
 #: The endpoint that is given counts, not the one that AWS_ENDPOINT_URL may name by now.
 _THIS_ENDPOINT: dict[str, Any] = {"ignore_configured_endpoint_urls": True}
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 
 _log = logging.getLogger("zero_rename.committer.store.clients")
 #: Seconds. S3 refuses what is dated 15 minutes off; a lesser difference is no reason to doubt the
@@ -257,11 +259,21 @@ def _client_by(given: ClientSettings | None, config: Config, ours: Config) -> An
         return _session().create_client("s3", config=config.merge(ours))
     config = config.merge(given.botocore_config()).merge(ours)
     where = {"endpoint_url": given.endpoint, "verify": given.verify}
-    made = _session().create_client("s3", config=config, **where)
+    session = _session()
+    made = session.create_client("s3", config=config, **where)
     own = given_endpoint(made)
     if given.endpoint is not None or (own is not None and is_aws(own)):
         return made  # By a VPC endpoint, perhaps, which this host's environment names.
+    if not _may_name_endpoint(session):
+        return made  # A second client costs a worker's start 10 ms.
     return _session().create_client("s3", config=config.merge(Config(**_THIS_ENDPOINT)), **where)
+
+
+def _may_name_endpoint(session: botocore.session.Session) -> bool:
+    """Tell whether the environment or the profile may name an endpoint."""
+    profile = session.get_scoped_config()
+    by_profile = "endpoint_url" in profile or "services" in profile
+    return by_profile or any(os.environ.get(name) for name in _ENDPOINT_VARIABLES)
 
 
 def _time(text: Any) -> datetime:
