@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from ...errors import InvalidInputError
+from ..schema.array_cast import list_layout
 from ..schema.types import (
     HIVE_PROLEPTIC,
     SPARK_LEGACY_DATETIME,
@@ -43,7 +44,7 @@ _UTC = frozenset({"UTC", "Etc/UTC", "UCT", "Etc/UCT", "GMT", "Etc/GMT", "Z", "Zu
 
 @dataclass(frozen=True)
 class FileCalendar:
-    """Which values of a file are by the Julian calendar before 1582.
+    """The values of a file that are by the Julian calendar before 1582.
 
     :param dates: days; ``instants``: those stored as INT64; ``int96``: those stored as INT96.
     :param zone: the time zone that instants were made in; ``None``: the footer does not say.
@@ -75,11 +76,11 @@ class FileCalendar:
 
     @property
     def is_gregorian(self) -> bool:
-        """Whether nothing of the file is by the Julian calendar."""
+        """True where all values of the file are by the Gregorian calendar."""
         return not (self.dates or self.instants or self.int96)
 
     def keeps(self, bound: pa.Scalar) -> bool:
-        """Whether values from a lower bound on are what they seem.
+        """Tell whether values from a lower bound on are what they seem.
 
         :param bound: a value of the file's type; not of INT96, which has no bounds.
         """
@@ -103,15 +104,16 @@ class FileCalendar:
             fields = [field.with_type(part.type) for field, part in zip(kind, parts, strict=True)]
             return pa.StructArray.from_arrays(parts, fields=fields, mask=column.is_null())
         if pt.is_map(kind):
-            keys, items = self.rebase(column.keys, stored), self.rebase(column.items, stored)
+            offsets, mask, used = list_layout(column)
+            keys = self.rebase(column.keys[used], stored)
+            items = self.rebase(column.items[used], stored)
             whole = pa.map_(
                 kind.key_field.with_type(keys.type), kind.item_field.with_type(items.type)
             )
-            offsets, mask = _layout(column)
             return pa.MapArray.from_arrays(offsets, keys, items, type=whole, mask=mask)
         if pt.is_list(kind):
-            values = self.rebase(column.values, stored)
-            offsets, mask = _layout(column)
+            offsets, mask, used = list_layout(column)
+            values = self.rebase(column.values[used], stored)
             whole = pa.list_(kind.value_field.with_type(values.type))
             return pa.ListArray.from_arrays(offsets, values, type=whole, mask=mask)
         if pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
@@ -189,12 +191,6 @@ def _same_date(day: int) -> int:
     year, rest = era * 4 + of_year, of_era - of_year * 365
     leap_days = year // 4 - year // 100 + year // 400
     return year * 365 + leap_days + rest - 719_468
-
-
-def _layout(column: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Offsets into the whole of a list's values, and which lists are null."""
-    # pyarrow takes a mask only with offsets that are no slice: a copy.
-    return _call("add", column.offsets, 0), column.is_null()
 
 
 def _call(name: str, *operands: pa.Array | int) -> pa.Array:

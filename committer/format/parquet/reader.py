@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -113,7 +114,7 @@ class _FileReader:
             # Spark's and Impala's INT96 in nanoseconds would wrap around after 2262.
             self._parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
             rows = counted_rows(self._parquet.metadata)
-        # Jobs of this package write what Arrow gave them, whatever their rows were read from.
+        # Jobs of this package write by Arrow's calendar, rows from a file with another one too.
         footer = self._parquet.metadata.metadata if file.is_foreign else None
         self._calendar = FileCalendar.of(footer)
         if not file.is_foreign and rows != file.rows:
@@ -171,13 +172,17 @@ class _FileReader:
                 raise self._misfit([error.message]) from error
         return columns
 
+    @cached_property
+    def _physical_types(self) -> dict[str, list[str]]:
+        """The physical types of each column's leaves, found once a file."""
+        return physical_types(self._parquet.schema, self._parquet.schema_arrow)
+
     def _rebased(self, name: str, column: pa.Array) -> pa.Array:
         """A column with the dates and instants that its writer meant."""
         if self._calendar.is_gregorian:
             return column
-        stored = physical_types(self._parquet.schema, self._parquet.schema_arrow)[name]
         try:
-            return self._calendar.rebase(column, iter(stored))
+            return self._calendar.rebase(column, iter(self._physical_types[name]))
         except InvalidInputError as error:
             raise TableMismatchError(
                 f"The column {name} of a foreign file cannot be read: {error.message}. Nothing was "

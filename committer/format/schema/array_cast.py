@@ -1,4 +1,4 @@
-"""Cast of Arrow arrays: whatever lies in what, and fields of structs by their names.
+"""Cast of Arrow arrays, nested ones too, the fields of structs by their names.
 
 Arrow's own cast has no kernels for dictionaries of views, which Polars hands over for its
 categories, and before 19 takes the structs of a map by the places of their fields.
@@ -41,21 +41,22 @@ def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
         children = [cast_array(array.field(field.name), field.type) for field in kind]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
     if pt.is_map(own) and pt.is_map(kind):
-        offsets, mask, used = _layout(array)
+        offsets, mask, used = list_layout(array)
         keys = cast_array(array.keys[used], kind.key_type)
         items = cast_array(array.items[used], kind.item_type)
         return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=mask)
     if pt.is_fixed_size_list(own) and pt.is_list(kind):
         return cast_array(array.cast(pa.list_(own.value_field)), kind)
     if (pt.is_list(own) or pt.is_large_list(own)) and pt.is_list(kind):
-        offsets, mask, used = _layout(array)
+        offsets, mask, used = list_layout(array)
         values = cast_array(array.values[used], kind.value_type)
         return pa.ListArray.from_arrays(offsets, values, type=kind, mask=mask)
     return array.cast(kind)
 
 
-def _layout(array: Any) -> tuple[pa.Array, pa.Array, slice]:
-    """Offsets, which elements are null, and the part of the values that the offsets count from."""
+def list_layout(array: Any) -> tuple[pa.Array, pa.Array, slice]:
+    """Take a list or map apart: offsets, which elements are null, and the part of the values that
+    the offsets count from."""
     offsets = array.offsets
     first, last = (offsets[0].as_py(), offsets[-1].as_py()) if len(offsets) else (0, 0)
     # pyarrow takes a mask only with offsets that are no slice: a copy.
