@@ -185,8 +185,8 @@ def _own_attempts(
     """The attempts of the job's run that have files in a partition, newest first: by what each says
     of itself. Where a former state was brought back, the last attempt is not the one that is there.
 
-    Requests: none unless the job takes the place of an attempt; else a GET for each job of which
-    there are files, and of which rows were written again.
+    Requests: none unless the job takes the place of an attempt; else a GET for each job that has
+    files there, or whose rows were written again.
 
     :param there: the jobs whose files the partition holds, or its head names.
     :raises CommitConflictError: rows of an attempt are in files with rows of others.
@@ -207,8 +207,8 @@ def _own_attempts(
 def _read_changes(
     context: Context, opened: OpenedJob, target: Target, jobs: Collection[str]
 ) -> Step[dict[str, tuple[bool, Sequence[PartitionDecision]]]]:
-    """What jobs did to a partition, and whether each is an attempt of the job's run, of those whose
-    place the job takes."""
+    """Read the changes of jobs to a partition. The first of each pair says that the job is an
+    attempt of the run whose place this job takes."""
     names = sorted(jobs)
     found = yield from All(tuple(read_decision(context, job) for job in names))
     key = opened.spec.idempotency_key

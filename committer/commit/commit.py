@@ -300,9 +300,9 @@ def _aborted(
 def _fenced_or(
     context: Context, opened: OpenedJob, error: ZeroRenameError
 ) -> Step[ZeroRenameError]:
-    """Return the error of a fenced job in the place of damage that a job met: its claims were taken
-    off, so others may have moved its heads, and folded what these named, which is no damage. The
-    abort decision is written before a claim is taken off, so it is there by then."""
+    """Return the error of a fenced job in the place of damage that it met. Its claims were
+    released, so others may have moved its heads and folded their decisions, which is not damage.
+    The abort decision is written before a claim is released, so it is there by then."""
     if not isinstance(error, DamagedError):
         return error
     decided = yield from or_error(read_decision(context, opened.job))

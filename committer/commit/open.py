@@ -352,8 +352,8 @@ def _refuse_second_writer(
 
 
 def _own_since(context: Context, last: Decision) -> Step[int]:
-    """The ``run_version`` of the oldest attempt of a run of which nothing is to be left, once a job
-    takes the place of the last one.
+    """Find the ``run_version`` of the oldest attempt whose rows go when a job takes the place of
+    the last one.
 
     Requests: none, but after attempts by an earlier version of this package, which named only the
     attempt whose files each one had found: a GET for each of these.

@@ -99,7 +99,7 @@ def _form(data: Any) -> str:
 
 
 def _is_a(data: Any, library: str, name: str) -> bool:
-    """Whether an object is of a library's class; does not import it."""
+    """Tell whether an object is of a library's class, without importing the library."""
     kind = getattr(sys.modules.get(library), name, None)
     return kind is not None and isinstance(data, kind)
 

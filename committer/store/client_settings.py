@@ -38,7 +38,7 @@ _MEMBERS = {"endpoint": str, "verify": (bool, str), "config": dict}
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """Where a store is and how its buckets are addressed. No keys, no region, no secret.
+    """Place of a store, and the way its buckets are addressed. No keys, no region, no secret.
 
     :param endpoint: URL of the store; ``None``: AWS's own of the region.
     :param verify: ``False``: certificates are not checked; a path: the CA file; ``None``: as the
@@ -166,5 +166,5 @@ def given_endpoint(client: Any) -> str | None:
 
 
 def is_aws(url: str) -> bool:
-    """Whether a URL leads to AWS, a VPC endpoint included."""
+    """Tell whether a URL leads to AWS, a VPC endpoint included."""
     return f".{urlsplit(url).hostname or ''}".endswith(_AWS)

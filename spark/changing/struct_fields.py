@@ -100,7 +100,7 @@ def _has_fields(kind: DataType) -> bool:
 
 
 def _in_place(given: DataType, wanted: DataType) -> bool:
-    """Whether every field of a type is where it is wanted, so that Spark's cast is right."""
+    """Tell whether every field of a type is where it is wanted, so that Spark's cast is right."""
     from pyspark.sql import types as st
 
     if isinstance(given, st.ArrayType) and isinstance(wanted, st.ArrayType):

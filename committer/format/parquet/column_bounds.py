@@ -90,7 +90,7 @@ def has_bounds(stored: pa.DataType, kind: pa.DataType) -> bool:
 
 
 def is_ordered(stored: pa.DataType, created_by: str | None) -> bool:
-    """Whether a file's bounds of a column are in the order of its type.
+    """Tell whether a file's bounds of a column are in the order of its type.
 
     Of signed numbers, dates and times all writers' are. The others are trusted where parquet-java
     trusts them: where the writer knew column orders.
@@ -167,7 +167,7 @@ def flat_columns(file: pq.ParquetSchema, schema: pa.Schema) -> dict[str, tuple[i
 
 
 def count_leaves(kind: pa.DataType) -> int:
-    """How many of Parquet's columns a column of a type is stored in."""
+    """Count the Parquet columns that store a column of a type."""
     inner = [kind.field(number).type for number in range(kind.num_fields)]
     return sum(map(count_leaves, inner)) if inner else 1
 

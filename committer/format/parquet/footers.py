@@ -25,7 +25,7 @@ def count_rows(driver: Driver, files: Mapping[str, int]) -> dict[str, int] | Non
 
     :param files: keys with their sizes.
     :return: ``None`` where there are too many files, or one is no Parquet file, or gone by now,
-        or contradicts itself: nobody is told a guess.
+        or contradicts itself: a guess is not returned.
     """
 
     def rows(item: tuple[str, int]) -> int:

@@ -7,8 +7,8 @@ as Spark casts them to strings (timestamps in UTC), and read back by the table's
 is guessed from a value's looks.
 
 pyarrow, pandas, DuckDB and Polars escape more than Spark, and non-ASCII letters as the bytes of
-their UTF-8: ``Z%C3%BCrich``. Spark itself writes no ``%80`` to ``%FF``, so they mean UTF-8 whoever
-wrote them, although Spark reads them as two letters.
+their UTF-8: ``Z%C3%BCrich``. Spark itself writes no ``%80`` to ``%FF``, so they mean UTF-8 in
+any case, although Spark reads them as two letters.
 
 Null and the empty string both become ``__HIVE_DEFAULT_PARTITION__``, which reads back as null:
 Spark does so, and a directory cannot tell them apart. What would change without anyone noticing
@@ -72,7 +72,7 @@ def unescape(text: str) -> str:
 
 
 def is_decodable(path: str) -> bool:
-    """Whether the escaped bytes of a partition's directories are UTF-8."""
+    """Tell whether the escaped bytes of a partition's directories are UTF-8."""
     try:
         unescape(path)
     except InvalidInputError:
@@ -81,7 +81,7 @@ def is_decodable(path: str) -> bool:
 
 
 def is_read_alike_by_spark(path: str) -> bool:
-    """Whether Spark's own reader takes a partition's directories for the values that they have
+    """Tell whether Spark's own reader takes a partition's directories for the values that they have
     here: it reads ``%C3%BC`` as two letters."""
     return _BEYOND_ASCII.search(path) is None
 
