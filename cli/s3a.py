@@ -281,7 +281,7 @@ def s3a_recover(
 def _found(
     table: str, dead: Sequence[str] | None, folders: Sequence[str] | None, **said: Any
 ) -> tuple[RecoveredJob, ...]:
-    """:param said: further members of :class:`..s3a.recovery.liveness.RecoveryOptions`."""
+    """:param said: further members of :class:`.s3a.recovery.liveness.RecoveryOptions`."""
     from ..committer import Table
     from ..s3a.recovery.liveness import RecoveryOptions
     from ..s3a.recovery.recover import recover_jobs

@@ -268,7 +268,9 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         from now on; and write all of them. Each job keeps them, whoever finishes it.
 
         :raises TableNotFoundError: no table of this package.
-        :raises InvalidInputError: a table whose readers list. Nothing was changed.
+        :raises InvalidInputError: a table of coordination *none*, which has no heads; one with
+            files that no head names, which are to be adopted first; or one with a data root, or
+            with files that lie in a former one. Nothing was changed.
         """
         return self.run(keep_symlinks(self._context))
 

@@ -35,7 +35,7 @@ language = "en"
 nitpicky = True
 # What others document: no inventory of theirs is fetched, so that the build needs no network.
 nitpick_ignore_regex = [
-    (r"py:.*", r"(?!(dagster_)?zero_rename\b).*"),
+    (r"py:.*", r"(?!\.|(dagster_)?zero_rename\b).*"),
     # Types of members that only the package itself uses.
     (r"py:class", r"zero_rename\.committer\.(store|format\.parquet\.file_writer)\..*"),
     (r"py:class", r"zero_rename\.committer\.format\.records\.(marks|head)\..*"),

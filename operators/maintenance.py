@@ -165,7 +165,7 @@ class _TableMaintenance(_Maintenance):
     def _failures(self, table: Table, report: dict[str, Any]) -> list[ZeroRenameError]:
         failed = (
             (report.get("failed"), "job", "could not be settled"),
-            (report.get("failed_uploads"), "left-over", "could not be removed"),
+            (report.get("failed_uploads"), "orphaned upload", "could not be removed"),
         )
         return [
             ZeroRenameError(

@@ -47,7 +47,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
     ``decided_at``, ``repeated``, for a single partition its ``partition`` and ``version``, and
     ``catalog`` where the table was registered.
 
-    :param s3a_options: for Hadoop's committers, members of :class:`~..s3a.settings.S3ASettings`
+    :param s3a_options: for Hadoop's committers, members of :class:`~.hadoop.settings.S3ASettings`
         such as ``threads``, ``encryption``, ``storage_class``; they win over the connection's,
         and ``conf`` wins over them. (templated)
     :param ship_package: hand this package to the executors with ``--py-files``; not needed

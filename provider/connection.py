@@ -40,7 +40,7 @@ class ConnectionSettings:
     :param readers: how readers find the tables' files, ``None`` when the connection says nothing.
     :param data_root: where the files of new tables that are read by heads lie first.
     :param s3a_options: for Hadoop's committers, unless the operator says otherwise: members of
-        :class:`~..s3a.settings.S3ASettings`, such as ``encryption`` and ``storage_class``.
+        :class:`~.s3a.hadoop.settings.S3ASettings`, such as ``encryption`` and ``storage_class``.
     :param catalog: where loaded tables are registered, ``glue://database``.
     :param max_recompute: seconds that making again what is not durable may take, at the most;
         maintenance tells of what would take longer. ``None``: it does not look.

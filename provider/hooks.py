@@ -202,7 +202,7 @@ class ZeroRenameHook(BaseHook):
     def endpoint_env(self) -> dict[str, str]:
         """Those of :meth:`credentials_env` that say where the store is, none of them a secret.
 
-        The package's own client goes by :data:`~..committer.store.client_settings.S3_CLIENT`
+        The package's own client goes by :data:`~.committer.store.client_settings.S3_CLIENT`
         alone. The others are for whatever else runs there, as far as AWS has variables for it.
 
         :return: that variable; and ``AWS_ENDPOINT_URL_S3``, ``AWS_REGION`` and
@@ -230,7 +230,7 @@ class ZeroRenameHook(BaseHook):
 
     def s3a_store(self) -> dict[str, Any]:
         """Endpoint, region and addressing of the AWS connection, as members of
-        :class:`~..s3a.hadoop.settings.S3ASettings`."""
+        :class:`~.s3a.hadoop.settings.S3ASettings`."""
         endpoint = self.s3.conn_config.get_service_endpoint_url("s3") or self.store.endpoint
         region = self.s3.get_session().region_name
         found: dict[str, Any] = {"endpoint": endpoint or None, "region": region}

@@ -101,7 +101,7 @@ def link_to_report(operator: Any, report: Mapping[str, Any], conn_id: str) -> No
     """Leave the addresses that a committed job has on its operator: of its manifest, and of its
     partition as the table spells it.
 
-    :param report: :func:`..orchestration.runs.reports.commit_report`.
+    :param report: :func:`.orchestration.runs.reports.commit_report`.
     """
     if not is_job_id(report["job"]):
         return

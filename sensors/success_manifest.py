@@ -365,8 +365,8 @@ class SuccessManifestSensor(BaseSensorOperator):
             )
         if asked:
             raise InvalidInputError(
-                f"{asked[0]} is about what partitions hold, whoever committed it; job, once and "
-                "upstream_task_id are about one job.",
+                f"{asked[0]} is about what partitions hold, whoever committed it; job, "
+                "idempotency_key and upstream_task_id are about one job.",
                 remedy="Give one or the other.",
             )
         return JobQuery(

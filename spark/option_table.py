@@ -86,7 +86,7 @@ def pairs(value: str) -> dict[str, str]:
 
 
 def read_base(text: str) -> ReadBase:
-    """``now``, or a text by :meth:`~..committer.read_base.ReadBase.encode`."""
+    """``now``, or a text by :meth:`~.committer.format.read_base.ReadBase.encode`."""
     if text.strip().lower() == "now":
         return NOTHING_READ
     try:

@@ -9,7 +9,7 @@
 Natively this is ``mapInArrow`` (:mod:`.saving.arrow_save`), on Spark 3.5 and later, classic or
 Connect. With one of Hadoop's S3A committers it is Parquet through ``s3a://``
 (:mod:`.s3a.recorded_write`), with checks on the session first. Whoever submits the application
-says which (:mod:`~..committer.handoff`): the Airflow operator, by its ``committer=``.
+says which (:mod:`~.committer.format.handoff`): the Airflow operator, by its ``committer=``.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def open_checked(driver: Driver, context: Context, spec: JobSpec) -> OpenedJob:
     aborted jobs have left.
 
     :raises StoreRefusedError: a right is missing; nothing was written.
-    :raises ZeroRenameError: as :func:`.protocol.open.open_job`.
+    :raises ZeroRenameError: as :func:`.commit.open.open_job`.
     """
     with about(context.root.url):
         checked(context, spec)  # What cannot be right is refused before anything is sent.

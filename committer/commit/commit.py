@@ -245,7 +245,7 @@ def _read_version(opened: OpenedJob, partition: str) -> int | None:
     none."""
     read = None if opened.spec.base is None else opened.spec.base.version(partition)
     planned = opened.planned.get(partition)
-    # Epochs only grow: a head that is at the lower of two is at both, or neither.
+    # Versions only grow: a head that is at the lower of two is at both, or neither.
     return min((it for it in (read, planned) if it is not None), default=None)
 
 

@@ -4,7 +4,7 @@ The Airflow operator submits a Spark application and says to it by environment v
 table it writes, as which run, in which mode. :class:`Handoff` is all that can be said;
 :meth:`Handoff.encode` makes the variables and :meth:`Handoff.decode` reads them. Every
 environment variable of this package has its name here and nowhere else, but for the one that says
-where the store is (:mod:`..store.client_settings`). None of them is a secret: some clusters show
+where the store is (:mod:`.store.client_settings`). None of them is a secret: some clusters show
 them.
 
 A user may set any of them by hand, and an application may read them.

@@ -72,7 +72,7 @@ def choice(kind: type[E], text: str) -> E:
 
 #: A mode, by any of the names in :data:`.job_spec.MODES`.
 mode = read_by(Mode.parse, f"is one of {', '.join(MODES)}")
-#: Where files lie first, as of :class:`~..store.fast_root.FastRoot`.
+#: Where files lie first, as of :class:`~.store.fast_root.FastRoot`.
 fast_root = read_by(
     FastRoot.parse,
     "is a data root, s3://bucket/prefix?endpoint=https://host:port without a password",

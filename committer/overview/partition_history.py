@@ -63,7 +63,7 @@ class PartitionHistory:
     :param version: how many jobs have moved it; 0: none has.
     :param claim: the job about to change it.
     :param files: what it holds, oldest first.
-    :param entries: newest first. Epochs that are missing among them are of jobs that left nothing
+    :param entries: newest first. Versions that are missing among them are of jobs that left nothing
         which leads to them: they only emptied it, or wrote nothing.
     :param damage: why what it holds cannot be read; ``""`` where it can.
     :param readable: in a table read by heads, its former versions that are kept, newest first.

@@ -100,8 +100,8 @@ def status_of(error: boto.ClientError) -> int:
 
 
 def date_of(answer: Any) -> float:
-    """The Date header in version seconds. 0.0 without one: every age then comes out negative,
-    so that nothing is ever taken for old."""
+    """The Date header in seconds since the epoch. 0.0 without one: every age then comes out
+    negative, so that nothing is ever taken for old."""
     header = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
     try:
         return parsedate_to_datetime(header).timestamp()

@@ -125,8 +125,8 @@ class ObjectPage:
 
 @dataclass(frozen=True)
 class ListedUpload:
-    """:param initiated: whole version seconds, as the store's Date header tells the time: an upload
-    of this second would else be younger than none."""
+    """:param initiated: in whole seconds since the epoch, as the store's Date header tells the
+    time: an upload of this second would else be younger than none."""
 
     key: str
     upload_id: str

@@ -53,7 +53,7 @@ class NotDurable:
 
     :param files: how many of its files; so too ``rows`` and ``bytes``.
     :param since: when the job of the oldest of them began, by its driver's clock; seconds since
-        the version.
+        the epoch.
     """
 
     partition: str

@@ -1,7 +1,7 @@
 """Uploads under way below a path, page by page: whose each is, how much it holds, and aborting.
 
 Nothing is kept of a page but counts, so that a hundred thousand cost no more memory than a
-thousand. What belongs to a job is judged as a purge does (:mod:`..maintenance.purge_plan`).
+thousand. What belongs to a job is judged as a purge does (:mod:`.upkeep.purge_plan`).
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class SparkPipesClient(dg.ConfigurableResource):
         :param env: the application's environment variables besides this process's.
         :param extras: for the application's own use of Pipes.
         :param table: and ``asset_key``, ``mode``, ``partition_expr``, ``catalog`` as
-            :meth:`..resource.ZeroRenameResource.write` takes them.
+            :meth:`.resource.ZeroRenameResource.write` takes them.
         :return: with the rows' data version; metadata of each partition is in its event.
         :raises Failure: a call that cannot be right, and nothing was submitted; or the application
             failed, and said why.

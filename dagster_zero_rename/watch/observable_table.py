@@ -27,7 +27,7 @@ def observable_table(
     :param name: the asset's key.
     :param table: its name, where it is not the asset's key.
     :param partitions_def: ``None``: one version of the whole table.
-    :param partition_expr: as of :meth:`..resource.ZeroRenameResource.write`.
+    :param partition_expr: as of :meth:`.resource.ZeroRenameResource.write`.
     :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
     :param given: further arguments of ``dagster.observable_source_asset``, such as
         ``group_name`` and ``automation_condition``.

@@ -38,7 +38,7 @@ class ServiceLoadOperator(LoadOperator):
     """Base of the operators whose application runs as a job of a service, in its name and with its
     role's rights: no key of a connection is handed over.
 
-    Each job carries the run and the try in its name (:mod:`~...orchestration.submit.job_mark`), so
+    Each job carries the run and the try in its name (:mod:`~.orchestration.submit.job_mark`), so
     that a try whose predecessor's worker was killed finds the job that still runs, and goes on
     waiting for it instead of starting another one.
 

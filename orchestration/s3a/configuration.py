@@ -84,7 +84,7 @@ def render(
 ) -> dict[str, str]:
     """The Spark settings of a load; no credentials among them.
 
-    :param options: members of :class:`~...s3a.hadoop.settings.S3ASettings`, as users give them.
+    :param options: members of :class:`~.s3a.hadoop.settings.S3ASettings`, as users give them.
     :param store: those that say where the store is.
     :param run: the try's UUID.
     :param passes_keys: the AWS variables with keys are handed over.

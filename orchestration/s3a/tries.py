@@ -1,12 +1,12 @@
 """Settlement of a run's earlier tries: rows loaded twice are what a retry must never make.
 
-The try's record (:mod:`~...s3a.runs.ledger`) says which writes it began. Whether a write committed
+The try's record (:mod:`~.s3a.runs.ledger`) says which writes it began. Whether a write committed
 is read from three places, since each can be missing: its entry there, which the application makes
 after Spark has returned; the ``_SUCCESS`` with its UUID; the committer's report. Of what is left
 undecided, recovery makes one or the other. What then still cannot be told is asked of a person
 where rows would be doubled (append), and loaded again where it cannot harm (replace).
 
-A retry takes an application for dead after :data:`~...try_record.HEARTBEAT_TIMEOUT` seconds of
+A retry takes an application for dead after :data:`~.try_record.HEARTBEAT_TIMEOUT` seconds of
 silence, and nothing in Hadoop's committers refuses the commit of one that was only paused. So the
 record is fenced first, on the condition that it is still as silent: from then on the application
 ends its writes when it looks. What slips through is found by :func:`refuse_late_commits`.

@@ -1,6 +1,6 @@
 """Environment of spark-submit, and checks of what can be known to be missing before it starts.
 
-Which Java, Spark and packages will do is Spark's side to say (:mod:`~...spark.startup`); what a
+Which Java, Spark and packages will do is Spark's side to say (:mod:`~.spark.startup`); what a
 submitter adds is which spark-submit is started and which Python its workers run. Spark itself
 reports these late and badly: a missing Java as a shell error, an interpreter without the package
 as ``DATA_SOURCE_NOT_FOUND``, ``venv/bin/spark-submit`` started by path as ``Could not find valid

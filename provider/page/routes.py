@@ -44,7 +44,7 @@ PATIENCE = 25.0
 #: Visitors whose tables are read at once: threads of the page's own, so that a store which does
 #: not answer keeps none of the API server's.
 _READERS = ThreadPoolExecutor(8, thread_name_prefix="zero-rename-page")
-#: Seconds for which the connections are kept: :data:`..table_watch.REFRESH`.
+#: Seconds for which the connections are kept: :data:`.table_watch.REFRESH`.
 _shared = SharedTables()
 _FILES = Path(__file__).parent / "files"
 _STATIC = {

@@ -50,7 +50,7 @@ class RecoveryOptions:
     :param folders: further destinations below the table, as paths relative to its root.
     :param deep: list the whole table for jobs that left nothing but their metadata.
     :param staging: where the directory and partitioned committers keep their pending sets, as
-        :class:`~..hadoop.staging_dir.StagingFolder` takes it.
+        :class:`~.hadoop.staging_dir.StagingFolder` takes it.
     :param ask: tells what has become of a try, as Airflow's task instance says it;
         ``None`` where that is not known either.
     """
@@ -95,7 +95,7 @@ class JobLiveness(StrEnum):
 @dataclass(frozen=True)
 class Judgement:
     """What a job is held for, and why. ``record``: of its run's try, where that is open, as it was
-    when the job was judged: who acts fences it first (:func:`~..runs.ledger.fence`)."""
+    when the job was judged: who acts fences it first (:func:`~.runs.ledger.fence`)."""
 
     state: JobLiveness
     reason: str

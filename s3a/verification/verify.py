@@ -3,7 +3,7 @@
 Spark reports success also where a half-configured committer renamed or wrote directly into the
 table, and where a commit's clean-up failed after the marker was there
 (``AbstractS3ACommitter.commitJob`` writes it before). So the store is asked. What may mean missing,
-doubled or unprotected rows is a :class:`~..committer.errors.VerificationError`; what is only left
+doubled or unprotected rows is a :class:`~.committer.errors.VerificationError`; what is only left
 over is a warning, since a task that fails for it would load the rows again.
 
 * Files and bytes that the job counted (``committer_commits_completed``,

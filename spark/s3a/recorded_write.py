@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("zero_rename.spark.s3a.recorded_write")
 #: Seconds without a heartbeat after which a write ends itself: a retry waits for
-#: :data:`~...s3a.runs.try_record.HEARTBEAT_TIMEOUT`, and Spark's tasks need a while to stop.
+#: :data:`~.s3a.runs.try_record.HEARTBEAT_TIMEOUT`, and Spark's tasks need a while to stop.
 GIVE_UP = try_record.HEARTBEAT_TIMEOUT - 30.0
 _lock = threading.Lock()
 _numbers: dict[str, int] = {}
@@ -57,7 +57,7 @@ _writes: dict[str, dict[int, WriteRecord]] = {}
 
 
 def save_by_s3a(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> None:
-    """Write a frame as :func:`~..save_frame.save` says.
+    """Write a frame as :func:`~.save_frame.save` says.
 
     :raises SettingsRefusedError: the session's settings, or a table of ``zero_rename`` there.
     :raises DestinationExistsError: mode fail-if-exists met files.

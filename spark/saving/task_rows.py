@@ -37,7 +37,7 @@ ShippedTask = Callable[[Iterator[Any]], Iterator[Any]]
 def shipped_task(opened: OpenedJob, freeze: bool) -> ShippedTask:
     """What each task does: write its rows, and report in one row what it has left.
 
-    :param freeze: freeze each worker once (:func:`..worker.freeze_worker`).
+    :param freeze: freeze each worker once (:func:`.worker.freeze_worker`).
     """
     version = sys.modules[__name__.partition(".")[0]].__version__
     # Tasks need not know the state of every partition.
@@ -102,7 +102,7 @@ def report(
 def write_rows(opened: OpenedJob, freeze: bool, batches: Iterable[pa.RecordBatch]) -> TaskResult:
     """Upload one task's rows; they stay invisible. Runs in a worker, once per attempt.
 
-    :param freeze: freeze the worker after it (:func:`..worker.freeze_worker`).
+    :param freeze: freeze the worker after it (:func:`.worker.freeze_worker`).
     :param batches: with the job's columns, by position: their names may differ by case, and Spark
         takes dots and backticks in names for syntax.
     """

@@ -102,7 +102,7 @@ class Behaviour:
 class MemoryStore:
     """The bucket. ``apply`` carries out one request and answers as S3 would.
 
-    :param clock: the store's own clock, version seconds.
+    :param clock: the store's own clock, in seconds since the epoch.
     """
 
     def __init__(

@@ -73,7 +73,7 @@ class Committed:
         tell that took part: the tasks, and the one that commits. Where a process has several jobs
         at once, those of the others too. 0 in a report of another process.
     :param narrows: the run's job before, of which it did only these partitions again, as a plan
-        has asked for (:mod:`..narrowed_run`); ``left_out``: rows of others, which it did not write.
+        has asked for (:mod:`.narrowed_run`); ``left_out``: rows of others, which it did not write.
     """
 
     job: str

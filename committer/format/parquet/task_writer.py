@@ -132,7 +132,7 @@ class TaskWriter:
     def write(self, rows: Any) -> None:
         """Take rows; their columns are matched by name, and cast where nothing is lost.
 
-        :param rows: as :func:`..given_rows.batches_of` takes them.
+        :param rows: as :func:`.given_rows.batches_of` takes them.
 
         Rows may be gathered first: what is wrong with them can surface at a later call, but
         always before any of them is uploaded.

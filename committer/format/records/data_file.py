@@ -15,7 +15,7 @@ def is_content(text: str) -> bool:
     return re.fullmatch("([0-9a-f]{16})?", text) is not None
 
 
-#: Sum of the hashes of a file's rows (:mod:`..parquet.row_content`).
+#: Sum of the hashes of a file's rows (:mod:`.parquet.row_content`).
 Content = Annotated[str, LEFT_OUT, Checked(is_content, "is no content of a file")]
 
 

@@ -16,9 +16,9 @@ from .marks import LEFT_OUT, Count, JobId, Moment
 
 #: Lines that a head keeps beside the one that it is in.
 MOST_KEPT = 64
-#: Epochs that can be told within the line that a head is in, and within those before it; of older
+#: Versions that can be told within the line that a head is in, and within those before it; of older
 #: lines the last one only.
-_MOST_EPOCHS = 64
+_MOST_VERSIONS = 64
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def bounded(kept: Iterable[KeptState], moves: Sequence[Move]) -> tuple[KeptState
     :param moves: those of the line that the head is in, which count too.
     """
     result: list[KeptState] = []
-    left = _MOST_EPOCHS - len(moves)
+    left = _MOST_VERSIONS - len(moves)
     for line in reversed(tuple(kept)[-MOST_KEPT:]):
         number = max(1, min(left, len(line.moves)))
         left -= number
@@ -129,7 +129,7 @@ def bounded(kept: Iterable[KeptState], moves: Sequence[Move]) -> tuple[KeptState
 
 def line_of(moves: Sequence[Move]) -> tuple[Move, ...]:
     """As many of a line's versions as a head may carry while it is in it."""
-    return tuple(moves[-_MOST_EPOCHS:])
+    return tuple(moves[-_MOST_VERSIONS:])
 
 
 #: The end of a line that is not over.

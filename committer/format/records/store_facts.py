@@ -83,7 +83,7 @@ class StoreFacts:
         return changed
 
     def require_listing(self, root: TableRoot) -> None:
-        """Refuse a store on which left-over uploads could never be found.
+        """Refuse a store on which orphaned uploads could never be found.
 
         :raises StoreUnfitError: uploads under way cannot be listed.
         """

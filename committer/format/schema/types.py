@@ -45,7 +45,7 @@ _MAX_DIGITS = 38
 #: The Spark that wrote a file. It takes dates before 1582 of files without it for possibly Julian.
 SPARK_VERSION = b"org.apache.spark.version"
 #: Marks of a file whose dates and instants are by the Julian calendar before 1582: see
-#: :mod:`..parquet.calendars`.
+#: :mod:`.parquet.calendars`.
 SPARK_LEGACY_DATETIME = b"org.apache.spark.legacyDateTime"
 SPARK_LEGACY_INT96 = b"org.apache.spark.legacyINT96"
 SPARK_TIME_ZONE = b"org.apache.spark.timeZone"
