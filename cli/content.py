@@ -149,6 +149,9 @@ def copy(
         say("It was copied before: nothing was done.")
     else:
         say(_LEFT)
+    if done.changed is None:
+        say("NEW is whole. Whether OLD holds something else by now could not be seen.")
+        raise typer.Exit(Exit.LOOK)
     if done.changed:
         names = first_few([name or "the table" for name in done.changed])
         say(f"OLD holds something else by now in {names}; NEW holds what was there before.")

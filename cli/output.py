@@ -60,6 +60,8 @@ class Refusing(TyperGroup):
             return super().invoke(ctx)
         except ZeroRenameError as error:
             typer.echo(f"{type(error).__name__}: {error}", err=True)
+            for note in getattr(error, "__notes__", ()):
+                say(note)
             unsure = isinstance(error, OutcomeUnknownError | UnfinishedCommitError)
             raise typer.Exit(Exit.UNKNOWN if unsure else Exit.REFUSED) from error
 

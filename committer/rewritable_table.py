@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 
 from .commit.snapshot import Snapshot
 from .commit.state.context import Progress
@@ -16,7 +17,9 @@ from .errors import (
     InvalidInputError,
     SnapshotGoneError,
     TableNotFoundError,
+    ZeroRenameError,
     counted,
+    first_few,
 )
 from .format.job_spec import JobSpec, Readers, choice
 from .format.parquet.row_order import in_order
@@ -52,6 +55,7 @@ from .upkeep.conflicts import ConflictReport, find_conflicts
 from .upkeep.resolution import Resolution, ResolutionPlan, plan_resolution, plan_undoing
 from .write_job import WriteJob, this_process
 
+logger = logging.getLogger("zero_rename.committer.rewritable_table")
 #: Jobs of a checkpoint at once.
 _CHECKPOINTS = 4
 
@@ -82,7 +86,13 @@ class RewritableTable(ReadableTable):
         if partitions is not None:
             partitions = stored_names(self._context, self._current(), partitions)
         plans = self.run(find_compactible(self._context, partitions, target_bytes, sort_by))
-        return [self._compact(plan) if apply else plan.report for plan in plans]
+        if not apply:
+            return [plan.report for plan in plans]
+        done: list[CompactedPartition] = []
+        with _telling(done):
+            for plan in plans:
+                done.append(self._compact(plan))
+        return done
 
     def _compact(self, plan: CompactionPlan) -> CompactedPartition:
         spec, inputs = self.run(compaction_spec(self._context, plan, this_process()))
@@ -131,7 +141,7 @@ class RewritableTable(ReadableTable):
             with ThreadPoolExecutor(LANES) as lanes, ThreadPoolExecutor(at_once) as jobs:
                 termination.interrupt()
                 try:
-                    return list(chain(*jobs.map(partial(self._checkpoint, lanes), plans)))
+                    return self._checkpoint_all(jobs.map(partial(self._checkpoint, lanes), plans))
                 except (KeyboardInterrupt, SystemExit):
                     # The jobs under way find no lane for the files that they have not begun, and
                     # are aborted.
@@ -139,6 +149,13 @@ class RewritableTable(ReadableTable):
                     raise
         finally:
             termination.release()
+
+    def _checkpoint_all(self, made: Iterable[list[Checkpointed]]) -> list[Checkpointed]:
+        done: list[Checkpointed] = []
+        with _telling(done):
+            for some in made:
+                done += some
+        return done
 
     def _checkpoint(self, lanes: ThreadPoolExecutor, plan: CheckpointPlan) -> list[Checkpointed]:
         spec, inputs = self.run(checkpoint_spec(self._context, plan, this_process()))
@@ -264,7 +281,19 @@ class RewritableTable(ReadableTable):
                 self._changed_since(state, held=True)
                 job.take(results, len(results))
         assert job.committed is not None
-        return Copied.of(state, job.committed, on_server, self._changed_since(state))
+        changed = None
+        try:
+            changed = self._changed_since(state)
+        except ZeroRenameError as error:
+            logger.warning(
+                "%s: the copy is committed, as job %s; whether %s has changed meanwhile could not "
+                "be seen: %s",
+                new.root.url,
+                job.job,
+                self.root.url,
+                error,
+            )
+        return Copied.of(state, job.committed, on_server, changed)
 
     def _changed_since(self, state: Snapshot, held: bool = False) -> tuple[str, ...]:
         """The partitions that hold other files than in a state of this table.
@@ -294,6 +323,18 @@ class RewritableTable(ReadableTable):
             for rows in in_order(batches, plan.snapshot.schema, spec.sorted_by):
                 job.write(rows)
         return job
+
+
+@contextmanager
+def _telling(done: Sequence[CompactedPartition | Checkpointed]) -> Iterator[None]:
+    """Have an error note what the jobs before it have committed: it speaks of its own job alone."""
+    try:
+        yield
+    except ZeroRenameError as error:
+        committed = [it.partition or "the table" for it in done if it.job is not None]
+        if committed:
+            error.add_note(f"Committed before, by other jobs: {first_few(committed)}.")
+        raise
 
 
 def _refuse_files(new: ReadableTable) -> None:

@@ -52,7 +52,8 @@ class Copied:
     :param rewritten: files of the source whose rows were written anew, since nobody had counted
         them.
     :param on_server: whether the store copied, or the bytes went through this process.
-    :param changed: partitions of the source that hold something else by now.
+    :param changed: partitions of the source that hold something else by now; ``None``: the copy is
+        committed, and the source could not be looked at again.
     """
 
     source: str
@@ -64,11 +65,13 @@ class Copied:
     bytes: int
     rewritten: int
     on_server: bool
-    changed: tuple[str, ...] = ()
+    changed: tuple[str, ...] | None = ()
     repeated: bool = False
 
     @staticmethod
-    def of(state: Snapshot, done: Committed, on_server: bool, changed: tuple[str, ...]) -> Copied:
+    def of(
+        state: Snapshot, done: Committed, on_server: bool, changed: tuple[str, ...] | None
+    ) -> Copied:
         """What a committed copy of a state did."""
         return Copied(
             state.root.url,

@@ -25,9 +25,11 @@ from zero_rename.committer import (
     InvalidInputError,
     Progress,
     SnapshotGoneError,
+    StoreUnreachableError,
     TableMismatchError,
     table_copy,
 )
+from zero_rename.committer.rewritable_table import RewritableTable
 from zero_rename.committer.store import requests as s
 from zero_rename.committer.store.copies import CopyFile, CopyPart
 from zero_rename.committer.table_copy import FileCopier
@@ -222,6 +224,23 @@ class TestMeanwhile:
         assert done.changed == ("day=7",)
 
     @pytest.mark.parametrize("kind", KINDS)
+    def test_a_look_that_fails_after_the_commit_is_not_told_as_the_copys_failure(
+        self, old: Table, store: MemoryStore, kind: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        new = memory_table(store, NEW)
+
+        def unreachable_when_copied(request: Any, apply: Any) -> Any:
+            there = memory_table(store, NEW)
+            if there.exists() and there.files():
+                raise StoreUnreachableError("The store did not answer.")
+            return apply(request)
+
+        old.driver.fault = unreachable_when_copied  # type: ignore[attr-defined]
+        done = old.copy(new, kind)
+        assert (values(new), done.changed) == ([2, 3, 4, 5], None)
+        assert f"the copy is committed, as job {done.job}" in caplog.text
+
+    @pytest.mark.parametrize("kind", KINDS)
     def test_a_file_is_gone(self, old: Table, store: MemoryStore, kind: str) -> None:
         read = CopyFile if kind == "heads" else CopyPart
         new = memory_table(store, NEW)
@@ -392,4 +411,20 @@ class TestCommand:
         done = invoke("copy", *urls, "--readers", "heads")
         assert done.exit_code == 1
         assert "OLD holds something else by now in day=1" in done.output
+        assert values(Table(urls[1])) == [1, 2]
+
+    def test_says_that_the_copy_is_whole_where_the_last_look_failed(
+        self, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        look = RewritableTable._changed_since
+
+        def looking(self: RewritableTable, state: Any, held: bool = False) -> Any:
+            if not held:
+                raise StoreUnreachableError("The store did not answer.")
+            return look(self, state, held)
+
+        monkeypatch.setattr(RewritableTable, "_changed_since", looking)
+        done = invoke("copy", *urls, "--readers", "heads")
+        assert done.exit_code == 1
+        assert "NEW is whole" in done.output
         assert values(Table(urls[1])) == [1, 2]

@@ -12,9 +12,15 @@ import pytest
 from conftest import Bucket
 
 from support.arrow_data import rows_of
+from support.command_line import invoke
 from support.day_rows import load_rows, values
 from zero_rename import Table
-from zero_rename.committer import CommitConflictError, InvalidInputError, OnRepeat
+from zero_rename.committer import (
+    CommitConflictError,
+    InvalidInputError,
+    OnRepeat,
+    StoreUnreachableError,
+)
 from zero_rename.committer import rewritable_table as tables
 from zero_rename.committer.upkeep.compaction import CompactAction, compaction_spec
 
@@ -66,6 +72,24 @@ def test_the_same_rows_are_in_fewer_files(table: Table) -> None:
     assert rows_of(table.to_arrow()) == before
     assert table.compact() == []
     assert table.verify() == []
+
+
+def test_an_error_names_the_partitions_that_were_compacted_before_it(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[Any] = []
+
+    def then(context: Any, plan: Any, owner: Any) -> Any:
+        planned.append(plan)
+        if len(planned) == 2:
+            raise StoreUnreachableError("The store did not answer.")
+        return compaction_spec(context, plan, owner)
+
+    monkeypatch.setattr(tables, "compaction_spec", then)
+    done = invoke("compact", table.root.url, "--apply")
+    assert "StoreUnreachableError: The store did not answer." in done.output
+    assert "Committed before, by other jobs: day=1." in done.output
+    assert (len(table.files("day=1")), len(table.files("day=2"))) == (1, 3)
 
 
 def test_large_enough_files_stay(table: Table) -> None:
