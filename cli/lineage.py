@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from ..committer.commit.narrowed_run import Left, pending_narrowings
 from ..committer.errors import InvalidInputError, counted
 from ..committer.format.job_spec import Owner
 from ..committer.format.layout import TableRoot
+from ..committer.store.s3_urls import SCHEME
 from ..lineage import WRONG, LineageGraph, LineageState, Plan, Step, look_up, plan
 from ..lineage import at_risk as risks
 from ..lineage.graph import place_named
@@ -181,7 +183,7 @@ def _look(
 
 def _version(said: str, targets: Sequence[str]) -> tuple[str, str]:
     """The table and the version that an option names."""
-    if said.startswith("s3://"):
+    if re.match(SCHEME, said):
         table, _, version = said.partition("=")
         return table, version
     tables = {place_named(target)[0] for target in targets}

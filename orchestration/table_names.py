@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from ..committer.errors import InvalidInputError
+from ..committer.store.s3_urls import refuse_arn
 
 
 def table_url(table: str | None, root: str | None, of: str) -> str:
@@ -33,6 +34,7 @@ def check_table_name(table: str | None) -> str:
         ``None``: there the table root itself would be read or written.
     """
     name = table.strip() if isinstance(table, str) else ""
+    refuse_arn(name)
     whole = "://" in name
     parts = name.split("://", 1)[-1].rstrip("/").split("/") if whole else name.strip("/").split("/")
     if any(part.strip() in ("", "None", ".", "..") for part in parts):

@@ -12,13 +12,14 @@ from typing import Any
 from ..committer.errors import InvalidInputError, without_secrets
 from ..committer.format.job_spec import OnConflict, Readers, SuccessMarkers
 from ..committer.store.fast_root import FastRoot
+from ..committer.store.s3_urls import SCHEME, refuse_arn
 from ..orchestration.submit.credentials import looks_like_credential
 from ..orchestration.submit.submission import SHORTEST_KEY_ID
 from ..orchestration.table_names import check_catalog, table_url
 from ..s3a.hadoop.settings import check_committer
 from . import CONNECTION_TYPE, get_provider_info
 
-_ROOT = re.compile(r"s3[an]?://[^/\s]")
+_ROOT = re.compile(rf"{SCHEME}[^/\s]")
 #: Policies of a job: each is the member of :class:`.Handoff` of its name.
 _POLICIES: Mapping[str, type[StrEnum]] = {
     "on_conflict": OnConflict,
@@ -175,6 +176,7 @@ def _check_places(given: Mapping[str, Any], conn_id: str) -> None:
                 f"The connection {conn_id!r} has {key}={given[key]!r}, which is no text.",
                 remedy="Mend it in the connection's extra.",
             )
+    refuse_arn(given.get("table_root", ""))
     if "table_root" in given and not _ROOT.match(given["table_root"]):
         raise InvalidInputError(
             f"The connection {conn_id!r} has table_root={given['table_root']!r}, which is no "

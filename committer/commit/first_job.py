@@ -124,8 +124,9 @@ def check_data_root(root: TableRoot, fast: FastRoot, readers: Readers) -> None:
 
 
 def _refuse_expiry(root: TableRoot, tags: Mapping[str, str]) -> Step[None]:
-    """Refuse to keep data and history where a lifecycle rule deletes them by age; whether one does
-    is not asked of a store that does not tell this writer.
+    """Refuse to keep data and history where a lifecycle rule deletes them by age, or moves them to
+    where they cannot be read; whether one does is not asked of a store that does not tell this
+    writer.
 
     :param tags: of the files that the job writes.
     :raises StoreUnfitError: a rule of the bucket does.
@@ -133,15 +134,17 @@ def _refuse_expiry(root: TableRoot, tags: Mapping[str, str]) -> Step[None]:
     found = yield from ListLifecycleRules()
     rules = found.rules if isinstance(found, LifecycleRules) else ()
     for rule in rules:
-        if rule.expires and rule.concerns(root.control_prefix, tags):
-            raise StoreUnfitError(
-                f"The bucket's lifecycle rule {rule.name!r} deletes by age what lies below "
-                f"{root.control_prefix}: all files of a table that is read by heads, what it "
-                "keeps of its history, and the records that say which count. Nothing was written.",
-                key=root.control_prefix,
-                remedy="Exclude the table's prefix from the rule; a table's own retention says "
-                "how long history stays. Or write to a root that no such rule concerns.",
-            )
+        if not rule.concerns(root.control_prefix, tags) or not (rule.expires or rule.archives):
+            continue
+        does = "deletes by age" if rule.expires else f"moves to {rule.archives} by age"
+        raise StoreUnfitError(
+            f"The bucket's lifecycle rule {rule.name!r} {does} what lies below "
+            f"{root.control_prefix}: all files of a table that is read by heads, what it "
+            "keeps of its history, and the records that say which count. Nothing was written.",
+            key=root.control_prefix,
+            remedy="Exclude the table's prefix from the rule; a table's own retention says "
+            "how long history stays. Or write to a root that no such rule concerns.",
+        )
 
 
 def _as_heads_say(

@@ -7,6 +7,7 @@ import re
 import pyarrow as pa
 
 from ..errors import InvalidInputError
+from ..store.lifecycle import ARCHIVES
 from .job_spec import FileOptions
 
 CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
@@ -19,8 +20,9 @@ _MAX_TAGS = 10
 def check_options(options: FileOptions) -> None:
     """Check what can be checked without the store.
 
-    :raises InvalidInputError: an unknown codec or encryption, a limit below 1, more metadata or
-        tags than S3 takes, or metadata under a name of this package.
+    :raises InvalidInputError: an unknown codec or encryption, a storage class that cannot be read
+        at once, a limit below 1, more metadata or tags than S3 takes, or metadata under a name of
+        this package.
     """
     codec = options.compression
     if codec not in CODECS or not (codec == "none" or pa.Codec.is_available(codec)):
@@ -33,6 +35,12 @@ def check_options(options: FileOptions) -> None:
         optional = name.endswith("_per_file")
         if (value is None and not optional) or (value is not None and value < 1):
             raise InvalidInputError(f"{name} is {value}; it must be at least 1.")
+    if options.storage_class in ARCHIVES:
+        raise InvalidInputError(
+            f"storage_class={options.storage_class!r} is an archive, from which nothing can be "
+            "read before it is restored: not even by this job.",
+            remedy="Choose a class that is read at once, such as GLACIER_IR or STANDARD_IA.",
+        )
     _check_encryption(options)
     _check_metadata(options)
     _check_tags(options)

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from ..errors import InvalidInputError
 from ..store.fast_root import FAST, FastPlace, FastRoot
+from ..store.s3_urls import SCHEME, refuse_arn
 
 if TYPE_CHECKING:
     from ..store.requests import ListedObject
@@ -152,11 +153,12 @@ class TableRoot:
 
     @staticmethod
     def parse(url: str) -> TableRoot:
-        """Read ``s3://bucket/prefix`` (``s3a://`` and ``s3n://`` mean the same).
+        """Read ``s3://bucket/prefix`` (``s3a://`` and ``s3n://`` mean the same, in any case).
 
         :raises InvalidInputError: not such a URL, no prefix, or a prefix that readers skip.
         """
-        match = re.fullmatch(r"s3[an]?://([^/]+)/(.+?)/*", url or "")
+        refuse_arn(url or "")
+        match = re.fullmatch(rf"{SCHEME}([^/]+)/(.+?)/*", url or "")
         remedy = "Name a table as s3://bucket/prefix."
         if match is None:
             raise InvalidInputError(

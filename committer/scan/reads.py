@@ -28,6 +28,7 @@ from ..format.records.inputs import (
 from ..format.records.marks import LEFT_OUT
 from ..store.driver import BotoDriver
 from ..store.requests import Absent, Head
+from ..store.s3_urls import SCHEME
 from .partition_condition import PartitionCondition
 from .table_scan import TableScan
 
@@ -192,7 +193,7 @@ def place_of(url: str) -> tuple[str, str]:
     :raises InvalidInputError: it is no such URL, or holds a password or signature. It is not said
         again, since the error may be logged.
     """
-    found = re.fullmatch(r"s3[an]?://([a-z0-9][a-z0-9.-]*)/([^/].*)", url)
+    found = re.fullmatch(rf"{SCHEME}([a-z0-9][a-z0-9.-]*)/([^/].*)", url)
     if found is None or _SECRET.search(url):
         raise InvalidInputError(
             "An input is s3://bucket/key, without a user, a password or a signature; this one is "

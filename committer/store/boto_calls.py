@@ -10,7 +10,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 from urllib3.exceptions import HTTPError
 
-from ..errors import InvalidInputError
+from ..errors import InvalidInputError, StoreRefusedError
 from . import requests as store
 from .clients import S3Clients
 from .copies import CopyFile, CopyPart, copy, object_options
@@ -18,6 +18,7 @@ from .error_translation import (
     code_of,
     date_of,
     describe,
+    final_refusal,
     is_lasting,
     is_unsure,
     refusal_of,
@@ -25,7 +26,7 @@ from .error_translation import (
     trouble_of,
     unreachable,
 )
-from .lifecycle import LifecycleRule, rules_of
+from .lifecycle import LifecycleRule, in_older_form, rules_of
 from .listing import decoded_keys
 from .quick_aborts import QuickAborts
 from .retries import RetryBudget, Trouble
@@ -45,6 +46,8 @@ _ASKED_AGAIN = (store.AbortUpload, store.ListLifecycleRules)
 _USUAL, _BRIEF = RetryBudget(), RetryBudget(total=20.0, tries=4)
 #: Requests that write data where nobody reads yet: sent again until they are answered.
 _DATA = (store.PutFile, store.UploadPart, CopyFile, CopyPart)
+#: Requests after whose final refusal their callers can try nothing else.
+_PLAIN = (*_DATA, store.Put, store.CreateUpload, store.Get, store.Head, store.ListObjects)
 #: What may go wrong in a call: an S3 error, boto3's own, or a body that breaks off.
 FAILURES = (ClientError, BotoCoreError, HTTPError)
 
@@ -141,9 +144,15 @@ class S3Requests:
 
     def _trouble(self, error: Exception, request: Any) -> Trouble | None:
         """Why there is no usable answer; ``None`` for an answer, or a refusal before sending."""
-        if refusal_of(error, self.clients.endpoint, self.bucket, request) is not None:
-            return None
-        return trouble_of(error)
+        return None if self._refusal(error, request) is not None else trouble_of(error)
+
+    def _refusal(self, error: Exception, request: Any) -> Exception | None:
+        """The error that ends the step, or ``None`` where the request's own answer says it."""
+        about = (error, self.clients.endpoint, self.bucket, request)
+        known = refusal_of(*about)
+        if known is not None or not isinstance(request, _PLAIN):
+            return known
+        return final_refusal(*about, conditional=store.is_sent_once(request))
 
     def _was_misdated(self, error: Exception, signed: float) -> bool:
         """Whether a request was refused for its date, and will now be dated otherwise. The
@@ -160,7 +169,7 @@ class S3Requests:
         endpoint = self.clients.endpoint
         if isinstance(request, store.ListLifecycleRules):
             return store.Unknown(describe(error))  # Asked for advice only: it ends no step.
-        refusal = refusal_of(error, endpoint, self.bucket, request)
+        refusal = self._refusal(error, request)
         if refusal is not None:
             raise refusal from error
         if isinstance(error, ClientError) and not is_unsure(error):
@@ -302,9 +311,21 @@ class S3Requests:
     def _put_lifecycle_rule(self, request: store.PutLifecycleRule) -> store.Done:
         own = request.rule.document()
         others = [it for it in rules_of(self._client, self.bucket) if it.get("ID") != own["ID"]]
-        answer = self._client.put_bucket_lifecycle_configuration(
-            Bucket=self.bucket, LifecycleConfiguration={"Rules": [*others, own]}
-        )
+        try:
+            answer = self._client.put_bucket_lifecycle_configuration(
+                Bucket=self.bucket, LifecycleConfiguration={"Rules": [*others, own]}
+            )
+        except ClientError as error:
+            older = in_older_form(others)
+            if not older or is_unsure(error) or status_of(error) != 400:
+                raise
+            raise StoreRefusedError(
+                f"The bucket {self.bucket!r} has lifecycle rules of the older form, with Prefix "
+                f"outside of Filter ({', '.join(map(repr, older))}), and the store takes no rule "
+                f"beside them ({describe(error)}). Nothing was changed.",
+                remedy="Write those rules anew with Filter, and run this again; or put the rule "
+                "that is printed without --apply into the bucket by hand.",
+            ) from error
         return _done(answer)
 
     def _put_file(self, request: store.PutFile) -> store.Done:

@@ -1,11 +1,13 @@
 """Translation of a store's errors: a refusal with a remedy, an unreachable store, or an answer.
 
-Messages are ours. The server's own are left out: the one of ``SignatureDoesNotMatch`` quotes the
-signed request.
+Messages are ours. The server's own are left out where they are known: the one of
+``SignatureDoesNotMatch`` quotes the signed request. A refusal that is not known is told by the
+store's sentence, which alone says why.
 """
 
 from __future__ import annotations
 
+import re
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -61,6 +63,12 @@ _REFUSALS: dict[str, tuple[str, str]] = {
     "AuthorizationHeaderMalformed": ("the request was signed for another region", _REGION),
     "IllegalLocationConstraintException": ("the bucket is in another region", _REGION),
 }
+_ARCHIVED = (
+    "the object lies in an archive, where it cannot be read at once",
+    "Restore it (aws s3api restore-object), and exclude the table's prefix from the lifecycle rule "
+    "that moved it: zero-rename doctor names the rule.",
+)
+_REFUSALS |= {"InvalidObjectState": _ARCHIVED}
 #: A quota of the bucket, its user or the server is used up: Ceph says the first, with 403, MinIO
 #: the others, with 507 and 400.
 _FULL = ("QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded")
@@ -81,7 +89,23 @@ _NO_CREDENTIALS = (
 _NOT_SENT = (boto.EndpointConnectionError, boto.ConnectTimeoutError, boto.ProxyConnectionError)
 #: 4xx answers after which the request may still have been carried out, or be tried again.
 _THROTTLING = {"SlowDown", "TooManyRequests", "Throttling", "RequestLimitExceeded"}
+_THROTTLING |= {"ThrottlingException", "KMS.ThrottlingException"}
 _UNSURE_CODES = {"RequestTimeout", "ServiceUnavailable"} | _THROTTLING
+
+
+#: Statuses of what can never be carried out.
+_FINAL = {400, 403, 405, 411, 413}
+#: Answers among them that speak of the key's state, of the bytes on their way, or of a condition
+#: that the store does not know: the steps that asked go on after them.
+_ANSWER_CODES = {
+    *("BadDigest", "IncompleteBody", "InvalidDigest", "XAmzContentSHA256Mismatch"),
+    *("InvalidPart", "InvalidPartOrder", "EntityTooSmall", "NoSuchKey", "NoSuchUpload"),
+    *("PreconditionFailed", "ConditionalRequestConflict", "InvalidRange", "NotImplemented"),
+}
+#: What a store may answer that does not know the conditions of a write.
+_UNKNOWN_CONDITION = {"InvalidArgument", "MethodNotAllowed"}
+#: Sentences that may quote a signed request.
+_SECRETIVE = re.compile(r"(?i)sign|secret|token|credential|access.?key")
 
 
 def code_of(error: boto.ClientError) -> str:
@@ -152,6 +176,39 @@ def refusal_of(error: Exception, endpoint: str, bucket: str, request: Any) -> Ex
         reason = " ".join(str(error).split())
         return InvalidInputError(f"{asked} is not a request S3 can take: {reason}", **context)
     return None
+
+
+def final_refusal(
+    error: Exception, endpoint: str, bucket: str, request: Any, *, conditional: bool
+) -> StoreRefusedError | None:
+    """Build the error of a request that would be refused again in any state of its key; ``None``
+    for any other answer.
+
+    :param endpoint: without user or password.
+    :param conditional: the request has a condition, which the store may not know.
+    """
+    if not isinstance(error, boto.ClientError) or is_unsure(error):
+        return None
+    code = code_of(error)
+    unknown_condition = conditional and code in _UNKNOWN_CONDITION
+    if status_of(error) not in _FINAL or code in _ANSWER_CODES or unknown_condition:
+        return None
+    return StoreRefusedError(
+        f"The store refused {type(request).__name__} in bucket {bucket!r} at {endpoint} for good "
+        f"({describe(error)}){_sentence(error)} That request did nothing, and would be refused "
+        "again.",
+        key=getattr(request, "key", None),
+        remedy="Mend what the store says: the bucket's settings (Object Lock, encryption, policy) "
+        "or the job's options. zero-rename doctor looks at the bucket.",
+    )
+
+
+def _sentence(error: boto.ClientError) -> str:
+    """What the store says of it, in one line."""
+    said = " ".join(str(error.response.get("Error", {}).get("Message") or "").split())
+    if not said or _SECRETIVE.search(said):
+        return "."
+    return f": {said[:300].rstrip('.')}."
 
 
 def trouble_of(error: Exception) -> Trouble | None:

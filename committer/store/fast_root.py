@@ -16,10 +16,11 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from ..errors import FastRootGoneError, InvalidInputError, ZeroRenameError, without_secrets
 from .requests import Deleted, DeleteMany, Found, ListUploads, ObjectPage, UploadPage
+from .s3_urls import SCHEME, refuse_arn
 
 #: In the keys of files that lie in a fast root, before its name.
 FAST = "/_zero_rename/fast/"
-_ROOT = re.compile(r"s3[an]?://([A-Za-z0-9][A-Za-z0-9.\-_]{1,253}[A-Za-z0-9])/([^?#]+?)/*")
+_ROOT = re.compile(rf"{SCHEME}([A-Za-z0-9][A-Za-z0-9.\-_]{{1,253}}[A-Za-z0-9])/([^?#]+?)/*")
 _REMEDY = (
     "Name a data root as s3://bucket/prefix, with ?endpoint=https://host:port for another store, "
     "and a profile of ~/.aws/config likewise: keys are never part of it."
@@ -51,6 +52,7 @@ class FastRoot:
         if isinstance(text, FastRoot):
             return text
         place, _, query = text.partition("?")
+        refuse_arn(place)
         match = _ROOT.fullmatch(place)
         given = dict(parse_qsl(query, keep_blank_values=True))
         endpoint = given.pop("endpoint", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,10 @@ _NO_RULES = {
 }
 
 
+#: Storage classes whose objects are read only after they were restored.
+ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
+
+
 @dataclass(frozen=True)
 class LifecycleRule:
     """An enabled rule.
@@ -25,6 +29,8 @@ class LifecycleRule:
     :param prefix: the keys that it concerns begin with it.
     :param abort_days: whole days after which it aborts an upload that is not completed.
     :param expires: it deletes objects by age or date.
+    :param archives: the class to which it moves objects by age or date, where they cannot be read
+        at once.
     :param tags: it concerns objects that have all of these only.
     :param larger: it concerns objects of more bytes only; ``smaller``: of fewer, if that is said.
     """
@@ -33,6 +39,7 @@ class LifecycleRule:
     prefix: str
     abort_days: int | None = None
     expires: bool = False
+    archives: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     larger: int = 0
     smaller: int | None = None
@@ -45,12 +52,14 @@ class LifecycleRule:
         prefix = str(rule.get("Prefix") or where.get("Prefix") or "")
         days = rule.get("AbortIncompleteMultipartUpload", {}).get("DaysAfterInitiation")
         tags = [*where.get("Tags", ()), *([where["Tag"]] if where.get("Tag") else [])]
+        classes = [it.get("StorageClass") for it in rule.get("Transitions", ())]
         smaller = where.get("ObjectSizeLessThan")
         return LifecycleRule(
             str(rule.get("ID") or f"rule for {prefix!r}"),
             prefix,
             None if days is None else int(days),
             bool({"Days", "Date"} & set(rule.get("Expiration", {}))),
+            next((it for it in classes if it in ARCHIVES), None),
             {str(tag["Key"]): str(tag["Value"]) for tag in tags},
             int(where.get("ObjectSizeGreaterThan") or 0),
             None if smaller is None else int(smaller),
@@ -74,6 +83,12 @@ class LifecycleRule:
         sizes = self.smaller is None or self.larger + 1 < self.smaller
         below = folder.startswith(self.prefix) or self.prefix.startswith(folder)
         return below and sizes and self.tags.items() <= (tags or {}).items()
+
+
+def in_older_form(rules: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The names of rules that have their prefix beside a filter's place, as S3's first API had it:
+    S3 takes them in no list with others."""
+    return [LifecycleRule.of(rule).name for rule in rules if "Prefix" in rule]
 
 
 def rules_of(client: Any, bucket: str) -> list[dict[str, Any]]:

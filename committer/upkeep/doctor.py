@@ -285,8 +285,19 @@ def about_rules(
                     f"{root.url} prints it.",
                 )
             )
+        where = "the table" if place is None else "the fast root"
+        if rule.archives:
+            found.append(
+                Problem(
+                    f"lifecycle rule archives {where}",
+                    rule.name,
+                    f"It moves objects of this table by age to {rule.archives}, from where nothing "
+                    "can be read before it is restored: reads, loads and maintenance then fail.",
+                    "Exclude the table's prefix; a class such as GLACIER_IR or STANDARD_IA can be "
+                    "read at once.",
+                )
+            )
         if rule.expires:
-            where = "the table" if place is None else "the fast root"
             besides = ", and the records under _zero_rename/ themselves" * (place is None)
             found.append(
                 Problem(

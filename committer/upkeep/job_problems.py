@@ -8,18 +8,22 @@ from ..commit.state.heads import all_heads, read_head
 from ..commit.state.open_jobs import OpenEntry, list_open, read_open
 from ..commit.state.partition_files import files_of_heads
 from ..commit.state.tolerance import or_damage
-from ..errors import DamagedError, HeadMovedError, counted
+from ..errors import DamagedError, HeadMovedError, StoreRefusedError, counted
 from ..format.job_spec import Coordination
 from ..format.layout import is_hidden, is_job_id
 from ..format.records.head import HeadState
 from ..format.records.table_record import TableRecord
 from ..store.listing import list_objects
-from ..store.requests import All, Step
+from ..store.requests import All, Delete, Head, Refused, Step, etag_of
 from .problem import Problem, about_damage
 from .repair import find_lost
 
-#: Seconds after which a decided job that is still open counts as abandoned.
+#: Seconds of silence after which a decided job counts as abandoned, whatever its patience.
 APPLYING = 3600.0
+#: Files of a job that the store is asked about.
+_ASKED = 4
+#: No object's.
+_NO_ETAG = "0" * 32
 
 
 def about_jobs(context: Context, coordination: Coordination) -> Step[list[Problem]]:
@@ -57,6 +61,7 @@ def _about_job(context: Context, job: str, coordination: Coordination) -> Step[l
     stores = coordination is Coordination.STORE
     if stores and decided is not None and decided.decision.is_commit:
         found += yield from _about_losses(context, decided)
+        found += yield from _about_removals(context, decided)
     return found + _about_silence(context, entry, decided, coordination)
 
 
@@ -88,10 +93,49 @@ def _about_losses(context: Context, decided: Decided) -> Step[list[Problem]]:
     ]
 
 
+def _about_removals(context: Context, decided: Decided) -> Step[list[Problem]]:
+    """Whether the store lets a committed job remove what it replaced. It is asked by deletions
+    under a condition that does not hold, where it keeps such conditions."""
+    if not context.facts.conditional_delete:
+        return []
+    due = [it for change in decided.decision.partitions for it in change.removals][:_ASKED]
+    there = yield from All(tuple(Head(it.key) for it in due))
+    left = [it for it, found in zip(due, there, strict=True) if etag_of(found) == it.etag]
+    said = yield from All(tuple(_refusal_to_delete(it.key) for it in left))
+    refused = [(it.key, why) for it, why in zip(left, said, strict=True) if why]
+    if not refused:
+        return []
+    key, why = refused[0]
+    return [
+        Problem(
+            "deletions refused",
+            key,
+            f"Job {decided.decision.job} is committed, and the store does not let it remove what "
+            f"it replaced ({why}): who lists the table reads these rows beside the new ones.",
+            "Grant s3:DeleteObject there, and see the bucket's policy and retention (Object "
+            f"Lock); then zero-rename recover {context.root.url} --apply",
+        )
+    ]
+
+
+def _refusal_to_delete(key: str) -> Step[str]:
+    """Why a store would not delete an object, which stays; ``""`` where it would."""
+    try:
+        answer = yield from Delete(key, if_match=_NO_ETAG)
+    except StoreRefusedError as error:
+        if not error.lacks_right:
+            raise
+        return "AccessDenied"
+    if isinstance(answer, Refused) and answer.code not in ("PreconditionFailed", "NoSuchKey"):
+        return answer.code
+    return ""
+
+
 def _about_silence(
     context: Context, entry: OpenEntry, decided: Decided | None, coordination: Coordination
 ) -> list[Problem]:
-    allowed = entry.patience if decided is None else APPLYING
+    # The process of a decided job sends heartbeats until it has done its work.
+    allowed = entry.patience if decided is None else min(entry.patience, APPLYING)
     if entry.silent_for < allowed:
         return []
     state = "undecided" if decided is None else f"decided ({decided.decision.verdict})"

@@ -66,7 +66,8 @@ def about_store(context: Context, table: TableRecord | None) -> Step[list[Proble
         return [Problem("store unfit", context.root.bucket, error.message, error.remedy or "")]
     except StoreRefusedError as error:
         if not error.lacks_right:
-            raise
+            what = "store refuses writes"
+            return [Problem(what, context.root.bucket, error.message, error.remedy or "")]
         return [_right("s3:PutObject", "s3:PutObject or s3:DeleteObject", "write or probe")]
     known = now if table is None else table.facts.weaker(now)
     coordination = Coordination.STORE if table is None else table.coordination

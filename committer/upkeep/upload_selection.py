@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from ..errors import InvalidInputError
 from ..format.layout import require_job_id
 from ..store.requests import ListedUpload, Step
+from ..store.s3_urls import refuse_arn
 from .purge_plan import Whose
 
 _SCHEMES = ("s3", "s3a", "s3n")
@@ -37,6 +38,7 @@ class UploadsPath:
     @staticmethod
     def parse(url: str) -> UploadsPath:
         """:raises InvalidInputError: it is no URL of S3."""
+        refuse_arn(url)
         parts = urlsplit(url)
         if parts.scheme not in _SCHEMES or not parts.netloc or parts.query or parts.fragment:
             raise InvalidInputError(

@@ -16,6 +16,7 @@ from airflow.providers.common.compat.sdk import AirflowException
 
 from ...committer.errors import InvalidInputError, OutcomeUnknownError
 from ...committer.format.layout import PACKAGES
+from ...committer.store.s3_urls import SCHEME
 from ...orchestration.runs.heartbeat import heartbeats
 from ...orchestration.runs.outcomes import log_what_is_left, settle_killed
 from ...orchestration.submit.job_mark import JobMark, MarkedJob
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ...committer import Table
     from ...orchestration.runs.task_run import TaskRun
 
-_PLACE = re.compile(r"s3[an]?://([^/\s]+)(?:/(\S*))?")
+_PLACE = re.compile(rf"{SCHEME}([^/:\s]+)(?:/(\S*))?")
 
 
 class ServiceLoadOperator(LoadOperator):

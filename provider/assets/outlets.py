@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from airflow.providers.common.compat.sdk import Asset, AssetAlias
 
 from ...committer.format.layout import UNPARTITIONED
+from ...committer.store.s3_urls import SCHEME
 from ...orchestration.templates import is_template
 from ..compat import AIRFLOW_V_3_0_PLUS, AirflowRuntimeError, AssetRef
 
@@ -40,7 +41,7 @@ def default_outlets(table: Any) -> list[AssetAlias]:
     """
     if not (AIRFLOW_V_3_0_PLUS and isinstance(table, str)) or not table or is_template(table):
         return []
-    name = re.sub(r"^s3[an]://", "s3://", table.strip()).strip("/")
+    name = re.sub(f"^{SCHEME}", "s3://", table.strip()).strip("/")
     return [AssetAlias(f"zero_rename:{name}")]
 
 

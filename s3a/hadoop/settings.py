@@ -16,6 +16,7 @@ from typing import Any
 from ...committer.errors import InvalidInputError
 from ...committer.format.job_spec import Mode
 from ...committer.format.records.success_marker import COMMITTER as NATIVE
+from ...committer.store.lifecycle import ARCHIVES
 
 #: Hadoop's factory, which reads ``fs.s3a.committer.name`` (``S3ACommitterFactory``).
 S3A_FACTORY = "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"
@@ -148,6 +149,12 @@ class S3ASettings:
                 "SSE-KMS nor DSSE-KMS",
                 "Give encryption='SSE-KMS' and arn:aws:kms:… or alias/…. Keys of SSE-C are "
                 "secrets, and refused.",
+            )
+        if (self.storage_class or "").upper() in ARCHIVES:
+            raise _refused(
+                f"storage_class={self.storage_class!r} is an archive, from which nothing can be "
+                "read before it is restored",
+                "Choose a class that is read at once, such as GLACIER_IR or STANDARD_IA.",
             )
         if self.endpoint and re.match(r"[^/]*//[^/@]*@", self.endpoint):
             raise _refused(

@@ -118,6 +118,7 @@ def test_encryption_and_storage_class(given: str, algorithm: str) -> None:
         ("magic", {"encryption": "SSE-C", "encryption_key": "secret"}, "encryption"),
         ("magic", {"encryption_key": "arn:aws:kms:eu-west-1:1:key/1"}, "SSE-C"),
         ("magic", {"encryption": "SSE-KMS", "encryption_key": "0123-plain"}, "ARN"),
+        ("magic", {"storage_class": "deep_archive"}, "storage_class='deep_archive' is an archive"),
         ("magic", {"uuid": "a/b"}, "uuid"),
         ("magic", {"uuid": ""}, "uuid"),
         ("magic", {"buffer_dir": "/data\nspark.master local"}, "control characters"),

@@ -249,6 +249,7 @@ def test_objects_say_what_they_are(store: MemoryStreams) -> None:
         FileOptions(tags={str(n): "" for n in range(11)}),
         FileOptions(tags={"": "x"}),
         FileOptions(tags={"aws:x": "x"}),
+        FileOptions(storage_class="GLACIER"),
         FileOptions(encryption="SSE-C"),
         FileOptions(encryption_key="alias/lake"),
         FileOptions(encryption="SSE-S3", encryption_key="alias/lake"),

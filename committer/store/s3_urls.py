@@ -1,0 +1,25 @@
+"""Forms of URLs of S3 that name no bucket."""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import InvalidInputError
+
+#: How URLs of S3 begin, in whatever case, as a part of a pattern.
+SCHEME = "(?i:s3[an]?)://"
+_ARN = re.compile(f"({SCHEME})?arn:aws", re.IGNORECASE)
+
+
+def refuse_arn(url: str) -> None:
+    """Refuse an ARN in the place of a bucket's name.
+
+    :raises InvalidInputError: it is one. An access point's is not taken either: records, manifests
+        and other engines name files by their bucket.
+    """
+    if _ARN.match(url.strip()):
+        raise InvalidInputError(
+            f"{url!r} has an ARN where a bucket's name is; nothing was read or written.",
+            remedy="Name the bucket: s3://bucket/prefix; for an access point its alias, which ends "
+            "with -s3alias.",
+        )
