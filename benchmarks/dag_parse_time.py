@@ -39,7 +39,8 @@ from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
 with DAG("ours", schedule="@daily", start_date=datetime(2026, 1, 1)):
-    load = ZeroRenameSparkSubmitOperator(task_id="load", application="job.py", table="flights")
+    load = ZeroRenameSparkSubmitOperator(task_id="load", application="job.py", table="flights",
+        partition_format="day=%Y-%m-%d", mode="overwrite")
     chain(load, SuccessManifestSensor(task_id="wait", table="flights", upstream_task_id="load"))
 """
 )

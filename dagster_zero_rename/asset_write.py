@@ -33,6 +33,7 @@ from zero_rename.orchestration.runs.outcomes import settled
 from zero_rename.orchestration.runs.reports import commit_report, summary
 
 from .asset_step import AssetStep, begin_reads
+from .distinct_keys import check_keys
 from .event_metadata import (
     VERSION,
     commit_metadata,
@@ -183,9 +184,16 @@ def write_asset(step: AssetStep, table: Table, data: Any, policy: WritePolicy) -
 
 
 def asset_paths(step: AssetStep, policy: WritePolicy, layout: Layout) -> dict[str, str]:
-    """The partitions that a step's run asks for, by their keys."""
-    expr = policy.partition_expr
-    return key_paths(step.asset.to_user_string(), step.keys, step.partitions_def, expr, layout)
+    """The partitions that a step's run asks for, by their keys.
+
+    :raises InvalidInputError: as :func:`.key_paths.key_paths`; or a key of this asset, of another
+        run too, is the same partition as another one, and each run replaces what is there.
+    """
+    asset, expr = step.asset.to_user_string(), policy.partition_expr
+    paths = key_paths(asset, step.keys, step.partitions_def, expr, layout)
+    if policy.parsed_mode is Mode.REPLACE and paths:
+        check_keys(asset, step.partitions_def, expr, layout, step.step.instance)
+    return paths
 
 
 def _layout(table: Table, schema: pa.Schema | None) -> Layout:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 
 import dagster as dg
 import pyarrow as pa
@@ -173,12 +173,22 @@ def _part(
             remedy="Add the column to the rows, or name another one in partition_expr.",
         )
     kind = layout.schema.field(index).type
-    if times and (pt.is_date(kind) or pt.is_timestamp(kind)):
-        start = _start(key, partitions_def)
-        naive = pt.is_timestamp(kind) and kind.tz is None
-        value = start.date() if pt.is_date(kind) else start.replace(tzinfo=None) if naive else start
+    if times and holds_times(kind):
+        value = start_value(_start(key, partitions_def), kind)
         return partition_path({expr: value}, layout.schema)
     return f"{escape(expr)}={escape(key)}"
+
+
+def holds_times(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds the start of a key's time window, not the key."""
+    return pt.is_date(kind) or pt.is_timestamp(kind)
+
+
+def start_value(start: datetime, kind: pa.DataType) -> date | datetime:
+    """The start of a time window as a column of dates or timestamps holds it."""
+    if pt.is_date(kind):
+        return start.date()
+    return start.replace(tzinfo=None) if kind.tz is None else start
 
 
 def _start(key: str, partitions_def: dg.TimeWindowPartitionsDefinition) -> datetime:

@@ -238,7 +238,8 @@ class ZeroRenameResource(dg.ConfigurableResource):
             metadata, else ``overwrite``.
         :param partition_expr: the column that holds the partition keys, ``"day"``, or a path of
             columns by the start of each partition, ``"year=%Y/month=%-m/day=%-d"``; by dimension,
-            a dictionary of these. ``None``: that of the asset's metadata.
+            a dictionary of these. ``None``: that of the asset's metadata. Overwriting, no two keys
+            of the asset's definition may become one partition.
         :param base: the state of the table that the rows were computed from: under
             ``on_conflict="fail"`` nothing that has changed since is written over.
         :param files: compression, sizes and tags of the files; ``None``: the usual ones.

@@ -8,8 +8,9 @@ import dagster as dg
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.format.job_spec import Content, SchemaMode
 
+from .distinct_keys import check_formats
 from .key_paths import PartitionExpr
-from .resource import written_metadata
+from .resource import MODE, PARTITION_EXPR, written_metadata
 
 
 def zero_rename_asset(
@@ -47,8 +48,9 @@ def zero_rename_asset(
     :param content: ``"rows"``: the same rows have the same data version in any order and files.
     :param metadata: more of that.
     :param given: further arguments of ``dagster.asset``.
-    :raises InvalidInputError: a mode that is none for an asset, no catalog, or ``partition_expr``
-        without ``partitions_def``.
+    :raises InvalidInputError: a mode that is none for an asset, no catalog, ``partition_expr``
+        without ``partitions_def``; or, in mode ``overwrite``, a format by which two partition keys
+        become one partition.
     """
     said = written_metadata(
         mode,
@@ -68,4 +70,11 @@ def zero_rename_asset(
             f"An asset has partition_expr={partition_expr!r}, and no partitions.",
             remedy="Give it partitions_def=…, or leave partition_expr out.",
         )
-    return dg.asset(metadata={**(metadata or {}), **said}, **given)
+
+    def decorated(function: Callable[..., Any]) -> dg.AssetsDefinition:
+        made = dg.asset(metadata={**(metadata or {}), **said}, **given)(function)
+        spec = made.specs_by_key[made.key]
+        check_formats(spec, spec.metadata.get(PARTITION_EXPR), spec.metadata.get(MODE))
+        return made
+
+    return decorated

@@ -89,7 +89,8 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
     "example_dags": {"jobs": set()},
     DAGSTER: {
         "spark": {
-            *("asset_step", "asset_write", "event_metadata", "failures", "key_paths", "resource")
+            *("asset_step", "asset_write", "distinct_keys", "event_metadata", "failures"),
+            *("key_paths", "resource"),
         },
         "watch": {"asset_step", "event_metadata", "key_paths", "resource"},
     },

@@ -10,6 +10,7 @@ from pydantic import Field
 from zero_rename.committer.errors import InvalidInputError
 
 from ..asset_step import step_of
+from ..distinct_keys import check_formats
 from ..failures import final_failures
 from ..resource import DELETE_WHEN, LATEST_BY, PARTITION_EXPR, TABLE, written_metadata
 from .pipes import SparkPipesClient
@@ -85,6 +86,7 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
         more = {name: getattr(self, name) for name in names}
         given = written_metadata(self.mode, self.merge_on, self.catalog, **more)
         spec = self.asset.merge_attributes(metadata=given, kinds={"spark", "s3"})
+        check_formats(spec, self.partition_expr, self.mode)
 
         @dg.multi_asset(
             specs=[spec],

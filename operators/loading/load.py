@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from ...committer.errors import ZeroRenameError
+from ...committer.errors import InvalidInputError, ZeroRenameError
 from ...committer.format.code_version import checked_code_version
 from ...committer.format.job_spec import Distribute, Mode, OnConflict, OnRepeat, Readers, choice
 from ...orchestration.merge_arguments import OF_MERGES, check_merge, listed_columns
@@ -33,6 +33,7 @@ from ...orchestration.runs.task_run import check_on_repeat
 from ...orchestration.table_names import check_catalog, check_table_name
 from ...orchestration.templates import check_texts, is_known
 from ...provider.assets.outlets import UnsaidOutlets, default_outlets, tell_outlets
+from ...provider.dag_schedule import shared_partition
 from ...provider.failures import dated, final_where_refused
 from ...provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ...provider.links import (
@@ -66,6 +67,11 @@ POLICIES: Mapping[str, Callable[[str], Any]] = {
     "delete_when": str,
     "latest_by": str,
 }
+#: What to do where a format makes one partition of two runs.
+_KEEP_APART = (
+    "Make partition_format as fine as the DAG's schedule, with %G beside %V. Where each run loads "
+    'the whole partition anew, name it by a template: partition="day={{ ds }}".'
+)
 #: Arguments that are texts once they are rendered.
 _TEXTS = (
     *("table", "partition_format", "on_repeat", "committer", "catalog", "zero_rename_conn_id"),
@@ -103,7 +109,8 @@ class LoadOperator(BaseOperator):
         Left out, it is the run's partition key where that is such a path, else
         ``partition_format``. (templated)
     :param partition_format: ``strftime`` codes that make the partition from the run's date: its
-        ``partition_date``, else the start of its data interval. (templated)
+        ``partition_date``, else the start of its data interval. With mode ``overwrite`` it has to
+        keep the runs of the DAG's schedule apart. (templated)
     :param partition_timezone: time zone in which that date is taken.
     :param mode: ``append``, ``overwrite`` (the same as ``replace``), ``fail-if-exists`` or
         ``merge``, natively; ``None`` leaves it to the application. (templated)
@@ -258,6 +265,28 @@ class LoadOperator(BaseOperator):
         self._check_partitions(parsing, known)
         if known(self.partition_format):
             check_partition_format(self.partition_format or "", self.partition_timezone)
+            if parsing and known(self.mode):
+                self._check_schedule(Mode.parse(self.mode or ""))
+
+    def _check_schedule(self, mode: Mode | None) -> None:
+        """Refuse a partition_format by which two runs of the DAG's schedule replace one partition.
+        Warn where the application may do so.
+
+        :param mode: ``None``: the application decides.
+        :raises InvalidInputError: names two runs and their partition.
+        """
+        dag, made = self.get_dag(), self.partition_format
+        if dag is None or made is None or self.partition is not None:
+            return
+        if mode not in (None, Mode.REPLACE):
+            return
+        said = shared_partition(dag, made, self.partition_timezone)
+        if said is None:
+            return
+        if mode is None:
+            self.log.warning("%s %s", said, _KEEP_APART)
+        else:
+            raise InvalidInputError(f"{said} Nothing was submitted.", remedy=_KEEP_APART)
 
     @property
     def _policies(self) -> dict[str, Any]:
@@ -294,6 +323,8 @@ class LoadOperator(BaseOperator):
             given = {name: it for name, it in self._policies.items() if it is not None}
             said = hook.settings.policies | {name: POLICIES[name](it) for name, it in given.items()}
             handoff = replace(run.handoff(), table=table.root, partitions=partitions, **said)
+            if "=" not in (context.get("partition_key") or ""):
+                self._check_schedule(handoff.mode)
         return TableLoad(run, hook, table, handoff, committer)
 
     def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:

@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
-from functools import lru_cache
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ...committer.errors import InvalidInputError
+from .schedules import clock_falls
 
 if TYPE_CHECKING:
     from ...committer import Table
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 #: ``strftime`` codes that tell times of one day apart, and those that tell which offset they have.
 _TIME_OF_DAY, _OFFSET = frozenset("HIklMSfpPcXrRT"), frozenset("zZs")
 _CODE = re.compile(r"%[-_0^#:]*\d*[EO]?(.)")
-#: Years in which a zone's clock changes are looked for, and days between two looks: its offsets
-#: last longer, Morocco's of Ramadan included.
-_YEARS, _STEP = (2000, 2038), timedelta(days=7)
+#: Between which a zone's clock changes are looked for.
+_YEARS = datetime(2000, 1, 1, tzinfo=UTC), datetime(2038, 1, 1, tzinfo=UTC)
 #: Every code of the C library's ``strftime`` and Python's ``%f``: any other stays as it stands.
 _CODES = frozenset("aAbBcCdDeFgGhHIjklmMnNpPrRsStTuUVwWxXyYzZf%")
 _PERCENT = re.compile(r"%[-_0^#:]*\d*[EO]?(.?)", re.DOTALL)
@@ -274,19 +273,9 @@ def moment(name: str, given: str | float | datetime, zone: tzinfo = UTC) -> date
         ) from error
 
 
-@lru_cache
 def _goes_back(timezone: str) -> bool:
     """Whether a zone's offset ever falls."""
-    zone = ZoneInfo(timezone)
-    at, end = (datetime(year, 1, 1, tzinfo=UTC) for year in _YEARS)
-    before = at.astimezone(zone).utcoffset()
-    while at < end:
-        at += _STEP
-        now = at.astimezone(zone).utcoffset()
-        if now is not None and before is not None and now < before:
-            return True
-        before = now
-    return False
+    return bool(clock_falls(ZoneInfo(timezone), *_YEARS))
 
 
 def _zone(timezone: str) -> ZoneInfo:

@@ -1,0 +1,183 @@
+"""Schedule of a DAG, where it can be known: cron expressions, and intervals of time."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from croniter import CroniterBadDateError, croniter
+
+from ..orchestration.runs.partitions import check_partition_format
+from ..orchestration.runs.schedules import Schedule, starts_of_one_partition, tells_days_apart
+
+if TYPE_CHECKING:
+    from dateutil.relativedelta import relativedelta
+
+#: Airflow's classes, of the task SDK and of Airflow itself; anybody's own are not known.
+_CRON = {"CronDataIntervalTimetable", "CronTriggerTimetable", "CronPartitionTimetable"}
+_DELTA = {"DeltaDataIntervalTimetable", "DeltaTriggerTimetable"}
+_EITHER = {"AssetOrTimeSchedule", "DatasetOrTimeSchedule"}
+_Starts = Callable[[datetime], Iterator[datetime]]
+
+
+def runs_of_one_partition(
+    dag: Any, partition_format: str, timezone: str
+) -> tuple[datetime, datetime] | None:
+    """The dates of two runs of a DAG's schedule that ``partition_format`` makes one partition of;
+    ``None`` where there are none, or the schedule is not known.
+
+    :param timezone: in which the format takes dates.
+    :raises InvalidInputError: as :func:`.partitions.check_partition_format`.
+    """
+    timetable = dag.timetable
+    while type(timetable).__name__ in _EITHER:
+        timetable = _member(timetable, "timetable")
+    first = _plain(
+        dag.start_date or datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    )
+    last = None if dag.end_date is None else _plain(dag.end_date)
+    zone = check_partition_format(partition_format, timezone)
+    kind = type(timetable).__name__ if type(timetable).__module__.startswith("airflow.") else ""
+    if kind in _DELTA:
+        delta, interval = _member(timetable, "delta"), _interval(timetable)
+        if first + delta <= first:
+            return None  # Airflow refuses such a schedule itself.
+        schedule = Schedule(_deltas(first, delta, interval), first, last, frozenset((zone,)))
+        return _alike(schedule, partition_format, zone)
+    if kind == "MultipleCronTriggerTimetable":
+        timetables = _member(timetable, "timetables")
+    elif kind in _CRON:
+        timetables = [timetable]
+    else:
+        return None
+    try:
+        crons = tuple(map(_cron, timetables))
+    except ZoneInfoNotFoundError:
+        return None  # Such as "local", by which each machine means its own.
+    return _of_crons(crons, partition_format, zone, first, last)
+
+
+@lru_cache
+def _of_crons(
+    crons: tuple[tuple[str, tzinfo, timedelta | relativedelta], ...],
+    partition_format: str,
+    zone: ZoneInfo,
+    first: datetime,
+    last: datetime | None,
+) -> tuple[datetime, datetime] | None:
+    def starts(moment: datetime) -> Iterator[datetime]:
+        return heapq.merge(*(_ticks(*cron, moment) for cron in crons))
+
+    zones = frozenset((zone, *(cron[1] for cron in crons)))
+    schedule = Schedule(starts, first, last, zones)
+    if (
+        len(crons) == 1
+        and _is_once_a_day(*crons[0], zone)
+        and _tells_days(schedule, partition_format)
+    ):
+        return None
+    return _alike(schedule, partition_format, zone)
+
+
+def _is_once_a_day(
+    expression: str, cron_zone: tzinfo, interval: timedelta | relativedelta, zone: ZoneInfo
+) -> bool:
+    """Whether a cron expression names one time of day, by the clock of the partitions."""
+    minutes, hours, *dates = croniter(expression).expanded
+    one_time = len(minutes) == len(hours) == 1 and "*" not in (*minutes, *hours)
+    one_clock = getattr(cron_zone, "key", None) == zone.key
+    # A fourth part after the days is the seconds'.
+    return one_time and len(dates) == 3 and one_clock and not interval
+
+
+def _alike(
+    schedule: Schedule, partition_format: str, zone: ZoneInfo
+) -> tuple[datetime, datetime] | None:
+    return starts_of_one_partition(
+        schedule,
+        lambda start: start.astimezone(zone).strftime(partition_format),
+        days_differ=_tells_days(schedule, partition_format),
+    )
+
+
+def _tells_days(schedule: Schedule, partition_format: str) -> bool:
+    return tells_days_apart(partition_format, schedule.first.date(), schedule.end.date())
+
+
+def _cron(timetable: Any) -> tuple[str, tzinfo, timedelta | relativedelta]:
+    zone = _member(timetable, "timezone")
+    zone = ZoneInfo(zone) if isinstance(zone, str) else zone
+    return _member(timetable, "expression"), zone, _interval(timetable)
+
+
+def _plain(moment: datetime) -> datetime:
+    """A moment in UTC; pendulum's own arithmetic goes by the clock on the wall."""
+    return datetime.fromtimestamp(moment.timestamp(), UTC)
+
+
+def _interval(timetable: Any) -> timedelta | relativedelta:
+    """The length of a run's data interval, where it ends when the run is made."""
+    return _member(timetable, "interval", timedelta())
+
+
+def _member(timetable: Any, name: str, *default: Any) -> Any:
+    """A member that the task SDK calls by its name, and Airflow itself with an underscore."""
+    public = getattr(timetable, name, None)
+    return getattr(timetable, f"_{name}", *default) if public is None else public
+
+
+def _ticks(
+    expression: str, zone: tzinfo, interval: timedelta | relativedelta, moment: datetime
+) -> Iterator[datetime]:
+    """The starts of data intervals at a moment and after it, in UTC."""
+    wall = (moment + interval).astimezone(zone).replace(tzinfo=None)
+    ticks = croniter(expression, wall - timedelta(microseconds=1))
+    # As airflow.timetables._cron: of two hours that a clock shows alike each has a run where every
+    # hour has one, else the second; and a time that a clock leaves out is that much later.
+    each_hour = ticks.expanded[1] == ["*"]
+    try:
+        while True:
+            tick = ticks.get_next(datetime)
+            moments = [tick.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)]
+            for at in sorted(moments) if each_hour else [max(moments)]:
+                yield at - interval
+    except CroniterBadDateError:
+        return  # It has no further date, as of 30 February.
+
+
+def _deltas(
+    first: datetime, delta: timedelta | relativedelta, interval: timedelta | relativedelta
+) -> _Starts:
+    def starts(moment: datetime) -> Iterator[datetime]:
+        at = first
+        if isinstance(delta, timedelta):
+            at += max((moment + interval - first) // delta, 0) * delta
+        while True:
+            if at - interval >= moment:
+                yield at - interval
+            at += delta
+
+    return starts
+
+
+def shared_partition(dag: Any, partition_format: str, timezone: str) -> str | None:
+    """Say which two runs of a DAG's schedule have the same partition; ``None``: no two that are
+    known.
+
+    :param timezone: in which the format takes dates.
+    :raises InvalidInputError: as :func:`.partitions.check_partition_format`.
+    """
+    alike = runs_of_one_partition(dag, partition_format, timezone)
+    if alike is None:
+        return None
+    one, other = (it.astimezone(ZoneInfo(timezone)) for it in alike)
+    return (
+        f"partition_format={partition_format!r} makes one partition of two runs of the DAG "
+        f"{dag.dag_id!r}, {one:%Y-%m-%d %H:%M%z} and {other:%Y-%m-%d %H:%M%z}: "
+        f"{one.strftime(partition_format)}. With mode='overwrite' the second run replaces the rows "
+        "of the first."
+    )
