@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .commit.snapshot import Snapshot
+from .commit.snapshot import Snapshot, state_without_table
 from .commit.state.job_state import Committed
 from .errors import CommitConflictError, InvalidInputError, SnapshotGoneError, TableNotFoundError
 from .format.given_rows import table_of
@@ -63,18 +63,18 @@ class ChangeableTable(ReadableTable):
 
         :param data: a table, batch or reader of Arrow's, a frame of pandas (an index with a name is
             a column) or Polars, or any other object with Arrow's C stream interface.
-        :param on: the key's columns. Keys are looked for in the partitions that ``data`` has rows
-            for.
+        :param on: the key's columns. A row matches those of its own partition alone.
         :param when_matched: ``update`` or ``ignore``.
         :param when_not_matched: ``insert`` or ``ignore``.
         :param delete_when: a condition over the rows given, as for :meth:`scan`: one of which it is
             true deletes the row that it matches, and is not inserted where it matches none.
-        :param latest_by: of several rows of a key the one counts that has the greatest value there,
-            the table's own among them where it has that column: one that is later than the one
-            given stays. Left out, several are refused, and the row given counts.
+        :param latest_by: of several rows of a key in a partition the one counts that has the
+            greatest value there, the table's own among them where it has that column: one that is
+            later than the one given stays. Left out, several are refused, and the row given counts.
         :param null_safe: null keys match each other; else a null key matches nothing.
-        :param across_partitions: look for the keys in all partitions. A row that has come to
-            another partition moves there.
+        :param across_partitions: a row matches those of all partitions. One that has come to
+            another partition moves there; of several rows of a key, in whichever partitions, one
+            counts, as ``latest_by`` says.
         :param schema_mode: ``keep``, or ``merge``: columns that only the rows have, and wider
             types, become the table's; those that they lack stay, and are null in new rows.
         :param partition_by: partition columns of a table that is not there yet.
@@ -158,6 +158,27 @@ class ChangeableTable(ReadableTable):
         self.run(check_rewritable(self._context))
         return self.state(partitions)
 
+    def state_to_merge(
+        self,
+        touched: Collection[str],
+        across: bool,
+        with_keys: Callable[[Snapshot], Collection[str]],
+        nothing: Snapshot | None = None,
+    ) -> Snapshot:
+        """A snapshot that rows are merged into: of the partitions that they lie in; and across
+        partitions, of those that hold their keys, as one state with all others.
+
+        :param touched: the partitions that the rows lie in.
+        :param with_keys: finds those that hold their keys, in a state of all.
+        :param nothing: the state of a root where no table is.
+        :raises InvalidInputError: a table of coordination *none*.
+        """
+        if not across:
+            return self.state_to_change(touched) if nothing is None else nothing.of(touched)
+        whole = self.state_to_change() if nothing is None else nothing
+        found = with_keys(whole) if whole.files else ()
+        return whole.chosen({*touched, *found})
+
     def rewrite_policies(
         self, state: Snapshot, changes: Mapping[str, RowChanges], files: FileOptions
     ) -> tuple[dict[str, Any], list[Inputs]]:
@@ -197,14 +218,16 @@ class ChangeableTable(ReadableTable):
         )
         if not plan.changed:
             needed = key is not None or not plan.schema.equals(plan.state.schema)
-            return self._write(spec, None) if needed else None
+            with self.held_against(plan.state):
+                return self._write(spec, None) if needed else None
         if spec.on_repeat is OnRepeat.REPLACE_OWN and key is not None:
             refuse_repeat(self.job_of_key(key), plan.why_not_repeatable, self.root.url)
         changes = {name: plan.counts[name] for name in plan.changed}
         policies, inputs = self.rewrite_policies(plan.state, changes, spec.files)
         # What this process has read is what the rows come of that a merge is given.
         inputs += [noted().inputs.made_by(spec.code_version)] if plan.brings_rows else []
-        return self._write(replace(spec, **policies), plan, inputs)
+        with self.held_against(plan.state):
+            return self._write(replace(spec, **policies), plan, inputs)
 
     def _write(
         self, spec: JobSpec, plan: RowPlan | None, inputs: Iterable[Inputs] = ()
@@ -226,18 +249,7 @@ class ChangeableTable(ReadableTable):
     def _plan_merge(
         self, merge: RowMerge, given: pa.Table, partition_by: tuple[str, ...]
     ) -> RowPlan:
-        try:
-            own, by, is_first = self.schema, self.partition_by, False
-        except TableNotFoundError:
-            own, by, is_first = given.schema, partition_by, True
-        rows = MergeRows.of(merge, given, own, by, is_first=is_first, url=self.root.url)
-        touched = set(rows.places.unique().to_pylist())
-        state = Snapshot(self.root, rows.schema, by, (), {}, tuple(sorted(touched)))
-        if not is_first and merge.across and by:
-            whole = self.state_to_change()
-            state = whole.chosen(touched | self._with_keys(rows, whole))
-        elif not is_first:
-            state = self.state_to_change(touched)
+        rows, state = self._state_to_merge(merge, given, partition_by)
         files = state.by_partition()
 
         def read(name: str) -> Iterator[pa.RecordBatch]:
@@ -266,6 +278,32 @@ class ChangeableTable(ReadableTable):
             why if inserts_nulls else None,
         )
 
+    def _state_to_merge(
+        self, merge: RowMerge, given: pa.Table, partition_by: tuple[str, ...]
+    ) -> tuple[MergeRows, Snapshot]:
+        """The rows given, by the columns of the state that they are merged into; and that state.
+
+        :param partition_by: partition columns of a table that is not there yet.
+        """
+        url = self.root.url
+        try:
+            own, by = self.schema, self.partition_by
+        except TableNotFoundError:
+            rows = MergeRows.of(merge, given, given.schema, partition_by, is_first=True, url=url)
+            nothing = state_without_table(self.root, rows.schema, partition_by)
+            return rows, self._state_of(rows, nothing)
+        while True:
+            rows = MergeRows.of(merge, given, own, by, is_first=False, url=url)
+            state = self._state_of(rows)
+            if state.has_columns(own, by):
+                return rows, state
+            own, by = state.schema, state.partition_by
+
+    def _state_of(self, rows: MergeRows, nothing: Snapshot | None = None) -> Snapshot:
+        touched = set(rows.places.unique().to_pylist())
+        across = rows.merge.across and bool(rows.by)
+        return self.state_to_merge(touched, across, partial(self._with_keys, rows), nothing)
+
     def _with_keys(self, rows: MergeRows, whole: Snapshot) -> set[str]:
         """The partitions that hold keys of the rows given; of others only the key's columns are
         read, and files whose statistics say that they cannot hold any are not."""
@@ -284,11 +322,7 @@ class ChangeableTable(ReadableTable):
         return found
 
     def _plan_deletion(self, filter: Filter, named: Collection[str] | None) -> RowPlan:
-        schema, by = self.schema, self.partition_by
-        condition = RowFilter([filter], schema)
-        if named is not None:
-            named = stored_names(self._context, self._current(), named)
-        state = self.state_to_change(PartitionCondition(condition, schema, by, named))
+        condition, state = self._state_to_delete_of(filter, named)
         counts, held = {}, state.by_partition()
         for name, files in held.items():
             # Of all files the table has on record how many rows there are, of foreign ones not.
@@ -304,6 +338,23 @@ class ChangeableTable(ReadableTable):
                         job.write(condition.drop(batch))
 
         return RowPlan(state, counts, changed, write, state.schema)
+
+    def _state_to_delete_of(
+        self, filter: Filter, named: Collection[str] | None
+    ) -> tuple[RowFilter, Snapshot]:
+        """A condition over the columns of the state whose rows it is asked about; and that state.
+
+        :param named: in these partitions alone; ``None`` for all.
+        """
+        schema, by = self.schema, self.partition_by
+        if named is not None:
+            named = stored_names(self._context, self._current(), named)
+        while True:
+            condition = RowFilter([filter], schema)
+            state = self.state_to_change(PartitionCondition(condition, schema, by, named))
+            if state.has_columns(schema, by):
+                return condition, state
+            schema, by = state.schema, state.partition_by
 
     def _rows_of(
         self,

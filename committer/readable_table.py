@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -17,7 +18,13 @@ from .commit.state.found_table import find_table
 from .commit.state.heads import read_head
 from .commit.state.job_state import Committed, JobState
 from .commit.state.open_jobs import read_open
-from .errors import InvalidInputError, TableNotFoundError, about
+from .errors import (
+    CommitConflictError,
+    InvalidInputError,
+    TableMismatchError,
+    TableNotFoundError,
+    about,
+)
 from .format.as_of import AsOf, Past
 from .format.job_spec import Owner, Readers
 from .format.layout import UNPARTITIONED, TableRoot
@@ -133,6 +140,35 @@ class ReadableTable:
         if partitions is not None:
             partitions = stored_names(self._context, self._current(), partitions)
         return self.run(current_snapshot(self._context, partitions, as_of))
+
+    def has_moved(self, state: Snapshot) -> bool:
+        """Whether partitions hold other rows than in a state that was read, or the table has other
+        columns: an error of a job that goes by the state may come of that."""
+        try:
+            now = self.state(None if state.read is not None else state.asked)
+        except TableNotFoundError:
+            return False
+        return now.base != state.base or not now.has_columns(state.schema, state.partition_by)
+
+    @contextmanager
+    def held_against(self, state: Snapshot) -> Iterator[None]:
+        """Make a mismatch of columns a conflict, in a job whose columns are those of a state, where
+        the table has moved since.
+
+        :raises CommitConflictError: it has; nothing of the job is visible.
+        """
+        try:
+            yield
+        except TableMismatchError as error:
+            if not self.has_moved(state):
+                raise
+            raise CommitConflictError(
+                f"The table has changed since its columns were read: {error.message}",
+                table=self.root.url,
+                job=error.job,
+                key=error.key,
+                remedy="Run the job again on what is there now.",
+            ) from error
 
     def at(
         self,

@@ -162,7 +162,10 @@ class RewritableTable(ReadableTable):
         driver, state = self.driver, plan.snapshot
         on_server = driver.reach(file.key for file in state.files) == {driver.clients}
         try:
-            with WriteJob(driver, self._context, spec, inputs=lambda: inputs) as job:
+            with (
+                self.held_against(state),
+                WriteJob(driver, self._context, spec, inputs=lambda: inputs) as job,
+            ):
                 copier = FileCopier(driver, driver, job.opened, None if on_server else lanes)
                 results = copier.copy(state)
                 job.take(results, len(results))
@@ -319,7 +322,10 @@ class RewritableTable(ReadableTable):
         self, spec: JobSpec, plan: CompactionPlan | ResolutionPlan, inputs: Inputs
     ) -> WriteJob:
         batches = (rows for it in plan.files for rows in self.read_file(plan.snapshot, it))
-        with WriteJob(self.driver, self._context, spec, inputs=lambda: inputs) as job:
+        with (
+            self.held_against(plan.snapshot),
+            WriteJob(self.driver, self._context, spec, inputs=lambda: inputs) as job,
+        ):
             for rows in in_order(batches, plan.snapshot.schema, spec.sorted_by):
                 job.write(rows)
         return job

@@ -71,13 +71,17 @@ class MergeRows:
         _check_keys(merge, schema, url)
         named = [field for field in schema if field.name in brought.names]
         wanted = pa.schema(named, metadata=schema.metadata)
-        given = _last_of_each(merge, _as_read_again(given, by), url)
+        given = _as_read_again(given, by)
         rows = _one_batch(given.select([f.name for f in wanted]), wanted)
-        index = KeyIndex([rows.column(name) for name in merge.on], merge.null_safe)
+        places = partition_paths(rows, by)
+        index = KeyIndex(_keys(merge, rows, places), merge.null_safe)
+        last = _last_of_each(merge, given, index.codes, by, url)
+        if len(last) < len(rows):
+            given, rows, places = given.take(last), rows.take(last), places.take(last)
+            index = KeyIndex(_keys(merge, rows, places), merge.null_safe)
         deletes = pa.repeat(pa.scalar(False), len(rows))
         if merge.delete_when is not None:
             deletes = RowFilter([merge.delete_when], given.schema).holds(given)
-        places = partition_paths(rows, by)
         return MergeRows(merge, rows, places, deletes, index, schema, tuple(by))
 
     def outcome(self, partition: str, batch: pa.RecordBatch) -> MergedBatch:
@@ -85,7 +89,8 @@ class MergeRows:
 
         :param batch: of the table's columns, as they are to be.
         """
-        found = self.index.find([batch.column(name) for name in self.merge.on])
+        places = pa.repeat(pa.scalar(partition), len(batch))
+        found = self.index.find(_keys(self.merge, batch, places))
         matched = found.is_valid()
         where = found.drop_null()
         old, new = batch.filter(matched), self.rows.take(where)
@@ -240,14 +245,25 @@ def _as_read_again(given: pa.Table, by: Sequence[str]) -> pa.Table:
     return given
 
 
-def _last_of_each(merge: RowMerge, given: pa.Table, url: str) -> pa.Table:
-    """Rows with one for each key.
+def _keys(merge: RowMerge, rows: pa.RecordBatch, places: pa.Array) -> list[pa.Array]:
+    """By what rows match each other: their keys; and their partition, unless the merge looks for
+    keys across partitions. Else a row would match or not by which others come with it.
 
+    :param places: the partition of each row.
+    """
+    keys = [rows.column(name) for name in merge.on]
+    return keys if merge.across else [*keys, places]
+
+
+def _last_of_each(
+    merge: RowMerge, given: pa.Table, codes: pa.Array, by: Sequence[str], url: str
+) -> pa.Array:
+    """The numbers of the rows that count: one for each key.
+
+    :param codes: of each row's key; null where it matches nothing.
     :raises InvalidInputError: several have one, and none of them is the last.
     """
-    given = given.combine_chunks()
-    keys = [_array(given, name) for name in merge.on]
-    codes = KeyIndex(keys, merge.null_safe).codes
+    numbers = pa.array(range(len(given)), pa.int64())
     if merge.latest_by is not None:
         latest = _array(given, merge.latest_by)
         frame = pa.table({"code": codes, "latest": latest})
@@ -255,14 +271,15 @@ def _last_of_each(merge: RowMerge, given: pa.Table, url: str) -> pa.Table:
         at = pc.index_in(codes, last["code"].combine_chunks())
         greatest = last["latest_max"].combine_chunks().take(at)
         is_last = pc.invert(are_different(latest, greatest.cast(latest.type)))
-        given = given.filter(pc.or_(codes.is_null(), is_last)).combine_chunks()
-        codes = codes.filter(pc.or_(codes.is_null(), is_last))
+        numbers = numbers.filter(pc.or_(codes.is_null(), is_last))
+        codes = codes.take(numbers)
     found = pc.value_counts(codes.drop_null())
     doubled = found.field(0).filter(pc.greater(found.field(1), 1))
     if not len(doubled):
-        return given
-    row = pc.index(codes, doubled[0]).as_py()
-    key = ", ".join(f"{name}={given[name][row].as_py()!r}" for name in merge.on)
+        return numbers
+    row = numbers[pc.index(codes, doubled[0]).as_py()].as_py()
+    named = merge.on if merge.across else dict.fromkeys([*merge.on, *by])
+    key = ", ".join(f"{name}={given[name][row].as_py()!r}" for name in named)
     raise several_rows("rows", len(doubled), key, merge.latest_by, url)
 
 

@@ -51,6 +51,7 @@ def stream(
     merge_on: Sequence[str] = (),
     delete_when: str | None = None,
     latest_by: str | None = None,
+    across_partitions: bool = False,
     output_mode: str = "append",
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
@@ -65,8 +66,8 @@ def stream(
     :param partition_by: partition columns, outermost first; the table's own where left out.
     :param mode: of each batch, as :func:`.save_frame.save` has it: ``append``, or ``overwrite``,
         which replaces the partitions that the batch has rows for; or ``merge``, by key.
-    :param merge_on: with mode merge, the key's columns; with ``delete_when`` and ``latest_by``, as
-        :func:`.changing.merging.merge` has them.
+    :param merge_on: with mode merge, the key's columns; with ``delete_when``, ``latest_by`` and
+        ``across_partitions``, as :func:`.changing.merging.merge` has them.
     :param output_mode: which rows Spark hands over, for ``DataStreamWriter.outputMode``.
     :param trigger: for ``DataStreamWriter.trigger``: ``{"processingTime": "1 minute"}``,
         ``{"availableNow": True}``; ``None`` begins a batch when the one before is done.
@@ -91,7 +92,7 @@ def stream(
             remedy="Leave it out of options=.",
         )
     read_writer_options({**(options or {}), "path": root.url})
-    rules = _rules(Mode.parse(mode), merge_on, delete_when, latest_by)
+    rules = _rules(Mode.parse(mode), merge_on, delete_when, latest_by, across_partitions)
     batches = MicroBatches(
         root.url, checkpoint, tuple(partition_by), Mode.parse(mode), dict(options or {}), rules
     )
@@ -105,18 +106,25 @@ def stream(
 
 
 def _rules(
-    mode: Mode, merge_on: Sequence[str], delete_when: str | None, latest_by: str | None
+    mode: Mode,
+    merge_on: Sequence[str],
+    delete_when: str | None,
+    latest_by: str | None,
+    across: bool,
 ) -> MergeRules | None:
     """Of mode merge.
 
     :raises InvalidInputError: they are given with another mode, or no key is.
     """
     if mode is Mode.MERGE:
-        return MergeRules(tuple(merge_on), delete_when=delete_when, latest_by=latest_by)
-    if merge_on or delete_when or latest_by:
+        return MergeRules(
+            tuple(merge_on), delete_when=delete_when, latest_by=latest_by, across=across
+        )
+    if merge_on or delete_when or latest_by or across:
         raise InvalidInputError(
             f"A key is given, and mode {mode}, which has none; nothing was started.",
-            remedy="Give mode='merge', or leave merge_on, delete_when and latest_by out.",
+            remedy="Give mode='merge', or leave merge_on, delete_when, latest_by and "
+            "across_partitions out.",
         )
     return None
 

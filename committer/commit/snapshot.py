@@ -87,12 +87,28 @@ class Snapshot:
         """The same state of some partitions, chosen by what all of them hold."""
         return replace(self.of(partitions), read=self.base)
 
+    def has_columns(self, schema: pa.Schema, partition_by: Sequence[str]) -> bool:
+        """Whether rows by these columns and partition columns are rows of this state."""
+        same = self.schema.equals(schema, check_metadata=True)
+        return same and self.partition_by == tuple(partition_by)
+
     def by_partition(self) -> dict[str, list[DataFile]]:
         """The files of each partition that has any, oldest first."""
         files: dict[str, list[DataFile]] = {}
         for file in self.files:
             files.setdefault(file.partition, []).append(file)
         return files
+
+
+def state_without_table(
+    root: TableRoot, schema: pa.Schema, partition_by: Sequence[str]
+) -> Snapshot:
+    """Build the state of a root where neither a table nor a file is: it was read as any state is,
+    so a job that goes by it is refused where a partition, or a file, has come since.
+
+    :param schema: the columns of the table to be made; ``partition_by``: its partition columns.
+    """
+    return Snapshot(root, schema, tuple(partition_by), (), {}, lists=True)
 
 
 @dataclass(frozen=True)

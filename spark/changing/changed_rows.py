@@ -92,6 +92,16 @@ def as_partition_value(column: Column, kind: DataType) -> Column:
     return F.when(column != "", column) if isinstance(kind, StringType) else column
 
 
+def as_directory(column: Column, kind: DataType) -> Column:
+    """A partition column's value in a form that is equal where the directories are: neither 0.0 and
+    -0.0 share one, nor texts that a collation takes for the same."""
+    from pyspark.sql.types import DoubleType, FloatType, StringType
+
+    return (
+        column.cast("string") if isinstance(kind, DoubleType | FloatType | StringType) else column
+    )
+
+
 def differ(old: Column, new: Column, kind: DataType) -> Column:
     """Whether two values of a column's type are not the same. Values that Spark cannot compare, or
     by their collation takes for equal that are not, count as different."""

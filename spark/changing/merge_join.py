@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING
 
-from ...committer.commit.snapshot import Snapshot
+from ...committer.commit.snapshot import Snapshot, state_without_table
+from ...committer.errors import SnapshotGoneError, ZeroRenameError
 from ...committer.format.job_spec import SchemaMode
 from ...committer.merge_request import IGNORE, INSERT, UPDATE
 from ..reading.load import quoted, state_frame
@@ -23,13 +25,14 @@ from .changed_rows import (
     UNCHANGED,
     UPDATED,
     ChangedRows,
+    as_directory,
     as_partition_value,
     differ,
     partitions_of,
     place_of,
     reads_table,
 )
-from .merge_source import MergeSource
+from .merge_source import ColumnsRead, MergeSource
 from .struct_fields import ColumnExpressions, cast_by_name
 
 if TYPE_CHECKING:
@@ -40,6 +43,34 @@ _THERE, _COMES = "zero_rename_is_there", "zero_rename_comes"
 _DELETES = "zero_rename_deletes"
 #: Key values that can be written into a condition as they are.
 _PLAIN = re.compile(r"[\w .:+-]*", re.ASCII)
+
+
+def merged_rows(read: Callable[[ColumnsRead | None], MergeSource]) -> ChangedRows:
+    """Join a merge's source with a state of its table, by the columns of that state.
+
+    :param read: reads the source by a table's columns and partition columns; ``None``: by those
+        that the table has now.
+    :raises SnapshotGoneError: files of the state were replaced while it was read.
+    """
+    join = MergeJoin(read(None))
+    touched = join.places()
+    while True:
+        state = join.state(touched)
+        if not join.is_of(state):
+            join = MergeJoin(read((state.schema, state.partition_by)))
+            touched = join.places()
+            continue
+        rows = join.rows(state)
+        try:
+            with join.reading(state):
+                more = rows.counts.rows.keys()
+        except Exception:
+            rows.release()
+            raise
+        if more <= set(state.asked or ()):
+            return rows
+        rows.release()
+        touched = touched | more
 
 
 class MergeJoin:
@@ -54,37 +85,57 @@ class MergeJoin:
         self._by = source.by
         self._types = source.types
 
-    def rows(self) -> ChangedRows:
-        touched = self._source.places()
-        while True:
-            state = self._state(touched)
-            rows = self._joined(state)
-            more = rows.counts.rows.keys()
-            if more <= set(state.asked or ()):
-                return rows
-            rows.release()
-            touched = touched | more
+    def places(self) -> set[str]:
+        """The partitions that the source has rows for."""
+        return self._source.places()
 
-    def _state(self, touched: Collection[str]) -> Snapshot:
-        """What the partitions hold that may be changed."""
+    def is_of(self, state: Snapshot) -> bool:
+        """Whether the source was read by the columns of a state."""
+        return state.has_columns(self._source.own, self._by)
+
+    def state(self, touched: Collection[str]) -> Snapshot:
+        """What the partitions hold that may be changed.
+
+        :param touched: those that rows of the source lie in, or move to.
+        """
+        nothing = None
         if self._source.is_first:
-            return Snapshot(
-                self._table.root, self._source.own, self._by, (), {}, tuple(sorted(touched))
-            )
-        if not self._rules.across or not self._by:
-            return self._table.state_to_change(touched)
-        whole = self._table.state_to_change()
-        return whole.chosen({*touched, *self._with_keys(whole)})
+            nothing = state_without_table(self._table.root, self._source.own, self._by)
+        across = self._rules.across and bool(self._by)
+        return self._table.state_to_merge(touched, across, self._with_keys, nothing)
+
+    @contextmanager
+    def reading(self, state: Snapshot) -> Iterator[None]:
+        """Tell of an error of Spark's reader as of files that were replaced, where they were: it
+        has an error of its own for a file that is gone.
+
+        :raises SnapshotGoneError: the table has moved since the state was read.
+        """
+        try:
+            yield
+        except ZeroRenameError:
+            raise
+        except Exception as error:
+            if not self._table.has_moved(state):
+                raise
+            raise SnapshotGoneError(
+                "Partitions were replaced while their rows were read. Nothing was merged.",
+                table=self._table.root.url,
+                remedy="Merge again.",
+            ) from error
 
     def _with_keys(self, whole: Snapshot) -> set[str]:
         """The partitions that hold keys of the source."""
+        if not self.is_of(whole):
+            return set()  # The source is read again, by the columns of that state.
         columns = [*dict.fromkeys([*self._rules.on, *self._by])]
         where = self._key_range()
         keys = state_frame(self._session, self._table, whole, columns, where)
         keys = keys.alias("target").join(
             self._frame.alias("source"), self._matches(self._rules.on), "left_semi"
         )
-        return partitions_of(keys, whole.schema, self._by)
+        with self.reading(whole):
+            return partitions_of(keys, whole.schema, self._by)
 
     def _key_range(self) -> str | None:
         """What is true of the first key column of all rows that can match: files whose statistics
@@ -104,7 +155,8 @@ class MergeJoin:
             return f"{quoted(name)} >= '{low}' and {quoted(name)} <= '{high}'"
         return None
 
-    def _joined(self, state: Snapshot) -> ChangedRows:
+    def rows(self, state: Snapshot) -> ChangedRows:
+        """What becomes of each row of a state, and of the source."""
         from pyspark.sql import functions as F
 
         rules = self._rules
@@ -214,9 +266,19 @@ class MergeJoin:
         return None
 
     def _matches(self, on: Sequence[str]) -> Column:
+        """Whether a row of the table and one of the source are a pair: by their keys; and by their
+        partition, unless the merge looks for keys across partitions. Else a row would match or not
+        by which others come with it."""
         from pyspark.sql import functions as F
 
-        sides = [(F.col(f"target.{quoted(n)}"), F.col(f"source.{quoted(n)}")) for n in on]
-        if self._rules.null_safe:
-            return reduce(and_, [own.eqNullSafe(other) for own, other in sides])
-        return reduce(and_, [own == other for own, other in sides])
+        def sides(name: str) -> tuple[Column, Column]:
+            return F.col(f"target.{quoted(name)}"), F.col(f"source.{quoted(name)}")
+
+        found = [own.eqNullSafe(other) for own, other in map(sides, on)]
+        if not self._rules.null_safe:
+            found = [own == other for own, other in map(sides, on)]
+        for name in () if self._rules.across else self._by:
+            kind = self._types[name].dataType
+            own, other = (as_directory(side, kind) for side in sides(name))
+            found.append(own.eqNullSafe(other))
+        return reduce(and_, found)

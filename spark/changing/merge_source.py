@@ -26,12 +26,15 @@ from ...committer.table import Table
 from ..reading.load import quoted
 from ..reading.predicate import refuse_beyond_rows
 from ..types import spark_schema, table_schema
-from .changed_rows import as_partition_value, partitions_of
+from .changed_rows import as_directory, as_partition_value, partitions_of
 from .struct_fields import cast_by_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
+
+#: A table's columns, and those that it is partitioned by.
+ColumnsRead = tuple[pa.Schema, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -104,21 +107,24 @@ class MergeSource:
         rules: MergeRules,
         partition_by: Sequence[str],
         any_case: bool,
+        columns: ColumnsRead | None = None,
     ) -> MergeSource:
         """:param partition_by: of a table that is not there yet.
         :param any_case: columns are the table's whatever their case.
+        :param columns: the table's, as a state of it has them; ``None``: as they are now.
         :raises InvalidInputError: rules, keys or columns that cannot be right.
         :raises TableMismatchError: the frame's columns do not fit the table's.
         """
         stored = table_schema(frame.schema, partition_by)
         is_first = False
         try:
-            own, by = table.schema, table.partition_by
+            own, by = columns or (table.schema, table.partition_by)
         except TableNotFoundError:
             own, by, is_first = stored, tuple(partition_by), True
         reading = _SourceReading(table.root.url, frame, own, by, any_case)
         rules = reading.in_its_case(rules)
         reading.check_partition_columns()
+        reading.check_moves(rules)
         schema = reading.merged_schema(stored, rules, is_first)
         aligned = reading.aligned(schema)
         source = MergeSource(table, aligned, rules, own, schema, by, is_first, any_case)
@@ -160,6 +166,11 @@ class MergeSource:
 
         rules, source = self.rules, self.frame
         keys = [F.col(quoted(name)) for name in rules.on]
+        named = dict.fromkeys(rules.on)
+        if not rules.across:
+            places = [as_directory(F.col(quoted(it)), self.types[it].dataType) for it in self.by]
+            keys += [place.alias(f"zero_rename_place{n}") for n, place in enumerate(places)]
+            named |= dict.fromkeys(self.by)
         free = F.lit(False) if rules.null_safe else reduce(or_, self._nulls())
         if rules.latest_by is not None:
             latest = F.col(quoted(rules.latest_by))
@@ -167,13 +178,17 @@ class MergeSource:
             mark = "zero_rename_is_last"
             source = source.withColumn(mark, free | latest.eqNullSafe(last))
             source = source.where(mark).drop(mark)
-        doubled = source.where(~free).groupBy(*keys).count().where("count > 1").persist()
+        shown = [F.first(quoted(it)).alias(f"zero_rename_key{n}") for n, it in enumerate(named)]
+        rows = "zero_rename_rows"
+        doubled = source.where(~free).groupBy(*keys).agg(F.count("*").alias(rows), *shown)
+        doubled = doubled.where(F.col(rows) > 1).persist()
         found = doubled.count()
         example = doubled.limit(1).collect() if found else []
         doubled.unpersist()
         if not found:
             return source
-        key = ", ".join(f"{name}={example[0][name]!r}" for name in rules.on)
+        values = [example[0][f"zero_rename_key{n}"] for n in range(len(named))]
+        key = ", ".join(f"{name}={value!r}" for name, value in zip(named, values, strict=True))
         raise several_rows("frame", found, key, rules.latest_by, self.table.root.url)
 
     def _nulls(self) -> list[Column]:
@@ -233,6 +248,21 @@ class _SourceReading:
                     table=self.url,
                     remedy="Add the column to the frame.",
                 )
+
+    def check_moves(self, rules: MergeRules) -> None:
+        """Refuse to move rows that are not looked for where they come to.
+
+        :raises InvalidInputError: an expression computes a partition column.
+        """
+        named = [name for name in rules.sets if name in self.by]
+        if named and not rules.across:
+            raise InvalidInputError(
+                f"when_matched[{named[0]!r}]={rules.sets[named[0]]!r} moves rows to other "
+                "partitions, and across_partitions is not given: rows are looked for in their own "
+                "partition alone. Nothing was merged.",
+                table=self.url,
+                remedy="Give across_partitions=True, or leave that column out of when_matched.",
+            )
 
     def merged_schema(self, stored: pa.Schema, rules: MergeRules, is_first: bool) -> pa.Schema:
         """The table's columns after the merge.

@@ -6,15 +6,16 @@
 
     merge(changes, "s3://bucket/orders", on=["order_id"], delete_when="op = 'D'", latest_by="at")
 
-The partitions that the frame has rows for are read as one state and joined with it by Spark; those
-in which any row changes are written anew by one job, which is refused where another one has changed
-them since.
+The partitions that the frame has rows for, or with ``across_partitions`` those of all keys, are
+read as one state and joined with it by Spark. Those in which any row changes are written anew by
+one job, which is refused where another one has changed them since.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import InvalidInputError
@@ -23,7 +24,7 @@ from ...committer.row_rewrite import TableChange
 from ...committer.table import Table
 from ..write_target import WriteTarget, require_spark_frame
 from .changed_rows import ChangedRows
-from .merge_join import MergeJoin
+from .merge_join import merged_rows
 from .merge_source import MergeRules, MergeSource
 from .row_writer import change_table
 
@@ -54,18 +55,19 @@ def merge(
 
     :param frame: the source, with the table's partition columns. It is read once.
     :param table: ``s3://bucket/prefix``; ``None`` for the one that the operator names.
-    :param on: the key's columns. Keys are looked for in the partitions that the frame has rows for.
+    :param on: the key's columns. A row matches those of its own partition alone.
     :param when_matched: ``update`` (all columns), ``ignore``, or expressions by column, in which
         ``source.c`` and ``target.c`` are the two rows' columns.
     :param when_not_matched: ``insert`` or ``ignore``.
     :param delete_when: a condition, such as ``op = 'D'``: a row of which it is true deletes the row
         that it matches, and is not inserted where it matches none.
-    :param latest_by: of several rows of a key the one counts that has the greatest value there, the
-        table's own among them where it has that column: one that is later than the frame's stays.
-        Left out, several are refused, and the frame's row counts.
+    :param latest_by: of several rows of a key in a partition the one counts that has the greatest
+        value there, the table's own among them where it has that column: one that is later than the
+        frame's stays. Left out, several are refused, and the frame's row counts.
     :param null_safe: null keys match each other; else a null key matches nothing, as in SQL.
-    :param across_partitions: look for the keys in all partitions. A row that has come to another
-        partition moves there.
+    :param across_partitions: a row matches those of all partitions. One that has come to another
+        partition moves there, as does one whose partition column ``when_matched`` computes; of
+        several rows of a key, in whichever partitions, one counts, as ``latest_by`` says.
     :param schema_mode: ``merge``: columns that only the frame has, and wider types, become the
         table's; those that it lacks stay as they are, and are null in rows that are inserted.
     :param attempts: how often the table is read and joined, where another job changes it meanwhile.
@@ -118,8 +120,8 @@ def merge_by(
 
     def joined(target: Table, place: WriteTarget, any_case: bool) -> ChangedRows:
         kept.extend([] if kept else [_materialised(frame)])
-        source = MergeSource.of(target, kept[0], rules, place.partition_by, any_case)
-        return MergeJoin(source).rows()
+        by = place.partition_by
+        return merged_rows(partial(MergeSource.of, target, kept[0], rules, by, any_case))
 
     session = frame.sparkSession
     try:

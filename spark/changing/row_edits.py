@@ -127,11 +127,15 @@ class _Edit:
     def rows(self) -> ChangedRows:
         """By the table's columns and state as they are now."""
         schema, by = self.table.schema, self.table.partition_by
-        sets = {self._column(name, schema.names): text for name, text in (self.sets or {}).items()}
-        moves = not sets.keys().isdisjoint(by)
-        # Where rows move, what is there counts too, which the condition says nothing of.
-        selected = None if moves else selected_partitions(self.where, schema, by)
-        state = self.table.state_to_change(selected)
+        while True:
+            sets = {self._column(it, schema.names): text for it, text in (self.sets or {}).items()}
+            moves = not sets.keys().isdisjoint(by)
+            # Where rows move, what is there counts too, which the condition says nothing of.
+            selected = None if moves else selected_partitions(self.where, schema, by)
+            state = self.table.state_to_change(selected)
+            if state.has_columns(schema, by):
+                break
+            schema, by = state.schema, state.partition_by
 
         def of(partitions: Collection[str]) -> DataFrame:
             return self._classified(state.of(partitions), sets)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ...committer.changeable_table import refuse_repeat
-from ...committer.commit.snapshot import Snapshot
 from ...committer.commit.state.job_state import Committed
 from ...committer.errors import CommitConflictError, InvalidInputError, SnapshotGoneError
 from ...committer.format.handoff import Handoff
@@ -66,24 +65,23 @@ class RowWriter:
         for attempt in range(1, attempts + 1):
             if (done := self._done_before()) is not None:
                 return TableChange.done_before(done)
-            rows = compute()
+            rows = None
             try:
-                return replace(self._carried_out(rows), attempts=attempt)
+                rows = compute()
+                with self.table.held_against(rows.state):
+                    return replace(self._carried_out(rows), attempts=attempt)
             except (CommitConflictError, SnapshotGoneError):
                 if attempt == attempts:
                     raise
             except Exception:
                 # Of a file that a replace has removed Spark's own reader raises an error of its
                 # own.
-                if attempt == attempts or not self._has_moved(rows.state):
+                if rows is None or attempt == attempts or not self.table.has_moved(rows.state):
                     raise
             finally:
-                rows.release()
+                if rows is not None:
+                    rows.release()
         raise AssertionError("each attempt returns or raises")
-
-    def _has_moved(self, state: Snapshot) -> bool:
-        read = None if state.read is not None else state.asked
-        return self.table.state_to_change(read).base != state.base
 
     def _earlier(self, policy: OnRepeat) -> str | None:
         """The job in which the run has done this before, where that policy says what follows."""

@@ -11,6 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -234,6 +235,49 @@ class TestMerge:
                 change()
 
 
+class TestBatches:
+    """A row matches those of its own partition alone, whichever rows come with it."""
+
+    THERE = ((1, "a", 1.0, "x"), (2, "b", 2.0, "y"))
+    GIVEN = ((1, "A", 1.0, "y"), (3, "c", 3.0, "x"))
+
+    @pytest.mark.parametrize("cut", [0, 1, 2])
+    def test_rows_merged_in_one_batch_or_two_leave_the_same(self, table: Table, cut: int) -> None:
+        put(table, *self.THERE)
+        for rows in (self.GIVEN[:cut], self.GIVEN[cut:]):
+            table.merge(arrow(*rows), on=["k"])
+        assert held(table) == texts(*self.THERE, *self.GIVEN)
+
+    @pytest.mark.parametrize("cut", [0, 1, 2])
+    def test_across_partitions_the_row_moves_in_one_batch_or_two(
+        self, table: Table, cut: int
+    ) -> None:
+        put(table, *self.THERE)
+        for rows in (self.GIVEN[:cut], self.GIVEN[cut:]):
+            table.merge(arrow(*rows), on=["k"], across_partitions=True)
+        assert held(table) == texts(self.THERE[1], *self.GIVEN)
+
+    def test_a_row_deletes_in_its_own_partition_alone(self, table: Table) -> None:
+        put(table, *self.THERE)
+        schema = SCHEMA.append(pa.field("op", pa.string()))
+        rows = arrow((1, "", 0.0, "y", "D"), (3, "c", 3.0, "x", "I"), schema=schema)
+        done = table.merge(rows, on=["k"], delete_when=pc.field("op") == "D")
+        assert done.rows == RowChanges(inserted=1, unchanged=2)
+        assert held(table) == texts(*self.THERE, (3, "c", 3.0, "x"))
+
+    def test_one_key_in_two_partitions_is_two_rows_and_across_them_one(self, table: Table) -> None:
+        rows = arrow((1, "a", 1.0, "x"), (1, "b", 2.0, "y"))
+        table.merge(rows, on=["k"], partition_by=["p"])
+        assert table.merge(rows, on=["k"]).rows == RowChanges(unchanged=2)
+        with pytest.raises(InvalidInputError, match=r"1 key of the rows is there .* k=1\."):
+            table.merge(rows, on=["k"], across_partitions=True)
+        twice = arrow((1, "c", 1.0, "x"), (1, "d", 2.0, "x"), (1, "e", 3.0, "y"))
+        with pytest.raises(InvalidInputError, match=r"1 key of the rows is there .* k=1, p='x'"):
+            table.merge(twice, on=["k"])
+        table.merge(twice, on=["k"], latest_by="v")
+        assert held(table) == texts((1, "d", 2.0, "x"), (1, "e", 3.0, "y"))
+
+
 class TestDelete:
     def test_rows_of_which_the_filter_is_null_stay(self, table: Table) -> None:
         put(table, (1, "a", 1.0, "x"), (2, "b", None, "x"), (3, "c", 3.0, "y"), (4, "d", 0.0, "z"))
@@ -299,6 +343,102 @@ class TestOthers:
         done = table.merge(arrow((1, "A", 1.0, "x")), on=["k"], partition_by=["p"])
         assert (done.attempts, held(table)) == (2, texts((1, "A", 1.0, "x")))
 
+    @pytest.mark.parametrize("other", ["merge", "append"])
+    def test_a_key_that_comes_to_another_partition_of_a_table_made_meanwhile_moves(
+        self, table: Table, beside: Any, other: str
+    ) -> None:
+        across: Any = {"on": ["k"], "across_partitions": True, "partition_by": ["p"]}
+        theirs = (7, "theirs", 1.0, "n")
+        merges = other == "merge"
+        beside(lambda: table.merge(arrow(theirs), **across) if merges else put(table, theirs))
+        done = table.merge(arrow((7, "mine", 1.0, "x")), **across)
+        assert (done.attempts, done.rows) == (2, RowChanges(updated=1))
+        assert held(table) == texts((7, "mine", 1.0, "x"))
+
+    def test_a_table_made_meanwhile_of_other_partitions_is_no_conflict(
+        self, table: Table, beside: Any
+    ) -> None:
+        beside(lambda: put(table, (1, "a", 1.0, "n")))
+        done = table.merge(arrow((1, "A", 1.0, "x")), on=["k"], partition_by=["p"])
+        assert (done.attempts, done.rows) == (1, RowChanges(inserted=1))
+        assert held(table) == texts((1, "a", 1.0, "n"), (1, "A", 1.0, "x"))
+
+    def test_a_table_made_meanwhile_of_other_columns_is_merged_into(
+        self, table: Table, beside: Any
+    ) -> None:
+        beside(lambda: put(table, (1, "a", 1.0, "n")))
+        schema = SCHEMA.append(pa.field("op", pa.string()))
+        rows = arrow((1, "A", 1.0, "x", "I"), (2, "", 1.0, "x", "D"), schema=schema)
+        deletes = pc.field("op") == "D"
+        done = table.merge(rows, on=["k"], partition_by=["p"], delete_when=deletes)
+        assert (done.attempts, done.rows) == (2, RowChanges(inserted=1))
+        assert held(table) == texts((1, "a", 1.0, "n"), (1, "A", 1.0, "x"))
+
+    def test_files_of_others_that_come_where_no_table_was_are_merged_into(
+        self, table: Table, beside: Any
+    ) -> None:
+        sink = pa.BufferOutputStream()
+        pq.write_table(arrow((1, "a", 1.0, "x")).drop(["p"]), sink)
+        body = sink.getvalue().to_pybytes()
+        beside(lambda: table.driver.run(Put(f"{ROOT.prefix}/p=x/theirs.parquet", body)))
+        done = table.merge(arrow((1, "A", 2.0, "x")), on=["k"], partition_by=["p"])
+        assert (done.attempts, done.rows) == (2, RowChanges(updated=1))
+        assert held(table) == texts((1, "A", 2.0, "x"))
+
+    @pytest.mark.parametrize("verb", ["merge", "delete"])
+    @pytest.mark.parametrize("change", ["adds", "overwrites"])
+    def test_columns_that_others_change_before_the_rows_are_read_are_read_too(
+        self, table: Table, verb: str, change: str
+    ) -> None:
+        put(table, (1, "a", 1.0, "x"), (2, "b", 2.0, "x"))
+        after = _change_columns(table, change)
+        driver: Any = table.driver
+        driver.fault = faults.beside(Get, after, "table.json", applied=True, times=1)
+        if verb == "delete" and change == "overwrites":
+            with pytest.raises(InvalidInputError, match="does not fit the table's columns"):
+                table.delete(pc.field("v") == 1.0)
+        elif verb == "delete":
+            done = table.delete(pc.field("k") == 1)
+            assert (done.rows.deleted, done.attempts) == (1, 1)
+        elif change == "adds":
+            done = table.merge(arrow((1, "A", 1.0, "x")), on=["k"])
+            assert (done.rows, done.attempts) == (RowChanges(updated=1, unchanged=1), 1)
+        else:
+            with pytest.raises(TableMismatchError, match="j is not in the table"):
+                table.merge(arrow((1, "A", 1.0, "x")), on=["k"])
+        assert "n" in table.schema.names
+
+    @pytest.mark.parametrize("verb", ["merge", "delete"])
+    def test_columns_that_others_overwrite_after_the_rows_were_read_are_a_conflict(
+        self, table: Table, beside: Any, verb: str
+    ) -> None:
+        put(table, (1, "a", 1.0, "x"), (2, "b", 2.0, "x"))
+
+        def change(**given: Any) -> object:
+            if verb == "delete":
+                return table.delete(pc.field("k") == 1, **given)
+            fits: Any = {"when_not_matched": "ignore", "schema_mode": "merge"}
+            rows = arrow((1, "x"), schema=pa.schema([SCHEMA.field("k"), SCHEMA.field("p")]))
+            return table.merge(rows, on=["k"], delete_when=pc.field("k") == 1, **fits, **given)
+
+        beside(_change_columns(table, "overwrites"))
+        done: Any = change()
+        assert (done.attempts, done.rows) == (2, RowChanges(deleted=1, unchanged=1))
+        beside(_change_columns(table, "overwrites"))
+        with pytest.raises(CommitConflictError, match="changed since its columns were read"):
+            table.delete(pc.field("k") == 2, attempts=1)
+
+    def test_a_compaction_beside_an_overwrite_of_the_columns_leaves_the_partition(
+        self, table: Table
+    ) -> None:
+        for number in range(2):
+            put(table, (number, "a", 1.0, "x"))
+        driver: Any = table.driver
+        driver.fault = faults.beside(Put, _change_columns(table, "overwrites"), "/open/", times=1)
+        (done,) = table.compact(apply=True)
+        assert done.action == "changed meanwhile"
+        assert table.to_arrow(columns=["k"]).num_rows == 2
+
     @pytest.mark.parametrize("partition", ["x", "n"])
     def test_without_another_attempt_it_is_refused(
         self, table: Table, beside: Any, partition: str
@@ -346,6 +486,26 @@ class TestOthers:
         assert done.committed is not None
         with pytest.raises(InvalidInputError, match="is gone"):
             table.resolve("p=x", undo=done.committed.job, apply=True)
+
+
+def _change_columns(table: Table, how: str) -> Callable[[], None]:
+    """Bring a column by rows of another partition, or overwrite all of them with others."""
+    if how == "adds":
+        schema = SCHEMA.append(pa.field("n", pa.int32()))
+        row = (9, "n", 1.0, "n", 9)
+        return lambda: put(table, row, schema=schema, schema_mode="merge")
+    schemas = [
+        pa.schema([SCHEMA.field("k"), SCHEMA.field("p"), pa.field("n", kind)])
+        for kind in (pa.int32(), pa.string())
+    ]
+
+    def overwrite() -> None:
+        schema = schemas["n" in table.schema.names]
+        rows = [(1, "x", None), (2, "x", None)]
+        policy: Any = {"mode": "overwrite", "replace_table": True, "schema_mode": "overwrite"}
+        put(table, *rows, schema=schema, **policy)
+
+    return overwrite
 
 
 class TestRuns:
@@ -424,6 +584,37 @@ def test_days_that_are_merged_again_leave_what_one_run_of_each_leaves(
     before = versions(often)
     merge(often, cleared[-1] if cleared else order[0])
     assert versions(often) == before
+
+
+_KEYED = st.dictionaries(
+    st.tuples(st.integers(0, 3) | st.none(), st.sampled_from("xyz")),
+    st.tuples(st.sampled_from("abc"), st.sampled_from("UD")),
+    max_size=8,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(there=_KEYED, given_rows=_KEYED, across=st.booleans(), data=st.data())
+def test_rows_leave_the_same_however_they_are_cut_into_batches(
+    there: dict[Any, Any], given_rows: dict[Any, Any], across: bool, data: st.DataObject
+) -> None:
+    schema = SCHEMA.append(pa.field("op", pa.string()))
+    rows = [(k, text, 0.0, place, op) for (k, place), (text, op) in given_rows.items()]
+    if across:
+        rows = list({row[0]: row for row in rows}.values())
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
+    batches = [rows[a:b] for a, b in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
+    tables = memory_table(MemoryStore()), memory_table(MemoryStore())
+    for table, parts in zip(tables, ([rows], batches), strict=True):
+        put(table, *[(k, text, 0.0, place) for (k, place), (text, _) in there.items()])
+        for part in parts:
+            table.merge(
+                arrow(*part, schema=schema),
+                on=["k"],
+                delete_when=pc.field("op") == "D",
+                across_partitions=across,
+            )
+    assert held(tables[0]) == held(tables[1])
 
 
 @settings(max_examples=200, deadline=None)

@@ -6,7 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from simulation import scenarios
-from simulation.catalogue import FIRSTS_EVOLVE, OVERWRITE
+from simulation.catalogue import (
+    FIRST_INSERTION_AND_APPEND,
+    FIRST_INSERTIONS,
+    FIRSTS_EVOLVE,
+    OVERWRITE,
+)
 from simulation.sim_store import etag_of
 from simulation.variants import (
     ABORT,
@@ -865,3 +870,19 @@ def lets_claims_pass(context, opened, held):
 
 
 _refuse_moved_reads = claim.refuse_moved_reads
+
+
+class _Unread(snapshot.Snapshot):
+    def chosen(self, partitions):
+        return self.of(partitions)
+
+
+@breaks((scenarios, "state_without_table"), FIRST_INSERTIONS, CONCURRENT)
+def takes_a_missing_table_for_no_read(root, schema, partition_by):
+    return _Unread(root, schema, partition_by, (), {}, lists=True)
+
+
+@breaks((job, "refuse_moved_reads"), FIRST_INSERTION_AND_APPEND, CONCURRENT)
+def looks_at_no_partition_of_a_table_made_meanwhile(context, opened, held):
+    if opened.new_table is None:
+        yield from _refuse_moved_reads(context, opened, held)

@@ -9,6 +9,7 @@ from simulation import scenarios
 from simulation.catalogue import (
     CHECKPOINT_AND_PURGE,
     CHECKPOINT_AND_REPLACE,
+    FENCED_IN_SLEEP,
     FOLD_AND_REPLACE,
     PAST_AND_GC,
     REBUILT_AND_EMPTIED,
@@ -76,6 +77,12 @@ def sweeps_files_before_it_decides(context, job):
 @breaks((apply, "sweep_losers"), "by heads: two replaces of one partition, a crash", COMPLETENESS)
 def sweeps_what_the_decision_names(context, decision, sole=False):
     yield from close.sweep_data(context, decision.job)
+
+
+@breaks((job, "_fenced_or"), FENCED_IN_SLEEP, ABORT)
+def takes_what_came_after_the_fence_for_damage(context, opened, error):
+    yield from ()
+    return error
 
 
 @breaks((purge, "find_unnamed"), REPLACE_AND_PURGE, COMPLETENESS)

@@ -26,6 +26,7 @@ from simulation.scenarios import (
     ender,
     evolver,
     explorer,
+    first_insertions,
     firsts,
     foreign_key,
     forgetter,
@@ -96,6 +97,9 @@ IN_DOUBT = (
 )
 CROWD = ("a committed, b committed", "a committed, c committed", "b repeated", "reader done")
 KEEPS: dict[str, Any] = {"keep_replaced": True, **UNMARKED}
+FIRST_INSERTIONS = "two first insertions of one key into two partitions"
+FIRST_INSERTION_AND_APPEND = "a first insertion of a key beside an append that makes the table"
+FENCED_IN_SLEEP = "by heads: two appends that make a partition, and recovery"
 FIRSTS_EVOLVE = "first jobs with evolution, a reader, a crash"
 OVERWRITE = "an overwrite of the columns and an append to a new partition"
 FOLD_AND_REPLACE = "by heads: an append that folds and a replace, a lost answer"
@@ -466,6 +470,12 @@ HEADS_ALONE: dict[str, Scenario] = {
     "by heads: an append committed by two processes, and a purge": Scenario(
         lambda: twice(APPEND, ONE, beside=(purger(),), **BY_HEADS), SHARED
     ),
+    FENCED_IN_SLEEP: among(
+        lambda: (writer("a", APPEND, "day=3"), recoverer(), writer("b", APPEND, "day=3")),
+        (*BOTH, "a JobFencedError", "b JobFencedError", "recoverer done"),
+        Bounds(switches=1),
+        **BY_HEADS,
+    ),
 }
 CONFLICT: dict[str, Any] = {"before": ((APPEND, (ONE,)), (APPEND, (ONE,)))}
 RESOLVED: dict[str, Any] = {"before": (*CONFLICT["before"], (REPLACE, (ONE,), KEEPS))}
@@ -521,6 +531,12 @@ MERGED = {
         lambda: (inserter("a", ONE), inserter("b", TWO)),
         ("a committed", "b committed", *ONE_OF_TWO),
         Bounds(switches=2, most=6 * MOST),
+    ),
+    FIRST_INSERTIONS: Scenario(first_insertions, ("a committed", "b committed"), switches=2),
+    FIRST_INSERTION_AND_APPEND: Scenario(
+        lambda **bounds: first_insertions(into_one_loads=True, **bounds),
+        ("a committed, b committed", "a refused, b committed"),
+        switches=2,
     ),
     "a merge beside an append and a compaction": among(
         lambda: (merger("a", ONE), unmarked("b", APPEND, ONE), compactor(ONE)),

@@ -12,7 +12,7 @@ from simulation.sim_store import Store
 from zero_rename.committer import Owner
 from zero_rename.committer.format.records.partition_decision import PartitionDecision
 
-_MERGES, _INSERTS, _KEY = "merges", "inserts", "key="
+_MERGES, _INSERTS, _LATE, _KEY = "merges", "inserts", "late", "key="
 _Log = list[tuple[str, PartitionDecision]]
 
 
@@ -51,18 +51,24 @@ def merged(rows: Collection[str], row: str) -> frozenset[str]:
     return frozenset({row, *(other for other in rows if not other.startswith(_KEY))})
 
 
-def inserting() -> Owner:
-    """The owner of a job that inserts the key, since no partition has it."""
-    return Owner(application=_INSERTS)
+def inserting(late: bool = False) -> Owner:
+    """The owner of a job that inserts the key, since no partition has it.
+
+    :param late: whether one that brings the key had committed before this one began to commit.
+    """
+    return Owner(application=_INSERTS, task_id=_LATE if late else None)
 
 
 def check_one_key(store: Store, job: str) -> None:
     """See that a decision which was just written is the only one to insert the key.
 
-    :raises Violation: two jobs have, each where it did not see the other.
+    :raises Violation: two jobs have, each where it did not see the other; or one has that began to
+        commit when another had brought it.
     """
     found = [decision_of(store, name) for name in jobs(store)]
     commits = [it for it in found if it is not None and it.is_commit]
+    if any(it.owner.application == _INSERTS and it.owner.task_id == _LATE for it in commits):
+        raise Violation("concurrent", f"{job} inserts a key that was there before it claimed")
     if sum(it.owner.application == _INSERTS for it in commits) > 1:
         raise Violation("concurrent", f"{job} inserts a key that another partition has")
 

@@ -19,15 +19,15 @@ from simulation.rewritten import rewriting
 from simulation.sim_store import EMPTY, Store, apply
 from simulation.world import Participant
 
-from support.memory_store import Behaviour
+from support.memory_store import Behaviour, flatten
 from zero_rename.committer import Context, JobSpec, Mode, OnConflict, Owner, SuccessMarkers, Waiting
 from zero_rename.committer.commit.commit import abort_job, commit_job
 from zero_rename.committer.commit.index.write_index import write_index
 from zero_rename.committer.commit.narrowed_run import end_narrowing, leave_narrowing, read_narrowing
 from zero_rename.committer.commit.open import open_job
-from zero_rename.committer.commit.snapshot import Snapshot, take_snapshot
+from zero_rename.committer.commit.snapshot import Snapshot, state_without_table, take_snapshot
 from zero_rename.committer.commit.state.context import Limits
-from zero_rename.committer.commit.state.decide import refuse_late
+from zero_rename.committer.commit.state.decide import read_decision, refuse_late
 from zero_rename.committer.commit.state.heads import list_heads_and_index, read_head
 from zero_rename.committer.commit.state.heartbeat import send_heartbeat
 from zero_rename.committer.commit.state.job_state import OpenedJob
@@ -338,15 +338,20 @@ def inserter(name: str, partition: str) -> Participant:
         whole = yield from take_snapshot(context)
         if key_row("it") in rows_of(whole.files):
             return None
-        state = whole.chosen([partition])
-        spec = JobSpec(SCHEMA, partition_by=("day",), owner=inserting())
-        changes = {partition: RowChanges(inserted=1)}
-        policies, _ = yield from rewrite_policies(context, state, changes, spec.files)
-        spec = replace(spec, **UNMARKED, **policies)
+        spec = yield from _insertion(context, whole, partition)
         held = {partition: frozenset({key_row("it")})}
         return (yield from _job(context, spec, [partition], held=held))
 
     return Participant(Program(name, run), job=job_id(name))
+
+
+def _insertion(context: Context, whole: Snapshot, partition: str) -> Step[JobSpec]:
+    """The job that inserts a key into a partition, by a state of all in which none has it."""
+    state = whole.chosen([partition])
+    spec = JobSpec(SCHEMA, partition_by=("day",), owner=inserting())
+    changes = {partition: RowChanges(inserted=1)}
+    policies, _ = yield from rewrite_policies(context, state, changes, spec.files)
+    return replace(spec, **UNMARKED, **policies)
 
 
 def again(
@@ -851,20 +856,66 @@ def firsts(
     return Explorer([*participants, *beside], store, behaviour, context_of, **bounds)
 
 
+def first_insertions(*, into_one_loads: bool = False, **bounds: Any) -> Explorer:
+    """Two jobs that opened, and wrote the key's row to a partition each, while there was no table.
+
+    :param into_one_loads: one of them appends the row, whoever has it.
+    """
+    store = EMPTY
+    participants = []
+    for name, partition in (("a", ONE), ("b", TWO)):
+        context = context_of(Ids(f"begin {name}"), name)
+        loads = into_one_loads and name == "b"
+        spec = JobSpec(SCHEMA, Mode.APPEND, ("day",), **UNMARKED)
+        if not loads:
+            found = state_without_table(ROOT, SCHEMA, ("day",))
+            spec = _returned(_insertion(context, found, partition))
+        held = {partition: frozenset({key_row("it")})}
+        after = job_id("b") if into_one_loads and not loads else None
+        store, commit = _begun(store, context, spec, (partition,), held, after)
+        participants.append(commit(name))
+    return Explorer(participants, store, Behaviour(), context_of, **bounds)
+
+
+def _returned(step: Step[Any]) -> Any:
+    """What a step returns that sends nothing."""
+    try:
+        next(flatten(step))
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("it sends a request")
+
+
 def _begun(
-    store: Store, context: Context, spec: JobSpec, partitions: Sequence[str]
+    store: Store,
+    context: Context,
+    spec: JobSpec,
+    partitions: Sequence[str],
+    held: Mapping[str, Collection[str]] | None = None,
+    after: str | None = None,
 ) -> tuple[Store, Callable[..., Participant]]:
-    """The store once a job has opened and written, and what makes who commits it, by name."""
+    """The store once a job has opened and written, and what makes who commits it, by name.
+
+    :param held: the rows of its files.
+    :param after: a job that brings the key, too: whether it had committed when this one began to
+        commit is noted in the owner.
+    """
     begun: list[Any] = []
 
     def begin() -> Step[None]:
         begun.append((yield from open_job(context, spec)))
-        begun.append((yield from _write(begun[0], partitions)))
+        begun.append((yield from _write(begun[0], partitions, held=held)))
+
+    def committing(ids: Ids, name: str) -> Step[Any]:
+        job, result = begun
+        context = context_of(ids, name)
+        if after is not None and (yield from read_decision(context, after)) is not None:
+            job = replace(job, spec=replace(job.spec, owner=inserting(late=True)))
+        return (yield from commit_job(context, job, [result]))
 
     def commit(name: str, **options: Any) -> Participant:
-        job, result = begun
-        program = Program(name, lambda ids: commit_job(context_of(ids, name), job, [result]))
-        return Participant(program, job=job.job, **options)
+        program = Program(name, lambda ids: committing(ids, name))
+        return Participant(program, job=begun[0].job, **options)
 
     return run_to_end(store, begin(), Behaviour()), commit
 

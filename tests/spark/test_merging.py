@@ -21,7 +21,9 @@ from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.job_spec import Mode
 from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.orchestration.runs.reports import commit_report
-from zero_rename.spark import load, merge, save, update
+from zero_rename.spark import delete, load, merge, save, stream, update
+from zero_rename.spark.changing import merge_join
+from zero_rename.spark.reading.load import state_frame
 
 pytestmark = pytest.mark.spark
 
@@ -143,10 +145,59 @@ class TestKeys:
         assert done.rows == RowChanges(updated=2, unchanged=1)
         assert done.partitions == ("p=w", "p=x", "p=y")
         assert versions(url)["p=z"] == 1
-        # Else only where the frame has rows: the one in w is new there.
+        # Else in its own partition alone: the one in w is new there.
         done = merge(changes(spark, (2, "B", "w")), url, on=["k"])
         assert done.rows == RowChanges(inserted=1, unchanged=1)
         assert [row for row in held(url) if row[0] == 2] == [(2, "B", "w"), (2, "b", "x")]
+
+
+class TestBatches:
+    """A row matches those of its own partition alone, whichever rows come with it."""
+
+    THERE = ((1, "a", "x"), (2, "b", "y"))
+    GIVEN = ((1, "A", "y"), (3, "c", "x"))
+
+    @pytest.mark.parametrize("cut", [0, 1])
+    def test_rows_merged_in_one_batch_or_two_leave_the_same(self, spark, url, cut):
+        put(url, *self.THERE)
+        put(f"{url}2", *self.THERE)
+        for given in (self.GIVEN[:cut], self.GIVEN[cut:]):
+            merge(changes(spark, *given), url, on=["k"])
+            merge(changes(spark, *given), f"{url}2", on=["k"], across_partitions=True)
+        assert held(url) == sorted([*self.THERE, *self.GIVEN])
+        assert held(f"{url}2") == sorted([self.THERE[1], *self.GIVEN])
+
+    @pytest.mark.parametrize(("batches", "across"), [(1, False), (2, False), (2, True)])
+    def test_rows_of_a_stream_leave_what_one_merge_of_them_leaves(
+        self, spark, url, tmp_path, batches, across
+    ):
+        put(url, *self.THERE)
+        for number, row in enumerate(self.GIVEN):
+            one = changes(spark, row).coalesce(1)
+            one.write.parquet(str(tmp_path / f"rows{number}"))
+        kind = changes(spark).schema
+        rows = spark.readStream.schema(kind).option("maxFilesPerTrigger", 2 // batches)
+        rows = rows.parquet(str(tmp_path / "rows*"))
+        words = {"mode": "merge", "merge_on": ["k"], "trigger": {"availableNow": True}}
+        words |= {"across_partitions": across}
+        query = stream(rows, url, checkpoint=str(tmp_path / "checkpoint"), **words)
+        query.awaitTermination()
+        assert held(url) == sorted([*self.THERE[across:], *self.GIVEN])
+        jobs = {it["job"] for it in Table(url).history().to_pylist()}
+        assert len(jobs) == 1 + batches
+
+    def test_one_key_in_two_partitions_is_two_rows_and_across_them_one(self, spark, url):
+        rows = changes(spark, (1, "a", "x", 1), (1, "b", "y", 2), schema=TIMED)
+        merge(rows, url, on=["k"], partition_by=["p"])
+        assert merge(rows, url, on=["k"]).rows == RowChanges(unchanged=2)
+        with pytest.raises(InvalidInputError, match=r"1 key of the frame is there .* k=1\."):
+            merge(rows, url, on=["k"], across_partitions=True)
+        three = [(1, "c", "x", 1), (1, "d", "x", 2), (1, "e", "y", 2)]
+        twice = changes(spark, *three, schema=TIMED)
+        with pytest.raises(InvalidInputError, match=r"1 key of the frame is there .* k=1, p='x'"):
+            merge(twice, url, on=["k"])
+        merge(twice, url, on=["k"], latest_by="at")
+        assert held(url) == three[1:]
 
 
 class TestRules:
@@ -166,7 +217,10 @@ class TestRules:
         assert held(url) == [(1, "a1", "x"), (2, "b", "x"), (3, "3", "x")]
         # A partition that the frame has no rows for is read, too, where one moves there.
         put(url, (8, "h", "y"))
-        done = merge(frame, url, on=["k"], when_matched={"p": "'y'"})
+        moves = {"on": ["k"], "when_matched": {"P": "'y'"}}
+        with pytest.raises(InvalidInputError, match=r"when_matched\['p'\].*across_part.* is not"):
+            merge(frame, url, **moves)
+        done = merge(frame, url, across_partitions=True, **moves)
         assert held(url) == [(1, "a1", "y"), (2, "b", "x"), (3, "3", "y"), (8, "h", "y")]
         assert done.rows == RowChanges(updated=2, unchanged=2)
 
@@ -276,12 +330,98 @@ class TestOthers:
         assert held(url) == [(5, "E", "x")]
         assert done.attempts == 2
 
+    def test_a_key_that_comes_to_another_partition_of_a_table_made_meanwhile_moves(
+        self, spark, url, beside
+    ):
+        beside(lambda: put(url, (7, "theirs", "n")))
+        rows, by = changes(spark, (7, "mine", "x")), ["p"]
+        done = merge(rows, url, on=["k"], across_partitions=True, partition_by=by)
+        assert (done.attempts, done.rows) == (2, RowChanges(updated=1))
+        assert held(url) == [(7, "mine", "x")]
+
+    def test_a_table_made_meanwhile_of_other_columns_is_merged_into(self, spark, url, beside):
+        beside(lambda: put(url, (5, "e", "n")))
+        rows = changes(spark, (1, "A", "x", "I"), schema="k long, v string, p string, op string")
+        done = merge(rows, url, on=["k"], partition_by=["p"], delete_when="op = 'D'")
+        assert (done.attempts, held(url)) == (2, [(1, "A", "x"), (5, "e", "n")])
+
+    @pytest.mark.parametrize("verb", ["delete", "update"])
+    def test_columns_that_others_overwrite_before_the_rows_are_read_are_read_too(
+        self, spark, url, verb, monkeypatch
+    ):
+        put(url, (1, "a", "x"), (2, "b", "x"))
+        waiting = [partial(_change_columns, url, "overwrites")]
+        to_change = Table.state_to_change
+
+        def lands(self, *given):
+            while waiting:
+                waiting.pop()()
+            return to_change(self, *given)
+
+        monkeypatch.setattr(Table, "state_to_change", lands)
+        if verb == "update":
+            with pytest.raises(InvalidInputError, match="set names 'v', which is no column of k"):
+                _changed(spark, url, verb)
+            return
+        assert _changed(spark, url, verb).attempts == 1
+        assert held(url) == [(2, "x", 2)]
+
+    @pytest.mark.parametrize("verb", ["merge", "delete", "update"])
+    def test_columns_that_others_overwrite_after_the_rows_were_read_are_a_conflict(
+        self, spark, url, verb, beside
+    ):
+        put(url, (1, "a", "x"), (2, "b", "x"))
+        beside(partial(_change_columns, url, "overwrites"))
+        with pytest.raises(CommitConflictError, match="changed since its columns were read"):
+            _changed(spark, url, verb, attempts=1)
+        assert Table(url).schema.names == ["k", "p", "n"]
+        if verb == "delete":
+            beside(partial(_change_columns, url, "back"))
+            assert _changed(spark, url, verb).attempts == 2
+
+    @pytest.mark.parametrize("across", [False, True])
+    def test_a_file_that_goes_while_its_rows_are_counted_is_a_conflict(
+        self, spark, url, monkeypatch, across
+    ):
+        put(url, (1, "a", "x"), (2, "b", "x"))
+        replaces = partial(put, url, (1, "b", "x"), (3, "c", "x"), mode="overwrite")
+        waiting = [replaces]
+
+        def goes(*given):
+            frame = state_frame(*given)
+            while waiting:
+                waiting.pop()()
+            return frame
+
+        monkeypatch.setattr(merge_join, "state_frame", goes)
+        done = merge(changes(spark, (1, "A", "x")), url, on=["k"], across_partitions=across)
+        assert (done.attempts, done.rows) == (2, RowChanges(updated=1, unchanged=1))
+        assert held(url) == [(1, "A", "x"), (3, "c", "x")]
+
     def test_it_is_refused_where_no_attempt_is_left(self, spark, url, beside):
         put(url, (1, "a", "x"))
         beside(lambda: put(url, (3, "c", "x"), mode="overwrite"))
         with pytest.raises(CommitConflictError, match="since this job read the table: p=x"):
             merge(changes(spark, (1, "A", "x")), url, on=["k"], attempts=1)
         assert held(url) == [(3, "c", "x")]
+
+
+def _changed(spark, url, verb, **given):
+    if verb == "merge":
+        return merge(changes(spark, (1, "A", "x")), url, on=["k"], **given)
+    if verb == "delete":
+        return delete(url, where="k = 1", spark=spark, **given)
+    return update(url, set={"v": "'A'"}, where="k = 1", spark=spark, **given)
+
+
+def _change_columns(url, how):
+    """Overwrite the columns with others, or with those that there were."""
+    schema = SCHEMA
+    if how == "overwrites":
+        schema = pa.schema([SCHEMA.field("k"), SCHEMA.field("p"), pa.field("n", pa.int32())])
+    rows = [(1, "x", 1), (2, "x", 2)] if how == "overwrites" else [(1, "a", "x"), (2, "b", "x")]
+    policy = {"mode": "overwrite", "replace_table": True, "schema_mode": "overwrite"}
+    put(url, *rows, schema=schema, **policy)
 
 
 class TestRuns:

@@ -155,15 +155,13 @@ class Model:
         return tuple(dict.fromkeys([*step.on, *self.by, *step.columns, *latest]))
 
     def _merged(self, step: Merge) -> list[Row]:
-        source = _one_a_key(step, self._placed(step.rows))
+        source = self._one_a_key(step, self._placed(step.rows))
         has = self.source_columns(step)
-        keyed = {_key(step, row): row for row in source if _can_match(step, row)}
-        touched = {self._place(row) for row in source}
+        keyed = {self._key(step, row): row for row in source if _can_match(step, row)}
         found, after = set[Any](), list[Row]()
         for row in self.rows:
-            looked_at = step.across or self._place(row) in touched
-            key = _key(step, row)
-            new = keyed.get(key) if looked_at and _can_match(step, row) else None
+            key = self._key(step, row)
+            new = keyed.get(key) if _can_match(step, row) else None
             if new is None:
                 after.append(row)
                 continue
@@ -178,10 +176,30 @@ class Model:
             after += [
                 _of(row, has)
                 for row in source
-                if not (_can_match(step, row) and _key(step, row) in found)
+                if not (_can_match(step, row) and self._key(step, row) in found)
                 and not (step.deletes and row["op"] == "D")
             ]
         return after
+
+    def _one_a_key(self, step: Merge, source: list[Row]) -> list[Row]:
+        """:raises InvalidInputError: several rows have one, and none is the last."""
+        groups: dict[Any, list[Row]] = {}
+        for number, row in enumerate(source):
+            key = self._key(step, row) if _can_match(step, row) else number
+            groups.setdefault(key, []).append(row)
+        if step.latest:
+            for key, rows in groups.items():
+                last = max((row["at"] for row in rows if row["at"] is not None), default=None)
+                # A row whose key matches nothing is no other's rival.
+                groups[key] = [row for row in rows if row["at"] == last] if len(rows) > 1 else rows
+        if any(len(rows) > 1 for rows in groups.values()):
+            raise InvalidInputError("several rows of a key")
+        return [row for rows in groups.values() for row in rows]
+
+    def _key(self, step: Merge, row: Row) -> tuple[Any, ...]:
+        """By what rows match each other: in their own partition alone, unless across all."""
+        key = tuple(row.get(name) for name in step.on)
+        return key if step.across else (*key, self._place(row))
 
     def _is_late(self, new: Row, own: Row) -> bool:
         """Whether the table's row is a later one than the source's."""
@@ -217,27 +235,8 @@ def _of(row: Row, columns: Sequence[str]) -> Row:
     return {name: row.get(name) for name in columns}
 
 
-def _key(step: Merge, row: Row) -> tuple[Any, ...]:
-    return tuple(row.get(name) for name in step.on)
-
-
 def _can_match(step: Merge, row: Row) -> bool:
-    return step.null_safe or None not in _key(step, row)
-
-
-def _one_a_key(step: Merge, source: list[Row]) -> list[Row]:
-    """:raises InvalidInputError: several rows have one, and none is the last."""
-    groups: dict[Any, list[Row]] = {}
-    for number, row in enumerate(source):
-        groups.setdefault(_key(step, row) if _can_match(step, row) else number, []).append(row)
-    if step.latest:
-        for key, rows in groups.items():
-            last = max((row["at"] for row in rows if row["at"] is not None), default=None)
-            # A row whose key matches nothing is no other's rival.
-            groups[key] = [row for row in rows if row["at"] == last] if len(rows) > 1 else rows
-    if any(len(rows) > 1 for rows in groups.values()):
-        raise InvalidInputError("several rows of a key")
-    return [row for rows in groups.values() for row in rows]
+    return step.null_safe or None not in (row.get(name) for name in step.on)
 
 
 _KEYS = st.integers(0, 3) | st.none()

@@ -13,7 +13,8 @@ from walk.oracle import Effect, Oracle, Row, State, Violation, rows_of
 class Given:
     """A row that is merged, by its id.
 
-    :param place: its partition.
+    :param place: its partition, in which it matches, unless it is looked for in all; ``""``: it
+        matches in each that is looked at.
     :param had: the columns that it brings.
     :param gone: whether the row that it matches is deleted.
     """
@@ -87,7 +88,7 @@ class Change(Effect):
             for number, had in rows_of(state, name):
                 row, place = (number, had), name
                 given = self.given.get(number)
-                if given is not None:
+                if given is not None and (self.looked is None or given.place in ("", name)):
                     matched.add(number)
                     if given.gone:
                         deleted += 1

@@ -316,10 +316,18 @@ CHANGES = (
     Mutant(
         "a merge looks for keys in the partitions of its rows alone",
         "changeable_table",
-        "state = whole.chosen(touched | self._with_keys(rows, whole))",
-        "state = whole.chosen(touched)",
+        "return whole.chosen({*touched, *found})",
+        "return whole.chosen(touched)",
         ("append", "merge"),
         17,
+    ),
+    Mutant(
+        "a row matches those of all partitions that other rows lie in",
+        "row_merge",
+        "return keys if merge.across else [*keys, places]",
+        "return keys",
+        ("append", "merge"),
+        18,
     ),
     Mutant(
         "a merge is said to have written its own rows alone",
