@@ -28,7 +28,7 @@ from zero_rename.committer.format.read_base import ReadBase
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.scan.table_scan import TableScan
 from zero_rename.committer.table import Table
-from zero_rename.orchestration.merge_arguments import check_merge
+from zero_rename.orchestration.merge_arguments import check_merge, read_across
 from zero_rename.orchestration.runs.outcomes import settled
 from zero_rename.orchestration.runs.reports import commit_report, summary
 
@@ -55,8 +55,8 @@ class WritePolicy:
 
     :param mode: ``overwrite`` the partitions that the run asks for, or the whole of a table without
         any; or ``append`` to them, or ``merge`` rows into them by key.
-    :param merge_on: of a merge, the key's columns; with ``delete_when`` and ``latest_by``, as
-        :meth:`zero_rename.Table.merge` has them.
+    :param merge_on: of a merge, the key's columns; with ``delete_when``, ``latest_by`` and
+        ``across_partitions``, as :meth:`zero_rename.Table.merge` has them.
     :param delete_when: a text, such as ``op = 'D'``, or a condition of pyarrow's.
     :param partition_expr: as :mod:`.key_paths` says.
     :param base: the state of the table that the rows were computed from.
@@ -78,6 +78,7 @@ class WritePolicy:
     merge_on: tuple[str, ...] = ()
     delete_when: Filter | str | None = None
     latest_by: str | None = None
+    across_partitions: bool | None = None
     inputs: Sequence[Snapshot | TableScan | str] | None = None
     content: Content | str | None = None
 
@@ -86,6 +87,8 @@ class WritePolicy:
         choice("on_conflict", OnConflict, self.on_conflict)
         if self.content is not None:
             choice(CONTENT, Content, self.content)
+        if self.across_partitions is not None:
+            read_across(self.across_partitions)
         if self.parsed_mode is Mode.FAIL_IF_EXISTS:
             raise InvalidInputError(
                 f"An asset is not written with mode={self.mode!r}: it could never be materialised "
@@ -273,7 +276,11 @@ def _write(job: _Job, rows: Rows) -> Committed:
 
 def _merge(job: _Job, rows: Rows) -> Committed:
     policy = job.policy
-    words: dict[str, Any] = {"delete_when": policy.delete_when, "latest_by": policy.latest_by}
+    words: dict[str, Any] = {
+        "delete_when": policy.delete_when,
+        "latest_by": policy.latest_by,
+        "across_partitions": policy.across_partitions is True,
+    }
     if rows.empty:  # Which may not even have these columns.
         given, words = job.layout.schema.empty_table(), {}
     else:
@@ -349,6 +356,7 @@ def _merge_spark(job: _Job, frame: Any, options: dict[str, str]) -> Committed:
         on=policy.merge_on,
         delete_when=policy.delete_when,
         latest_by=policy.latest_by,
+        across_partitions=policy.across_partitions is True,
         schema_mode="merge" if policy.schema_mode is SchemaMode.MERGE else None,
         partition_by=job.partition_by,
         options=options,

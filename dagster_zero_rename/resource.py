@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 #: Members of an asset's metadata that say how it is written.
 TABLE, PARTITION_EXPR, MODE = "table", "partition_expr", "mode"
 SCHEMA_MODE, CATALOG = "schema_mode", "catalog"
-MERGE_ON, DELETE_WHEN, LATEST_BY = OF_MERGES
+MERGE_ON, DELETE_WHEN, LATEST_BY, ACROSS_PARTITIONS = OF_MERGES
 #: The variables by which boto3 elsewhere reaches what the resource reaches. The endpoint is that of
 #: S3 alone: roles are assumed elsewhere.
 _VARIABLES = {
@@ -73,7 +73,8 @@ def written_metadata(
         catalog.
     """
     on = listed_columns(merge_on or ())
-    words: dict[str, Any] = {name: more.get(name) for name in (DELETE_WHEN, LATEST_BY, CONTENT)}
+    names = (DELETE_WHEN, LATEST_BY, ACROSS_PARTITIONS, CONTENT)
+    words: dict[str, Any] = {name: more.get(name) for name in names}
     WritePolicy(mode=mode or WritePolicy.mode, merge_on=on, **words)
     if catalog:
         check_catalog(catalog)
@@ -222,6 +223,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
         merge_on: str | Sequence[str] | None = None,
         delete_when: Filter | str | None = None,
         latest_by: str | None = None,
+        across_partitions: bool | None = None,
         inputs: Sequence[Snapshot | TableScan | str] | None = None,
     ) -> dg.MaterializeResult:
         """Write an asset's rows into its table by one job, however many partitions the run has.
@@ -256,6 +258,10 @@ class ZeroRenameResource(dg.ConfigurableResource):
             SQL; or a condition of pyarrow's. ``None``: that of the asset's metadata.
         :param latest_by: with mode ``merge``, the column whose greatest value counts. ``None``:
             that of the asset's metadata.
+        :param across_partitions: with mode ``merge``, ``True``: a row matches those of all
+            partitions, and moves; else it matches those of its own. A run of some partitions may
+            write those alone, so a row that would come from another one is refused. ``None``: that
+            of the asset's metadata.
         :param inputs: what the rows are computed from, as :meth:`zero_rename.Table.job` takes it.
             ``None``: what this step has read of tables, by the I/O manager or by their readers.
         :return: with the rows' data version; metadata of each partition is in its event.
@@ -264,7 +270,8 @@ class ZeroRenameResource(dg.ConfigurableResource):
         :raises ZeroRenameError: any other, as :meth:`zero_rename.Table.job`.
         """
         with final_failures(step_of(context)):
-            words = {MERGE_ON: merge_on, DELETE_WHEN: delete_when, LATEST_BY: latest_by}
+            given = (merge_on, delete_when, latest_by, across_partitions)
+            words = dict(zip(OF_MERGES, given, strict=True))
             said = {name: word for name, word in words.items() if word is not None}
             said |= {"base": base, "files": files, "inputs": inputs}
             step, target, policy = self._asked(

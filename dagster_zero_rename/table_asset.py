@@ -23,6 +23,7 @@ def zero_rename_asset(
     merge_on: Sequence[str] | None = None,
     delete_when: str | None = None,
     latest_by: str | None = None,
+    across_partitions: bool | None = None,
     content: Content | str | None = None,
     metadata: Mapping[str, Any] | None = None,
     **given: Any,
@@ -41,10 +42,11 @@ def zero_rename_asset(
     :param mode: ``overwrite``, ``append`` or ``merge``.
     :param schema_mode: ``"merge"``: columns that only the rows have become the table's.
     :param catalog: where the table is registered, as it takes it.
-    :param merge_on: with mode ``merge``, the key's columns; with ``delete_when`` and ``latest_by``,
-        as it takes them. All these become the asset's metadata.
+    :param merge_on: with mode ``merge``, the key's columns; with ``delete_when``, ``latest_by`` and
+        ``across_partitions``, as it takes them. All these become the asset's metadata.
     :param delete_when: of which rows the match is deleted: a text, ``op = 'D'``.
     :param latest_by: the column whose greatest value counts.
+    :param across_partitions: whether rows match those of all partitions, and move.
     :param content: ``"rows"``: the same rows have the same data version in any order and files.
     :param metadata: more of that.
     :param given: further arguments of ``dagster.asset``.
@@ -61,6 +63,7 @@ def zero_rename_asset(
         schema_mode=schema_mode,
         delete_when=delete_when,
         latest_by=latest_by,
+        across_partitions=across_partitions,
         content=content,
     )
     if given.get("partitions_def") is not None:

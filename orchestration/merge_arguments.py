@@ -11,7 +11,9 @@ from ..s3a.hadoop.settings import NATIVE
 from .runs.partitions import listed_texts
 
 #: What only mode merge has.
-OF_MERGES = ("merge_on", "delete_when", "latest_by")
+OF_MERGES = ("merge_on", "delete_when", "latest_by", "across_partitions")
+_TRUE = frozenset(("on", "t", "true", "y", "yes", "1"))
+_FALSE = frozenset(("off", "f", "false", "n", "no", "0"))
 
 
 def listed_columns(given: object) -> tuple[str, ...]:
@@ -19,8 +21,25 @@ def listed_columns(given: object) -> tuple[str, ...]:
     return listed_texts("merge_on", given, ",", "columns", "names such as id")
 
 
-def _is_said(value: object) -> bool:
+def read_across(given: object) -> bool | None:
+    """Read whether rows match those of all partitions, from a boolean or one of Airflow's words for
+    it; ``None``, as a handoff has it, where they match those of their own alone.
+
+    :raises InvalidInputError: anything else.
+    """
+    word = str(given).strip().lower() if isinstance(given, bool | str | int) else ""
+    if word not in _TRUE | _FALSE:
+        raise InvalidInputError(
+            f"across_partitions={given!r} is neither true nor false; nothing was read or written.",
+            remedy="Give True or False, or a text such as 'true' or 'false'.",
+        )
+    return True if word in _TRUE else None
+
+
+def _is_said(name: str, value: object) -> bool:
     """Of a condition of pyarrow's there is no truth."""
+    if value is not None and name == "across_partitions":
+        return read_across(value) is True
     return bool(value) if value is None or isinstance(value, Sequence) else True
 
 
@@ -37,7 +56,7 @@ def check_merge(said: Mapping[str, Any], committer: str | None) -> None:
             "mode is merge, and merge_on names no column; nothing was written.",
             remedy="Give the key's columns: merge_on=['id'].",
         )
-    given = [name for name in OF_MERGES if _is_said(said[name])]
+    given = [name for name in OF_MERGES if _is_said(name, said[name])]
     if given and not merges:
         raise InvalidInputError(
             f"{given[0]} is given, and mode is not merge; nothing was written.",

@@ -132,7 +132,12 @@ def _merged(
             remedy="Let the operator name the key, by its merge_on=; or call merge(frame, table, "
             "on=['id']).",
         )
-    rules = MergeRules(said.merge_on, delete_when=said.delete_when, latest_by=said.latest_by)
+    rules = MergeRules(
+        said.merge_on,
+        delete_when=said.delete_when,
+        latest_by=said.latest_by,
+        across=said.across_partitions is True,
+    )
     done = merge_by(
         rules,
         frame,

@@ -122,6 +122,11 @@ class Handoff:
         "With mode merge, the column by which the last of several rows of a key counts, the "
         "table's own among them.",
     )
+    across_partitions: bool | None = _variable(
+        "ZERO_RENAME_ACROSS_PARTITIONS",
+        _true,
+        "With mode merge, true: a row matches those of all partitions, and moves.",
+    )
     idempotency_key: str | None = _variable(
         "ZERO_RENAME_IDEMPOTENCY_KEY", _text, "The key that makes the write happen once."
     )

@@ -12,7 +12,14 @@ from zero_rename.committer.errors import InvalidInputError
 from ..asset_step import step_of
 from ..distinct_keys import check_formats
 from ..failures import final_failures
-from ..resource import DELETE_WHEN, LATEST_BY, PARTITION_EXPR, TABLE, written_metadata
+from ..resource import (
+    ACROSS_PARTITIONS,
+    DELETE_WHEN,
+    LATEST_BY,
+    PARTITION_EXPR,
+    TABLE,
+    written_metadata,
+)
 from .pipes import SparkPipesClient
 
 _KEYS = ("{first_key}", "{last_key}")
@@ -54,6 +61,10 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
     latest_by: str | None = Field(
         default=None, description="With mode merge: the column whose greatest value counts."
     )
+    across_partitions: bool | None = Field(
+        default=None,
+        description="With mode merge: whether rows match those of all partitions, and move.",
+    )
     catalog: str | None = Field(
         default=None,
         description="Where the table is registered after a load, glue://database or "
@@ -82,7 +93,7 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
         return path if "://" in path or Path(path).is_absolute() else str(folder / path)
 
     def _asset(self, application: str) -> dg.AssetsDefinition:
-        names = (TABLE, PARTITION_EXPR, DELETE_WHEN, LATEST_BY)
+        names = (TABLE, PARTITION_EXPR, DELETE_WHEN, LATEST_BY, ACROSS_PARTITIONS)
         more = {name: getattr(self, name) for name in names}
         given = written_metadata(self.mode, self.merge_on, self.catalog, **more)
         spec = self.asset.merge_attributes(metadata=given, kinds={"spark", "s3"})

@@ -115,6 +115,7 @@ class SparkLoad:
             merge_on=self.policy.merge_on,
             delete_when=delete_when,
             latest_by=self.policy.latest_by,
+            across_partitions=self.policy.across_partitions or None,
             idempotency_key=self.step.idempotency_key,
             on_repeat=OnRepeat.REPLACE_OWN,
             dag=owner.dag_id,

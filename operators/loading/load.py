@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import BaseOperator
 from ...committer.errors import InvalidInputError, ZeroRenameError
 from ...committer.format.code_version import checked_code_version
 from ...committer.format.job_spec import Distribute, Mode, OnConflict, OnRepeat, Readers, choice
-from ...orchestration.merge_arguments import OF_MERGES, check_merge, listed_columns
+from ...orchestration.merge_arguments import OF_MERGES, check_merge, listed_columns, read_across
 from ...orchestration.runs.heartbeat import wait_for_living
 from ...orchestration.runs.outcomes import (
     check_partitions,
@@ -66,6 +66,7 @@ POLICIES: Mapping[str, Callable[[str], Any]] = {
     "merge_on": listed_columns,
     "delete_when": str,
     "latest_by": str,
+    "across_partitions": read_across,
 }
 #: What to do where a format makes one partition of two runs.
 _KEEP_APART = (
@@ -75,7 +76,7 @@ _KEEP_APART = (
 #: Arguments that are texts once they are rendered.
 _TEXTS = (
     *("table", "partition_format", "on_repeat", "committer", "catalog", "zero_rename_conn_id"),
-    *(name for name in POLICIES if name != "merge_on"),
+    *(name for name in POLICIES if name not in ("merge_on", "across_partitions")),
 )
 
 
@@ -118,6 +119,8 @@ class LoadOperator(BaseOperator):
     :param delete_when: with mode ``merge``, of which rows the match is deleted, and none inserted:
         a condition in Spark's SQL. (templated)
     :param latest_by: with mode ``merge``, the column whose greatest value counts. (templated)
+    :param across_partitions: with mode ``merge``, whether a row matches those of all partitions,
+        and moves; else it matches those of its own. (templated)
     :param on_conflict: ``fail`` or ``last_wins``, when another job changed a partition since
         this one began; ``None`` takes the connection's. (templated)
     :param distribute: ``partition`` lets ``save()`` bring the rows of a partition together first,
@@ -177,6 +180,7 @@ class LoadOperator(BaseOperator):
         merge_on: str | Sequence[str] | None = None,
         delete_when: str | None = None,
         latest_by: str | None = None,
+        across_partitions: bool | str | None = None,
         on_repeat: str = "auto",
         committer: str | None = None,
         catalog: str | None = None,
@@ -200,6 +204,7 @@ class LoadOperator(BaseOperator):
         self.merge_on = merge_on
         self.delete_when = delete_when
         self.latest_by = latest_by
+        self.across_partitions = across_partitions
         self.on_repeat = on_repeat
         self.committer = committer
         self.catalog = catalog

@@ -139,6 +139,43 @@ def test_a_step_that_is_retried_after_its_commit_reports_it(
     assert (event["repeated"], event["rows_inserted"], event["rows_unchanged"]) == (True, 1, 2)
 
 
+@pytest.mark.parametrize("across", [None, False, True])
+def test_a_key_that_came_to_another_day_moves_with_across_partitions_alone(
+    zero: ZeroRenameResource, table: Table, across: bool | None
+) -> None:
+    given = {NEXT: rows((NEXT, 1, "moved", 2, "U"))}
+    made = asset_of(given, across_partitions=across)
+    run = dg.materialize([made], resources={"zero": zero}, tags=days(DAY, NEXT))
+    here = [] if across else [(DAY, 1, "a", 1)]
+    there = [(NEXT, 1, "moved", 2), (NEXT, 11, "a", 1), (NEXT, 12, "a", 1)]
+    assert held(table) == [*here, (DAY, 2, "a", 1), *there]
+    assert told(run)[NEXT]["rows_inserted"] == (0 if across else 1)
+
+
+def test_a_key_that_would_come_from_a_day_that_the_run_may_not_write_is_refused(
+    zero: ZeroRenameResource, table: Table
+) -> None:
+    before = held(table)
+    made = asset_of({NEXT: rows((NEXT, 1, "moved", 2, "U"))}, across_partitions=True)
+    with pytest.raises(dg.Failure, match="replaces day=2013-01-01, and may write day=2013-01-02"):
+        dg.materialize([made], resources={"zero": zero}, partition_key=NEXT)
+    assert held(table) == before
+
+
+def test_the_io_manager_moves_rows_where_the_asset_says_so(
+    zero: ZeroRenameResource, table: Table
+) -> None:
+    words = {"partition_expr": "day", "mode": "merge", **RULE, "across_partitions": True}
+
+    @dg.asset(partitions_def=DAYS, metadata=words, backfill_policy=dg.BackfillPolicy.single_run())
+    def orders() -> pa.Table:
+        return rows((NEXT, 1, "moved", 5, "U"))
+
+    manager = ZeroRenameIOManager(table_root=zero.table_root)
+    dg.materialize([orders], resources={"io_manager": manager}, tags=days(DAY, NEXT))
+    assert [row for row in held(table) if row[1] == 1] == [(NEXT, 1, "moved", 5)]
+
+
 def test_the_io_manager_takes_the_words_of_the_asset(
     zero: ZeroRenameResource, table: Table
 ) -> None:
@@ -153,16 +190,21 @@ def test_the_io_manager_takes_the_words_of_the_asset(
     assert told(run)[DAY]["rows_deleted"] == 1
 
 
-def test_an_application_that_is_submitted_is_told(zero: ZeroRenameResource, table: Table) -> None:
+@pytest.mark.parametrize("across", [False, True])
+def test_an_application_that_is_submitted_is_told(
+    zero: ZeroRenameResource, table: Table, across: bool
+) -> None:
     said: list[Handoff] = []
+    words = {"partition_expr": "day", "mode": "merge", **RULE, "across_partitions": across}
 
-    @dg.asset(partitions_def=DAYS, metadata={"partition_expr": "day", "mode": "merge", **RULE})
+    @dg.asset(partitions_def=DAYS, metadata=words)
     def orders(context: dg.AssetExecutionContext) -> None:
         said.append(Handoff.decode(zero.spark_env(context)))
 
     dg.materialize([orders], partition_key=DAY)
     assert (said[0].mode, said[0].merge_on) == ("merge", ("k",))
     assert (said[0].delete_when, said[0].latest_by) == ("op = 'D'", "at")
+    assert said[0].across_partitions is (across or None)
     zero = ZeroRenameResource(table_root=zero.table_root, committer="magic")
     with pytest.raises(dg.Failure, match="the committer is magic"):
         dg.materialize([orders], partition_key=DAY)
@@ -191,6 +233,8 @@ def test_a_table_that_a_merge_makes_and_a_run_without_rows(zero: ZeroRenameResou
         ({"mode": "merge"}, "merge_on names no column"),
         ({"merge_on": ["k"]}, "mode is not merge"),
         ({"mode": "append", "latest_by": "at"}, "latest_by is given, and mode is not merge"),
+        ({"across_partitions": True}, "across_partitions is given, and mode is not merge"),
+        ({**RULE, "mode": "merge", "across_partitions": "x"}, "across_partitions='x' is neither"),
     ],
 )
 def test_what_cannot_be_right_breaks_the_definitions(given: dict[str, Any], message: str) -> None:

@@ -86,8 +86,15 @@ def test_a_load_that_adds_may_write_its_partitions_only(tables: Tables, connect:
         assert options.replace_partitions == ()
 
 
-def test_a_merge_is_handed_over_with_its_words(tables: Tables) -> None:
-    words = {"delete_when": "op = '{{ 'D' }}'", "latest_by": "{{ 'at' }}"}
+@pytest.mark.parametrize(
+    ("across", "said_of_it"),
+    [(None, None), (False, None), (True, True), ("{{ 1 < 2 }}", True), ("{{ 'no' }}", None)],
+)
+def test_a_merge_is_handed_over_with_its_words(
+    tables: Tables, across: bool | str | None, said_of_it: bool | None
+) -> None:
+    words: dict[str, Any] = {"delete_when": "op = '{{ 'D' }}'", "latest_by": "{{ 'at' }}"}
+    words["across_partitions"] = across
     merges: dict[str, Any] = {
         **{"table": tables.url(), "partition": "*", "mode": "merge"},
         **{"merge_on": "{{ 'id, day' }}", **words},
@@ -105,6 +112,7 @@ def test_a_merge_is_handed_over_with_its_words(tables: Tables) -> None:
         said = made._table_load(context).handoff
         assert (said.mode, said.merge_on) == ("merge", ("id", "day"))
         assert (said.delete_when, said.latest_by) == ("op = 'D'", "at")
+        assert said.across_partitions is said_of_it
         assert Handoff.decode(said.encode()) == said
 
 

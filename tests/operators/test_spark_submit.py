@@ -581,6 +581,8 @@ class TestTheCall:
             ({"code_version": "4", "committer": "magic"}, "leave no record of it"),
             ({"merge_on": ["id"], "mode": "append"}, "mode is not merge"),
             ({"delete_when": "op = 'D'"}, "delete_when is given, and mode is not merge"),
+            ({"across_partitions": True}, "across_partitions is given, and mode is not merge"),
+            ({"across_partitions": "perhaps"}, "across_partitions='perhaps' is neither true"),
             ({"on_repeat": "never"}, "on_repeat='never'"),
             ({"partition": "2013-02-01"}, "not a partition path"),
             ({"table": ""}, "names no table"),

@@ -299,6 +299,17 @@ class TestHandoff:
         assert "4" in Table(url).inputs_of(done.job).code_versions
         assert held(url) == [(1, "B", "x"), (3, "c", "x"), (4, "d", "x")]
 
+    @pytest.mark.parametrize("across", [False, True])
+    def test_rows_move_where_it_says_across_partitions_alone(self, spark, url, monkeypatch, across):
+        put(url, (1, "a", "x"), (2, "b", "y"))
+        said = Handoff(across_partitions=across or None)
+        for name, value in said.encode().items():
+            monkeypatch.setenv(name, value)
+        schema = "k long, v string, p string, op string, at int"
+        save(changes(spark, (1, "A", "y", "U", 1), schema=schema), url)
+        here = [] if across else [(1, "a", "x")]
+        assert held(url) == sorted([*here, (1, "A", "y"), (2, "b", "y")])
+
     def test_a_condition_beyond_a_row_is_refused(self, spark, url, monkeypatch):
         put(url, (1, "a", "x"))
         monkeypatch.setenv("ZERO_RENAME_DELETE_WHEN", "count(k) > 1")
