@@ -32,7 +32,7 @@ from .past import told_versions
 from .state.context import Context
 from .state.data_listing import list_table
 from .state.decide import Decided, decide, read_decision
-from .state.found_table import FoundTable
+from .state.found_table import FoundTable, read_table
 from .state.heads import list_heads
 from .state.job_state import Aborted, Committed, OpenedJob
 from .state.task_results import check_results
@@ -254,7 +254,7 @@ def _decision(
 ) -> Step[Decision]:
     """Step 4 and the decision's text."""
     states = {it.partition: held[Slot.partition(context.root, it.partition)] for it in targets}
-    _check_kept(opened, states)
+    yield from _check_kept(context, opened, states)
     idempotency_key = opened.spec.idempotency_key
     run_version = (
         0 if idempotency_key is None else held[Slot.run(context.root, idempotency_key)].head.version
@@ -270,18 +270,34 @@ def _decision(
     return decision
 
 
-def _check_kept(opened: OpenedJob, held: Mapping[str, HeadState]) -> None:
-    """See that what the job brings back is still kept. While it holds its claims nobody forgets it.
+def _check_kept(context: Context, opened: OpenedJob, held: Mapping[str, HeadState]) -> Step[None]:
+    """See that what the job brings back is still kept, and that its files have the table's columns.
+    While the job holds its claims nobody forgets it, and nobody overwrites the columns.
 
-    :raises CommitConflictError: it is forgotten.
+    Requests: none unless the job brings something back; else a GET.
+
+    :raises CommitConflictError: it is forgotten, or the columns were overwritten.
     """
+    if not opened.spec.restores:
+        return
+    table = yield from read_table(context)
     for partition, version in opened.spec.restores.items():
-        if held[partition].head.as_of(version) is None:
+        former = held[partition].head.as_of(version)
+        if former is None:
             raise CommitConflictError(
                 f"What {partition} held at version {version} is not kept any more: it was "
                 "forgotten while this job was open. Nothing of this job is visible.",
                 key=opened.root.head_key(partition),
                 remedy=f"{told_versions(held[partition].head)}.",
+            )
+        if former.version and former.schema_version < table.overwritten:
+            raise CommitConflictError(
+                f"What {partition} held at version {version} has other columns than the table: "
+                "another job has overwritten them since this one was planned. Nothing of this job "
+                "is visible.",
+                key=opened.root.head_key(partition),
+                remedy="Bring back a later state, or undo the job that overwrote the columns by "
+                "loading the table with the former ones.",
             )
 
 

@@ -10,6 +10,7 @@ from ..commit.index.lost_heads import files_without_heads
 from ..commit.snapshot import Snapshot, Survey, survey
 from ..commit.state.context import Context
 from ..commit.state.data_listing import list_fast
+from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, HeadMovedError, InvalidInputError, counted
@@ -92,6 +93,7 @@ def verify(context: Context) -> Step[list[Finding]]:
     else:
         damaged |= yield from _lost_by_files(context, after, there.values())
         found = [*_lost(*states, there), *_unnamed(context, *states, there)]
+    damaged |= yield from _of_former_columns(context, after.snapshot)
     damaged |= {**before.damaged, **after.damaged}
     if table.symlinks:
         stale = yield from stale_symlinks(context, *states)
@@ -104,6 +106,38 @@ def verify(context: Context) -> Step[list[Finding]]:
         ),
         *(finding for finding in found if finding.partition not in damaged),
     ]
+
+
+def _of_former_columns(context: Context, state: Snapshot) -> Step[dict[str, DamagedError]]:
+    """The partitions with files that were written before other columns took the place of theirs.
+
+    Requests: one, where the columns were never overwritten; else a GET for each job that wrote one
+    of the files. What is condensed does not tell it.
+    """
+    overwritten = (yield from read_table(context)).overwritten
+    if not overwritten:
+        return {}
+    jobs = sorted({file.job for file in state.files if file.job})
+    found = yield from All(tuple(or_damage(read_decision(context, job)) for job in jobs))
+    former = {
+        job
+        for job, it in zip(jobs, found, strict=True)
+        if isinstance(it, Decided)
+        and not it.decision.condensed
+        and it.decision.schema_version < overwritten
+    }
+    return {
+        file.partition: DamagedError(
+            f"{file.partition or 'The table'} has files of former columns, which were overwritten "
+            "since: no reader can read them.",
+            job=file.job,
+            key=file.key,
+            remedy="Load the partition again with mode replace; or take back the job that brought "
+            f"it back: zero-rename history {context.root.url}",
+        )
+        for file in state.files
+        if file.job in former
+    }
 
 
 def _lost_by_files(

@@ -15,6 +15,7 @@ from simulation.catalogue import (
     REBUILT_AND_EMPTIED,
     REBUILT_AND_REPLACED,
     REPLACE_AND_PURGE,
+    RESTORE_AND_OVERWRITE,
     UNDO_AND_PURGE,
 )
 from simulation.invariants import ROOT
@@ -172,8 +173,15 @@ def forgets_under_a_claim(context, state, keeping):
 
 
 @breaks((job, "_check_kept"), UNDO_AND_PURGE, ABORT, COMPLETENESS)
-def takes_back_what_may_be_forgotten(opened, held):
+def takes_back_what_may_be_forgotten(context, opened, held):
     return None
+    yield
+
+
+@breaks((job, "_check_kept"), RESTORE_AND_OVERWRITE, CONSISTENCY)
+def restores_files_of_former_columns(context, opened, held):
+    return None
+    yield
 
 
 def _named_now(self):

@@ -49,6 +49,7 @@ from simulation.scenarios import (
     recoverer,
     repairer,
     resolver,
+    restorer,
     stranger,
     sweeper,
     taker_back,
@@ -103,6 +104,7 @@ FENCED_IN_SLEEP = "by heads: two appends that make a partition, and recovery"
 FIRSTS_EVOLVE = "first jobs with evolution, a reader, a crash"
 OVERWRITE = "an overwrite of the columns and an append to a new partition"
 FOLD_AND_REPLACE = "by heads: an append that folds and a replace, a lost answer"
+RESTORE_AND_OVERWRITE = "a restoration and an overwrite of the columns"
 UNDO_AND_PURGE = "an undoing and a purge that forgets, a crash"
 REPLACE_AND_PURGE = "a replace and a purge that forgets, a crash"
 CHECKPOINT_AND_REPLACE = "a checkpoint beside a replace"
@@ -953,6 +955,12 @@ PAST = {
         lambda: (taker_back(job_id("before1")), forgetter()),
         ("taker committed", "taker refused", "forgetter done"),
         Bounds(switches=2, crashes=1),
+        **KEEPING,
+    ),
+    RESTORE_AND_OVERWRITE: among(
+        lambda: (restorer(ONE, 1), overwriter("b", ONE)),
+        ("b committed, restorer committed", "b committed, restorer refused"),
+        Bounds(switches=2, most=3 * MOST),
         **KEEPING,
     ),
     REPLACE_AND_PURGE: among(

@@ -83,7 +83,7 @@ from zero_rename.committer.upkeep.rebuilt_heads import rebuild_heads
 from zero_rename.committer.upkeep.recovery import recover
 from zero_rename.committer.upkeep.repair import repair
 from zero_rename.committer.upkeep.resolution import ResolutionPlan, plan_resolution, plan_undoing
-from zero_rename.committer.upkeep.restoring import plan_undo
+from zero_rename.committer.upkeep.restoring import plan_restore, plan_undo
 from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
 from zero_rename.committer.upkeep.upload_sweep import UploadSweep
 
@@ -650,6 +650,18 @@ def taker_back(job: str, name: str = "taker") -> Participant:
     def run(ids: Ids) -> Step[Any]:
         context = context_of(ids, name)
         plan = yield from plan_undo(context, job)
+        spec = replace(plan.spec(Owner("simulation")), **UNMARKED)
+        return (yield from _job(context, spec, ()))
+
+    return Participant(Program(name, run), job=job_id(name))
+
+
+def restorer(partition: str, version: int, name: str = "restorer") -> Participant:
+    """Who brings back what a partition held at a version, in a table that is read by heads."""
+
+    def run(ids: Ids) -> Step[Any]:
+        context = context_of(ids, name)
+        plan = yield from plan_restore(context, AsOf(version=version), [partition])
         spec = replace(plan.spec(Owner("simulation")), **UNMARKED)
         return (yield from _job(context, spec, ()))
 

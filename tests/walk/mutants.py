@@ -394,9 +394,17 @@ PAST = tuple(
         Mutant(
             "a job that takes back does not look whether it is still kept",
             "commit.commit",
-            "    _check_kept(opened, states)\n",
+            "    yield from _check_kept(context, opened, states)\n",
             "",
             ("append", "replace", "take back", "purge"),
+            1,
+        ),
+        Mutant(
+            "a restoration does not look at the columns again",
+            "commit.commit",
+            "former.schema_version < table.overwritten",
+            "former.schema_version < 0",
+            ("append", "restore", "overwrite schema"),
             1,
         ),
         Mutant(

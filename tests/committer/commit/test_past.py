@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -16,9 +17,20 @@ import pytest
 from support.faults import Crash, beside, on
 from support.memory_store import ManualClock, MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, World, die_of, memory_table
-from zero_rename.committer import CommitConflictError, DamagedError, InvalidInputError, Table
+from zero_rename.committer import (
+    CommitConflictError,
+    DamagedError,
+    InvalidInputError,
+    Owner,
+    RefusedError,
+    Table,
+)
+from zero_rename.committer.commit import commit
+from zero_rename.committer.format.records.inputs import Inputs
 from zero_rename.committer.format.records.kept_state import MOST_KEPT
 from zero_rename.committer.store import requests as s
+from zero_rename.committer.upkeep.restoring import Restored, RestorePlan
+from zero_rename.committer.write_job import WriteJob
 
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 HOUR = 3600.0
@@ -76,6 +88,18 @@ class Past:
 
 def pairs(found: pa.Table) -> list[tuple[int, int]]:
     return sorted(zip(found["day"].to_pylist(), found["value"].to_pylist(), strict=True))
+
+
+def _sees_nothing(*looked: Any) -> Any:
+    return
+    yield
+
+
+def overwrite(past: Past, value: int) -> None:
+    """Replace the table and its columns."""
+    schema = pa.schema([("other", pa.int64()), ("day", pa.int32())])
+    with past.table.job(schema, mode="replace", replace_table=True, schema_mode="overwrite") as job:
+        job.write(pa.table({"other": [value], "day": [1]}, schema=schema))
 
 
 @pytest.fixture
@@ -464,6 +488,69 @@ class TestUndo:
         assert past.values() == [(1, 1)]
         with pytest.raises(CommitConflictError, match="cannot be taken out"):
             past.load(3, **own)
+
+    def test_restore_beside_an_overwrite_of_the_columns_leaves_a_table_that_can_be_read(
+        self, past: Past
+    ) -> None:
+        """At each request of the restoration."""
+        told = set[str]()
+        for number in range(1, 80):
+            past = Past()
+            past.load(1)
+            past.replace(2)
+            table = past.table
+            sent = count(1)
+
+            def overwritten(
+                request: Any,
+                apply: Callable[[Any], Any],
+                *,
+                sent: Iterator[int] = sent,
+                number: int = number,
+                past: Past = past,
+            ) -> Any:
+                if next(sent) == number:
+                    with suppress(RefusedError):
+                        overwrite(past, 3)
+                return apply(request)
+
+            table.driver.fault = overwritten  # type: ignore[attr-defined]
+            try:
+                table.restore(1, partitions=[DAY1], apply=True)
+                told.add("restored")
+            except RefusedError as error:
+                told.add(type(error).__name__)
+            if next(sent) <= number:
+                assert told == {
+                    "restored",
+                    "InvalidInputError",
+                    "TableMismatchError",
+                    "CommitConflictError",
+                    "JobFencedError",
+                }
+                return
+            assert past.table.verify() == []
+            found = past.table.scan().to_arrow()
+            assert found.select([0]).to_pydict() in ({"other": [3]}, {"value": [1]})
+        raise AssertionError("the restoration does not end")
+
+    def test_verify_names_a_partition_whose_files_have_former_columns(
+        self, past: Past, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As an earlier version of the package may have restored it."""
+        past.load(1)
+        overwrite(past, 2)
+        healthy = past.table.verify()
+        table = past.table
+        restored = Restored({DAY1: 1}, {DAY1: 2})
+        spec = RestorePlan(ROOT.url, table.schema, ("day",), restored).spec(Owner())
+        monkeypatch.setattr(commit, "_check_kept", _sees_nothing)
+        with WriteJob(table.driver, table._context, spec, inputs=Inputs):
+            pass
+        (finding,) = past.table.verify()
+        assert healthy == []
+        assert (finding.partition, finding.kind) == (DAY1, "damaged")
+        assert "has files of former columns" in finding.detail
 
     def test_of_what_is_gone_or_no_job(self, past: Past) -> None:
         past.load(1)
