@@ -12,19 +12,10 @@ from typing import Annotated
 
 import typer
 
-from ..committer import (
-    AdoptAction,
-    Outcome,
-    PurgeAction,
-    RebuildAction,
-    RebuiltHead,
-    RepairAction,
-    Table,
-)
-from ..committer.commit.state.old_records import KEPT_FOR
+from ..committer import AdoptAction, Outcome, RebuildAction, RebuiltHead, RepairAction, Table
 from ..committer.errors import counted
-from . import catalog, conflicts, content, fast_root, lineage, past, s3a, uploads
-from .amounts import DAY, MaxDuration, age_option
+from . import catalog, conflicts, content, fast_root, lineage, past, s3a, upkeep, uploads
+from .amounts import MaxDuration, age_option
 from .output import (
     DRY,
     EXIT_CODES,
@@ -51,7 +42,7 @@ app = typer.Typer(
 
 for command in (
     *(content.compact, content.copy, content.delete, fast_root.checkpoint, fast_root.data_root),
-    *(past.gc, conflicts.conflicts, conflicts.resolve, content.show),
+    *(upkeep.purge, upkeep.maintain, past.gc, conflicts.conflicts, conflicts.resolve, content.show),
     *(past.history, past.undo, past.restore, past.retention, policy, lifecycle),
     *(s3a.checks, s3a.s3a_check, s3a.committers, s3a.s3a_jobs, s3a.s3a_recover),
 ):
@@ -60,17 +51,8 @@ app.add_typer(uploads.app, name="uploads")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(lineage.app, name="lineage")
 
-Patience = Annotated[
-    float | None,
-    age_option(
-        "How long an undecided job may be silent before it is declared dead. Default: ten of the "
-        "job's own intervals, or its maximum duration where nobody sends heartbeats."
-    ),
-]
 #: A path with a slip of the pen looks like a table that is well, else.
 _NO_TABLE = "No job is open, and there is no zero_rename table here"
-#: Outcomes of a plan: something is to be done.
-_PLANNED = (Outcome.WOULD_FINISH, Outcome.WOULD_ABORT)
 
 
 @app.command()
@@ -101,7 +83,7 @@ def jobs(table: Url, as_json: AsJson = False) -> None:
 @app.command()
 def recover(
     table: Url,
-    patience: Patience = None,
+    patience: upkeep.Patience = None,
     registered: catalog.Registered = None,
     apply: Apply = False,
     as_json: AsJson = False,
@@ -112,68 +94,11 @@ def recover(
     rows = [(outcome.job, outcome.outcome, outcome.detail) for outcome in outcomes]
     columns = ("job", "outcome", "detail")
     print_rows(as_json, columns, rows, plain(outcomes), "No job is open: nothing is to be settled.")
-    if any(outcome.outcome in _PLANNED for outcome in outcomes):
+    if any(outcome.outcome in upkeep.PLANNED for outcome in outcomes):
         say(DRY)
     if registered and apply:
         catalog.register_settled(opened, registered)
     look_where(any(outcome.outcome is Outcome.FAILED for outcome in outcomes))
-
-
-@app.command()
-def purge(
-    table: Url,
-    patience: Patience = None,
-    foreign: Annotated[
-        bool, typer.Option(help="Abort uploads that no job of this package made, too, by age.")
-    ] = False,
-    older_than: Annotated[
-        float | None, age_option("With --foreign: their least age.", least="1h")
-    ] = None,
-    job: Annotated[
-        list[str] | None,
-        typer.Option(help="This job is dead: abort it, and uploads of it without any record."),
-    ] = None,
-    records_older_than: Annotated[
-        float,
-        age_option(
-            "How long runs' failures, and lists of files that nothing names, stay.",
-            default=f"{KEPT_FOR / DAY:.0f}d",
-            least="1h",
-        ),
-    ] = KEPT_FOR,
-    keep: Annotated[
-        int | None,
-        typer.Option(
-            help="Where readers go by heads: former states of a partition that stay at the most, "
-            "however young; 0 for none.",
-            min=0,
-        ),
-    ] = None,
-    registered: catalog.Registered = None,
-    apply: Apply = False,
-    as_json: AsJson = False,
-) -> None:
-    """Recover, abort the uploads that nobody will complete, and remove records nobody needs; where
-    readers go by heads, what was replaced before the table's retention, too."""
-    if foreign and older_than is None:
-        raise typer.BadParameter("--foreign needs --older-than AGE")
-    opened = Table(table)
-    report = opened.purge(older_than, foreign, apply, patience, job or (), records_older_than, keep)
-    rows = [(entry.key, entry.action, entry.reason) for entry in report.entries]
-    rows += [(outcome.job, outcome.outcome, outcome.detail) for outcome in report.recovered]
-    columns = ("upload, record or job", "action", "why")
-    nothing = "No upload is under way, no job is open, no record is old: nothing is to be purged."
-    print_rows(as_json, columns, rows, dataclasses.asdict(report), nothing)
-    dry = (PurgeAction.WOULD_ABORT, PurgeAction.WOULD_REMOVE)
-    if any(entry.action in dry for entry in report.entries) or any(
-        outcome.outcome in _PLANNED for outcome in report.recovered
-    ):
-        say(DRY)
-    if registered and apply:
-        catalog.register_settled(opened, registered)
-    if report.failed:
-        say(f"{report.failed} of these are not done; run it again.")
-        raise typer.Exit(Exit.LOOK)
 
 
 @app.command()

@@ -30,8 +30,8 @@ from .store.driver import Driver
 from .store.listing import list_objects
 from .store.range_reader import RangeFile
 from .store.requests import All, ByteRange, CreateUpload, Done, Refused, Step
+from .store.upload_parts import parts_held
 from .upkeep.compaction import content_kept
-from .upkeep.upload_sweep import parts_held
 
 _MIB = 1024 * 1024
 #: Bytes that the store copies in one request. S3 takes five times as many, but may be silent while

@@ -17,6 +17,7 @@ from .upkeep.purge import PurgeReport, plan_all, purge, recover_all
 from .upkeep.recovery import Recovered, settle_jobs
 from .upkeep.restoring import Restored, RestorePlan, plan_restore, plan_undo
 from .upkeep.retention import kept_files, retention, set_retention
+from .upkeep.upload_selection import Spared, spare_none
 from .write_job import WriteJob, this_process
 
 
@@ -49,6 +50,7 @@ class TendedTable(ReadableTable):
         jobs: Collection[str] = (),
         records_older_than: float = KEPT_FOR,
         keep: int | None = None,
+        spared: Spared = spare_none,
     ) -> PurgeReport:
         """Recover, abort the uploads that nobody will complete, remove records nobody needs.
 
@@ -60,6 +62,8 @@ class TendedTable(ReadableTable):
             whatever their age, and uploads of those of which the table has no record.
         :param records_older_than: seconds for which failures and manifests of no head stay.
         :param keep: in a table read by heads, former states of a partition that stay at the most.
+        :param spared: which foreign uploads are left all the same: for those that living jobs of
+            Hadoop's committers need, ``LivingJobs(bucket)`` of ``zero_rename.s3a.recovery.living``.
         :raises ValueError: ``foreign`` without ``older_than``.
         :raises InvalidInputError: nothing of one of ``jobs`` is here, ``keep`` is below 0, or given
             for a table whose readers list: it keeps no history. Nothing was changed.
@@ -69,7 +73,7 @@ class TendedTable(ReadableTable):
         age = older_than if foreign else None
         options: dict[str, Any] = {"patience": patience, "jobs": jobs, "apply": apply}
         options |= {"foreign_older_than": age, "records_older_than": records_older_than}
-        options["keep"] = keep
+        options |= {"keep": keep, "spared": spared}
         return self.run(purge(self._context, **options))
 
     def gc(self, older_than: float = KEPT_FOR, apply: bool = False) -> GcReport:

@@ -22,8 +22,9 @@ from zero_rename.committer.store.clients import Keys, client_at
 from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.committer.table import Table
 from zero_rename.committer.upkeep.upload_selection import UploadsPath
+from zero_rename.maintenance.destinations import Destination
 from zero_rename.orchestration.merge_arguments import OF_MERGES, listed_columns
-from zero_rename.orchestration.table_names import check_catalog, table_url, urls_below
+from zero_rename.orchestration.table_names import all_below, check_catalog, table_url, urls_below
 from zero_rename.s3a.hadoop.settings import check_committer
 
 from .asset_step import AssetStep, step_of
@@ -163,6 +164,14 @@ class ZeroRenameResource(dg.ConfigurableResource):
         client = self.client()
         urls = urls_below(self.table_root, client, "the ZeroRenameResource")
         return [Table(url, client=client) for url in urls]
+
+    def destinations(self) -> list[Destination]:
+        """All that maintenance looks after below ``table_root``: tables, destinations of Hadoop's
+        committers, and last what lies there in none of them.
+
+        :raises InvalidInputError: there is none.
+        """
+        return all_below(self.table_root, self.client(), "the ZeroRenameResource")
 
     def client(self) -> Any:
         """A boto3 S3 client; ``None`` where nothing says another one than the standard chain's."""

@@ -11,8 +11,10 @@ from zero_rename.committer.format.job_spec import choice
 from zero_rename.committer.table import Table
 from zero_rename.committer.upkeep.checkpoint import CheckpointAction, Checkpointed, CheckpointOrder
 from zero_rename.lineage import risks_of
+from zero_rename.maintenance.destinations import Destination, destinations_in
+from zero_rename.maintenance.purging import PurgeOrder
+from zero_rename.maintenance.upkeep import Upkeep, as_markdown, look_after
 from zero_rename.orchestration.table_names import check_catalog_of
-from zero_rename.orchestration.upkeep import Upkeep, as_markdown, look_after
 
 from .failures import final_failures
 from .resource import ZeroRenameResource
@@ -28,23 +30,32 @@ def maintenance_job(
     apply: bool = False,
     foreign_older_than: timedelta | None = None,
     patience: timedelta | None = None,
+    s3a_patience: timedelta | None = None,
+    staging: str | None = None,
     catalog: str | None = None,
     name: str = "zero_rename_maintenance",
     resource_key: str = RESOURCE,
 ) -> dg.JobDefinition:
-    """A job that looks after tables: settles interrupted jobs, aborts uploads that nobody will
-    complete, and compares what the tables name with what is there.
+    """A job that looks after tables, whichever committer writes them: settles interrupted jobs,
+    aborts uploads that nobody will complete, and compares what is named with what is there.
 
     Its report is Markdown on the run. It fails where only a person can help; what the store's
     failures kept from being done, the next run tries. Where the resource has ``max_recompute``, it
     notes what is not durable and would take longer to be made again.
 
     :param name: the job's.
-    :param tables: names; ``None``: all tables below the resource's ``table_root``.
+    :param tables: names: tables of this package, destinations of Hadoop's committers, with or
+        without a record of their runs, and directories, of which all that lies below is looked
+        after. ``None``: all below the resource's ``table_root``.
     :param apply: act; ``False`` only reports what would be done.
     :param foreign_older_than: abort uploads of other tools that are older, too.
     :param patience: for how long an undecided job may be silent before it counts as dead; ``None``
         takes each job's own.
+    :param s3a_patience: silence after which a job of Hadoop's committers that no run's record
+        names counts as dead. Longer than the longest task: one that writes a file is silent.
+        ``None``: such a job stays unknown, and is left.
+    :param staging: where the directory and partitioned committers keep their pending sets
+        (``fs.s3a.committer.staging.tmp.path``), as a path or an ``hdfs://`` URL.
     :param catalog: where tables are registered once their jobs are settled, ``glue://database``;
         ``None``: the resource's; empty: none.
     :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
@@ -52,30 +63,37 @@ def maintenance_job(
     """
     if catalog:
         check_catalog_of(catalog, len(tables or ()))
+    order = PurgeOrder(
+        apply=apply,
+        foreign_age=_seconds(foreign_older_than),
+        patience=_seconds(patience),
+        s3a_patience=_seconds(s3a_patience),
+        staging=staging,
+    )
 
     @dg.op(name=f"{name}_of_tables", required_resource_keys={resource_key})
     def maintain(context) -> None:
         resource = getattr(context.resources, resource_key)
         with final_failures(context):
-            found = _opened(resource, tables)
+            found = _destinations(resource, tables)
             registration = resource.registration(catalog)
             if registration is not None:
-                check_catalog_of(registration.catalog, len(found))
+                check_catalog_of(registration.catalog, sum(it.is_table for it in found))
         register = registration.sync if registration is not None and apply else None
-        age, silence = _seconds(foreign_older_than), _seconds(patience)
         done = []
-        for table in found:
+        for place in found:
+            table = resource.table(place.root.url)
             try:
-                it = look_after(
-                    table, apply=apply, foreign_age=age, patience=silence, register=register
-                )
-                with it.step():
-                    most = resource.max_recompute
-                    it.notes += [] if most is None else risks_of(table, most, resource.client())
+                it = look_after(table, place, order, register)
+                if (most := resource.max_recompute) is not None and place.is_table:
+                    with it.step():
+                        it.notes += risks_of(table, most, resource.client())
             except Exception as error:
-                # The other tables are looked after; this one is for who mends the program.
+                # The others are looked after; this one is for who mends the program.
                 context.log.exception(table.root.url)
                 it = Upkeep(table.root.url, person=[f"{type(error).__name__}: {error}"])
+            if it.is_empty_rest:
+                continue
             done.append(it)
             for title in ("person", "again", "notes"):
                 for line in getattr(it, title):
@@ -180,6 +198,13 @@ def _of_checkpoint(done: Sequence[tuple[str, Checkpointed]], failed: Sequence[st
 
 def _opened(resource: ZeroRenameResource, tables: Sequence[str] | None) -> list[Table]:
     return resource.tables() if tables is None else [resource.table(it) for it in tables]
+
+
+def _destinations(resource: ZeroRenameResource, tables: Sequence[str] | None) -> list[Destination]:
+    if tables is None:
+        return resource.destinations()
+    named = [resource.table(it) for it in tables]
+    return [place for table in named for place in table.run(destinations_in(table.root))]
 
 
 def _seconds(time: timedelta | None) -> float | None:

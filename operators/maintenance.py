@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -24,15 +23,17 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ..committer import Table
-    from ..committer.upkeep.purge import PurgeEntry
-    from ..orchestration.upkeep import Upkeep
+    from ..maintenance.destinations import Destination
+    from ..maintenance.purging import PurgedEntry, PurgeOrder
+    from ..maintenance.upkeep import Upkeep
+    from ..s3a.recovery.liveness import JobLiveness
+    from ..s3a.runs.try_record import TryRecord
 
-#: Uploads in a report by XCom, which lies in Airflow's database.
+#: Destinations in a report by XCom, which lies in Airflow's database.
 _MOST = 100
+_NO_JOBS = "no open jobs"
 #: Uploads in one message of the log.
 _LINES = 1000
-#: What needs a look comes first.
-_ORDER = ("failed", "aborted", "would-abort", "removed", "would-remove", "kept")
 
 
 class _Maintenance(BaseOperator):
@@ -40,6 +41,7 @@ class _Maintenance(BaseOperator):
 
     template_fields: Sequence[str] = ("tables", "catalog", "zero_rename_conn_id")
     ui_color = "#f2eee6"
+    _ti: Any = None
 
     def __init__(
         self,
@@ -66,6 +68,13 @@ class _Maintenance(BaseOperator):
         given = self.tables or ()
         return list(listed_texts("tables", given, None, "tables", "names such as flights"))
 
+    @property
+    def _ask(self) -> Callable[[TryRecord], JobLiveness | None]:
+        """Tells what has become of an S3A try, by the state of its task."""
+        from ..provider.task_states import task_states
+
+        return task_states(self._ti)
+
     def _catalog(self, hook: ZeroRenameHook, tables: Sequence[Table]) -> str:
         """Where the tables are registered, once their jobs are settled; empty: nowhere.
 
@@ -78,14 +87,37 @@ class _Maintenance(BaseOperator):
 
 
 class _Purging(_Maintenance):
-    """Maintenance that may abort foreign uploads too."""
+    """Maintenance of destinations of every committer, that may abort foreign uploads too."""
+
+    template_fields: Sequence[str] = (*_Maintenance.template_fields, "staging")
 
     def __init__(
-        self, *, foreign: bool = False, older_than: float | timedelta | None = None, **kwargs: Any
+        self,
+        *,
+        foreign: bool = False,
+        older_than: float | timedelta | None = None,
+        s3a_patience: float | timedelta | None = None,
+        staging: str | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.foreign = foreign
         self.older_than = older_than
+        self.s3a_patience = s3a_patience
+        self.staging = staging
+
+    def _order(self, hook: ZeroRenameHook) -> PurgeOrder:
+        """:raises InvalidInputError: arguments that cannot be right."""
+        from ..maintenance.purging import PurgeOrder
+
+        return PurgeOrder(
+            apply=self.apply,
+            foreign_age=self._foreign_age(hook),
+            patience=_seconds(self.patience),
+            s3a_patience=_seconds(self.s3a_patience),
+            staging=self.staging,
+            ask=self._ask,
+        )
 
     def _foreign_age(self, hook: ZeroRenameHook) -> float | None:
         """Seconds from which foreign uploads are aborted; ``None`` leaves them.
@@ -119,10 +151,11 @@ class _TableMaintenance(_Maintenance):
     def execute(self, context: Context) -> dict[str, Any]:
         """Treat every table, then fail if one of them failed.
 
-        :return: ``tables``: one report a table, each with its ``table``.
+        :return: ``tables``: one report a destination, each with its ``table``.
         :raises AirflowFailException: a call that no retry can mend.
         :raises Exception: the first error met, with the others as notes.
         """
+        self._ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
         if not self.apply:
             self.log.warning("Nothing is changed, only reported: apply=True acts.")
         reports: list[dict[str, Any]] = []
@@ -137,9 +170,10 @@ class _TableMaintenance(_Maintenance):
             catalog = self._catalog(hook, tables)
         for table in tables:
             try:
-                report = self._treat(table, hook)
-                if catalog and (registered := hook.sync(table, catalog)):
-                    report["catalog"] = registered
+                treated = self._treat(table, hook)
+                for report in treated if catalog else ():
+                    if registered := hook.sync(hook.get_table(report["table"]), catalog):
+                        report["catalog"] = registered
             except ZeroRenameError as error:
                 self.log.error("%s: %s", table.root.url, error)
                 errors.append(error)
@@ -148,8 +182,9 @@ class _TableMaintenance(_Maintenance):
                 self.log.exception("%s", table.root.url)
                 errors.append(error)
             else:
-                reports.append({"table": table.root.url, **report})
-                errors += self._failures(table, report)
+                reports += treated
+                for report in treated:
+                    errors += self._failures(report)
         if errors:
             for other in errors[1:]:
                 errors[0].add_note(str(other))
@@ -160,30 +195,21 @@ class _TableMaintenance(_Maintenance):
         """:raises InvalidInputError: an argument that cannot be right."""
 
     @abstractmethod
-    def _treat(self, table: Table, hook: ZeroRenameHook) -> dict[str, Any]: ...
+    def _treat(self, table: Table, hook: ZeroRenameHook) -> list[dict[str, Any]]:
+        """:returns: a report for each destination there, each with its ``table``."""
 
-    def _failures(self, table: Table, report: dict[str, Any]) -> list[ZeroRenameError]:
+    def _failures(self, report: dict[str, Any]) -> list[ZeroRenameError]:
         failed = (
             (report.get("failed"), "job", "could not be settled"),
             (report.get("failed_uploads"), "orphaned upload", "could not be removed"),
         )
         return [
             ZeroRenameError(
-                f"{counted(count, what)} {why}; the log says why.", table=table.root.url
+                f"{counted(count, what)} {why}; the log says why.", table=report["table"]
             )
             for count, what, why in failed
             if count
         ]
-
-    def _log_recovered(self, table: Table, recovered: Sequence[Any]) -> dict[str, Any]:
-        rows = [(job.job, str(job.outcome), job.detail) for job in recovered]
-        listed = text_table(("job", "outcome", "detail"), rows) if rows else "no open jobs"
-        self.log.info("%s\n%s", table.root.url, listed)
-        names = ("job", "outcome", "detail")
-        return {
-            "recovered": [dict(zip(names, row, strict=True)) for row in rows],
-            "failed": sum(1 for row in rows if row[1] == "failed"),
-        }
 
 
 class RecoverJobsOperator(_TableMaintenance):
@@ -204,80 +230,114 @@ class RecoverJobsOperator(_TableMaintenance):
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
-    def _treat(self, table: Table, hook: ZeroRenameHook) -> dict[str, Any]:
+    def _treat(self, table: Table, hook: ZeroRenameHook) -> list[dict[str, Any]]:
         settle = table.recover if self.apply else table.plan_recovery
-        return self._log_recovered(table, settle(_seconds(self.patience)))
+        found = settle(_seconds(self.patience))
+        names = ("job", "outcome", "detail")
+        rows = [(job.job, str(job.outcome), job.detail) for job in found]
+        self.log.info("%s\n%s", table.root.url, text_table(names, rows) if rows else _NO_JOBS)
+        return [
+            {
+                "table": table.root.url,
+                "recovered": [dict(zip(names, row, strict=True)) for row in rows],
+                "failed": sum(outcome == "failed" for _, outcome, _ in rows),
+            }
+        ]
 
 
 class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
-    """Settle interrupted jobs, then abort the multipart uploads that nobody will complete, and
-    remove runs' failures and lists of files that nobody needs any more (``removed``).
+    """Settle interrupted jobs of whichever committer, then abort the multipart uploads that nobody
+    will complete; of tables of this package, remove runs' failures and lists of files that nobody
+    needs any more, too (``removed``).
 
     Reports by default: ``apply=True`` acts. What belongs to a job is judged by its records alone,
-    whatever its age. Uploads that no job of this package made, such as those of Spark's own
-    writers, are aborted only with ``foreign=True`` and by age. Returns (XCom) ``tables``, each
-    with ``uploads`` (``key``, ``upload_id``, ``job``, ``initiated``, ``action``, ``reason``; 100
-    at most, those that could not be aborted first), ``uploads_left_off``, ``aborted``, ``kept``,
-    ``would_abort``, ``removed``, ``would_remove``, ``failed_uploads``, ``recovered``, ``failed``
-    and ``catalog``. Fails when an upload is still listed after it was aborted.
+    whatever its age: this package's by theirs, those of Hadoop's committers by their ledger, their
+    tasks' states, their heartbeats and their pending files. Uploads of which no job is known are
+    aborted only with ``foreign=True`` and by age. Returns (XCom) ``tables``, a report for each
+    destination, with ``kind`` (``table``, ``s3a``, ``table and s3a`` or ``directory``),
+    ``recovered`` (``job``, ``committer``, ``outcome``, ``detail``), ``failed``, ``uploads``
+    (``key``, ``upload_id``, ``job``, ``initiated``, ``age``, ``bytes``, ``action``, ``reason``;
+    100 at most, those that could not be aborted first), ``uploads_left_off``, ``aborted``,
+    ``kept``, ``would_abort``, ``removed``, ``would_remove``, ``failed_uploads`` and ``catalog``.
+    Fails when an upload is still listed after it was aborted, or a job could not be settled.
 
-    :param tables: one table or several, whole or below the connection's table root.
-        (templated)
+    :param tables: one table or several, whole or below the connection's table root: tables of this
+        package, destinations of Hadoop's committers, with or without a record of their runs, and
+        directories, of which all that lies below is purged. (templated)
     :param apply: act; ``False`` only reports what would be done.
     :param foreign: abort foreign uploads too.
     :param older_than: their least age, seconds or a timedelta; ``None`` takes the connection's,
         else ``[zero_rename] purge_older_than_hours``. Below ``[zero_rename]
         purge_floor_hours`` it is refused.
     :param patience: as in :class:`RecoverJobsOperator`.
+    :param s3a_patience: seconds (or a timedelta) of silence after which a job of Hadoop's
+        committers that no run's record names counts as dead. Longer than the longest task: one
+        that writes a file is silent. ``None``: such a job stays unknown, and is left.
+    :param staging: where the directory and partitioned committers keep their pending sets
+        (``fs.s3a.committer.staging.tmp.path``), as a path on the worker or an ``hdfs://`` URL.
+        Without it, a job of theirs that died is left to a person. (templated)
     :param catalog: as in :class:`RecoverJobsOperator`.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
     def _check(self, hook: ZeroRenameHook) -> None:
-        self._foreign_age(hook)
+        self._order(hook)
 
-    def _treat(self, table: Table, hook: ZeroRenameHook) -> dict[str, Any]:
-        found = table.purge(
-            older_than=self._foreign_age(hook),
-            foreign=self.foreign,
-            apply=self.apply,
-            patience=_seconds(self.patience),
-        )
-        report = self._log_recovered(table, found.recovered)
-        entries = sorted(found.entries, key=lambda entry: _ORDER.index(entry.action))
-        self._log_uploads(table, entries)
-        counts = Counter(str(entry.action) for entry in entries)
-        return report | {
-            "uploads": [asdict(entry) | {"action": str(entry.action)} for entry in entries[:_MOST]],
-            "uploads_left_off": max(0, len(entries) - _MOST),
-            **{action.replace("-", "_"): counts[action] for action in _ORDER if action != "failed"},
-            "failed_uploads": counts["failed"],
+    def _treat(self, table: Table, hook: ZeroRenameHook) -> list[dict[str, Any]]:
+        from ..maintenance.destinations import destinations_in
+
+        order = self._order(hook)
+        return [
+            self._purged(hook.get_table(place.root.url), place, order)
+            for place in table.run(destinations_in(table.root))
+        ]
+
+    def _purged(self, table: Table, place: Destination, order: PurgeOrder) -> dict[str, Any]:
+        from ..maintenance.purging import MOST_ENTRIES, ORDER, purge_destination
+
+        found = purge_destination(table, place, order, partial(self._log_entries, table))
+        names = ("job", "committer", "outcome", "detail")
+        rows = [(it.job, it.committer, it.outcome, it.detail) for it in found.jobs]
+        self.log.info("%s\n%s", table.root.url, text_table(names, rows) if rows else _NO_JOBS)
+        if not found.counts:
+            self.log.info("%s\nno multipart uploads", table.root.url)
+        counts = {str(action): found.counts[action] for action in ORDER}
+        failed = counts.pop("failed")
+        return {
+            "table": table.root.url,
+            "kind": place.kind,
+            "recovered": [dict(zip(names, row, strict=True)) for row in rows],
+            "failed": sum(it.is_unsettled for it in found.jobs),
+            "uploads": [asdict(it) | {"action": str(it.action)} for it in found.reported],
+            "uploads_left_off": max(0, found.counts.total() - MOST_ENTRIES),
+            **{action.replace("-", "_"): number for action, number in counts.items()},
+            "failed_uploads": failed,
         }
 
-    def _log_uploads(self, table: Table, entries: Sequence[PurgeEntry]) -> None:
+    def _log_entries(self, table: Table, entries: Sequence[PurgedEntry]) -> None:
         """The whole list, in pieces: one message of a hundred thousand lines suits no log."""
-        if not entries:
-            self.log.info("%s\nno multipart uploads", table.root.url)
-        header = ("action", "initiated", "key", "reason")
+        header = ("action", "initiated", "bytes", "job", "key", "reason")
         for start in range(0, len(entries), _LINES):
             rows = [
                 (
-                    entry.action,
-                    datetime.fromtimestamp(entry.initiated, UTC).isoformat(timespec="seconds"),
-                    entry.key,
-                    entry.reason,
+                    it.action,
+                    datetime.fromtimestamp(it.initiated, UTC).isoformat(timespec="seconds"),
+                    "" if it.bytes is None else it.bytes,
+                    it.job,
+                    it.key,
+                    it.reason,
                 )
-                for entry in entries[start : start + _LINES]
+                for it in entries[start : start + _LINES]
             ]
             self.log.info("%s\n%s", table.root.url, text_table(header, rows))
 
 
 class MaintainTablesOperator(_Purging):
-    """Look after all tables of a connection: recover, purge, gc, index, verify, and register them
-    where their loads do.
+    """Look after all tables of a connection, whichever committer writes them: recover, purge and
+    verify; of tables of this package also gc, index, and register them where their loads do.
 
     Reports by default: ``apply=True`` acts. The summary is logged and returned (XCom):
-    ``tables`` (100 at most: ``jobs``, ``uploads`` and ``findings`` counted, ``catalog``,
+    ``tables`` (100 at most: ``kind``, ``jobs``, ``uploads`` and ``findings`` counted, ``catalog``,
     ``person``, ``again`` and ``notes`` with 20 sentences each and ``left_off``),
     ``tables_left_off``, ``person`` (how many things need one) and ``again``. The XCom ``markdown``
     has it as a page. Both are there also where the task fails. Where the connection has
@@ -287,12 +347,14 @@ class MaintainTablesOperator(_Purging):
     cannot be read, a committed file is lost, a right is missing. What the store's failures kept
     from being done is in ``again``, and the next run tries it.
 
-    :param tables: one table or several, whole or below the connection's table root; ``None``
-        looks for all below it. (templated)
+    :param tables: as in :class:`PurgeStaleUploadsOperator`; ``None``: all below the connection's
+        table root. (templated)
     :param apply: act; ``False`` only reports what would be done.
     :param foreign: abort foreign uploads too.
     :param older_than: their least age, as in :class:`PurgeStaleUploadsOperator`.
     :param patience: as in :class:`RecoverJobsOperator`.
+    :param s3a_patience: as in :class:`PurgeStaleUploadsOperator`.
+    :param staging: as in :class:`PurgeStaleUploadsOperator`. (templated)
     :param catalog: as in :class:`RecoverJobsOperator`.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
@@ -305,16 +367,22 @@ class MaintainTablesOperator(_Purging):
 
         :raises AirflowFailException: a person is needed, or a call that no retry can mend.
         """
-        from ..orchestration.upkeep import as_markdown
+        from ..maintenance.upkeep import as_markdown
 
+        self._ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
         with final_where_refused():
             hook = ZeroRenameHook(self.zero_rename_conn_id)
-            names = hook.table_urls() if self.tables is None else self._named()
+            known = hook.destinations() if self.tables is None else []
+            places = {it.root.url: [it] for it in known}
+            names = [*places] if self.tables is None else self._named()
             tables = [hook.get_table(name) for name in names]
-            age = self._foreign_age(hook)
-            catalog = self._catalog(hook, tables)
+            order = self._order(hook)
+            ours = [table for table, it in zip(tables, known, strict=False) if it.is_table]
+            catalog = self._catalog(hook, ours if self.tables is None else tables)
         register = partial(hook.sync, catalog=catalog) if catalog else None
-        done = [self._look_after(table, hook, age, register) for table in tables]
+        done = []
+        for table in tables:
+            done += self._look_after(table, places.get(table.root.url), hook, order, register)
         page = as_markdown(done, self.apply)
         self.log.info("%s", page)
         report = {
@@ -323,47 +391,47 @@ class MaintainTablesOperator(_Purging):
             "person": sum(len(it.person) for it in done),
             "again": sum(len(it.again) for it in done),
         }
-        ti: Any = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
-        ti.xcom_push(key="markdown", value=page)
+        self._ti.xcom_push(key="markdown", value=page)
         needed = [f"{it.table}: {it.person[0]}" for it in done if it.person]
         if not needed:
             return report
         # What a task returns is kept only where it succeeds.
-        ti.xcom_push(key="return_value", value=report)
+        self._ti.xcom_push(key="return_value", value=report)
         others = counted(len(needed) - 1, "more table")
         more = "" if len(needed) == 1 else f" And {others}; the log has all."
         raise AirflowFailException(f"A person is needed. {needed[0]}{more}")
 
     def _look_after(
         self,
-        table: Table,
+        named: Table,
+        places: Sequence[Destination] | None,
         hook: ZeroRenameHook,
-        age: float | None,
+        order: PurgeOrder,
         register: Callable[[Table], dict[str, Any]] | None,
-    ) -> Upkeep:
+    ) -> list[Upkeep]:
+        """:param places: what there is where a table was named; ``None``: that is to be seen."""
         from ..lineage import risks_of
-        from ..orchestration.upkeep import Upkeep, look_after
+        from ..maintenance.destinations import destinations_in
+        from ..maintenance.upkeep import Upkeep, look_after
 
-        most = hook.settings.max_recompute
-
+        most, found = hook.settings.max_recompute, list[Upkeep]()
         try:
-            done = look_after(
-                table,
-                apply=self.apply,
-                foreign_age=age,
-                patience=_seconds(self.patience),
-                register=register,
-            )
-            with done.step():
-                done.notes += [] if most is None else risks_of(table, most, hook.get_conn())
+            for place in places or named.run(destinations_in(named.root)):
+                table = hook.get_table(place.root.url)
+                done = look_after(table, place, order, register)
+                if most is not None and place.is_table:
+                    with done.step():
+                        done.notes += risks_of(table, most, hook.get_conn())
+                found.append(done)
         except Exception as error:
-            # The other tables are looked after; this one is for who mends the program.
-            self.log.exception("%s", table.root.url)
-            done = Upkeep(table.root.url, person=[f"{type(error).__name__}: {error}"])
-        for title in ("person", "again", "notes"):
-            for line in getattr(done, title):
-                self.log.info("%s, %s: %s", done.table, title, line)
-        return done
+            # The others are looked after; this one is for who mends the program.
+            self.log.exception("%s", named.root.url)
+            found.append(Upkeep(named.root.url, person=[f"{type(error).__name__}: {error}"]))
+        for done in found:
+            for title in ("person", "again", "notes"):
+                for line in getattr(done, title):
+                    self.log.info("%s, %s: %s", done.table, title, line)
+        return [it for it in found if not it.is_empty_rest]
 
 
 def _seconds(value: float | timedelta | None) -> float | None:

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError
 from ..orchestration.runs.reports import text_table
-from ..provider.compat import asks_states, states_of_tasks
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
-from ..s3a.recovery.liveness import Action, JobLiveness, RecoveryOptions
+from ..s3a.recovery.liveness import Action, RecoveryOptions
 from ..s3a.recovery.recover import UNSETTLED, RecoveredJob, recover_jobs
-from ..s3a.runs.try_record import TryRecord
 from .maintenance import _seconds, _TableMaintenance
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
     from ..committer import Table
 
-_AT_WORK = ("running", "queued", "scheduled", "restarting", "deferred", "up_for_reschedule")
-#: What the state of its task instance says of a try.
-_SAID = {
-    **dict.fromkeys(_AT_WORK, JobLiveness.LIVE),
-    # The run has loaded, or is going to load, by another try.
-    **dict.fromkeys(("success", "up_for_retry"), JobLiveness.SUPERSEDED),
-    # Nobody loads unless somebody clears the task.
-    **dict.fromkeys(("failed", "upstream_failed", "skipped", "removed"), JobLiveness.DEAD),
-}
 _DIRECTIONS = {"forward": Action.FORWARD, "back": Action.BACK}
 
 
@@ -95,12 +82,6 @@ class RecoverS3AJobsOperator(_TableMaintenance):
         self.folders = folders
         self.deep = deep
         self.staging = staging
-        self._ti: Any = None
-
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Treat every table, then fail if a job could not be settled."""
-        self._ti = context["ti"]  # pyright: ignore
-        return super().execute(context)
 
     def _options(self) -> RecoveryOptions:
         """:raises InvalidInputError: an argument that cannot be right."""
@@ -121,16 +102,19 @@ class RecoverS3AJobsOperator(_TableMaintenance):
     def _check(self, hook: ZeroRenameHook) -> None:
         self._options()
 
-    def _treat(self, table: Table, hook: ZeroRenameHook) -> dict[str, Any]:
-        options = dataclasses.replace(self._options(), ask=task_states(self._ti))
+    def _treat(self, table: Table, hook: ZeroRenameHook) -> list[dict[str, Any]]:
+        options = dataclasses.replace(self._options(), ask=self._ask)
         found = table.run(recover_jobs(table.root, options))
         self._log_jobs(table, found)
         outcomes = [str(job.outcome) for job in found]
-        return {
-            "jobs": [_plain(job) for job in found],
-            "outcomes": {name: outcomes.count(name) for name in sorted(set(outcomes))},
-            "failed": sum(1 for job in found if job.outcome in UNSETTLED),
-        }
+        return [
+            {
+                "table": table.root.url,
+                "jobs": [_plain(job) for job in found],
+                "outcomes": {name: outcomes.count(name) for name in sorted(set(outcomes))},
+                "failed": sum(1 for job in found if job.outcome in UNSETTLED),
+            }
+        ]
 
     def _log_jobs(self, table: Table, found: Sequence[RecoveredJob]) -> None:
         header = ("job", "left", "held for", "why", "outcome", "reason")
@@ -143,17 +127,3 @@ def _plain(job: RecoveredJob) -> dict[str, Any]:
     """As XCom takes it."""
     members = dataclasses.asdict(job) | {"kept": list(job.kept)}
     return {n: str(v) if isinstance(v, StrEnum) else v for n, v in members.items()}
-
-
-def task_states(ti: Any) -> Callable[[TryRecord], JobLiveness | None]:
-    """What has become of a try, by the state of its task instance.
-
-    :param ti: the running task's own instance, which can ask for others' states.
-    """
-    get_task_states = asks_states(ti)
-
-    def ask(record: TryRecord) -> JobLiveness | None:
-        key = record.idempotency_key
-        return _SAID.get(states_of_tasks(get_task_states, [key]).get(key, ""))
-
-    return ask

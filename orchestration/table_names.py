@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError
 from ..committer.store.s3_urls import refuse_arn
+
+if TYPE_CHECKING:
+    from ..committer.upkeep.upload_selection import UploadsPath
+    from ..maintenance.destinations import Destination
 
 
 def table_url(table: str | None, root: str | None, of: str) -> str:
@@ -55,6 +59,28 @@ def urls_below(root: str | None, client: Any, of: str) -> list[str]:
     """
     from ..committer.store.driver import connect
     from ..committer.upkeep.tables_below import tables_below
+
+    path = _path(root, of)
+    return [table.url for table in connect(path.bucket, client).run(tables_below(path))]
+
+
+def all_below(table_root: str | None, client: Any, of: str) -> list[Destination]:
+    """What maintenance looks after below a table root: all tables and destinations of Hadoop's
+    committers, and last, unless the root is a bucket, what lies there in none of them.
+
+    The parameters and errors are those of :func:`urls_below`.
+    """
+    from ..committer.format.layout import TableRoot
+    from ..committer.store.driver import connect
+    from ..maintenance.destinations import destinations_below, destinations_in
+
+    path = _path(table_root, of)
+    root = TableRoot(path.bucket, path.prefix.rstrip("/"))
+    found = destinations_in(root) if path.prefix else destinations_below(path)
+    return connect(path.bucket, client).run(found)
+
+
+def _path(root: str | None, of: str) -> UploadsPath:
     from ..committer.upkeep.upload_selection import UploadsPath
 
     if not root:
@@ -63,8 +89,7 @@ def urls_below(root: str | None, client: Any, of: str) -> list[str]:
             "meant; nothing was read.",
             remedy="Give it a table_root, or name the tables.",
         )
-    path = UploadsPath.parse(root)
-    return [table.url for table in connect(path.bucket, client).run(tables_below(path))]
+    return UploadsPath.parse(root)
 
 
 def check_catalog(url: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
 from ..committer.errors import InvalidInputError, ZeroRenameError
-from ..orchestration.table_names import urls_below
+from ..orchestration.table_names import all_below, urls_below
 from . import CONNECTION_TYPE
 from .connection import ConnectionSettings, config_number, secrets_of
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..committer import Table
     from ..committer.store.client_settings import ClientSettings
+    from ..maintenance.destinations import Destination
 
 DEFAULT_CONN_ID = "zero_rename_default"
 DEFAULT_AWS_CONN_ID = "aws_default"
@@ -148,6 +149,15 @@ class ZeroRenameHook(BaseHook):
         """
         conn_id = self.settings.conn_id
         return urls_below(self.settings.table_root, self.get_conn(), f"the connection {conn_id!r}")
+
+    def destinations(self) -> list[Destination]:
+        """All that maintenance looks after below the connection's table root: tables, destinations
+        of Hadoop's committers, and last what lies there in none of them.
+
+        :raises InvalidInputError: it has none.
+        """
+        conn_id = self.settings.conn_id
+        return all_below(self.settings.table_root, self.get_conn(), f"the connection {conn_id!r}")
 
     @property
     def purge_age(self) -> float:

@@ -28,13 +28,14 @@ MAY_IMPORT = {
     "spark": {"committer", "s3a"},
     "catalog": {"committer"},
     "lineage": {"committer"},
-    "cli": {"committer", "s3a", "catalog", "lineage"},
-    "orchestration": {"committer", "s3a", "spark"},
-    "provider": {"orchestration", "committer", "s3a", "catalog", "lineage"},
-    "operators": {"provider", "orchestration", "committer", "s3a", "lineage"},
+    "maintenance": {"committer", "s3a"},
+    "cli": {"committer", "s3a", "catalog", "lineage", "maintenance"},
+    "orchestration": {"committer", "s3a", "spark", "maintenance"},
+    "provider": {"orchestration", "committer", "s3a", "catalog", "lineage", "maintenance"},
+    "operators": {"provider", "orchestration", "committer", "s3a", "lineage", "maintenance"},
     "sensors": {"provider", "orchestration", "committer", "s3a", "lineage"},
     "example_dags": {"operators", "sensors", "provider", "committer", "spark"},
-    DAGSTER: {"orchestration", "committer", "s3a", "spark", "catalog", "lineage"},
+    DAGSTER: {"orchestration", "committer", "s3a", "spark", "catalog", "lineage", "maintenance"},
 }
 #: The only part of a folder that another one may import, where that is not the whole.
 ONLY = {("orchestration", "spark"): "zero_rename.spark.startup"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, unquote_plus
@@ -61,17 +61,36 @@ def first_object(prefix: str, wanted: Callable[[ListedObject], bool]) -> Step[Li
             return found
 
 
-def list_folders(prefix: str) -> Step[list[str]]:
-    """The names of the folders right below a prefix that ends with a slash, or is empty: one
-    request for each thousand files or folders in it."""
-    names: list[str] = []
+@dataclass(frozen=True)
+class Children:
+    """What lies directly in a folder: the names of the folders in it, and of some files."""
+
+    folders: tuple[str, ...]
+    files: frozenset[str]
+
+
+def list_children(prefix: str, files: Collection[str] = ()) -> Step[Children]:
+    """List a folder: one request for each thousand files or folders in it.
+
+    :param prefix: ending with a slash, or empty.
+    :param files: names of files to look for in it.
+    """
+    folders: list[str] = []
+    found: set[str] = set()
     token = None
     while True:
         page = yield from ListObjects(prefix, delimiter=True, token=token)
-        names += (child.removeprefix(prefix).rstrip("/") for child in page.prefixes)
+        folders += (child.removeprefix(prefix).rstrip("/") for child in page.prefixes)
+        found.update(item.key.removeprefix(prefix) for item in page.objects)
+        found.intersection_update(files)
         token = page.token
         if token is None:
-            return [name for name in names if name]
+            return Children(tuple(name for name in folders if name), frozenset(found))
+
+
+def list_folders(prefix: str) -> Step[tuple[str, ...]]:
+    """The names of the folders right below a prefix that ends with a slash, or is empty."""
+    return (yield from list_children(prefix)).folders
 
 
 def list_uploads(prefix: str) -> Step[list[ListedUpload]]:

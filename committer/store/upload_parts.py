@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 
 from .backoff import Backoff
-from .requests import AbortUpload, Done, ListUploads, Refused, Step, Unknown
+from .requests import AbortUpload, Done, ListParts, ListUploads, PartsPage, Refused, Step, Unknown
 
 MIB = 1024 * 1024
 #: Bytes that S3 wants of any part but the last.
@@ -163,3 +163,15 @@ def abort_upload(key: str, upload_id: str, late_parts: bool) -> Step[str | None]
         else:
             cause = answer.cause if isinstance(answer, Unknown) else answer.code
     return f"upload {upload_id} of {key} may be left ({cause})"
+
+
+def parts_held(key: str, upload_id: str) -> Step[PartsPage | None]:
+    """What an upload holds; ``None``: it is gone."""
+    count, size, marker = 0, 0, None
+    while True:
+        page = yield from ListParts(key, upload_id, marker)
+        if not isinstance(page, PartsPage):
+            return None
+        count, size, marker = count + page.count, size + page.size, page.marker
+        if marker is None:
+            return PartsPage(count, size, None)

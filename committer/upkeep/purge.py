@@ -29,11 +29,15 @@ from ..format.records.kept_state import MOST_KEPT
 from ..store.backoff import Backoff
 from ..store.deletion import abort_until_gone, remove
 from ..store.requests import All, Found, Head, ListedObject, ListedUpload, Step
+from ..store.upload_parts import parts_held
 from .purge_plan import Judged, Wanted, judge_uploads
 from .recovery import Outcome, Recovered, give_up, known, plan_recovery, recover
 from .retention import Keeping, forget, forget_roots, retention_of
 from .unnamed_data import find_unnamed
+from .upload_selection import Spared, spare_needed, spare_none
 
+#: Uploads of which it is asked how much they hold.
+_MEASURED = 100
 #: The second round comes at once.
 _ROUNDS = Backoff(tries=5, first=0.5, at_once=2)
 
@@ -54,7 +58,9 @@ class PurgeEntry:
     """What purge did with one upload, or with a record below ``_zero_rename/``.
 
     :param upload_id: ``""`` of a record.
+    :param job: of this package, by its id, or the S3A job that needs an upload, by its UUID.
     :param initiated: when it was begun, or written; seconds since the epoch, store's clock.
+    :param bytes: how many an upload that goes holds; ``None`` where nobody asked.
     """
 
     key: str
@@ -63,6 +69,7 @@ class PurgeEntry:
     initiated: float
     action: PurgeAction
     reason: str
+    bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,7 @@ def purge(
     jobs: Collection[str] = (),
     records_older_than: float = KEPT_FOR,
     keep: int | None = None,
+    spared: Spared = spare_none,
     apply: bool = False,
 ) -> Step[PurgeReport]:
     """As :meth:`.table.Table.purge`; in a table read by heads, too, what it keeps for longer than
@@ -94,6 +102,7 @@ def purge(
 
     :param foreign_older_than: abort foreign uploads initiated so many seconds ago; ``None``
         leaves them.
+    :param spared: which of those are left all the same, and why.
     """
     if keep is not None and keep < 0:
         raise InvalidInputError(
@@ -110,6 +119,8 @@ def purge(
     settle = _recovered if apply else _planned
     recovered = yield from settle(context, coordination, patience, jobs)
     judged = yield from judge_uploads(context, Wanted(foreign_older_than, frozenset(jobs)))
+    judged = yield from spare_needed(judged, spared)
+    held = yield from _held(judged)
     left: dict[ListedUpload, str] = {}
     if apply:
         doomed = [it.upload for it in judged if it.abort]
@@ -119,7 +130,7 @@ def purge(
             again = yield from _recovered(context, coordination, patience, ())
             settled = [it for it in recovered if it.outcome is not Outcome.FAILED]
             recovered = settled + again
-    entries = [_entry(it, apply, left.get(it.upload)) for it in judged]
+    entries = [_entry(it, apply, left.get(it.upload), held.get(it.upload)) for it in judged]
     if context.readers is Readers.HEADS:
         retention = KEPT_FOR if found is None else retention_of(found.record)
         entries += yield from purge_data(context, retention, keep, apply)
@@ -239,11 +250,18 @@ def _planned(
     return outcomes + (yield from dead_claims(context, _would_release))
 
 
-def _entry(it: Judged, apply: bool, failure: str | None) -> PurgeEntry:
+def _held(judged: Sequence[Judged]) -> Step[dict[ListedUpload, int]]:
+    """How many bytes the first hundred uploads hold that are to be aborted: what it frees."""
+    asked = [it.upload for it in judged if it.abort][:_MEASURED]
+    found = yield from All(tuple(parts_held(it.key, it.upload_id) for it in asked))
+    return {it: page.size for it, page in zip(asked, found, strict=True) if page is not None}
+
+
+def _entry(it: Judged, apply: bool, failure: str | None, size: int | None) -> PurgeEntry:
     tried = f"{_ROUNDS.tries} rounds of aborting"
     action, reason = became_of(it, apply, failure, tried)
     upload = it.upload
-    return PurgeEntry(upload.key, upload.upload_id, it.job, upload.initiated, action, reason)
+    return PurgeEntry(upload.key, upload.upload_id, it.job, upload.initiated, action, reason, size)
 
 
 def became_of(it: Judged, apply: bool, failure: str | None, tried: str) -> tuple[PurgeAction, str]:

@@ -32,7 +32,7 @@ class Whose(StrEnum):
 class Judged:
     """An upload, and whether nobody will complete it.
 
-    :param job: the job id in its key.
+    :param job: the job id in its key; of a foreign one, the job that is known to need it.
     :param abort: whether to abort it; ``reason`` says why or why not.
     :param is_open: its job has an open record here.
     """

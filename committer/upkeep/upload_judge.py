@@ -16,19 +16,13 @@ from ..format.layout import TableRoot, job_in_key
 from ..store.requests import All, Found, Head, ListedUpload, ListObjects, Step
 from .purge_plan import Fate, Judged, Wanted, Whose, folders_of, judge_page, look_for_tables
 from .recovery import JudgedJob, Recovered, judge_job, known, settle_jobs
-from .upload_selection import Name, Selection, Spared, UploadsPath, name_of
+from .upload_selection import Name, Selection, Spared, UploadsPath, name_of, spare_needed
 
 #: Folders of which it is remembered whether they are tables.
 _FOLDERS = 20_000
 
 #: What is known of a job with an open record; ``None``: it has just closed.
 _Asked = JudgedJob | DamagedError | None
-
-
-def spare_none(uploads: Sequence[ListedUpload]) -> Step[Mapping[Name, str]]:
-    """Nothing is known of foreign uploads."""
-    yield from ()
-    return {}
 
 
 @dataclass(frozen=True)
@@ -71,6 +65,8 @@ class UploadJudge:
 
     def judged(self, uploads: Sequence[ListedUpload]) -> Step[list[tuple[str | None, Judged]]]:
         """Each with the root of its table: of those around it the innermost that knows its job."""
+        if not uploads:
+            return []
         if len(self._folders) + len(self._no_job) > _FOLDERS:
             self._folders.clear()
             self._no_job.clear()
@@ -90,12 +86,8 @@ class UploadJudge:
                     found[name_of(it.upload)] = (f"s3://{self._path.bucket}/{folder}", it)
                     if it.whose is not Whose.UNKNOWN:
                         todo[name_of(it.upload)] = []
-        foreign = [it.upload for _, it in found.values() if it.abort and it.whose is Whose.FOREIGN]
-        spared = yield from self._spared(foreign)
-        for name, why in spared.items():
-            table, it = found[name]
-            found[name] = (table, replace(it, abort=False, reason=why))
-        return [found[name_of(upload)] for upload in uploads]
+        tables, judged = zip(*(found[name_of(it)] for it in uploads), strict=True)
+        return list(zip(tables, (yield from spare_needed(judged, self._spared)), strict=True))
 
     def _look_for_first_jobs(self, uploads: Sequence[ListedUpload]) -> Step[None]:
         """A job whose commit is to make its table has an open record where no table is yet."""

@@ -3,25 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from ..errors import InvalidInputError
 from ..format.layout import require_job_id
 from ..store.requests import ListedUpload, Step
 from ..store.s3_urls import refuse_arn
-from .purge_plan import Whose
+from .purge_plan import Judged, Whose
 
 _SCHEMES = ("s3", "s3a", "s3n")
 #: What an upload is told from others by: its key and UploadId.
 Name = tuple[str, str]
-#: Why somebody may still need foreign uploads, by their names.
-Spared = Callable[[Sequence[ListedUpload]], Step[Mapping[Name, str]]]
 
 
 def name_of(upload: ListedUpload) -> Name:
     """What an upload is told from others by."""
     return (upload.key, upload.upload_id)
+
+
+@dataclass(frozen=True)
+class NeededBy:
+    """The job that may still complete an upload, ``""`` where its id is not known, and how that is
+    known, a sentence without its full stop."""
+
+    job: str
+    reason: str
+
+
+#: Which foreign uploads somebody may still need.
+Spared = Callable[[Sequence[ListedUpload]], Step[Mapping[Name, NeededBy]]]
+
+
+def spare_none(uploads: Sequence[ListedUpload]) -> Step[Mapping[Name, NeededBy]]:
+    """Nothing is known of foreign uploads."""
+    yield from ()
+    return {}
+
+
+def spare_needed(judged: Sequence[Judged], spared: Spared) -> Step[list[Judged]]:
+    """Leave those of the foreign uploads that are to be aborted which somebody needs."""
+    foreign = [it.upload for it in judged if it.abort and it.whose is Whose.FOREIGN]
+    needed = (yield from spared(foreign)) if foreign else {}
+    return [
+        it
+        if (by := needed.get(name_of(it.upload))) is None
+        else replace(it, abort=False, job=by.job or None, reason=by.reason)
+        for it in judged
+    ]
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ from functools import partial
 from ..commit.state.context import Context
 from ..format.layout import TableRoot, job_in_key
 from ..store.deletion import abort_until_gone
-from ..store.requests import All, ListedUpload, ListParts, ListUploads, PartsPage, ServerName, Step
+from ..store.requests import All, ListedUpload, ListUploads, PartsPage, ServerName, Step
+from ..store.upload_parts import parts_held
 from .purge import PurgeAction, became_of
 from .purge_plan import Judged, Whose
 from .recovery import Recovered
-from .upload_judge import UploadJudge, spare_none
-from .upload_selection import Selection, Spared, UploadsPath
+from .upload_judge import UploadJudge
+from .upload_selection import Selection, Spared, UploadsPath, spare_none
 
 #: A store that lists uploads by prefix as it should; others may show none, as MinIO does.
 _LISTS_BY_PREFIX = "AmazonS3"
@@ -30,13 +31,16 @@ _SWEEPS = 3
 class SeenUpload:
     """An upload, and what is or would be done with it.
 
-    :param age: seconds, by the store's clock.
+    :param initiated: when it was begun, seconds since the epoch, and its ``age`` in seconds, both
+        by the store's clock.
+    :param job: of this package, by its id, or the S3A job that needs it, by its UUID.
     :param table: the root of the table it lies in; ``None``: in none of this package.
     :param parts: how many it holds, of ``bytes`` in all; ``None`` where that was not asked for.
     """
 
     key: str
     upload_id: str
+    initiated: float
     age: float
     table: str | None
     job: str | None
@@ -157,9 +161,18 @@ class UploadSweep:
         action, reason = became_of(it, self._apply, failure, "it was aborted")
         count, size = (None, None) if held is None else (held.count, held.size)
         upload = it.upload
-        age = _age(upload, date)
         return SeenUpload(
-            upload.key, upload.upload_id, age, table, it.job, it.whose, action, reason, count, size
+            upload.key,
+            upload.upload_id,
+            upload.initiated,
+            _age(upload, date),
+            table,
+            it.job,
+            it.whose,
+            action,
+            reason,
+            count,
+            size,
         )
 
 
@@ -178,15 +191,3 @@ def _listed_until(
         marker = page.marker
         if marker is None or not page.uploads or page.uploads[-1].key > last:
             return found
-
-
-def parts_held(key: str, upload_id: str) -> Step[PartsPage | None]:
-    """What an upload holds; ``None``: it is gone."""
-    count, size, marker = 0, 0, None
-    while True:
-        page = yield from ListParts(key, upload_id, marker)
-        if not isinstance(page, PartsPage):
-            return None
-        count, size, marker = count + page.count, size + page.size, page.marker
-        if marker is None:
-            return PartsPage(count, size, None)

@@ -182,6 +182,7 @@ def find_jobs(
     folders: Collection[str] = (),
     deep: bool = False,
     staging: StagingFolder | None = None,
+    without: tuple[str, ...] = (),
 ) -> Step[tuple[list[LeftoverJob], float]]:
     """Look for jobs. Returns them, the oldest first, and the time by the store's clock.
 
@@ -189,11 +190,13 @@ def find_jobs(
         a job that wrote to a partition's folder and has no upload left shows nowhere else.
     :param deep: list the whole table instead, a request per thousand keys.
     :param staging: where staging committers keep their pending sets.
+    :param without: prefixes below the root of other destinations, whose jobs are not looked at.
     :raises InvalidInputError: the staging folder cannot be listed.
     """
     # Before the uploads: of a set that is seen, whatever upload is not listed was ended.
     traces = staging.jobs() if staging is not None else ()
     uploads = yield from uploads_below(f"{root.prefix}/")
+    uploads = [upload for upload in uploads if not upload.key.startswith(without)]
     places = {root.prefix, *folders}
     for upload in uploads:
         parts = upload.key.split("/")[:-1]
@@ -206,9 +209,9 @@ def find_jobs(
     for trace in traces:
         # The files' times are of another clock than the store's.
         job = staged_job(root, folders, trace, now - time.time())
-        if trace.uuid.lower() in named or any(
-            c.bucket == root.bucket and c.key.startswith(f"{root.prefix}/") for c in job.commits
-        ):
+        below = [c.key for c in job.commits if c.bucket == root.bucket]
+        below = [key for key in below if key.startswith(f"{root.prefix}/")]
+        if trace.uuid.lower() in named or any(not key.startswith(without) for key in below):
             jobs.append(job)
     return sorted(_with_uploads(root, jobs, uploads), key=lambda it: (it.oldest, it.uuid)), now
 

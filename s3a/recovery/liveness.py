@@ -31,6 +31,8 @@ class Action(StrEnum):
     REFUSE = "refuse"
     #: Nothing is done until somebody says which way.
     ASK = "ask"
+    #: Nothing is done until a later run of the same partitions has ended.
+    WAIT = "wait"
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,9 @@ class RecoveryOptions:
         files that are there and cannot be compared.
     :param jobs: only these UUIDs; ``None`` for all.
     :param folders: further destinations below the table, as paths relative to its root.
+    :param without: prefixes of the bucket of other destinations, whose jobs are not looked at.
+    :param strangers: take uploads for those of a job, too, of which no record, no pending file and
+        no name says so: who judges them by age leaves them out.
     :param deep: list the whole table for jobs that left nothing but their metadata.
     :param staging: where the directory and partitioned committers keep their pending sets, as
         :class:`~.hadoop.staging_dir.StagingFolder` takes it.
@@ -62,6 +67,8 @@ class RecoveryOptions:
     direction: Action | None = None
     jobs: Collection[str] | None = None
     folders: Collection[str] = ()
+    without: tuple[str, ...] = ()
+    strangers: bool = True
     deep: bool = False
     staging: str | None = None
     ask: Callable[[TryRecord], JobLiveness | None] = lambda _: None

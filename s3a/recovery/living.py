@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from ...committer.format.layout import TableRoot
 from ...committer.store.requests import All, ListedUpload, ListObjects, Step
 from ...committer.upkeep.purge_plan import folders_of
-from ...committer.upkeep.upload_selection import Name, name_of
+from ...committer.upkeep.upload_selection import Name, NeededBy, name_of
 from ..hadoop.job_traces import MAGIC_JOB, uuids_in_name
 from ..hadoop.staging_dir import StagingFolder
 from ..runs.ledger import OpenTries, open_tries
@@ -32,7 +32,7 @@ class LivingJobs:
         self._bucket = bucket
         self._options = options
 
-    def __call__(self, uploads: Sequence[ListedUpload]) -> Step[Mapping[Name, str]]:
+    def __call__(self, uploads: Sequence[ListedUpload]) -> Step[Mapping[Name, NeededBy]]:
         """Name those of the uploads that a living job may complete, each with the reason.
 
         Asked after the listing of the uploads: a run that begins in between has none among them.
@@ -40,12 +40,13 @@ class LivingJobs:
         folders = sorted({folder for upload in uploads for folder in folders_of(upload.key)})
         roots = [TableRoot(self._bucket, folder) for folder in folders]
         tries = dict(zip(folders, (yield from All(tuple(map(open_tries, roots)))), strict=True))
-        spared: dict[Name, str] = {}
+        spared: dict[Name, NeededBy] = {}
         for upload in uploads:
-            at_work = [f for f in folders_of(upload.key) if _is_at_work(tries[f])]
-            if at_work:
-                url = TableRoot(self._bucket, at_work[0]).url
-                spared[name_of(upload)] = f"an S3A run is at work on {url}"
+            folders = folders_of(upload.key)
+            at_work = next((it for it in folders if self._is_at_work(tries[it])), None)
+            if at_work is not None:
+                url = TableRoot(self._bucket, at_work).url
+                spared[name_of(upload)] = NeededBy("", f"an S3A run is at work on {url}")
         left = [upload for upload in uploads if name_of(upload) not in spared]
         for job, why in (yield from self._living_jobs(left, tries)):
             # Of a job with ten thousand files once, not for each upload.
@@ -53,7 +54,9 @@ class LivingJobs:
             for upload in left:
                 names = (name_of(upload), upload.key, *uuids_in_name(upload.key))
                 if not needed.isdisjoint(names):
-                    spared[name_of(upload)] = f"of the S3A job {job.uuid}: {why}"
+                    spared[name_of(upload)] = NeededBy(
+                        job.uuid, f"of the S3A job {job.uuid}: {why}"
+                    )
         return spared
 
     def _living_jobs(
@@ -78,7 +81,9 @@ class LivingJobs:
         judged = [(job, judge(job, now, known, self._options)) for job in jobs]
         return [(job, it.reason) for job, it in judged if it.state is JobLiveness.LIVE]
 
-
-def _is_at_work(tries: OpenTries) -> bool:
-    """Tell whether a run is at work. A record that cannot be read may be of one that is."""
-    return bool(tries.damage) or any(one.silent_for < PATIENCE for one in tries.known)
+    def _is_at_work(self, tries: OpenTries) -> bool:
+        """Tell whether a run is at work. A record that cannot be read may be of one that is."""
+        asks = self._options.ask
+        return bool(tries.damage) or any(
+            one.silent_for < PATIENCE or asks(one.record) is JobLiveness.LIVE for one in tries.known
+        )

@@ -22,6 +22,7 @@ from ...committer.store.requests import Delete, Found, Get, Put, Step, Unknown
 from ..hadoop.job_traces import DIRECTION_NAME, Marker, is_staged_name, read_marker
 from .leftovers import Kind, LeftoverJob, NamedFile, Presence, look_at_files, unclaimed_files
 from .liveness import Action, JobLiveness, Judgement, RecoveryOptions
+from .newer_runs import NewerRun, find_newer_run
 
 _KIND = "s3a-recovery"
 
@@ -101,6 +102,7 @@ class Case:
     :param rival: a job that lives and began after this one's last task: the retry, perhaps. Its
         set-up has removed the marker of whoever committed before.
     :param files: where those are that its pending sets name.
+    :param newer: a later run that replaces partitions of the job.
     :param decided: what an earlier recovery began to do.
     :param unclaimed: :func:`unclaimed_files`, where its pending sets do not name all it wrote.
     :param reason: why this action and not the other, sentences.
@@ -114,6 +116,7 @@ class Case:
     rival: str | None = None
     files: tuple[NamedFile, ...] = ()
     marker: Marker = field(default_factory=Marker)
+    newer: NewerRun | None = None
     decided: StandingDirection | None = None
     unclaimed: tuple[str, ...] | None = ()
     action: Action = Action.ASK
@@ -154,7 +157,8 @@ class Case:
 def plan_job(case: Case) -> Step[Case]:
     """Look at what the store shows of a job, and choose.
 
-    :raises RecordDamagedError: an earlier recovery's direction cannot be read.
+    :raises RecordDamagedError: an earlier recovery's direction, or a later run's record, cannot be
+        read.
     """
     job = case.job
     if refusals := job.refusals(case.root):  # Nothing that untrusted metadata name is asked for.
@@ -166,6 +170,10 @@ def plan_job(case: Case) -> Step[Case]:
     if job.tree is not None:
         decided = yield from read_direction(job.tree)
         case = replace(case, files=(yield from look_at_files(job)), decided=decided)
+        record = case.judgement.record
+        if record is not None and job.commits:
+            newer = yield from find_newer_run(case.root, job, record)
+            case = replace(case, newer=newer)
     went_forward = case.decided is not None and case.decided.said.forward
     if case.options.direction is not None or went_forward:
         # The caller vouches for files that cannot be compared; or an earlier recovery, which had
@@ -197,6 +205,10 @@ def _choose(case: Case) -> tuple[Action, str]:
     gone = "neither an upload nor its own object is there for "
     gone += f"{counted(len(lost), 'file')}, such as "
     broken = unreadable or (f"{gone}{lost[0]!r}" if lost else "")
+    newer = case.newer if wanted is None else None
+    if newer is not None and not (newer.is_at_work and decided is not None):
+        said = f"{newer.said}, over whose rows it may not be rolled forward"
+        return (Action.WAIT if newer.is_at_work else Action.BACK), said
     if decided is not None and not (decided.forward and lost and since):
         begun = "an earlier recovery has begun to roll it "
         if decided.forward and broken:

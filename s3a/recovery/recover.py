@@ -15,6 +15,7 @@ from ...committer.errors import OutcomeUnknownError, RecordDamagedError, ZeroRen
 from ...committer.format.job_spec import NOBODY, Owner
 from ...committer.format.layout import TableRoot
 from ...committer.store.requests import Step
+from ..hadoop.job_traces import is_staged_name
 from ..hadoop.staging_dir import StagingFolder
 from ..runs.ledger import forget_try, open_tries
 from .execute import NOTHING_DONE, Execution, FileOutcome, carry_out
@@ -32,7 +33,7 @@ class JobOutcome(StrEnum):
     ROLLED_BACK = "rolled-back"
     WOULD_ROLL_FORWARD = "would-roll-forward"
     WOULD_ROLL_BACK = "would-roll-back"
-    #: It lives, or is not known not to.
+    #: It lives, or is not known not to; or a later run is at work on its partitions.
     LEFT = "left"
     #: Only somebody who knows the load can choose. Nothing was done.
     NEEDS_DECISION = "needs-decision"
@@ -106,26 +107,36 @@ _Judged = Sequence[tuple[LeftoverJob, Judgement]]
 def recover_jobs(
     root: TableRoot, options: RecoveryOptions = REPORT
 ) -> Step[tuple[RecoveredJob, ...]]:
+    """Find the S3A jobs below a table, and report or settle each: :func:`settle_jobs` without what
+    they had left."""
+    return tuple(result for _, result in (yield from settle_jobs(root, options)))
+
+
+def settle_jobs(
+    root: TableRoot, options: RecoveryOptions = REPORT
+) -> Step[list[tuple[LeftoverJob, RecoveredJob]]]:
     """Find the S3A jobs below a table, and report or settle each.
 
-    :returns: the jobs, oldest first.
+    :returns: what each had left, and what became of it, oldest first.
     :raises InvalidInputError: options that cannot be right, or a staging folder that cannot be
         looked at from here.
     """
     options.check(root)
     folders = tuple(f"{root.prefix}/{folder.strip('/')}" for folder in options.folders)
     staging = StagingFolder(options.staging) if options.staging is not None else None
-    found, now = yield from find_jobs(root, folders, options.deep, staging)
+    found, now = yield from find_jobs(root, folders, options.deep, staging, options.without)
     # Tries after jobs: a try says that it begins before its job leaves anything.
     tries = yield from open_tries(root)
     judged = [(job, judge(job, now, tries, options)) for job in found]
-    results = []
+    settled: list[tuple[LeftoverJob, RecoveredJob]] = []
     for job, judgement in judged:
         if options.jobs is not None and job.uuid not in options.jobs:
             continue
+        if not options.strangers and _is_strange(job, judgement):
+            continue
         rival = _rival_of(job, judged)
         result = yield from _settled(Case(root, job, judgement, options, now, rival))
-        results.append(result)
+        settled.append((job, result))
         _log.info(
             "S3A job %s at %s: %s (%s: %s): %s",
             result.job or "(no UUID)",
@@ -135,8 +146,14 @@ def recover_jobs(
             result.state_reason,
             result.reason,
         )
-    yield from _forget_tries(root, judged, results)
-    return tuple(results)
+    yield from _forget_tries(root, judged, [result for _, result in settled])
+    return settled
+
+
+def _is_strange(job: LeftoverJob, judgement: Judgement) -> bool:
+    """Tell whether some uploads may be any tool's."""
+    is_named = any(is_staged_name(upload.key) for upload in job.uploads)
+    return job.kind is Kind.UPLOADS and judgement.record is None and not is_named
 
 
 def _rival_of(job: LeftoverJob, judged: _Judged) -> str | None:
@@ -160,6 +177,7 @@ def _rival_of(job: LeftoverJob, judged: _Judged) -> str | None:
 _SAID = {
     Action.REFUSE: JobOutcome.REFUSED,
     Action.ASK: JobOutcome.NEEDS_DECISION,
+    Action.WAIT: JobOutcome.LEFT,
     Action.FORWARD: JobOutcome.WOULD_ROLL_FORWARD,
     Action.BACK: JobOutcome.WOULD_ROLL_BACK,
 }

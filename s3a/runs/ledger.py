@@ -49,6 +49,8 @@ from .try_record import (
     run_of,
 )
 
+#: Name of the folder beside destinations that holds the ledgers of all of them.
+RUNS = "s3a-runs"
 _OPEN, _CLOSED = "-open.json", ".json"
 _CHANGES = 5
 #: Why a fenced try may not write any more, a sentence without its full stop.
@@ -72,7 +74,7 @@ class OpenTries:
 
 def runs_prefix(root: TableRoot) -> str:
     """Below which the tries of all runs of a table are."""
-    return beside(root, "s3a-runs")
+    return beside(root, RUNS)
 
 
 def run_prefix(root: TableRoot, idempotency_key: str) -> str:
@@ -143,6 +145,20 @@ def open_tries(root: TableRoot) -> Step[OpenTries]:
     damaged = [one for one in found if isinstance(one, str)]
     known = tuple(one for one in found if isinstance(one, StoredTry) and one.key.endswith(_OPEN))
     return OpenTries(known, damaged[0] if damaged else "")
+
+
+def tries_since(root: TableRoot, moment: float) -> Step[tuple[StoredTry, ...]]:
+    """The tries of all runs whose records have changed since a moment by the store's clock, the
+    oldest first.
+
+    :raises RecordDamagedError: one cannot be read.
+    """
+    listing = yield from list_objects(
+        runs_prefix(root), wanted=lambda item: item.last_modified >= int(moment)
+    )
+    read = yield from All(tuple(_read(key) for key in _of_tries(listing.keys)))
+    found = [known for known in read if known is not None]
+    return tuple(sorted(found, key=lambda known: known.record.opened_at))
 
 
 def superseded(root: TableRoot, idempotency_key: str, run: str) -> Step[str]:

@@ -18,6 +18,7 @@ from rich.console import Console
 from typer.testing import Result
 
 from support.command_line import as_json, invoke
+from support.s3a_jobs import MagicJob
 from zero_rename import JobSpec, Table
 from zero_rename.cli import app
 from zero_rename.cli.output import Exit, sheet_of
@@ -32,6 +33,7 @@ from zero_rename.committer import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
+from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.backoff import Backoff
 from zero_rename.committer.store.requests import AbortUpload, Unknown
 
@@ -235,6 +237,24 @@ def test_gc_says_what_it_would_do_and_does_it(table: Table) -> None:
     assert [entry["rows"] for entry in as_json("show", url)] == [2, 1]
     assert as_json("verify", url) == []
     assert invoke("gc", url, "--older-than", "soon").exit_code == 2
+
+
+def test_purge_and_maintain_treat_destinations_of_hadoops_committers(s3_bucket: Any) -> None:
+    root = TableRoot(s3_bucket.name, "wh/magic")
+    job = MagicJob(Table(root.url).driver.perform, root).begin()
+    made = job.task(1)
+    planned = as_json("purge", root.url, "--s3a-patience", "0")
+    assert [it["action"] for it in planned["entries"]] == ["would-abort"] * len(made)
+    refused = invoke("purge", root.url, "--keep", "1", "--apply")
+    assert (refused.exit_code, len(s3_bucket.uploads())) == (2, len(made))
+    assert "none is here. Nothing was changed." in refused.output
+    (found,) = as_json("maintain", f"s3://{s3_bucket.name}/wh", "--s3a-patience", "0", "--apply")
+    assert (found["table"], found["kind"]) == (root.url, "s3a")
+    assert found["jobs"] == {"rolled-back": 1}
+    assert s3_bucket.uploads() == []
+    printed = invoke("maintain", f"s3://{s3_bucket.name}/wh")
+    assert printed.exit_code == 0
+    assert "There is no table, and no destination" in printed.output
 
 
 def test_purge_wants_an_age_for_foreign_uploads(table: Table) -> None:

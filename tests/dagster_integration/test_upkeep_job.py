@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_zero_rename import ZeroRenameResource, checkpoint_job, maintenance_job
+from support.s3a_jobs import MagicJob
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.store.fast_root import FastPlace
 
@@ -44,8 +45,22 @@ def test_all_tables_below_the_root_are_looked_after(
     result = job.execute_in_process(resources={"zero_rename": zero})
     page = report(result)
     assert page.startswith("# Maintenance" if apply else "# Maintenance, reported only")
-    assert all(f"| `{zero.table_root}/{name}` | 1 " in page for name in names)
+    assert all(f"| `{zero.table_root}/{name}` | table | 1 " in page for name in names)
     assert [len(zero.table(name).open_jobs()) for name in names] == [left] * len(names)
+
+
+def test_destinations_of_hadoops_committers_are_looked_after_too(zero: ZeroRenameResource) -> None:
+    table = zero.table("magic")
+    MagicJob(table.driver.perform, table.root).begin().task(1)
+    abandoned(zero, "ours")
+    given: dict[str, Any] = {"apply": True, "patience": dt.timedelta(0)}
+    job = maintenance_job(s3a_patience=dt.timedelta(0), **given)
+    page = report(job.execute_in_process(resources={"zero_rename": zero}))
+    assert f"| `{zero.table_root}/magic` | s3a | 1 rolled-back | 2 aborted |" in page
+    assert f"| `{zero.table_root}/ours` | table | 1 aborted |" in page
+    named = maintenance_job(tables=["magic", "later"], **given)
+    page = report(named.execute_in_process(resources={"zero_rename": zero}))
+    assert "There is no table" in page
 
 
 def test_what_would_take_long_to_be_made_again_is_told(bucket: str) -> None:

@@ -67,12 +67,13 @@ def test_all_tables_of_the_connection_are_looked_after(tables: Tables, connectio
     assert found == [tables.url(name) for name in names]
     pushed = Pushed()
     report = run(connection, pushed, patience=0.0)
-    assert [it["table"] for it in report["tables"]] == found
+    kinds = {it["table"]: it["kind"] for it in report["tables"]}
+    assert kinds == {**dict.fromkeys(found, "table"), tables.url("s3a"): "s3a"}
     assert report["tables"][0]["jobs"] == {"aborted": 1}
     assert (report["person"], report["again"]) == (0, 0)
     assert tables.table("deep/er/weather").job_state(dead) == "aborted"
     assert tables.bucket.uploads() == []
-    assert "| `" + found[0] + "` | 1 aborted | none | none |" in pushed.xcom["markdown"]
+    assert "| `" + found[0] + "` | table | 1 aborted | none | none |" in pushed.xcom["markdown"]
 
 
 def test_a_bucket_as_the_root_and_a_first_job_that_died(tables: Tables, connection: str) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
 
-from support.airflow import Tables, run_task, task_context
+from support.airflow import Connect, Tables, run_task, task_context
 from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, StagingJob, a_try
 from zero_rename.committer import ZeroRenameError
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.format.layout import TableRoot
-from zero_rename.operators.s3a_maintenance import RecoverS3AJobsOperator, task_states
+from zero_rename.operators.maintenance import MaintainTablesOperator, PurgeStaleUploadsOperator
+from zero_rename.operators.s3a_maintenance import RecoverS3AJobsOperator
+from zero_rename.provider.task_states import task_states
 from zero_rename.s3a.recovery.liveness import JobLiveness
 from zero_rename.s3a.runs.ledger import closed_key, open_tries, open_try
 
@@ -151,6 +153,102 @@ class TestTables:
     def test_arguments_that_are_refused(self, tables: Tables, arguments: dict[str, Any]) -> None:
         with pytest.raises((AirflowFailException, ZeroRenameError)):
             run(tables, **arguments)
+
+
+class TestMaintenanceOfAll:
+    """The operators that are not of one committer."""
+
+    def purge(self, tables: Tables, state: str | None = None, **given: Any) -> dict[str, Any]:
+        given = {"apply": True, **given}
+        names = given.pop("names", tables.url())
+        task = PurgeStaleUploadsOperator(task_id="purge", tables=names, **given)
+        context = task_context(task)
+        context["ti"].get_task_states = Scheduler(state).get_task_states
+        report = run_task(task, context)
+        assert json.loads(json.dumps(report)) == report
+        return report
+
+    def test_purge_of_an_s3a_destination_settles_its_dead_job(self, tables: Tables) -> None:
+        job = halfway(tables)
+        record(tables)
+        (report,) = self.purge(tables, "failed", s3a_patience=0)["tables"]
+        assert report["kind"] == "s3a"
+        assert [(it["job"], it["committer"], it["outcome"]) for it in report["recovered"]] == [
+            (JOB, "magic", "rolled-forward")
+        ]
+        assert data(tables) == job.keys
+        assert tables.bucket.uploads() == []
+
+    def test_purge_leaves_what_a_run_at_work_has_begun(self, tables: Tables) -> None:
+        """Its heartbeat is silent for long; its task is known to run."""
+        halfway(tables)
+        record(tables)
+        given = {"s3a_patience": 0, "foreign": True, "older_than": 7 * 86400.0}
+        (report,) = self.purge(tables, "running", **given)["tables"]
+        assert (report["kept"], report["aborted"], report["failed"]) == (3, 0, 0)
+        (row,) = {(it["job"], it["bytes"] is not None) for it in report["uploads"]}
+        assert row == (JOB, True)
+        assert len(tables.bucket.uploads()) == 3
+
+    def test_purge_fails_for_a_job_that_a_person_has_to_judge(
+        self, tables: Tables, tmp_path: Path
+    ) -> None:
+        root = TableRoot(tables.bucket.name, "wh/flights")
+        StagingJob(tables.table().driver.perform, root, staging=tmp_path).begin().task(0)
+        with pytest.raises(ZeroRenameError, match="1 job could not be settled"):
+            self.purge(tables, s3a_patience=0, foreign=True)
+        assert len(tables.bucket.uploads()) == 2
+        (report,) = self.purge(tables, s3a_patience=0, staging=str(tmp_path))["tables"]
+        assert report["aborted"] == 2
+        assert tables.bucket.uploads() == []
+
+    def test_purge_of_a_folder_treats_all_that_lies_below(self, tables: Tables) -> None:
+        tables.load(1, name="ours")
+        halfway(tables, "magic")
+        report = self.purge(tables, names=tables.url("").rstrip("/"), s3a_patience=0)
+        assert {it["table"]: it["kind"] for it in report["tables"]} == {
+            tables.url("magic"): "s3a",
+            tables.url("ours"): "table",
+            tables.url("").rstrip("/"): "directory",
+        }
+        assert tables.bucket.uploads() == []
+
+    def test_purge_of_what_is_to_hold_data_finds_nothing(self, tables: Tables) -> None:
+        (report,) = self.purge(tables, names=tables.url("later"))["tables"]
+        assert (report["kind"], report["uploads"], report["recovered"]) == ("directory", [], [])
+
+    def test_purge_of_a_buckets_root_is_refused(self, tables: Tables) -> None:
+        with pytest.raises(AirflowFailException, match="A table root is s3://bucket/prefix"):
+            self.purge(tables, names=f"s3://{tables.bucket.name}")
+
+    def test_upkeep_names_a_committed_file_that_is_gone(
+        self, tables: Tables, connect: Connect
+    ) -> None:
+        connect("zr", extra={"table_root": tables.url("").rstrip("/")})
+        tables.load(1, name="ours")
+        job = halfway(tables)
+        record(tables)
+        task = MaintainTablesOperator(
+            task_id="maintain", zero_rename_conn_id="zr", apply=True, s3a_patience=0
+        )
+        pushed: dict[str, Any] = {}
+
+        def maintain(state: str) -> dict[str, Any]:
+            context = task_context(task)
+            context["ti"].get_task_states = Scheduler(state).get_task_states
+            context["ti"].xcom_push = lambda key, value: pushed.update({key: value})
+            return run_task(task, context)
+
+        report = maintain("failed")
+        assert {it["table"]: (it["kind"], it["jobs"]) for it in report["tables"]} == {
+            tables.url("flights"): ("s3a", {"rolled-forward": 1}),
+            tables.url("ours"): ("table", {}),
+        }
+        tables.bucket.client.delete_object(Bucket=tables.bucket.name, Key=job.keys[0])
+        with pytest.raises(AirflowFailException, match="A person is needed") as caught:
+            maintain("failed")
+        assert f"missing: {job.keys[0]}" in str(caught.value)
+        assert "| s3a | none | none | 1 missing |" in pushed["markdown"]
 
 
 class TestStates:

@@ -235,14 +235,15 @@ class MemoryStore:
         last = ""
         for key in self.keys(request.prefix):
             entry = key
-            if request.delimiter and "/" in key[len(request.prefix) :]:
+            in_folder = request.delimiter and "/" in key[len(request.prefix) :]
+            if in_folder:
                 entry = key[: key.index("/", len(request.prefix)) + 1]
             if entry == last or (request.token is not None and entry <= request.token):
                 continue
             if len(objects) + len(prefixes) == self.behaviour.page:
                 return s.ObjectPage(tuple(objects), tuple(prefixes), last, self._now())
             last = entry
-            if entry is key or entry == key:
+            if not in_folder:
                 found = self.objects[key]
                 objects.append(
                     s.ListedObject(key, found.etag, len(found.body), found.last_modified)

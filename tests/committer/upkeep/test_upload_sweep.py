@@ -30,13 +30,14 @@ from zero_rename.committer.store.requests import (
 )
 from zero_rename.committer.upkeep.purge_plan import Whose
 from zero_rename.committer.upkeep.recovery import Recovered
-from zero_rename.committer.upkeep.upload_judge import spare_none
 from zero_rename.committer.upkeep.upload_selection import (
     Name,
+    NeededBy,
     Selection,
     Spared,
     UploadsPath,
     name_of,
+    spare_none,
 )
 from zero_rename.committer.upkeep.upload_sweep import SeenUpload, UploadSweep
 
@@ -196,9 +197,10 @@ class TestWhatIsSpared:
     def test_foreign_ones_that_somebody_may_need(self, world: World) -> None:
         needed, other = (begin(world, f"flights/day=1/{name}.parquet") for name in "ab")
 
-        def spared(uploads: Sequence[ListedUpload]) -> Step[dict[Name, str]]:
+        def spared(uploads: Sequence[ListedUpload]) -> Step[dict[Name, NeededBy]]:
             yield from ()
-            return {name_of(it): "a run is at work" for it in uploads if it.key == needed}
+            by = NeededBy("", "a run is at work")
+            return {name_of(it): by for it in uploads if it.key == needed}
 
         found = Sweep(world.store, spared=spared)
         assert (found.keys("kept"), found.keys("aborted")) == ({needed}, {other})

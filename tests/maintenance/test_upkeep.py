@@ -7,7 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 from zero_rename.committer import GcReport, Table
-from zero_rename.orchestration.upkeep import as_markdown, look_after
+from zero_rename.maintenance.destinations import Destination
+from zero_rename.maintenance.purging import PurgeOrder
+from zero_rename.maintenance.upkeep import as_markdown, look_after
 
 DATA = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 
@@ -23,10 +25,10 @@ def test_old_records_are_made_small_and_the_index_says_so(s3_bucket: Any) -> Non
     table = OldTable(f"s3://{s3_bucket.name}/flights")
     with table.job(DATA.schema, partition_by=["day"]) as job:
         job.write(DATA)
-    options: dict[str, Any] = {"foreign_age": None, "patience": None}
-    planned = look_after(table, apply=False, **options)
+    place = Destination(table.root, is_table=True)
+    planned = look_after(table, place, PurgeOrder())
     assert planned.records == {"would-be-folded": 2, "would-be-condensed": 1}
-    done = look_after(table, apply=True, **options)
+    done = look_after(table, place, PurgeOrder(apply=True))
     assert done.records == {"folded": 2, "condensed": 1}
     assert "1 condensed, 2 folded" in as_markdown([done], applied=True)
     assert (done.person, done.again, done.findings) == ([], [], {})

@@ -1,5 +1,5 @@
-"""Upkeep of a table: settle its jobs, abort what nobody will complete, compare heads and store; and
-what of it only a person can mend."""
+"""Upkeep of a destination: settle its jobs, abort what nobody will complete, compare what its
+records name and what is there; and what of it only a person can mend."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError, ZeroRenameError, escaped
-from ..committer.upkeep.recovery import Outcome, Recovered, is_lasting
+from ..committer.upkeep.purge import PurgeAction
+from ..committer.upkeep.recovery import is_lasting
 from ..committer.upkeep.verify import FindingKind
+from ..s3a.verification.markers import verify_markers
+from .purging import PurgeOrder, SettledJob, purge_destination
 
 if TYPE_CHECKING:
     from ..committer import Table
+    from .destinations import Destination
 
 #: Lines of one table and kind in a summary; the log has all.
 _LINES = 20
@@ -24,8 +28,9 @@ _MARKDOWN = 20_000
 
 @dataclass
 class Upkeep:
-    """What was done to one table.
+    """What was done to one destination.
 
+    :param kind: ``table``, ``s3a``, ``table and s3a`` or ``directory``.
     :param jobs: open jobs by what became of them; ``uploads``, ``findings`` and old
         ``records`` likewise.
     :param catalog: what its catalog was told: ``table`` (created, updated, unchanged) and how many
@@ -36,6 +41,7 @@ class Upkeep:
     """
 
     table: str
+    kind: str = "table"
     jobs: dict[str, int] = field(default_factory=dict)
     uploads: dict[str, int] = field(default_factory=dict)
     findings: dict[str, int] = field(default_factory=dict)
@@ -44,6 +50,12 @@ class Upkeep:
     person: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_empty_rest(self) -> bool:
+        """Whether it is a directory in which nothing is to be looked after."""
+        told = (self.jobs, self.uploads, self.findings, self.person, self.again, self.notes)
+        return self.kind == "directory" and not any(told)
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -63,21 +75,30 @@ class Upkeep:
 
 def look_after(
     table: Table,
-    *,
-    apply: bool,
-    foreign_age: float | None,
-    patience: float | None,
+    place: Destination,
+    order: PurgeOrder,
     register: Callable[[Table], dict[str, Any]] | None = None,
 ) -> Upkeep:
-    """Recover, purge, gc, index and verify a table.
+    """Recover, purge and verify a destination; of a table of this package also gc and index.
 
-    :param foreign_age: seconds from which foreign uploads are aborted; ``None`` leaves them.
-    :param register: tells a catalog what the table is, once its jobs are settled; returns what it
+    :param table: opened at the destination's root, whatever lies there.
+    :param register: tells a catalog what a table is, once its jobs are settled; returns what it
         told.
     """
-    done = Upkeep(table.root.url)
+    done = Upkeep(table.root.url, place.kind)
     with done.step():
-        _purge(table, done, apply, foreign_age, patience)
+        _purge(table, place, order, done)
+    if place.is_table:
+        _tend(table, order.apply, done, register)
+    elif place.is_s3a:
+        with done.step():
+            _verify_markers(table, done)
+    return done
+
+
+def _tend(
+    table: Table, apply: bool, done: Upkeep, register: Callable[[Table], dict[str, Any]] | None
+) -> None:
     with done.step():
         done.catalog = {} if register is None else register(table)
     with done.step():
@@ -88,20 +109,15 @@ def look_after(
             done.notes.append(why)
     with done.step():
         _verify(table, done)
-    return done
 
 
-def _purge(
-    table: Table, done: Upkeep, apply: bool, foreign_age: float | None, patience: float | None
-) -> None:
-    report = table.purge(
-        older_than=foreign_age, foreign=foreign_age is not None, apply=apply, patience=patience
-    )
-    done.jobs = dict(Counter(str(it.outcome) for it in report.recovered))
-    done.uploads = dict(Counter(str(it.action) for it in report.entries))
-    for it in report.recovered:
+def _purge(table: Table, place: Destination, order: PurgeOrder, done: Upkeep) -> None:
+    report = purge_destination(table, place, order)
+    done.jobs = dict(Counter(it.outcome for it in report.jobs))
+    done.uploads = {str(action): number for action, number in report.counts.items()}
+    for it in report.jobs:
         _sort(it, done)
-    failed = [it for it in report.entries if str(it.action) == "failed"]
+    failed = [it for it in report.reported if it.action is PurgeAction.FAILED]
     done.again += [f"{escaped(it.key)}: {escaped(it.reason)}" for it in failed]
 
 
@@ -113,12 +129,20 @@ def _gc(table: Table, done: Upkeep, apply: bool) -> None:
     done.again += [f"{escaped(key)}: {cause}" for key, cause in report.failed.items()]
 
 
-def _sort(job: Recovered, done: Upkeep) -> None:
+def _sort(job: SettledJob, done: Upkeep) -> None:
     said = f"{job.job}: {escaped(job.detail)}"
-    if job.outcome is Outcome.FAILED:
-        (done.person if job.lasting else done.again).append(said)
-    elif job.outcome is Outcome.LEFT:
+    if job.is_unsettled:
+        (done.person if job.is_lasting else done.again).append(said)
+    elif job.outcome == "left":
         done.notes.append(said)
+
+
+def _verify_markers(table: Table, done: Upkeep) -> None:
+    missing = table.run(verify_markers(table.root))
+    done.findings = {"missing": len(missing)} if missing else {}
+    for it in missing:
+        why = f"{it.marker} of job {it.job} names it, and nothing took its place"
+        done.person.append(f"missing: {escaped(it.key)} ({escaped(why)})")
 
 
 def _verify(table: Table, done: Upkeep) -> None:
@@ -133,6 +157,9 @@ def _verify(table: Table, done: Upkeep) -> None:
         (done.notes if it.kind is FindingKind.UNNAMED else done.person).append(said)
 
 
+_NOTHING = "There is no table, and no destination of Hadoop's committers."
+
+
 def as_markdown(done: Sequence[Upkeep], applied: bool) -> str:
     """A page about all tables, what needs a person first."""
     lines = ["# Maintenance" if applied else "# Maintenance, reported only (apply=False)", ""]
@@ -145,15 +172,20 @@ def as_markdown(done: Sequence[Upkeep], applied: bool) -> str:
         told = [(it.table, line) for it in done for line in getattr(it, name)[:_LINES]]
         if told:
             lines += [f"## {title}", "", *(f"* `{table}`: {line}" for table, line in told), ""]
-    lines += ["| table | jobs | uploads | differences | old records |", "|---|---|---|---|---|"]
+    columns = ("destination", "kind", "jobs", "uploads", "differences", "old records")
+    lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     lines += [
-        f"| `{it.table}` | {_counts(it.jobs)} | {_counts(it.uploads)} | {_counts(it.findings)} "
-        f"| {_counts(it.records)} |"
+        f"| `{it.table}` | {it.kind} | {_counts(it.jobs)} | {_counts(it.uploads)} "
+        f"| {_counts(it.findings)} | {_counts(it.records)} |"
         for it in done
     ]
     registered = [f"* `{it.table}`: {_registered(it)}" for it in done if it.catalog]
     lines += ["", *registered] if registered else []
-    text = "\n".join(lines if done else [*lines[:2], "There is no table."])
+    text = "\n".join(
+        lines
+        if done
+        else [*lines[:2], "There is no table, and no destination of Hadoop's committers."]
+    )
     return text if len(text) <= _MARKDOWN else f"{text[:_MARKDOWN]}\n\n… the log has the rest"
 
 

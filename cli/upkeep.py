@@ -1,0 +1,195 @@
+"""The commands that look after destinations of whichever committer: purge, maintain."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..committer import Outcome, PurgeAction, Table
+from ..committer.commit.state.old_records import KEPT_FOR
+from ..committer.errors import ZeroRenameError
+from . import catalog
+from .amounts import DAY, age_option
+from .output import DRY, Apply, AsJson, Exit, look_where, print_rows, say
+from .s3a import Staging
+
+if TYPE_CHECKING:
+    from ..maintenance.purging import PurgedEntry, PurgeOrder
+    from ..maintenance.upkeep import Upkeep
+
+Path = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH",
+        help="A table, a destination of Hadoop's committers, or a folder above such, "
+        "s3://bucket/prefix.",
+    ),
+]
+Patience = Annotated[
+    float | None,
+    age_option(
+        "How long an undecided job may be silent before it is declared dead. Default: ten of the "
+        "job's own intervals, or its maximum duration where nobody sends heartbeats."
+    ),
+]
+S3APatience = Annotated[
+    float | None,
+    age_option(
+        "The silence after which a job of Hadoop's committers counts as dead that no run's record "
+        "names. Longer than the longest task. Default: such a job stays unknown, and is left."
+    ),
+]
+Foreign = Annotated[bool, typer.Option(help="Abort uploads of which no job is known, too, by age.")]
+OlderThan = Annotated[float | None, age_option("With --foreign: their least age.", least="1h")]
+
+#: Outcomes of a plan: something is to be done.
+PLANNED = (Outcome.WOULD_FINISH, Outcome.WOULD_ABORT)
+
+
+def purge(
+    path: Path,
+    patience: Patience = None,
+    s3a_patience: S3APatience = None,
+    staging: Staging = None,
+    foreign: Foreign = False,
+    older_than: OlderThan = None,
+    job: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="This job of a table is dead: abort it, and uploads of it without any record."
+        ),
+    ] = None,
+    records_older_than: Annotated[
+        float,
+        age_option(
+            "How long runs' failures, and lists of files that nothing names, stay.",
+            default=f"{KEPT_FOR / DAY:.0f}d",
+            least="1h",
+        ),
+    ] = KEPT_FOR,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            help="Where readers go by heads: former states of a partition that stay at the most, "
+            "however young; 0 for none.",
+            min=0,
+        ),
+    ] = None,
+    registered: catalog.Registered = None,
+    apply: Apply = False,
+    as_json: AsJson = False,
+) -> None:
+    """Settle the jobs of whichever committer, and abort the uploads that nobody will complete; of
+    tables of this package, remove records nobody needs, and where readers go by heads, what was
+    replaced before the table's retention, too."""
+    from ..maintenance.destinations import destinations_in
+    from ..maintenance.purging import purge_destination
+
+    order = _order(
+        patience,
+        s3a_patience,
+        staging,
+        foreign,
+        older_than,
+        apply,
+        jobs=job or (),
+        records_older_than=records_older_than,
+        keep=keep,
+    )
+    named = Table(path)
+    entries: list[PurgedEntry] = []
+    done = []
+    for place in named.run(destinations_in(named.root)):
+        opened = Table(place.root.url)
+        done.append(purge_destination(opened, place, order, entries.extend))
+        if registered and apply and place.is_table:
+            catalog.register_settled(opened, registered)
+    jobs = [it for found in done for it in found.jobs]
+    rows: list[Sequence[Any]] = [(it.key, it.action, it.bytes, it.reason) for it in entries]
+    rows += [(it.job, it.outcome, None, f"{it.committer}: {it.detail}") for it in jobs]
+    document = {
+        "entries": [dataclasses.asdict(it) for it in entries],
+        "recovered": [dataclasses.asdict(it) for it in jobs],
+    }
+    columns = ("upload, record or job", "action", "bytes", "why")
+    nothing = "No upload is under way, no job is open, no record is old: nothing is to be purged."
+    print_rows(as_json, columns, rows, document, nothing)
+    if any(str(it).startswith("would-") for _, it, *_ in rows):
+        say(DRY)
+    failed = sum(it.action is PurgeAction.FAILED for it in entries)
+    failed += sum(it.is_unsettled for it in jobs)
+    if failed:
+        say(f"{failed} of these are not done; run it again.")
+        raise typer.Exit(Exit.LOOK)
+
+
+def maintain(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH...",
+            help="Tables, destinations of Hadoop's committers, or folders above such.",
+        ),
+    ],
+    patience: Patience = None,
+    s3a_patience: S3APatience = None,
+    staging: Staging = None,
+    foreign: Foreign = False,
+    older_than: OlderThan = None,
+    apply: Apply = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look after all tables below some paths, whichever committer writes them: settle jobs, purge,
+    compare what is named with what is there; of tables of this package, make records small and
+    write the index, too. Prints Markdown."""
+    from ..maintenance.upkeep import as_markdown
+
+    order = _order(patience, s3a_patience, staging, foreign, older_than, apply)
+    done = [it for path in paths for it in _looked_after(path, order)]
+    if as_json:
+        print_rows(True, (), (), [it.capped() for it in done], "")
+    else:
+        typer.echo(as_markdown(done, apply))
+    if not apply:
+        say(DRY)
+    look_where([line for it in done for line in (*it.person, *it.again)])
+
+
+def _looked_after(path: str, order: PurgeOrder) -> list[Upkeep]:
+    from ..maintenance.destinations import destinations_in
+    from ..maintenance.upkeep import Upkeep, look_after
+
+    named = Table(path)
+    try:
+        places = named.run(destinations_in(named.root))
+    except ZeroRenameError as error:
+        return [Upkeep(named.root.url, person=[str(error)])]
+    done = [look_after(Table(place.root.url), place, order) for place in places]
+    return [it for it in done if not it.is_empty_rest]
+
+
+def _order(
+    patience: float | None,
+    s3a_patience: float | None,
+    staging: str | None,
+    foreign: bool,
+    older_than: float | None,
+    apply: bool,
+    **of_tables: Any,
+) -> PurgeOrder:
+    """:raises typer.BadParameter: foreign uploads without an age."""
+    from ..maintenance.purging import PurgeOrder
+
+    if foreign and older_than is None:
+        raise typer.BadParameter("--foreign needs --older-than AGE")
+    return PurgeOrder(
+        apply=apply,
+        foreign_age=older_than if foreign else None,
+        patience=patience,
+        s3a_patience=s3a_patience,
+        staging=staging,
+        **of_tables,
+    )

@@ -1,0 +1,20 @@
+"""Maintenance of destinations, whichever committer writes them: purge, and upkeep of all."""
+
+from .destinations import Destination, destination_at, destinations_below, destinations_in
+from .purging import PurgedDestination, PurgedEntry, PurgeOrder, SettledJob, purge_destination
+from .upkeep import Upkeep, as_markdown, look_after
+
+__all__ = [
+    "Destination",
+    "PurgeOrder",
+    "PurgedDestination",
+    "PurgedEntry",
+    "SettledJob",
+    "Upkeep",
+    "as_markdown",
+    "destination_at",
+    "destinations_below",
+    "destinations_in",
+    "look_after",
+    "purge_destination",
+]

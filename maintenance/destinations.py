@@ -1,0 +1,107 @@
+"""Destinations that maintenance meets: tables of this package, those of Hadoop's committers, and
+plain directories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ..committer.format.layout import CONTROL, TableRoot
+from ..committer.format.records.success_marker import COMMITTER
+from ..committer.store.listing import Children, list_folders
+from ..committer.store.requests import All, ListObjects, Step
+from ..committer.upkeep.tables_below import is_table, walk_below
+from ..committer.upkeep.upload_selection import UploadsPath
+from ..s3a.hadoop.job_traces import MAGIC_JOB, Marker, read_marker
+from ..s3a.runs.ledger import RUNS, runs_prefix
+
+_MARKER = "_SUCCESS"
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A folder, and who writes to it, as far as records, trees and marker show it.
+
+    :param is_table: this package's own committer.
+    :param is_s3a: one of Hadoop's S3A committers; both where one took over from the other.
+    :param others: the prefixes, each with a slash, of destinations in a directory that are looked
+        after by themselves.
+    """
+
+    root: TableRoot
+    is_table: bool = False
+    is_s3a: bool = False
+    others: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """``table``, ``s3a``, ``table and s3a``, or ``directory``: nothing shows who writes."""
+        words = [*(["table"] if self.is_table else []), *(["s3a"] if self.is_s3a else [])]
+        return " and ".join(words) or "directory"
+
+
+def destination_at(root: TableRoot) -> Step[Destination]:
+    """Tell what a folder is: by five requests, and none that changes anything.
+
+    It is Hadoop's where the ledger beside it names a run, where a magic tree lies in it, or where
+    its ``_SUCCESS`` is what an S3A committer writes.
+    """
+    is_ours, runs, trees, marker = yield from All(
+        (
+            is_table(root),
+            ListObjects(runs_prefix(root)),
+            ListObjects(f"{root.prefix}/{MAGIC_JOB}"),
+            read_marker(root.prefix),
+        )
+    )
+    is_s3a = bool(runs.objects or trees.objects) or _is_of_s3a(marker)
+    return Destination(root, is_ours, is_s3a)
+
+
+def destinations_in(root: TableRoot) -> Step[list[Destination]]:
+    """Tell what is to be looked after where somebody names a folder: a destination itself; or all
+    below a directory, and last what lies in none of them."""
+    here = yield from destination_at(root)
+    if here.is_table or here.is_s3a:
+        return [here]
+    below = yield from destinations_below(UploadsPath(root.bucket, f"{root.prefix}/"))
+    return [*below, replace(here, others=tuple(f"{it.root.prefix}/" for it in below))]
+
+
+def destinations_below(path: UploadsPath) -> Step[list[Destination]]:
+    """Find the tables and the destinations of Hadoop's committers below a folder, that itself
+    included, by their names.
+
+    A destination is found by its ledger, its marker, or the tree of a magic job that has not
+    ended. One that has none of them holds nothing that would have to be recovered.
+    """
+
+    def look(prefix: str, children: Children) -> Step[Mapping[str, Destination]]:
+        root = TableRoot(path.bucket, prefix.rstrip("/"))
+        found = (yield from _in_ledger(path.bucket, prefix)) if CONTROL in children.folders else {}
+        is_ours = bool(prefix) and (yield from is_table(root, children.folders))
+        is_s3a = bool(prefix) and any(name.startswith(MAGIC_JOB) for name in children.folders)
+        if prefix and not is_s3a and children.files:
+            is_s3a = _is_of_s3a((yield from read_marker(root.prefix)))
+        if is_ours or is_s3a:
+            found[root.prefix] = Destination(root, is_ours, is_s3a)
+        return found
+
+    found = yield from walk_below(path, look, files=(_MARKER,))
+    return [found[prefix] for prefix in sorted(found)]
+
+
+def _in_ledger(bucket: str, prefix: str) -> Step[dict[str, Destination]]:
+    """Name the destinations directly in a folder whose runs the ledger there has on record."""
+    names = yield from list_folders(f"{prefix}{CONTROL}/{RUNS}/")
+    roots = [TableRoot(bucket, f"{prefix}{name}") for name in names]
+    # A table of this package keeps the ledger of the committers that wrote there before.
+    ours = yield from All(tuple(is_table(root) for root in roots))
+    return {
+        root.prefix: Destination(root, is_ours, True)
+        for root, is_ours in zip(roots, ours, strict=True)
+    }
+
+
+def _is_of_s3a(marker: Marker) -> bool:
+    return marker.said is not None and marker.said.marker.committer != COMMITTER

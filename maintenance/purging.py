@@ -1,0 +1,304 @@
+"""Purge of any destination: jobs of whichever committer are settled, then the uploads that nobody
+will complete are aborted.
+
+What living jobs need stays, however old it is: this package's by their records, Hadoop's by their
+ledger, their heartbeats and their pending files. So does what a job has left of which recovery does
+not know, or may not choose, what is to become: its uploads may be the only copy of its rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ..committer.commit.state.old_records import KEPT_FOR
+from ..committer.errors import InvalidInputError
+from ..committer.store.requests import Head, ListedUpload, Step
+from ..committer.upkeep.purge import PurgeAction, PurgeEntry
+from ..committer.upkeep.recovery import Outcome, Recovered
+from ..committer.upkeep.upload_selection import Name, NeededBy, Selection, UploadsPath, name_of
+from ..committer.upkeep.upload_sweep import SeenUpload, UploadSweep
+from ..s3a.recovery.leftovers import LeftoverJob
+from ..s3a.recovery.liveness import JobLiveness, RecoveryOptions
+from ..s3a.recovery.living import LivingJobs
+from ..s3a.recovery.recover import JobOutcome, RecoveredJob, settle_jobs
+from ..s3a.runs.try_record import TryRecord
+
+if TYPE_CHECKING:
+    from ..committer import Table
+    from .destinations import Destination
+
+#: Entries of a report at the most; the counts have all.
+MOST_ENTRIES = 100
+#: What needs a look comes first.
+ORDER = (
+    PurgeAction.FAILED,
+    PurgeAction.ABORTED,
+    PurgeAction.WOULD_ABORT,
+    PurgeAction.REMOVED,
+    PurgeAction.WOULD_REMOVE,
+    PurgeAction.KEPT,
+)
+#: What a purge makes of a job's uploads by what recovery made of the job; kept where it is none.
+_OF_JOB = {
+    JobOutcome.ROLLED_BACK: PurgeAction.ABORTED,
+    JobOutcome.FILES_LEFT: PurgeAction.ABORTED,
+    JobOutcome.WOULD_ROLL_BACK: PurgeAction.WOULD_ABORT,
+}
+#: What a purge of a table tells of an upload or record, and what a sweep tells of an upload.
+_Entry = PurgeEntry | SeenUpload
+_NOT_ASKED = "foreign: left unless foreign uploads are asked for, by age"
+
+
+@dataclass(frozen=True)
+class PurgeOrder:
+    """What a purge may do.
+
+    :param foreign_age: seconds from which uploads are aborted of which no job is known; ``None``
+        leaves them.
+    :param patience: seconds that an undecided job of this package may be silent; ``None`` takes
+        each job's own.
+    :param s3a_patience: seconds of silence after which a job of Hadoop's committers of which
+        nothing else is known counts as dead; ``None``: it stays unknown, and is left.
+    :param staging: where the directory and partitioned committers keep their pending sets.
+    :param ask: tells what has become of an S3A try.
+    :param jobs: of tables of this package alone, as for :meth:`.committer.table.Table.purge`; so
+        too ``keep`` and ``records_older_than``.
+    """
+
+    apply: bool = False
+    foreign_age: float | None = None
+    patience: float | None = None
+    s3a_patience: float | None = None
+    staging: str | None = None
+    ask: Callable[[TryRecord], JobLiveness | None] = lambda _: None
+    jobs: Collection[str] = ()
+    keep: int | None = None
+    records_older_than: float = KEPT_FOR
+
+    @property
+    def recovery(self) -> RecoveryOptions:
+        """The same, for the recovery of S3A jobs."""
+        return RecoveryOptions(
+            apply=self.apply,
+            patience=self.s3a_patience,
+            strangers=False,
+            staging=self.staging,
+            ask=self.ask,
+        )
+
+
+@dataclass(frozen=True)
+class PurgedEntry:
+    """An upload, or a record below ``_zero_rename/``, and what became of it.
+
+    :param upload_id: ``""`` of a record.
+    :param job: whose it is: an id of this package's, or an S3A job's UUID; ``""`` where nobody
+        knows.
+    :param initiated: when it was begun, or written; seconds since the epoch, and ``age`` in seconds
+        as the purge began, both by the store's clock.
+    :param bytes: how many an upload holds; ``None`` where nobody asked.
+    """
+
+    key: str
+    upload_id: str
+    job: str
+    initiated: float
+    age: float
+    bytes: int | None
+    action: PurgeAction
+    reason: str
+
+
+@dataclass(frozen=True)
+class SettledJob:
+    """A job of either committer, and what became of it.
+
+    :param committer: ``zero_rename``, ``magic``, ``staging``, or ``uploads``: one of Hadoop's that
+        left nothing else.
+    :param is_unsettled: it could not be settled, or only a person can choose; ``is_lasting``: a
+        repeat does not help.
+    """
+
+    job: str
+    committer: str
+    outcome: str
+    detail: str
+    is_unsettled: bool = False
+    is_lasting: bool = False
+
+
+@dataclass
+class PurgedDestination:
+    """What a purge found at a destination, and did.
+
+    :param counts: how many entries there were by action; ``entries``: those that are kept of them,
+        some of each action.
+    """
+
+    kind: str
+    jobs: list[SettledJob] = field(default_factory=list)
+    s3a_jobs: list[RecoveredJob] = field(default_factory=list)
+    entries: list[PurgedEntry] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def reported(self) -> list[PurgedEntry]:
+        """At most a hundred of the entries, those that need a look first."""
+        return sorted(self.entries, key=lambda it: ORDER.index(it.action))[:MOST_ENTRIES]
+
+    def add(self, some: Sequence[PurgedEntry]) -> None:
+        for it in some:
+            if self.counts[it.action] < MOST_ENTRIES:
+                self.entries.append(it)
+            self.counts[it.action] += 1
+
+
+def purge_destination(
+    table: Table,
+    place: Destination,
+    order: PurgeOrder,
+    emit: Callable[[Sequence[PurgedEntry]], None] = lambda _: None,
+) -> PurgedDestination:
+    """Settle the jobs of a destination, and abort the uploads that nobody will complete; of a table
+    of this package also what :meth:`.committer.table.Table.purge` removes.
+
+    :param table: opened at the destination's root, whatever lies there.
+    :param emit: called with some entries after the other.
+    :raises InvalidInputError: ``jobs`` or ``keep`` is given, and no table of this package is there.
+    :raises ZeroRenameError: the store refused a listing, or did not answer.
+    """
+    if not place.is_table and (order.jobs or order.keep is not None):
+        raise InvalidInputError(
+            "Jobs named as dead, and former states to keep, are of tables of this package, and "
+            "none is here. Nothing was changed.",
+            table=table.root.url,
+            remedy="Leave them out; dead jobs of Hadoop's committers are named by `zero-rename "
+            "s3a-recover --dead`.",
+        )
+    done = PurgedDestination(place.kind)
+    now = table.run(Head(table.root.table_key)).date
+
+    def seen(some: Iterable[_Entry]) -> None:
+        made = [_purged(it, now) for it in some]
+        done.add(made)
+        emit(made)
+
+    told: dict[Name, NeededBy] = {}
+    # A job of a staging committer shows by nothing but its uploads.
+    options = replace(order.recovery, without=place.others)
+    for left, result in table.run(settle_jobs(table.root, options)):
+        done.s3a_jobs.append(result)
+        done.jobs.append(_of_s3a(result))
+        told |= {name_of(it): NeededBy(result.job, result.reason) for it in left.uploads}
+        seen(_entries_of(left, result))
+    spared = _Spared(place, order, told, now)
+    if place.is_table:
+        report = table.purge(
+            older_than=order.foreign_age,
+            foreign=order.foreign_age is not None,
+            apply=order.apply,
+            patience=order.patience,
+            jobs=order.jobs,
+            records_older_than=order.records_older_than,
+            keep=order.keep,
+            spared=spared,
+        )
+        done.jobs += map(_of_ours, report.recovered)
+        seen(it for it in report.entries if (it.key, it.upload_id) not in told)
+        return done
+
+    def swept(page: Sequence[SeenUpload]) -> None:
+        mine = (it for it in page if not it.key.startswith(place.others))
+        seen(it for it in mine if (it.key, it.upload_id) not in told)
+
+    sweep = UploadSweep(
+        UploadsPath(table.root.bucket, f"{table.root.prefix}/"),
+        Selection(),
+        swept,
+        apply=order.apply,
+        # Worth a request an upload where nothing is aborted yet.
+        sizes=not order.apply,
+        spared=spared,
+    )
+    done.jobs += map(_of_ours, table.run(sweep.run()))
+    return done
+
+
+class _Spared:
+    """Uploads that stay, and why: those of living jobs, of jobs that recovery has told of, and of
+    other destinations; and such as are younger than was asked for."""
+
+    def __init__(
+        self, place: Destination, order: PurgeOrder, told: Mapping[Name, NeededBy], now: float
+    ) -> None:
+        self._others = place.others
+        self._order = order
+        self._told = told
+        self._now = now
+        self._living = LivingJobs(place.root.bucket, order.recovery)
+
+    def __call__(self, uploads: Sequence[ListedUpload]) -> Step[Mapping[Name, NeededBy]]:
+        needed = dict((yield from self._living(uploads)))
+        for upload in uploads:
+            name = name_of(upload)
+            if name in self._told:
+                needed[name] = self._told[name]
+            elif upload.key.startswith(self._others):
+                needed[name] = NeededBy("", "of a destination that is looked after by itself")
+            elif name not in needed and (why := self._too_young(self._now - upload.initiated)):
+                needed[name] = NeededBy("", why)
+        return needed
+
+    def _too_young(self, age: float) -> str:
+        """Why an upload of no known job is left, by its age; ``""`` where it is not."""
+        least = self._order.foreign_age
+        if least is None:
+            return _NOT_ASKED
+        return "" if age >= least else f"foreign and {age:.0f} s old, younger than {least:.0f} s"
+
+
+def _of_s3a(job: RecoveredJob) -> SettledJob:
+    lasting = (JobOutcome.NEEDS_DECISION, JobOutcome.FILES_LEFT, JobOutcome.REFUSED)
+    again = (JobOutcome.FAILED, JobOutcome.UNKNOWN)
+    return SettledJob(
+        job.job,
+        str(job.left),
+        str(job.outcome),
+        f"{job.reason} ({job.state}: {job.state_reason})",
+        is_unsettled=job.outcome in lasting + again,
+        is_lasting=job.outcome in lasting,
+    )
+
+
+def _of_ours(job: Recovered) -> SettledJob:
+    return SettledJob(
+        job.job,
+        "zero_rename",
+        str(job.outcome),
+        job.detail,
+        is_unsettled=job.outcome is Outcome.FAILED,
+        is_lasting=job.lasting,
+    )
+
+
+def _entries_of(left: LeftoverJob, result: RecoveredJob) -> Iterator[PurgeEntry]:
+    """What became of the uploads of an S3A job; those that it completed are none any more."""
+    action = _OF_JOB.get(result.outcome, PurgeAction.KEPT)
+    sizes = {(commit.key, commit.upload_id): commit.length for commit in left.commits}
+    uploads = left.extra if result.outcome is JobOutcome.ROLLED_FORWARD else left.uploads
+    if result.outcome is JobOutcome.ROLLED_FORWARD:
+        action = PurgeAction.ABORTED
+    reason = f"of an S3A job, {result.outcome}: {result.reason}"
+    for it in uploads:
+        size = sizes.get(name_of(it))
+        yield PurgeEntry(it.key, it.upload_id, result.job, it.initiated, action, reason, size)
+
+
+def _purged(it: _Entry, now: float) -> PurgedEntry:
+    age = max(0.0, now - it.initiated)
+    return PurgedEntry(
+        it.key, it.upload_id, it.job or "", it.initiated, age, it.bytes, it.action, it.reason
+    )

@@ -1,0 +1,76 @@
+"""Verification of a destination of Hadoop's committers by the ``_SUCCESS`` files in it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...committer.format.layout import TableRoot
+from ...committer.store.listing import list_objects
+from ...committer.store.requests import All, ListedObject, Step
+from ..hadoop.job_traces import Marker, read_marker, uuids_in_name
+
+_NAME = "_SUCCESS"
+
+
+@dataclass(frozen=True)
+class MissingFile:
+    """A file that a job committed and that is not there any more, though no later file took its
+    partition's place.
+
+    :param marker: the key of the ``_SUCCESS`` that names it.
+    :param job: the job that wrote the marker.
+    """
+
+    key: str
+    marker: str
+    job: str
+
+
+def verify_markers(root: TableRoot) -> Step[list[MissingFile]]:
+    """Compare what every ``_SUCCESS`` at a destination and below it names with what is there.
+
+    One listing, and a request for each marker. A file counts as replaced, not as missing, where
+    its folder holds a file of another write that is as new as the marker: another job has loaded
+    the partition. Spark puts one UUID into the names of all files of a write.
+    A marker names a hundred files at most (Hadoop's ``SuccessData``): only those are compared.
+    """
+    listing = yield from list_objects(f"{root.prefix}/")
+    objects = {item.key: item for item in listing.objects}
+    keys = [key for key in objects if key.rpartition("/")[2] == _NAME]
+    found = yield from All(tuple(read_marker(key.removesuffix(f"/{_NAME}")) for key in keys))
+    folders = _by_folder(root, objects)
+    missing = []
+    for key, marker in zip(keys, found, strict=True):
+        for name in _named(marker):
+            beside = folders.get(name.rpartition("/")[0], [])
+            if name not in objects and not _is_replaced(name, marker, beside):
+                missing.append(MissingFile(name, key, marker.job or ""))
+    return sorted(missing, key=lambda it: it.key)
+
+
+def _named(marker: Marker) -> list[str]:
+    """The keys that a successful job's marker names."""
+    if marker.said is None or not marker.said.marker.success:
+        return []
+    return [name.removeprefix("/") for name in marker.said.marker.filenames]
+
+
+def _by_folder(
+    root: TableRoot, objects: Mapping[str, ListedObject]
+) -> dict[str, list[ListedObject]]:
+    """The data files of each folder."""
+    folders: dict[str, list[ListedObject]] = defaultdict(list)
+    for item in filter(root.is_data, objects.values()):
+        folders[item.key.rpartition("/")[0]].append(item)
+    return folders
+
+
+def _is_replaced(name: str, marker: Marker, beside: Sequence[ListedObject]) -> bool:
+    """Tell whether a file of another write came to a file's folder, no earlier than the marker."""
+    own, since = set(uuids_in_name(name)), int(marker.last_modified)
+    return any(
+        int(item.last_modified) >= since and own.isdisjoint(uuids_in_name(item.key))
+        for item in beside
+    )

@@ -1,0 +1,76 @@
+"""Destinations of Hadoop's committers, compared with what their ``_SUCCESS`` files name."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.memory_store import ManualClock, MemoryStore
+from support.protocol import memory_table
+from support.s3a_jobs import JOB, OTHER, ROOT, WRITE
+from zero_rename.committer.format.records.success_marker import success_data
+from zero_rename.committer.store.requests import Put
+from zero_rename.s3a.verification.markers import MissingFile, verify_markers
+
+A, B = (f"wh/flights/day={n}/part-0-{WRITE}.parquet" for n in (1, 2))
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    """Two files of a job, and its marker."""
+    store = MemoryStore(clock)
+    for key in (A, B):
+        store.apply(Put(key, b"x"))
+    store.apply(Put("wh/flights/_SUCCESS", marker(A, B)))
+    clock.advance(10)
+    return store
+
+
+def marker(*keys: str, **more: object) -> bytes:
+    head = {"committer": "magic", "jobId": JOB, "success": True}
+    return success_data(head | more, 0.0, keys)
+
+
+def missing(store: MemoryStore) -> list[MissingFile]:
+    return memory_table(store, ROOT.url).run(verify_markers(ROOT))
+
+
+def test_destination_whose_files_are_all_there_has_none_missing(store: MemoryStore) -> None:
+    assert missing(store) == []
+
+
+def test_file_that_is_gone_is_told_with_its_job(store: MemoryStore) -> None:
+    del store.objects[A]
+    assert missing(store) == [MissingFile(A, "wh/flights/_SUCCESS", JOB)]
+
+
+def test_file_that_a_later_write_replaced_is_not_missing(store: MemoryStore) -> None:
+    del store.objects[A]
+    store.apply(Put(f"wh/flights/day=1/part-0-{OTHER}.parquet", b"x"))
+    assert missing(store) == []
+
+
+def test_file_beside_an_older_write_is_missing(store: MemoryStore, clock: ManualClock) -> None:
+    store.apply(Put(f"wh/flights/day=1/part-0-{OTHER}.parquet", b"x"))
+    clock.advance(10)
+    store.apply(Put("wh/flights/_SUCCESS", marker(A, B)))
+    del store.objects[A]
+    assert [it.key for it in missing(store)] == [A]
+
+
+def test_marker_of_a_partition_is_read_too(store: MemoryStore) -> None:
+    store.apply(Put("wh/flights/day=3/_SUCCESS", marker("wh/flights/day=3/x.parquet")))
+    assert [it.marker for it in missing(store)] == ["wh/flights/day=3/_SUCCESS"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", marker("wh/flights/gone", success=False)])
+def test_marker_that_names_nothing_committed_tells_of_nothing(
+    store: MemoryStore, body: bytes
+) -> None:
+    store.apply(Put("wh/flights/_SUCCESS", body))
+    del store.objects[A]
+    assert missing(store) == []

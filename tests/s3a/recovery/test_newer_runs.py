@@ -1,0 +1,162 @@
+"""A dead job whose partitions a later run has replaced, or is about to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, World, a_try
+from zero_rename.committer.format.job_spec import Owner
+from zero_rename.s3a.recovery.liveness import Action, RecoveryOptions
+from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
+from zero_rename.s3a.runs.ledger import close_try, open_try
+from zero_rename.s3a.runs.try_record import (
+    COMMITTED,
+    FAILED,
+    SETTLED,
+    UNDONE,
+    WRITING,
+    WRITTEN,
+    TryRecord,
+    WriteRecord,
+)
+
+NEXT = Owner("flights", "scheduled__2013-02-03", "load", -1, 1)
+HOUR = 3600.0
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def job(world: World) -> MagicJob:
+    """A job of day=1 whose driver died when one of its two files was complete."""
+    world.driver.run(open_try(ROOT, a_try(mode="replace")))
+    job = world.job()
+    job.task(0, partitions=("day=1",))
+    job.task(1, partitions=("day=1",))
+    job.complete(job.files[0])
+    world.clock.advance(HOUR)
+    return job
+
+
+def write(*among: str, mode: str = "replace", state: str = WRITTEN, **more: Any) -> WriteRecord:
+    return WriteRecord(OTHER, 1, "magic", ROOT.url, mode, state=state, among=among, **more)
+
+
+def later(world: World, *writes: WriteRecord, state: str = COMMITTED, **given: Any) -> TryRecord:
+    """A run that began after the job's; closed unless its state says that it is open."""
+    record = a_try(OTHER, NEXT, mode="replace", **given)
+    if state in SETTLED:
+        world.driver.run(open_try(ROOT, record))
+        world.driver.run(close_try(ROOT, record, writes=writes, state=state))
+    else:
+        world.driver.run(open_try(ROOT, replace(record, writes=writes, state=state)))
+    return record
+
+
+def recover(world: World, **options: Any) -> RecoveredJob:
+    found = world.driver.run(recover_jobs(ROOT, RecoveryOptions(apply=True, dead={JOB}, **options)))
+    (mine,) = (it for it in found if it.job == JOB)
+    return mine
+
+
+def test_job_is_rolled_back_where_a_later_run_has_replaced_its_partition(
+    world: World, job: MagicJob
+) -> None:
+    later(world, write("day=1"))
+    world.clock.advance(HOUR)
+    found = recover(world)
+    assert found.outcome is JobOutcome.ROLLED_BACK
+    assert found.reason.startswith(
+        "a later run (flights.load of run scheduled__2013-02-03) has committed the same partitions"
+    )
+    assert world.visible() == []
+    world.assert_clean()
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [write("day=2"), write("day=10"), write("day=1", mode="append"), write(partition="day=2")],
+)
+def test_job_is_rolled_forward_beside_a_later_run_that_replaces_nothing_of_it(
+    world: World, job: MagicJob, theirs: WriteRecord
+) -> None:
+    later(world, theirs)
+    world.clock.advance(HOUR)
+    assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
+    assert world.visible() == sorted(job.keys)
+
+
+@pytest.mark.parametrize("theirs", [write(), write("day=1/hour=2"), write(partition="day=1")])
+def test_job_is_rolled_back_where_a_later_run_may_have_replaced_its_partition(
+    world: World, job: MagicJob, theirs: WriteRecord
+) -> None:
+    later(world, theirs)
+    assert recover(world).outcome is JobOutcome.ROLLED_BACK
+
+
+def test_job_waits_for_a_later_run_that_is_at_work_on_its_partition(
+    world: World, job: MagicJob
+) -> None:
+    later(world, write("day=1", state=WRITING), state="submitted")
+    before = world.store.upload_keys(), world.magic(), world.visible()
+    found = recover(world)
+    assert found.outcome is JobOutcome.LEFT
+    assert "is at work on the same partitions" in found.reason
+    assert (world.store.upload_keys(), world.magic(), world.visible()) == before
+
+
+def test_job_waits_for_a_later_run_that_has_not_begun_to_write(world: World, job: MagicJob) -> None:
+    later(world, state="submitted", partitions=("day=1",))
+    assert recover(world).outcome is JobOutcome.LEFT
+
+
+@pytest.mark.parametrize("state", [FAILED, UNDONE])
+def test_job_is_rolled_forward_where_the_later_run_left_nothing(
+    world: World, job: MagicJob, state: str
+) -> None:
+    state_of_write = WRITTEN if state == UNDONE else FAILED
+    later(world, write("day=1", state=state_of_write), state=state)
+    assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
+
+
+def test_job_is_rolled_forward_where_its_own_run_has_tried_again_and_been_undone(
+    world: World, job: MagicJob
+) -> None:
+    later(world, write("day=1"), state=UNDONE, idempotency_key=f"load/{JOB}")
+    assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
+
+
+def test_job_is_rolled_forward_over_a_later_run_where_a_person_says_so(
+    world: World, job: MagicJob
+) -> None:
+    later(world, write("day=1"))
+    assert recover(world, direction=Action.FORWARD).outcome is JobOutcome.ROLLED_FORWARD
+
+
+def test_run_that_began_before_the_jobs_is_not_newer(world: World) -> None:
+    later(world, write("day=1"))
+    world.clock.advance(HOUR)
+    world.driver.run(open_try(ROOT, a_try(mode="replace")))
+    job = world.job()
+    job.task(0, partitions=("day=1",))
+    job.complete(job.files[0])
+    world.clock.advance(HOUR)
+    assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
+
+
+def test_job_is_left_where_a_later_record_cannot_be_read(world: World, job: MagicJob) -> None:
+    record = later(world, write("day=1"))
+    (key,) = (it for it in world.store.keys("wh/_zero_rename/s3a-runs/") if record.uuid in it)
+    stored = world.store.objects[key]
+    world.store.objects[key] = replace(stored, body=json.dumps({"kind": "no"}).encode())
+    before = world.store.upload_keys(), world.magic(), world.visible()
+    found = recover(world)
+    assert found.outcome is JobOutcome.REFUSED
+    assert (world.store.upload_keys(), world.magic(), world.visible()) == before
