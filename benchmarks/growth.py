@@ -11,19 +11,25 @@ waits for real. Four minutes, and 700 MB of memory, nearly all of it the store's
 from __future__ import annotations
 
 import argparse
+import hashlib
 import io
+import os
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from docs.extensions.tables import between
-from support.memory_store import ManualClock, MemoryStore
-from support.protocol import ROOT
-from support.virtual_time import TickingWorld
+from support.memory_store import ManualClock, MemoryStore, StoredObject
+from support.protocol import ROOT, memory_table
+from support.virtual_time import TickingDriver, TickingWorld
+from zero_rename import Table
 from zero_rename.committer.commit.state.heads import read_head
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.format.records.head import Slot
@@ -217,6 +223,68 @@ def dead_jobs(count: int) -> None:
     print(f"| recovery of all, {left} uploads left | {cost.requests:,} | {cost.seconds:.1f} |\n")
 
 
+class ForeignFolder:
+    """A folder of files that another program wrote, each of 1 MB."""
+
+    def __init__(self, files: int, partitions: int) -> None:
+        target = io.BytesIO()
+        texts = [os.urandom(16) for _ in range(65_536)]
+        pq.write_table(pa.table({"id": range(65_536), "text": texts}), target)
+        body = target.getvalue()
+        # One object stands for the bytes of all: the store's memory is not to be measured.
+        made = StoredObject(body, f'"{hashlib.md5(body).hexdigest()}"', time.time())
+        self._store = MemoryStore()
+        for number in range(files):
+            key = f"{ROOT.prefix}/day={number % partitions}/f{number:05}.parquet"
+            self._store.objects[key] = made
+        self._driver = TickingDriver(self._store)
+
+    @property
+    def table(self) -> Table:
+        """As a process sees it that has read nothing yet."""
+        table = memory_table(self._store)
+        table.driver = self._driver  # type: ignore[assignment]
+        return table
+
+    def cost(self, work: Callable[[Table], object]) -> Cost:
+        self._driver.requests.clear()
+        tick, before = self._driver.now, time.process_time()
+        work(self.table)
+        seconds = time.process_time() - before + (self._driver.now - tick) * LATENCY
+        return Cost(len(self._driver.requests), seconds)
+
+
+def foreign_files(counts: Sequence[int], partitions: int) -> None:
+    """What reading, adopting and appending to folders of another program's files comes to."""
+    print(f"### Files of another program in {partitions} partitions\n")
+    print(
+        "Each footer is read once, by one ranged GET of the file's end, also where `adopt` has "
+        "found the columns before it adopts.\n"
+    )
+    print("| files | | requests | seconds | MB at the most |\n|---:|---|---:|---:|---:|")
+    for count in counts:
+        folder = ForeignFolder(count, partitions)
+        read = folder.cost(lambda table: table.schema)
+        tracemalloc.start()
+        folder.cost(lambda table: table.schema)
+        read.peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        adopted = folder.cost(lambda table: table.adopt(apply=True))
+        later = folder.cost(_append_row)
+        print(
+            f"| {count:,} | columns of the folder | {read.requests:,} | {read.seconds:.1f} "
+            f"| {read.peak / 1e6:.0f} |"
+        )
+        print(f"| | `adopt --apply` | {adopted.requests:,} | {adopted.seconds:.1f} | |")
+        print(f"| | an append later | {later.requests:,} | {later.seconds:.1f} | |")
+    print()
+
+
+def _append_row(table: Table) -> None:
+    with table.job() as job:
+        job.write(pa.table({"id": [1], "text": [b"x"], "day": [0]}, schema=job.opened.schema))
+
+
 _HEAD = """\
 `make growth` writes this part (`benchmarks/growth.py`): requests and bytes are counted on a store
 in memory, with the very code that boto3 carries out. Seconds are those of 32 connections whose
@@ -241,6 +309,7 @@ def main() -> None:
         one_partition(1100)
         large_table(given.files, given.files // 20)
         dead_jobs(300)
+        foreign_files((1_000, 10_000), 100)
     if given.write:
         text = between(page.read_text("utf-8"), "growth", told.getvalue().rstrip())
         page.write_text(text, "utf-8")

@@ -92,17 +92,21 @@ def compact(
     found = Table(table).compact(partition or None, target_size, apply, sort_by or ())
     rows = [(e.partition, e.action, e.files, e.files_after, e.bytes, e.job) for e in found]
     columns = ("partition", "action", "files", "files after", "bytes", "job")
+    left = [entry for entry in found if entry.action is CompactAction.LEFT]
     nothing = "No partition has twice as many files as its bytes need: nothing is to be compacted."
     if sort_by:
         nothing = "Every partition is sorted so, and has no file too many: nothing is to be done."
     print_rows(as_json, columns, rows, plain(found), nothing)
     if any(entry.action is CompactAction.WOULD_COMPACT for entry in found):
         say(DRY)
-    if any(entry.action is CompactAction.CHANGED_MEANWHILE for entry in found):
+    for entry in left:
+        say(f"{entry.partition or 'The table'} was left as it is: {entry.reason}")
+    changed = any(entry.action is CompactAction.CHANGED_MEANWHILE for entry in found)
+    if changed:
         say(
             "Partitions that another job changed meanwhile are as that job left them; run it again."
         )
-        raise typer.Exit(Exit.LOOK)
+    look_where(changed or bool(left))
 
 
 #: What users take for copied who have not read the guide.

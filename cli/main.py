@@ -24,6 +24,7 @@ from .output import (
     Exit,
     Refusing,
     Url,
+    counting,
     look_where,
     plain,
     print_rows,
@@ -103,8 +104,10 @@ def recover(
 
 @app.command()
 def verify(table: Url, as_json: AsJson = False) -> None:
-    """Compare what the heads name with what is in the store."""
-    findings = Table(table).verify()
+    """Compare what the heads name with what is in the store, and the columns of files that other
+    programs wrote with the table's."""
+    with counting("footers read") as progress:
+        findings = Table(table).verify(progress)
     rows = [(finding.partition, finding.kind, finding.key, finding.detail) for finding in findings]
     columns = ("partition", "finding", "key", "detail")
     print_rows(as_json, columns, rows, plain(findings), "Nothing differs.")
@@ -113,15 +116,22 @@ def verify(table: Url, as_json: AsJson = False) -> None:
 
 @app.command()
 def adopt(table: Url, apply: Apply = False, as_json: AsJson = False) -> None:
-    """Make heads for partitions whose files were there before the table."""
-    report = Table(table).adopt(apply)
+    """Make heads for partitions whose files were there before the table. The footers of all their
+    files are read: columns that the table does not have become the table's."""
+    with counting("footers read") as progress:
+        report = Table(table).adopt(apply, progress)
     rows = [(e.partition, e.files, e.bytes, e.action, e.reason) for e in report.entries]
     columns = ("partition", "files", "bytes", "action", "why")
     nothing = "No partition has files and no head: nothing is to be adopted."
     print_rows(as_json, columns, rows, dataclasses.asdict(report), nothing)
+    if report.columns and not as_json:
+        say(f"Columns that {'come' if apply else 'would come'}: {', '.join(report.columns)}.")
+    for key, why in report.unfit.items():
+        say(f"{key} is not shown whole: {why}.")
     if any(entry.action is AdoptAction.WOULD_ADOPT for entry in report.entries):
         say(DRY)
-    look_where(any(entry.action is AdoptAction.LEFT for entry in report.entries))
+    left = any(entry.action is AdoptAction.LEFT for entry in report.entries)
+    look_where(left or bool(report.unfit))
 
 
 @app.command()

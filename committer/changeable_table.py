@@ -15,6 +15,7 @@ from .commit.state.job_state import Committed
 from .errors import CommitConflictError, InvalidInputError, SnapshotGoneError, TableNotFoundError
 from .format.given_rows import table_of
 from .format.job_spec import FileOptions, JobSpec, OnRepeat, Owner, Readers, SchemaMode, choice
+from .format.parquet.foreign_columns import ForeignFile, check_files
 from .format.parquet.reader import read_batches
 from .format.parquet.row_filter import Filter, RowFilter
 from .format.records.data_file import DataFile
@@ -179,6 +180,26 @@ class ChangeableTable(ReadableTable):
         found = with_keys(whole) if whole.files else ()
         return whole.chosen({*touched, *found})
 
+    def refuse_hidden_columns(self, state: Snapshot) -> None:
+        """Refuse to write rows of a state again where a file that another program wrote has columns
+        that the table does not show. Of each such file the footer is read.
+
+        :raises TableMismatchError: there is one; the rows would lose these columns.
+        :raises DamagedError: a file is not Parquet.
+        """
+        files = [
+            ForeignFile(file.key, file.partition, file.size)
+            for file in state.files
+            if file.is_foreign
+        ]
+        if files:
+            found = self.run(self._context.read_columns(files, state.partition_by))
+            remedy = (
+                "Let the table have these columns, too, as far as they fit: zero-rename adopt "
+                f"{self.root.url} --apply; move away what does not."
+            )
+            check_files(self.root, state.schema, zip(files, found, strict=True), remedy)
+
     def rewrite_policies(
         self, state: Snapshot, changes: Mapping[str, RowChanges], files: FileOptions
     ) -> tuple[dict[str, Any], list[Inputs]]:
@@ -253,7 +274,7 @@ class ChangeableTable(ReadableTable):
         files = state.by_partition()
 
         def read(name: str) -> Iterator[pa.RecordBatch]:
-            return self._rows_of(state, files[name])
+            return self._all_rows_of(state, files[name])
 
         counts, changed, matched = count_merge(rows, state, read)
 
@@ -330,11 +351,15 @@ class ChangeableTable(ReadableTable):
             gone = sum(len(batch) for batch in self._rows_of(state, files, (), condition))
             counts[name] = RowChanges(deleted=gone, unchanged=every - gone)
         changed = {name for name, rows in counts.items() if rows.deleted}
+        for name in changed:
+            foreign = [file for file in held[name] if file.is_foreign]
+            for _ in self._all_rows_of(state, foreign, ()):
+                pass  # Refuses files of which the table does not show all.
 
         def write(job: WriteJob) -> None:
             for name in sorted(changed):
                 if counts[name].unchanged:
-                    for batch in self._rows_of(state, held[name]):
+                    for batch in self._all_rows_of(state, held[name]):
                         job.write(condition.drop(batch))
 
         return RowPlan(state, counts, changed, write, state.schema)
@@ -356,11 +381,19 @@ class ChangeableTable(ReadableTable):
                 return condition, state
             schema, by = state.schema, state.partition_by
 
+    def _all_rows_of(
+        self, state: Snapshot, files: Iterable[DataFile], columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of files that go once they are written again."""
+        by = state.partition_by
+        for file in files:
+            yield from read_batches(self.driver, state.schema, by, file, columns, rewrites=True)
+
     def _rows_of(
         self,
         state: Snapshot,
         files: Iterable[DataFile],
-        columns: Sequence[str] | None = None,
+        columns: Sequence[str] | None,
         row_filter: RowFilter | None = None,
     ) -> Iterator[pa.RecordBatch]:
         for file in files:

@@ -28,6 +28,7 @@ from .errors import (
 from .format.as_of import AsOf, Past
 from .format.job_spec import Owner, Readers
 from .format.layout import UNPARTITIONED, TableRoot
+from .format.parquet.foreign_columns import FooterReader
 from .format.parquet.foreign_table import ListedTable
 from .format.parquet.reader import read_batches
 from .format.parquet.row_filter import Filter
@@ -62,7 +63,8 @@ class ReadableTable:
         root = TableRoot.parse(url)
         self.root = root
         self.driver: BotoDriver = connect(root.bucket, client)
-        self._context = Context(root)
+        self._footers = FooterReader()
+        self._context = Context(root, read_columns=self._footers.read)
         self._record: TableRecord | None = None
 
     def __repr__(self) -> str:

@@ -14,14 +14,17 @@ from .commit.state.context import Progress
 from .commit.state.found_table import read_table
 from .errors import (
     CommitConflictError,
+    DamagedError,
     InvalidInputError,
     SnapshotGoneError,
+    TableMismatchError,
     TableNotFoundError,
     ZeroRenameError,
     counted,
     first_few,
 )
 from .format.job_spec import JobSpec, Readers, choice
+from .format.parquet.reader import read_batches
 from .format.parquet.row_order import in_order
 from .format.records.inputs import Inputs
 from .readable_table import ReadableTable
@@ -73,13 +76,16 @@ class RewritableTable(ReadableTable):
         """Write the files of partitions that have too many anew, as fewer: a job for each.
 
         One is compacted where it has at least twice as many files as its bytes need, or is not
-        sorted as asked, and left where another job changes it meanwhile.
+        sorted as asked, and left where another job changes it meanwhile, or where one of its files
+        is damaged or has columns that the table does not show. The others are compacted; the report
+        names those that are left, and why.
 
         :param partitions: only these; ``None`` for all.
         :param target_bytes: about the size of a file.
         :param apply: do it; ``False`` only says what would be done.
         :param sort_by: columns to sort each partition's rows by, so that reads open few files.
         :raises TableNotFoundError: no table of this package.
+        :raises TableMismatchError: files here belong to a table of another format.
         :raises InvalidInputError: a table of coordination *none*, where nothing would notice a
             writer beside; or columns that nothing can be sorted by.
         """
@@ -95,11 +101,19 @@ class RewritableTable(ReadableTable):
         return done
 
     def _compact(self, plan: CompactionPlan) -> CompactedPartition:
-        spec, inputs = self.run(compaction_spec(self._context, plan, this_process()))
+        try:
+            spec, inputs = self.run(compaction_spec(self._context, plan, this_process()))
+        except DamagedError as error:
+            return plan.left(error)
         try:
             job = self._write_again(spec, plan, inputs)
         except (CommitConflictError, SnapshotGoneError):
             return replace(plan.report, action=CompactAction.CHANGED_MEANWHILE)
+        except (TableMismatchError, DamagedError) as error:
+            # Others than those of a file that was read may be raised once the job has decided.
+            if error.key not in {file.key for file in plan.files}:
+                raise
+            return plan.left(error)
         assert job.committed is not None
         after, done = job.committed.files, CompactAction.COMPACTED
         return replace(plan.report, action=done, files_after=after, job=job.job)
@@ -321,7 +335,12 @@ class RewritableTable(ReadableTable):
     def _write_again(
         self, spec: JobSpec, plan: CompactionPlan | ResolutionPlan, inputs: Inputs
     ) -> WriteJob:
-        batches = (rows for it in plan.files for rows in self.read_file(plan.snapshot, it))
+        schema, by = plan.snapshot.schema, plan.snapshot.partition_by
+        batches = (
+            rows
+            for it in plan.files
+            for rows in read_batches(self.driver, schema, by, it, rewrites=True)
+        )
         with (
             self.held_against(plan.snapshot),
             WriteJob(self.driver, self._context, spec, inputs=lambda: inputs) as job,

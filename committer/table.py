@@ -31,7 +31,6 @@ from .format.job_spec import (
     SchemaMode,
     SuccessMarkers,
 )
-from .format.parquet.foreign_columns import check_footers
 from .format.parquet.task_writer import TaskWriter
 from .format.read_base import ReadBase
 from .format.records.pending_file import TaskResult
@@ -61,10 +60,6 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
 
     Making one sends no request.
     """
-
-    def __init__(self, url: str, client: Any = None) -> None:
-        super().__init__(url, client)
-        self._context = replace(self._context, check_files=check_footers)
 
     def open_job(self, spec: JobSpec) -> OpenedJob:
         """Begin a job: its open record, the checks of schema and layout, its base.
@@ -241,27 +236,41 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         """
         return self.run(renew_facts(self._context))
 
-    def verify(self) -> list[Finding]:
+    def verify(
+        self, progress: Callable[[int, int], None] = lambda done, total: None
+    ) -> list[Finding]:
         """Differences between what the heads name and what is in the store; empty for none. Of a
         table that another committer wrote, those between its ``_SUCCESS`` markers and the store:
         they name at most 100 files of the last job each.
 
+        Of files that other programs wrote the footers are read, too: a column that the table does
+        not show is a difference.
+
+        :param progress: called with how many footers of how many are read.
         :raises InvalidInputError: a table of coordination *none*, where nothing names files.
         """
-        return self.run(verify_current(self._context))
+        context = replace(self._context, read_columns=self._footers.reporting(progress).read)
+        return self.run(verify_current(context))
 
-    def adopt(self, apply: bool = False) -> AdoptReport:
+    def adopt(
+        self, apply: bool = False, progress: Callable[[int, int], None] = lambda done, total: None
+    ) -> AdoptReport:
         """Make heads for the partitions that have files and none: readers then need no listing.
 
-        Of a directory without a table, make the table that its files come to, too.
+        Of a directory without a table, make the table that its files come to, too. The footers of
+        all files are read. Columns that the table does not have, and wider types, become the
+        table's; a partition with a file that does not fit is left.
 
         :param apply: do it; ``False`` only says what would be done.
+        :param progress: called with how many footers of how many are read.
         :raises TableNotFoundError: no table and no files.
-        :raises TableMismatchError: no table, and the files are not one.
+        :raises TableMismatchError: no table, and the files are not one; or the folder belongs to
+            another table format.
         :raises InvalidInputError: a table of coordination *none*, which has no heads, or one that
             is read by them alone.
         """
-        return self.run(adopt_current(self._context, this_process(), apply))
+        context = replace(self._context, read_columns=self._footers.reporting(progress).read)
+        return self.run(adopt_current(context, this_process(), apply))
 
     def keep_symlinks(self) -> SymlinksReport:
         """Keep a symlink manifest beside each head, which Athena, Trino, Redshift and Hive read,

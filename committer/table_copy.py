@@ -222,7 +222,9 @@ class FileCopier:
         writer = attempt_writer(self._target, self._opened, 1, 0)
         try:
             for file in files:
-                for rows in read_batches(self._source, state.schema, state.partition_by, file):
+                for rows in read_batches(
+                    self._source, state.schema, state.partition_by, file, rewrites=True
+                ):
                     writer.write(rows)
             return writer.close()
         except BaseException:

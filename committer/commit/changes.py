@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ..errors import CommitConflictError, HeadMovedError
 from ..format.job_spec import Mode, OnConflict, Readers
 from ..format.layout import job_in_key
+from ..format.parquet.foreign_columns import ForeignFile, check_files
 from ..format.read_base import listing_digest
 from ..format.records.decision import Decision
 from ..format.records.head import HeadState
@@ -15,6 +16,7 @@ from ..format.records.inputs import UNKNOWN_INPUTS
 from ..format.records.partition_decision import NO_HEAD, PartitionDecision, StoredFile
 from ..format.records.pending_file import PendingFile, TaskResult
 from ..format.schema.directory import is_data_file
+from ..format.schema.other_formats import refuse_other_logs
 from ..store.requests import All, ListedObject, Step
 from .index.lost_heads import files_without_heads
 from .state.context import Context
@@ -69,10 +71,14 @@ def compose_decision(
     :param held: by partition, the head that the job claimed; none of a table that has no heads.
     :raises DestinationExistsError: mode fail-if-exists met files.
     :raises DamagedError: a partition to which files are added has lost its head.
+    :raises TableMismatchError: the job takes over or removes files of another table format.
     """
     changes = yield from All(
         tuple(_change(context, opened, target, held.get(target.partition)) for target in targets)
     )
+    taken = (file for change in changes for file in (*change.adopted, *change.removals))
+    if any(job_in_key(file.key) is None for file in taken):
+        yield from refuse_other_logs([context.root])
     decision = Decision.commit(
         opened.job, context.write_id(), opened.spec, tuple(changes), run_version, opened.symlinks
     )
@@ -131,6 +137,8 @@ def _change(
     if target.replaces:
         if first:
             _refuse_unread(opened, target, listed)
+        elif target.partition in opened.spec.merges:
+            there = yield from _without_unread(context, state, there)
         return change if opened.spec.keep_replaced else replace(change, removals=there)
     own = tuple(f for f in there if job_in_key(f.key) in attempts)
     others = tuple(f for f in there if f not in own)
@@ -148,6 +156,7 @@ def _change(
     changes = (it for job in named if job in attempts for it in attempts[job])
     keeps = {file for change in changes for file in change.adopted}
     adopted = tuple(f for f in others if f.key in foreign or f in keeps)
+    yield from _refuse_unfit(context, opened, target, [f for f in adopted if f.key in foreign])
     return replace(change, removals=own, adopted=adopted)
 
 
@@ -155,6 +164,40 @@ def _dropping(change: PartitionDecision, attempts: Iterable[str]) -> PartitionDe
     """A change that takes out the files of attempts of the job's own run, too."""
     first, *more = [*dict.fromkeys(attempts)] or [None]
     return replace(change, dropped_job=first, also_dropped=tuple(it for it in more if it))
+
+
+def _without_unread(
+    context: Context, state: HeadState | None, there: tuple[StoredFile, ...]
+) -> Step[tuple[StoredFile, ...]]:
+    """The files that a job removes that writes the rows of a partition again: none that another
+    program wrote there after the head had moved, since the head does not name it and nobody has
+    read it."""
+    if state is None or all(job_in_key(file.key) for file in there):
+        return there
+    named = {file.key for file in (yield from files_of_head(context, state))}
+    return tuple(file for file in there if job_in_key(file.key) or file.key in named)
+
+
+def _refuse_unfit(
+    context: Context, opened: OpenedJob, target: Target, adopted: Sequence[StoredFile]
+) -> Step[None]:
+    """Refuse to adopt files of which the table would not show all columns, each as it is listed
+    under this job's claim: another program may have written them since the table was made.
+
+    :raises TableMismatchError: there are some.
+    :raises DamagedError: one is not Parquet.
+    """
+    if not adopted:
+        return
+    files = [ForeignFile(f.key, target.partition, f.size, f.etag) for f in adopted]
+    columns = yield from context.read_columns(files, opened.partition_by)
+    check_files(
+        context.root,
+        opened.schema,
+        zip(files, columns, strict=True),
+        "Let the table have these columns, too, as far as they fit: zero-rename adopt "
+        f"{context.root.url} --apply; move away what does not.",
+    )
 
 
 def _refuse_named(

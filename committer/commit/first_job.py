@@ -37,6 +37,7 @@ from ..store.requests import All, LifecycleRules, ListLifecycleRules, Put, Step
 from .found_files import (
     check_layout,
     check_no_buckets,
+    columns_beside,
     layout_of,
     list_directory,
     refuse_older,
@@ -82,15 +83,15 @@ def design_table(
     if spec.readers is Readers.HEADS:
         refuse_older(context.root, directory)
         yield from _refuse_expiry(context.root, spec.files.tags)
+    schema = spec.schema
     if directory.partitions and not replaces_all(spec):
-        files = tuple(item for items in directory.partitions.values() for item in items)
-        yield from context.check_files(context.root, spec.schema, partition_by, files)
+        schema = yield from columns_beside(context, spec, partition_by, directory)
     facts = yield from probe(context.root, context.write_id)
     facts.require_listing(context.root)
     if spec.coordination is Coordination.STORE:
         facts.require_coordination(context.root)
     readers = spec.readers or Readers.LISTING
-    schema = lacking(spec.schema, spec.lacked)
+    schema = lacking(schema, spec.lacked)
     record = TableRecord(
         "",
         partition_by,

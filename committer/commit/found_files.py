@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import re
 
+import pyarrow as pa
+
 from ..errors import InvalidInputError, TableMismatchError
-from ..format.job_spec import JobSpec, Mode
+from ..format.job_spec import JobSpec, Mode, SchemaMode
 from ..format.layout import TableRoot
+from ..format.parquet.foreign_columns import ForeignFile, check_files, joined, refuse_unfit
 from ..format.schema.compatibility import check_types
 from ..format.schema.directory import Directory, arrange, canonical_name
+from ..format.schema.other_formats import refuse_other_format
 from ..store.listing import list_objects
 from ..store.requests import Step
 from .state.context import Context
+from .state.tolerance import undamaged
 
 #: How Spark names a bucket's file (``BucketingUtils.bucketIdToString``).
 _BUCKET = re.compile(r"_\d{5}\.c\d{3}(\.[^/]*)?$")
 
 
 def list_directory(context: Context) -> Step[Directory]:
+    """Data files below a root, by where they lie.
+
+    :raises TableMismatchError: the folder belongs to another table format.
+    """
     listing = yield from list_objects(f"{context.root.prefix}/")
+    refuse_other_format(context.root, listing.keys)
     return arrange(context.root, listing.objects)
 
 
@@ -91,6 +101,43 @@ def refuse_older(root: TableRoot, directory: Directory) -> None:
             "Write to another root, or leave readers out: readers of this one then list. "
             f"zero-rename copy {root.url} NEW --readers heads copies what is there.",
         )
+
+
+def columns_beside(
+    context: Context, spec: JobSpec, partition_by: tuple[str, ...], directory: Directory
+) -> Step[pa.Schema]:
+    """The columns of a table whose first job writes beside files that are there: the job's, and
+    with schema mode *merge* those of the files. The footers of all files are read.
+
+    :raises TableMismatchError: a file has a column that the table would not show, or could not
+        read.
+    :raises DamagedError: a file is not Parquet.
+    """
+    files = [
+        ForeignFile.of(name, item) for name, items in directory.partitions.items() for item in items
+    ]
+    columns = yield from context.read_columns(files, partition_by)
+    found = list(zip(files, columns, strict=True))
+    if spec.schema_mode is not SchemaMode.MERGE:
+        check_files(
+            context.root,
+            spec.schema,
+            found,
+            "Select and cast the job's columns to those of the files; or let the table have those "
+            "of the files, too, by schema_mode=merge (option mergeSchema); or write to another "
+            "root; or replace all files with replace_table.",
+        )
+        return spec.schema
+    for _, it in found:
+        undamaged(it)
+    schema, unfit = joined(spec.schema, found)
+    refuse_unfit(
+        context.root,
+        unfit,
+        "Nothing was written.",
+        "Cast the job's columns to those of the files, or write to another root.",
+    )
+    return schema
 
 
 def check_no_buckets(root: TableRoot, directory: Directory) -> None:

@@ -10,12 +10,13 @@ import pyarrow as pa
 from ..errors import DamagedError, HeadMovedError, StoreRefusedError, UnfinishedCommitError
 from ..format.as_of import AsOf
 from ..format.job_spec import Coordination, Readers
-from ..format.layout import UNPARTITIONED, TableRoot
+from ..format.layout import UNPARTITIONED, TableRoot, job_in_key
 from ..format.read_base import ReadBase, listing_digest
 from ..format.records.data_file import DataFile
 from ..format.records.head import HeadState
 from ..format.records.table_record import TableRecord
 from ..format.schema.lost_records import named_by
+from ..format.schema.other_formats import refuse_other_logs
 from ..store.requests import All, ListedObject, Step, Wait
 from .apply import finish
 from .index.indexed_partition import IndexedPartition
@@ -141,6 +142,8 @@ def take_snapshot(
     :param past: a moment to read the state of, which heads alone tell: each is read.
     :raises TableNotFoundError: no such table.
     :raises InvalidInputError: the table does not tell what it held then, or not any more.
+    :raises TableMismatchError: it shows files of other programs, and the folder belongs to another
+        table format.
     :raises DamagedError: what names the files of one of them cannot be read, or is gone.
     :raises UnfinishedCommitError: a committed job could not be applied and its owner does not
         finish either.
@@ -148,6 +151,8 @@ def take_snapshot(
     found = yield from _look(context, partitions, _indexed, past)
     for partition in sorted(found.damaged):
         raise found.damaged[partition]
+    if any(file.is_foreign and job_in_key(file.key) is None for file in found.snapshot.files):
+        yield from refuse_other_logs([context.root])
     return found.snapshot
 
 

@@ -29,7 +29,8 @@ def current_table(context: Context) -> Step[TableRecord | ListedTable]:
 
     :raises TableNotFoundError: no record and no files.
     :raises InvalidInputError: the root is a partition of a table.
-    :raises TableMismatchError: no record, and the files are not one table.
+    :raises TableMismatchError: no record, and the files are not one table, or are one of another
+        format.
     """
     while True:
         try:
@@ -38,7 +39,7 @@ def current_table(context: Context) -> Step[TableRecord | ListedTable]:
             yield from refuse_partition_folder(context)
             listed = problem = None
             try:
-                listed = yield from read_listed(context.root)
+                listed = yield from read_listed(context.root, context.read_columns)
             except ZeroRenameError as error:
                 problem = error
             if (yield from table_exists(context)):

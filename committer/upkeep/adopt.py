@@ -2,12 +2,15 @@
 
 Each is an append without rows: a job claims the partitions, lists them, and its decision names
 their files as adopted. So adoption needs no rule of its own beside writers, readers and recovery.
+
+The footer of every file is read before that: columns that the table does not have, and wider types,
+become the table's by the same jobs. A partition is left where one of its files does not fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import pyarrow as pa
@@ -16,15 +19,35 @@ from ..commit.commit import commit_job
 from ..commit.first_job import confirm
 from ..commit.index.lost_heads import files_without_heads
 from ..commit.open import open_job
+from ..commit.snapshot import survey
 from ..commit.state.context import Context
 from ..commit.state.data_listing import list_table
 from ..commit.state.found_table import FoundTable, change_table, find_table
 from ..commit.state.heads import list_heads, read_head
-from ..errors import DamagedError, HeadMovedError, InvalidInputError
-from ..format.job_spec import Coordination, JobSpec, OnConflict, Owner, Readers, SuccessMarkers
+from ..errors import (
+    DamagedError,
+    HeadMovedError,
+    InvalidInputError,
+    SnapshotGoneError,
+    TableMismatchError,
+    ZeroRenameError,
+)
+from ..format.job_spec import (
+    Coordination,
+    JobSpec,
+    OnConflict,
+    Owner,
+    Readers,
+    SchemaMode,
+    SuccessMarkers,
+)
+from ..format.layout import job_in_key
+from ..format.parquet.foreign_columns import ForeignFile, joined
 from ..format.parquet.foreign_table import ListedTable, read_listed
-from ..format.schema.directory import canonical_name
+from ..format.schema.directory import canonical_name, is_data_file
+from ..format.schema.evolution import evolved
 from ..format.schema.hive_paths import is_decodable
+from ..format.schema.other_formats import refuse_other_logs
 from ..scan.current_table import current_table
 from ..store.requests import All, ListedObject, Step
 
@@ -63,11 +86,17 @@ class AdoptReport:
 
     :param partition_by: the table's partition columns, also of one that is yet to be made.
     :param readers_list: readers of the table list its files besides its heads.
+    :param columns: those that files have and the table had not, and those that become wider, each
+        with its type.
+    :param unfit: why files of partitions that have heads are not shown whole, by key: they were
+        adopted by a version that did not read their footers.
     """
 
     partition_by: tuple[str, ...]
     entries: tuple[AdoptedPartition, ...]
     readers_list: bool
+    columns: tuple[str, ...] = ()
+    unfit: Mapping[str, str] = field(default_factory=dict)
 
 
 def adopt(
@@ -85,28 +114,94 @@ def adopt(
     """
     found = yield from find_table(context)
     spec = _spec(found, owner, schema, partition_by)
+    before, columns = spec.schema, spec.partition_by or ()
     entries: dict[str, AdoptedPartition] = {}
+    unfit: Mapping[str, str] = {}
+    failed: ZeroRenameError | None = None
     for _ in range(_ROUNDS):
         found = yield from find_table(context)  # Before the look: that is what it is a look after.
-        listed = yield from list_table(context, spec.partition_by or ())
-        columns = spec.partition_by or ()
+        listed = yield from list_table(context, columns)
         looked, _ = yield from find_unadopted(context, spec.schema, columns, listed)
+        spec, looked, unfit = yield from _with_columns(context, spec, looked, listed)
         entries |= looked
         if not apply:
             break
         wanted = [name for name, entry in looked.items() if entry.action is not AdoptAction.LEFT]
-        for start in range(0, len(wanted), _AT_ONCE):
-            yield from _take(context, spec, wanted[start : start + _AT_ONCE])
+        try:
+            for start in range(0, len(wanted), _AT_ONCE):
+                yield from _take(context, spec, wanted[start : start + _AT_ONCE])
+            if not wanted and _brings_columns(context, found, spec):
+                yield from _take(context, spec, ())  # Those of files that heads name already.
+        except (TableMismatchError, SnapshotGoneError) as error:
+            # A file came, or changed, after the look: its footer is read in the next round.
+            failed = error
+            continue
+        failed = None
         entries |= {n: replace(looked[n], action=AdoptAction.ADOPTED) for n in wanted}
         if (yield from _note(context, found, wanted, looked)):
             break
+    if failed is not None:
+        raise failed
     now = yield from find_table(context)
     if now is not None and now.record.adopting and apply:
         yield from confirm(context, now)  # Others were too busy.
         now = yield from find_table(context)
     lists = now is None or not now.counts or now.record.unadopted
     ordered = tuple(entries[name] for name in sorted(entries))
-    return AdoptReport(spec.partition_by or (), ordered, lists)
+    return AdoptReport(columns, ordered, lists, _changed(before, spec.schema), unfit)
+
+
+def _brings_columns(context: Context, found: FoundTable | None, spec: JobSpec) -> bool:
+    """Whether a table that is there does not have all columns of a job yet."""
+    if found is None or not found.counts:
+        return False
+    own, url = found.record, context.root.url
+    return evolved(own.schema, spec.schema, own.partition_by, url=url) is not own.schema
+
+
+def _changed(before: pa.Schema, after: pa.Schema) -> tuple[str, ...]:
+    return tuple(
+        f"{it.name} {it.type}"
+        for it in after
+        if it.name not in before.names or before.field(it.name).type != it.type
+    )
+
+
+def _with_columns(
+    context: Context,
+    spec: JobSpec,
+    looked: Mapping[str, AdoptedPartition],
+    listed: Mapping[str, Sequence[ListedObject]],
+) -> Step[tuple[JobSpec, dict[str, AdoptedPartition], dict[str, str]]]:
+    """The job by whose columns readers see all that the files hold, the partitions with those left
+    that have a file which does not fit, and why files of the others do not, by key.
+
+    The footers of all files that this package did not write, and readers see or will see, are read.
+    """
+    columns = spec.partition_by or ()
+    foreign = [
+        ForeignFile.of(name, item)
+        for name, items in listed.items()
+        for item in items
+        if is_data_file(item) and job_in_key(item.key) is None
+    ]
+    if any(file.partition not in looked for file in foreign):
+        seen = yield from survey(context)
+        named = {file.key for file in seen.snapshot.files}
+        foreign = [it for it in foreign if it.partition in looked or it.key in named]
+    found = list(zip(foreign, (yield from context.read_columns(foreign, columns)), strict=True))
+    schema, unfit = joined(spec.schema, found)
+    after = dict(looked)
+    for file, _ in found:
+        if file.key in unfit and file.partition in after:
+            reason = f"{file.key} does not fit: {unfit.pop(file.key)}"
+            entry = after[file.partition]
+            if entry.action is not AdoptAction.LEFT:
+                entry = replace(entry, action=AdoptAction.LEFT, reason=reason)
+            after[file.partition] = entry
+    if schema.equals(spec.schema):
+        return spec, after, unfit
+    return replace(spec, schema=schema, schema_mode=SchemaMode.MERGE), after, unfit
 
 
 def _spec(
@@ -206,8 +301,9 @@ def adopt_current(context: Context, owner: Owner, apply: bool) -> Step[AdoptRepo
     """As :meth:`.table.Table.adopt`."""
     found = yield from current_table(context)
     if not isinstance(found, ListedTable):
+        yield from refuse_other_logs([context.root])
         return (yield from adopt(context, owner, apply))
-    listed = yield from read_listed(context.root, as_spelled=True)
+    listed = yield from read_listed(context.root, context.read_columns, as_spelled=True)
     if listed is None:
         return (yield from adopt_current(context, owner, apply))
     return (yield from adopt(context, owner, apply, listed.schema, listed.partition_by))

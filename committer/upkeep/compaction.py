@@ -4,7 +4,7 @@ files hold that were written again."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -12,7 +12,7 @@ from ..commit.snapshot import Snapshot, take_snapshot
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
-from ..errors import DamagedError, InvalidInputError
+from ..errors import DamagedError, InvalidInputError, ZeroRenameError
 from ..format.job_spec import Content, Coordination, FileOptions, JobSpec, Mode, Owner
 from ..format.parquet.column_bounds import sort_order
 from ..format.parquet.row_order import check_order
@@ -29,11 +29,13 @@ TARGET_BYTES = 512 * 1024 * 1024
 
 
 class CompactAction(StrEnum):
-    """What became of a partition. Changed meanwhile: another job did; nothing of it was touched."""
+    """What became of a partition. Changed meanwhile: another job did; nothing of it was touched.
+    Left: its rows cannot be written again as they are; nothing of it was touched either."""
 
     WOULD_COMPACT = "would compact"
     COMPACTED = "compacted"
     CHANGED_MEANWHILE = "changed meanwhile"
+    LEFT = "left"
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class CompactedPartition:
     :param files: how many it has; ``bytes``: theirs.
     :param files_after: how many it was or will be about.
     :param job: the job that compacted it.
+    :param reason: why it is left; empty for others.
     """
 
     partition: str
@@ -51,6 +54,7 @@ class CompactedPartition:
     bytes: int
     files_after: int
     job: str | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,10 @@ class CompactionPlan:
             size,
             _needed(self.files, self.target_bytes),
         )
+
+    def left(self, error: ZeroRenameError) -> CompactedPartition:
+        """The report of a partition whose rows cannot be written again."""
+        return replace(self.report, action=CompactAction.LEFT, reason=str(error))
 
 
 def _needed(files: Sequence[DataFile], target_bytes: int) -> int:

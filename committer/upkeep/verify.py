@@ -16,11 +16,13 @@ from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, HeadMovedError, InvalidInputError, counted
 from ..format.job_spec import Coordination, Readers
 from ..format.layout import UNPARTITIONED
+from ..format.parquet.foreign_columns import ForeignFile, problems_of
 from ..format.parquet.foreign_table import ListedTable
 from ..format.records.data_file import DataFile
 from ..format.records.success_marker import SuccessMarker
 from ..format.schema.directory import canonical_name, is_parquet, visible_files
 from ..format.schema.hive_paths import is_decodable
+from ..format.schema.other_formats import find_log
 from ..scan.current_table import current_table
 from ..store.listing import list_objects
 from ..store.requests import Absent, All, Get, ListedObject, Step
@@ -40,6 +42,8 @@ class FindingKind(StrEnum):
     came after the partition got a head, lies in no partition or is no Parquet, or its removal is
     outstanding.
     Stale list: a symlink manifest does not name what its head names.
+    Other format: the folder has the log of another table format, which counts other files.
+    Other columns: a file that another program wrote has columns that the table does not show.
     Damaged: a record that says which files the partition holds is gone or cannot be read.
     """
 
@@ -48,6 +52,8 @@ class FindingKind(StrEnum):
     UNNAMED = "unnamed"
     DAMAGED = "damaged"
     STALE = "stale list"
+    FORMAT = "other format"
+    COLUMNS = "other columns"
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,10 @@ def verify(context: Context) -> Step[list[Finding]]:
         stale = yield from stale_symlinks(context, *states)
         remedy = f"zero-rename catalog manifests {context.root.url}"
         found += (Finding(name, key, FindingKind.STALE, remedy) for name, key in stale)
+    if (log := find_log(context.root, listing.keys)) is not None:
+        detail = f"{log[0].name} does not count the same files: keep one of the two here"
+        found.append(Finding(UNPARTITIONED, log[1], FindingKind.FORMAT, detail))
+    found += yield from _other_columns(context, after.snapshot, there)
     return [
         *(
             Finding(partition, error.key or "", FindingKind.DAMAGED, str(error))
@@ -138,6 +148,27 @@ def _of_former_columns(context: Context, state: Snapshot) -> Step[dict[str, Dama
         for file in state.files
         if file.job in former
     }
+
+
+def _other_columns(
+    context: Context, state: Snapshot, there: Mapping[str, ListedObject]
+) -> Step[list[Finding]]:
+    """Files that other programs wrote of which the table does not show all: the footer of each is
+    read."""
+    files = [
+        ForeignFile.of(file.partition, there[file.key])
+        for file in state.files
+        if file.is_foreign and file.key in there and there[file.key].size == file.size
+    ]
+    found = yield from context.read_columns(files, state.partition_by)
+    findings = []
+    for file, columns in zip(files, found, strict=True):
+        if isinstance(columns, DamagedError):
+            findings.append(Finding(file.partition, file.key, FindingKind.DAMAGED, str(columns)))
+        elif problems := problems_of(state.schema, columns):
+            detail = f"{'; '.join(problems)}: zero-rename adopt {context.root.url}"
+            findings.append(Finding(file.partition, file.key, FindingKind.COLUMNS, detail))
+    return findings
 
 
 def _lost_by_files(

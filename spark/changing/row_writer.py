@@ -106,6 +106,7 @@ class RowWriter:
             if earlier := self._earlier(OnRepeat.REPLACE_OWN):
                 refuse_repeat(earlier, rows.why_not_repeatable(), self.table.root.url)
             changed = {name: counts.rows[name] for name in counts.changed}
+            self.table.refuse_hidden_columns(state.of(changed))
             policies, inputs = self.table.rewrite_policies(state, changed, options.files())
             if rows.brings_rows:
                 inputs.append(all_read(self._reads).made_by(options.code_version))

@@ -178,6 +178,12 @@ def _by_spark(spark: SparkSession, request: _ReadRequest) -> DataFrame | Session
     if otherwise:
         why = f"it would take the letters in {otherwise} that are escaped as UTF-8 for others"
         return SessionStore(None, why, OURS)
+    if (
+        any(file.is_foreign for file in snapshot.files)
+        and spark.conf.get("spark.sql.caseSensitive", None) == "true"
+    ):
+        why = "files of other programs may spell columns in another case, which it tells apart"
+        return SessionStore(None, why, OURS)
     endpoint = request.table.driver.clients.endpoint
     store = session_store(spark, snapshot.root, endpoint, snapshot.files[0])
     if store.scheme is None:

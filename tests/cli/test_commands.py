@@ -351,6 +351,25 @@ def test_adopt_is_dry_until_told(s3_bucket: Any) -> None:
     assert (left["partition"], left["action"]) == ("day=03", "left")
 
 
+def test_compact_names_partitions_that_it_leaves_and_compacts_the_others(s3_bucket: Any) -> None:
+    rows = io.BytesIO()
+    pq.write_table(DATA.drop_columns("day"), rows)
+    for number in range(2):
+        for day in (1, 2):
+            s3_bucket.put(f"flights/day={day}/part-{number}.parquet", rows.getvalue())
+    url = f"s3://{s3_bucket.name}/flights"
+    Table(url).adopt(apply=True)
+    s3_bucket.put("flights/day=1/part-1.parquet", b"PAR1".ljust(len(rows.getvalue()), b"."))
+    left, done = as_json("compact", url, "--apply", code=1)
+    assert (left["partition"], left["action"], left["job"]) == ("day=1", "left", None)
+    assert "day=1/part-1.parquet" in left["reason"]
+    assert (done["partition"], done["action"]) == ("day=2", "compacted")
+    result = invoke("compact", url, "--apply")
+    assert result.exit_code == 1
+    assert "day=1 was left as it is: " in result.stderr
+    assert "day=1/part-1.parquet" in result.stderr
+
+
 def test_a_refusal_is_one_paragraph(s3_bucket: Any) -> None:
     result = invoke("show", f"s3://{s3_bucket.name}/nothing")
     assert result.exit_code == 2
@@ -440,7 +459,7 @@ class TestOneMind:
     def test_begun_or_not_known_is_not_refused(
         self, table: Table, monkeypatch: pytest.MonkeyPatch, error: ZeroRenameError, code: Exit
     ) -> None:
-        def ends(self: Table) -> Any:
+        def ends(*_: Any) -> Any:
             raise error
 
         monkeypatch.setattr(Table, "verify", ends)

@@ -20,6 +20,7 @@ from simulation.sim_store import EMPTY, Store, apply
 from simulation.world import Participant
 
 from support.memory_store import Behaviour, flatten
+from support.no_columns import no_columns
 from zero_rename.committer import Context, JobSpec, Mode, OnConflict, Owner, SuccessMarkers, Waiting
 from zero_rename.committer.commit.commit import abort_job, commit_job
 from zero_rename.committer.commit.index.write_index import write_index
@@ -112,6 +113,7 @@ def context_of(ids: Ids, name: str = "", limits: Limits | None = None) -> Contex
         process=lambda: process_of(name),
         waiting=_WAITING,
         limits=limits or Limits(),
+        read_columns=no_columns,
     )
 
 

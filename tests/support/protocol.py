@@ -12,6 +12,7 @@ import pytest
 
 from support.faults import Crash, on
 from support.memory_store import Fault, ManualClock, MemoryDriver, MemoryStore
+from support.no_columns import no_columns
 from zero_rename.committer.commit.commit import abort_job, commit_job
 from zero_rename.committer.commit.index.write_index import write_index
 from zero_rename.committer.commit.open import open_job
@@ -82,7 +83,7 @@ class World:
     def __init__(self, store: MemoryStore | None = None, **facts: Any) -> None:
         self.store = store if store is not None else MemoryStore()
         self.driver = MemoryDriver(self.store)
-        self.context = Context(ROOT)
+        self.context = Context(ROOT, read_columns=no_columns)
 
     def open(self, mode: Mode = Mode.APPEND, **policy: Any) -> OpenedJob:
         policy.setdefault("partition_by", ("day",))

@@ -49,6 +49,7 @@ class Write(Effect):
     :param read: by partition, the ids that the rows were computed from, under *fail*.
     :param marks: whether it leaves a ``_SUCCESS`` in each partition.
     :param columns: that the table has from then on, with ``merges`` besides its others.
+    :param foreign: columns of files from before, where it ``merges`` and makes the table of them.
     """
 
     rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)
@@ -61,6 +62,7 @@ class Write(Effect):
     read: dict[str, Counter[int]] = field(default_factory=dict)
     columns: dict[str, str] = field(default_factory=dict)
     merges: bool = False
+    foreign: dict[str, str] = field(default_factory=dict)
     overwrites: bool = False
     marks: bool = True
 
@@ -77,7 +79,9 @@ class Write(Effect):
             oracle.kept.pop(name, None)
         for name, rows in self.rows.items():
             new.setdefault(name, {})[self.job] = rows
-        oracle.bring(self.columns, self.merges, self.overwrites)
+        makes = oracle.columns is None and self.merges
+        columns = {**self.foreign, **self.columns} if makes else self.columns
+        oracle.bring(columns, self.merges, self.overwrites)
         oracle.ran(self.idempotency_key, self.job)
         return new
 

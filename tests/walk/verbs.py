@@ -92,6 +92,7 @@ def _write(world: World, table: Table, operation: Operation, verb: str) -> _Want
             on_repeat=options.get("on_repeat", "skip"),
             columns=kinds,
             merges=verb == "evolve",
+            foreign={"n": "int32"} if world.plan.older else {},
             overwrites=verb == "overwrite schema",
             marks="success_markers" not in options,
         )

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ...format.job_spec import Readers
 from ...format.layout import TableRoot, new_job_id, new_write_id
+from ...format.parquet.foreign_columns import FooterReader, ReadColumns
 from ...format.records.store_facts import StoreFacts
 from ...store.fast_root import FastRoot
-from ...store.requests import ListedObject, Step
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ...format.records.table_record import TableRecord
     from .job_state import OpenedJob
 
@@ -78,15 +76,6 @@ def this_process() -> str:
     return f"{_PROCESS}.{os.getpid()}"
 
 
-#: Looks at files that are there before a table is made over them: the root, the table's columns and
-#: partition columns, and the files.
-CheckFiles = Callable[[TableRoot, "pa.Schema", Sequence[str], Sequence[ListedObject]], Step[None]]
-
-
-def _trust(root: TableRoot, schema: pa.Schema, by: Sequence[str], files: Sequence) -> Step[None]:
-    yield from ()
-
-
 @dataclass(frozen=True)
 class Context:
     """A table's root, what its store keeps, and this process's ids and patience.
@@ -99,7 +88,7 @@ class Context:
     :param job_id: makes job ids, at random; a simulation names its own.
     :param process: names the process that claims: a job's commit may be called in two.
     :param report: called as a commit goes on.
-    :param check_files: what a first job asks of files that are there.
+    :param read_columns: reads the columns of files that other programs wrote.
     """
 
     root: TableRoot
@@ -113,7 +102,7 @@ class Context:
     waiting: Waiting = Waiting()
     limits: Limits = Limits()
     report: Callable[[Progress], None] = field(default=lambda progress: None)
-    check_files: CheckFiles = _trust
+    read_columns: ReadColumns = field(default_factory=lambda: FooterReader().read)
 
     def of(self, table: TableRecord | OpenedJob) -> Context:
         """This, going by what a table's record says of its store, its readers and its files."""

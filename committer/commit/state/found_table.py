@@ -13,6 +13,7 @@ from ...format.layout import TableRoot, jobs_on_record
 from ...format.records.head import Slot
 from ...format.records.table_record import TableRecord
 from ...format.schema.hive_paths import unescape
+from ...format.schema.other_formats import refuse_other_logs
 from ...store.conditional_put import NotWritten, Uncertain, Written, put_record
 from ...store.listing import list_objects
 from ...store.requests import Absent, All, Get, Put, Step
@@ -142,17 +143,21 @@ def with_columns(
 
 
 def refuse_partition_folder(context: Context) -> Step[None]:
-    """Refuse a root that is a partition's directory of another table: its heads would be gone by.
+    """Refuse a root that is a partition's directory of another table, of this package's or of
+    another format: its heads, or its log, would be gone by.
 
-    Asked where a root has no record of its own; one request for each ``column=value`` at its end.
+    Asked where a root has no record of its own; a few requests for each ``column=value`` at its
+    end.
 
     :raises InvalidInputError: it is one; says what to write instead.
+    :raises TableMismatchError: it is one of another format.
     """
     folders = _above(context.root)
     tables = yield from All(tuple(find_table(replace(context, root=root)) for root in folders))
     for root, found in zip(folders, tables, strict=True):
         if found is not None and found.counts:
             raise _no_root(context.root, root, found.record)
+    yield from refuse_other_logs(folders)
 
 
 def _above(root: TableRoot) -> list[TableRoot]:

@@ -1,78 +1,224 @@
-"""Columns of Parquet files that others wrote, by their footers, and whether they fit a table."""
+"""Columns of Parquet files that other programs wrote, by their footers, and whether a table holds
+them all.
+
+A file counts only by a footer that was read: what a table does not show of a file, the next job
+that writes its rows again would lose. Names are compared as Spark and Hive compare them, in
+whatever case.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from ...errors import DamagedError, TableMismatchError
+from ...errors import DamagedError, InvalidInputError, TableMismatchError
 from ...store.range_reader import gone
 from ...store.requests import All, ByteRange, Found, Get, ListedObject, Step
 from ..layout import TableRoot
-from ..schema.compatibility import type_differences
-from ..schema.types import normalise
+from ..schema.compatibility import respelled, type_differences
+from ..schema.evolution import joined_type
+from ..schema.hive_paths import partition_values
+from ..schema.types import find_column, normalise
+from .column_bounds import chunk_bounds, is_ordered
 from .row_counts import counted_rows
 
-#: Files that are looked at from either end: the newest have what was added last, the oldest what
-#: was dropped since.
-_LOOKED_AT = 3
-#: Read at once from the end: footers are seldom larger.
+#: Bytes read at once from the end of the first files; of later ones as many as the largest footer
+#: so far asks for, within these limits.
 _TAIL = 64 * 1024
+_LEAST, _MOST = 8 * 1024, 1024 * 1024
 #: What ends a Parquet file: the footer's length in four bytes, and ``PAR1``.
 _END = 8
+#: Files whose footers are under way or in memory at once.
+_AT_ONCE = 512
+#: Files whose columns are remembered: about 100 bytes each.
+_REMEMBERED = 100_000
+#: Files that an error names.
+_NAMED = 3
 
 
 @dataclass(frozen=True)
-class Footer:
-    """What a file's footer says of its columns.
+class ForeignFile:
+    """A file that another program wrote.
 
-    :param schema: the columns in a table's types, INT96 as instants.
+    :param etag: of the version that counts; ``None``: the one that is there.
+    """
+
+    key: str
+    partition: str
+    size: int
+    etag: str | None = None
+    last_modified: float = 0.0
+
+    @staticmethod
+    def of(partition: str, item: ListedObject) -> ForeignFile:
+        return ForeignFile(item.key, partition, item.size, item.etag, item.last_modified)
+
+
+@dataclass(frozen=True)
+class FileColumns:
+    """Columns of a file, by its footer.
+
+    :param schema: in a table's types, INT96 as instants, without partition columns.
     :param int96: the columns that are stored so.
+    :param ranges: of columns of integers, bounds within which all of their values are.
+    :param places: partition columns that the file holds, too, with the directory's value in each
+        row.
+    :param problem: why no table can hold the file; empty where one can.
     """
 
     schema: pa.Schema
-    int96: frozenset[str]
+    int96: frozenset[str] = frozenset()
+    ranges: tuple[tuple[str, int, int], ...] = ()
+    places: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    problem: str = ""
+
+    def is_within(self, name: str, kind: pa.DataType) -> bool:
+        """Whether all integers of a column are values of a type."""
+        lowest, highest = _integers(kind)
+        return any(
+            name == it and lowest <= low and high <= highest for it, low, high in self.ranges
+        )
 
 
-def look_at(files: Sequence[ListedObject]) -> list[ListedObject]:
-    """A few files that tell what columns a directory has: the newest first."""
-    by_age = sorted(files, key=lambda item: (item.last_modified, item.key))
-    chosen = (*by_age[-_LOOKED_AT:][::-1], *by_age[:_LOOKED_AT])
-    return list({item.key: item for item in chosen}.values())
+#: What is known of a file: its columns, or why its footer cannot be read.
+Known = FileColumns | DamagedError
+#: Reads the columns of files of a table with these partition columns.
+ReadColumns = Callable[[Sequence[ForeignFile], Sequence[str]], Step[Sequence[Known]]]
 
 
-def read_footer(item: ListedObject) -> Step[Footer]:
-    """A file's columns, by one ranged GET, two where the footer is large.
+class FooterReader:
+    """Reads the footers of files, in parallel, each version of a file once in a process.
+
+    :param report: told how many files of how many are read.
+    """
+
+    def __init__(self, report: Callable[[int, int], None] = lambda done, total: None) -> None:
+        self._report = report
+        self._known: dict[bytes, FileColumns] = {}
+        self._distinct: dict[object, FileColumns] = {}
+
+    def reporting(self, report: Callable[[int, int], None]) -> FooterReader:
+        """The same with what it knows, and another report."""
+        other = FooterReader(report)
+        other._known, other._distinct = self._known, self._distinct
+        return other
+
+    def read(
+        self, files: Sequence[ForeignFile], partition_by: Sequence[str] = ()
+    ) -> Step[list[Known]]:
+        """The columns of files, in their order.
+
+        :raises SnapshotGoneError: a file is gone, or another one since it was listed.
+        """
+        found: list[Known] = []
+        tail = _TAIL
+        for start in range(0, len(files), _AT_ONCE):
+            chunk = files[start : start + _AT_ONCE]
+            read = yield from All(tuple(self._read(file, partition_by, tail) for file in chunk))
+            found += (columns for columns, _ in read)
+            largest = max((length for _, length in read), default=0)
+            tail = min(max(2 * largest, _LEAST), _MOST) if largest else tail
+            self._report(len(found), len(files))
+        return found
+
+    def _read(
+        self, file: ForeignFile, partition_by: Sequence[str], tail: int
+    ) -> Step[tuple[Known, int]]:
+        """A file's columns and its footer's length, 0 where it was known."""
+        name = "\n".join((file.key, file.etag or "", *partition_by))
+        digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if file.etag is not None and digest in self._known:
+            return self._known[digest], 0
+        try:
+            columns, length = yield from read_columns(file, partition_by, tail)
+        except DamagedError as error:
+            return error, 0
+        # Files of one writer have the same columns: one object stands for all of them.
+        same = (
+            columns.schema.serialize().to_pybytes(),
+            columns.int96,
+            columns.ranges,
+            columns.places.serialize().to_pybytes(),
+            columns.problem,
+        )
+        columns = self._distinct.setdefault(same, columns)
+        if file.etag is not None and len(self._known) < _REMEMBERED:
+            self._known[digest] = columns
+        return columns, length
+
+
+def read_columns(
+    file: ForeignFile, partition_by: Sequence[str], tail: int = _TAIL
+) -> Step[tuple[FileColumns, int]]:
+    """A file's columns, by one ranged GET, two where the footer is larger than ``tail``; and the
+    bytes that its footer takes.
 
     :raises SnapshotGoneError: the file is gone, or another one since it was listed.
-    :raises DamagedError: it is not Parquet, contradicts itself, or has columns that no table can
-        hold.
+    :raises DamagedError: it is not Parquet, or contradicts itself.
     """
-    tail = yield from _read_end(item, _TAIL)
-    needed = int.from_bytes(tail[-_END:-4], "little") + _END if len(tail) >= _END else 0
-    if len(tail) < needed <= item.size:
-        tail = yield from _read_end(item, needed)
+    body = yield from _read_range(file, max(0, file.size - tail), file.size)
+    length = int.from_bytes(body[-_END:-4], "little") + _END if len(body) >= _END else 0
+    if len(body) < length <= file.size:
+        body = yield from _read_range(file, file.size - length, file.size)
     try:
-        metadata = pq.read_metadata(pa.BufferReader(tail))
+        metadata = pq.read_metadata(pa.BufferReader(body))
         counted_rows(metadata)
-        found = metadata.schema.to_arrow_schema()
-        int96 = int96_columns(metadata.schema)
-        fields = [
-            field.with_type(pa.timestamp("us", "UTC")) if field.name in int96 else field
-            for field in found
-        ]
-        plain = normalise(pa.schema(fields))
+        arrow = metadata.schema.to_arrow_schema()
     except (pa.ArrowException, OSError) as error:
-        raise DamagedError(
-            f"The file cannot be read as Parquet: {error}.",
-            key=item.key,
-            remedy="Only tables of Parquet files can be read here; remove the file if it is none.",
-        ) from error
-    return Footer(pa.schema([pa.field(field.name, field.type) for field in plain]), int96)
+        raise not_parquet(file.key, error) from error
+    inside = [field for field in arrow if find_column(field.name, partition_by)]
+    try:
+        plain = _columns(metadata, arrow, [field.name for field in inside])
+        places = _bare(normalise(pa.schema(inside))) if inside else pa.schema([])
+    except InvalidInputError as error:
+        return FileColumns(pa.schema([]), problem=error.message.rstrip(".")), length
+    for place in places:
+        problem = yield from _contradiction(file, partition_by, place, metadata, body)
+        if problem:
+            return FileColumns(plain.schema, problem=problem), length
+    renamed = [field.with_name(find_column(field.name, partition_by) or "") for field in places]
+    return FileColumns(plain.schema, plain.int96, plain.ranges, pa.schema(renamed)), length
+
+
+def not_parquet(key: str, error: BaseException) -> DamagedError:
+    """The error of a file of another program's that no reader of Parquet takes."""
+    return DamagedError(
+        f"The file cannot be read as Parquet: {error}. No job of this package wrote it.",
+        key=key,
+        remedy="Only tables of Parquet files can be read here: remove the file if it is none; else "
+        "let its own writer make it anew.",
+    )
+
+
+def _columns(metadata: pq.FileMetaData, arrow: pa.Schema, without: Sequence[str]) -> FileColumns:
+    int96 = int96_columns(metadata.schema)
+    fields = [
+        field.with_type(pa.timestamp("us", "UTC")) if field.name in int96 else field
+        for field in arrow
+        if field.name not in without
+    ]
+    if not fields:
+        return FileColumns(pa.schema([]))
+    schema = _bare(normalise(pa.schema(fields)))
+    leaves = {metadata.schema.column(at).path: at for at in range(len(metadata.schema))}
+    ranges = [
+        (field.name, *found)
+        for field in schema
+        if pt.is_integer(field.type)
+        and is_ordered(field.type, metadata.created_by)
+        and (found := _range(metadata, leaves[field.name], field.type)) is not None
+    ]
+    return FileColumns(schema, int96, tuple(ranges))
+
+
+def _bare(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(field.name, field.type) for field in schema])
 
 
 def int96_columns(file: pq.ParquetSchema) -> frozenset[str]:
@@ -82,12 +228,171 @@ def int96_columns(file: pq.ParquetSchema) -> frozenset[str]:
     return frozenset(column.path for column in columns if column.physical_type == "INT96")
 
 
-def _read_end(item: ListedObject, length: int) -> Step[bytes]:
-    start = max(0, item.size - length)
-    answer = yield from Get(item.key, ByteRange(start, item.size - 1), if_match=item.etag)
-    if not isinstance(answer, Found):
-        raise gone(item.key)
+def _range(metadata: pq.FileMetaData, leaf: int, kind: pa.DataType) -> tuple[int, int] | None:
+    """The bounds of the narrowest types that hold all integers of a column; ``None``: its
+    statistics do not say."""
+    low = high = 0
+    for group in range(metadata.num_row_groups):
+        chunk = metadata.row_group(group).column(leaf)
+        bounds = chunk_bounds(chunk.statistics, kind, kind)
+        if bounds.low is not None and bounds.high is not None:
+            low, high = min(low, bounds.low.as_py()), max(high, bounds.high.as_py())
+        elif bounds.nulls is None or bounds.nulls != chunk.num_values:
+            return None
+    lowest = (-(2 ** (bits - 1)) for bits in (8, 16, 32))
+    highest = (2**bits - 1 for bits in (7, 8, 15, 16, 31, 32, 63))
+    return (
+        0 if not low else next((it for it in lowest if it <= low), -(2**63)),
+        next((it for it in highest if it >= high), 2**64 - 1),
+    )
+
+
+def _integers(kind: pa.DataType) -> tuple[int, int]:
+    if pt.is_signed_integer(kind):
+        return -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1
+    return 0, 2**kind.bit_width - 1
+
+
+def _read_range(file: ForeignFile, start: int, end: int) -> Step[bytes]:
+    answer = yield from Get(file.key, ByteRange(start, end - 1), if_match=file.etag)
+    if not isinstance(answer, Found) or answer.size != file.size:
+        raise gone(file.key)
     return answer.body
+
+
+# -- partition columns in files -------------------------------------------------------------------
+
+
+def _contradiction(
+    file: ForeignFile,
+    partition_by: Sequence[str],
+    place: pa.Field,
+    metadata: pq.FileMetaData,
+    tail: bytes,
+) -> Step[str]:
+    """Why the directory's value is not a partition column's value in each row of a file; empty
+    where it is. The column is read where its statistics do not say so."""
+    if pt.is_null(place.type):
+        place = place.with_type(pa.string())
+    try:
+        value = _directory_value(file.partition, partition_by, place)
+    except InvalidInputError as error:
+        return f"{place.name} is in the file, too, as {place.type}: {error.message.rstrip('.')}"
+    leaf = _leaf(metadata, place.name)
+    if leaf is None or _is_everywhere(metadata, leaf, place, value):
+        return ""
+    bodies = {file.size - len(tail): tail}
+    for start, end in _spans(metadata, leaf):
+        if start < file.size - len(tail):
+            bodies[start] = yield from _read_range(file, start, end)
+    source = pa.PythonFile(_Pieces(file.size, bodies), mode="r")
+    try:
+        batches = pq.ParquetFile(source).iter_batches(columns=[place.name])
+        return contradiction(file.partition, partition_by, place, batches)
+    except (pa.ArrowException, OSError) as error:
+        raise not_parquet(file.key, error) from error
+
+
+def contradiction(
+    partition: str, partition_by: Sequence[str], place: pa.Field, batches: Iterable[pa.RecordBatch]
+) -> str:
+    """Why a directory's value is not that of a partition column in each row of a file; empty where
+    it is.
+
+    :param place: the column, in a table's type.
+    :param batches: its values, as the file has them.
+    """
+    try:
+        wanted = _directory_value(partition, partition_by, place).as_py()
+    except InvalidInputError as error:
+        return f"{place.name} is in the file, too, as {place.type}: {error.message.rstrip('.')}"
+    allowed = [wanted, ""] if wanted is None else [wanted]
+    for batch in batches:
+        values = batch.column(0).unique().cast(place.type).to_pylist()
+        other = [it for it in values if it not in allowed]
+        if other:
+            return (
+                f"{place.name} is {other[0]!r} in rows of the file, and {wanted!r} by its "
+                f"directory {partition}"
+            )
+    return ""
+
+
+def _directory_value(partition: str, partition_by: Sequence[str], place: pa.Field) -> pa.Scalar:
+    """A directory's value of a partition column that files hold, too, in their type.
+
+    :raises InvalidInputError: it is none of that type.
+    """
+    column = find_column(place.name, partition_by) or place.name
+    kinds = [(name, place.type if name == column else pa.string()) for name in partition_by]
+    return pa.scalar(
+        partition_values(partition, pa.schema(kinds), partition_by)[column], place.type
+    )
+
+
+def _leaf(metadata: pq.FileMetaData, name: str) -> int | None:
+    leaves = (at for at in range(len(metadata.schema)) if metadata.schema.column(at).path == name)
+    return next(leaves, None)
+
+
+def _is_everywhere(metadata: pq.FileMetaData, leaf: int, place: pa.Field, value: pa.Scalar) -> bool:
+    """Whether statistics say that each row has a value."""
+    for group in range(metadata.num_row_groups):
+        chunk = metadata.row_group(group).column(leaf)
+        bounds = chunk_bounds(chunk.statistics, place.type, place.type)
+        if value.is_valid:
+            if bounds.nulls != 0 or bounds.low != value or bounds.high != value:
+                return False
+        elif bounds.nulls != chunk.num_values:
+            return False
+    return True
+
+
+def _spans(metadata: pq.FileMetaData, leaf: int) -> Iterable[tuple[int, int]]:
+    """Where a column's bytes are."""
+    for group in range(metadata.num_row_groups):
+        chunk = metadata.row_group(group).column(leaf)
+        start = chunk.data_page_offset
+        if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
+            start = min(start, chunk.dictionary_page_offset)
+        yield start, start + chunk.total_compressed_size
+
+
+class _Pieces(io.RawIOBase):
+    """A file of which some pieces are in memory.
+
+    :param bodies: the pieces by where they begin.
+    """
+
+    def __init__(self, size: int, bodies: Mapping[int, bytes]) -> None:
+        super().__init__()
+        self._size, self._bodies, self._position = size, bodies, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        start = min(self._position, self._size)
+        end = self._size if size < 0 else min(self._size, start + size)
+        self._position = end
+        for first, body in self._bodies.items():
+            if first <= start and end <= first + len(body):
+                return body[start - first : end - first]
+        raise OSError(f"bytes {start} to {end} were not read")
+
+
+# -- fitting --------------------------------------------------------------------------------------
 
 
 def misfit(field: pa.Field, kind: pa.DataType, is_int96: bool) -> list[str]:
@@ -104,42 +409,113 @@ def misfit(field: pa.Field, kind: pa.DataType, is_int96: bool) -> list[str]:
         return []  # Hive and Impala of old do not annotate strings.
     if is_int96 and pt.is_timestamp(wanted) and pt.is_timestamp(kind):
         return []  # An instant without a zone.
-    return type_differences(wanted, kind, field.name)
+    return type_differences(wanted, respelled(kind, wanted), field.name)
 
 
-def check_footers(
-    root: TableRoot, schema: pa.Schema, partition_by: Sequence[str], files: Sequence[ListedObject]
-) -> Step[None]:
-    """Whether a table of these columns could read the files that are there: a few footers tell.
-
-    :param schema: the table's that is about to be made, normalised.
-    :param files: all that a listing shows in the table's partitions.
-    :raises TableMismatchError: a column of another type, or one that the table would not show.
-    """
-    chosen = look_at(files)
-    footers = yield from All(tuple(read_footer(item) for item in chosen))
-    for item, footer in zip(chosen, footers, strict=True):
-        problems = _problems(schema, partition_by, footer)
-        if problems:
-            raise TableMismatchError(
-                "There are files here already, and their columns are not the job's: "
-                f"{'; '.join(problems)}. Nothing was written.",
-                table=root.url,
-                key=item.key,
-                remedy="Select and cast the job's columns to those of the files; or write to "
-                "another root; or replace all files with replace_table.",
-            )
+def _is_held(own: pa.Field, given: pa.Field, columns: FileColumns) -> bool:
+    """Whether a column of a table holds a file's values as they are."""
+    if pt.is_integer(own.type) and pt.is_integer(given.type):
+        return not type_differences(own.type, given.type, "") or columns.is_within(
+            given.name, own.type
+        )
+    return not misfit(own, given.type, given.name in columns.int96)
 
 
-def _problems(schema: pa.Schema, partition_by: Sequence[str], footer: Footer) -> list[str]:
+def problems_of(schema: pa.Schema, columns: FileColumns) -> list[str]:
+    """What keeps a file from being read whole as a table's, in words."""
+    if columns.problem:
+        return [columns.problem]
     problems = []
-    for field in footer.schema:
-        if field.name in partition_by:
-            continue  # The directory's name counts.
-        if schema.get_field_index(field.name) < 0:
-            problems.append(f"the job has no column {field.name}, which would be seen no more")
-            continue
-        own = schema.field(field.name)
-        for problem in misfit(own, field.type, field.name in footer.int96):
-            problems.append(problem.replace(", in the table ", " there, in the job "))
+    for given in columns.schema:
+        name = find_column(given.name, schema.names)
+        if name is None:
+            problems.append(f"{given.name} is not in the table")
+        elif not _is_held(schema.field(name), given, columns):
+            problems.append(f"{given.name} is {given.type}, in the table {schema.field(name).type}")
     return problems
+
+
+def joined(
+    schema: pa.Schema, found: Iterable[tuple[ForeignFile, Known]]
+) -> tuple[pa.Schema, dict[str, str]]:
+    """The columns of a table together with those of files, and why some files do not fit, by key.
+
+    :param schema: the table's columns, which come first. They become wider where a file needs it,
+        partition columns aside.
+    """
+    fields, fixed = {field.name: field for field in schema}, frozenset(schema.names)
+    unfit: dict[str, str] = {}
+    seen: dict[int, list[str]] = {}
+    for file, columns in found:
+        if isinstance(columns, DamagedError):
+            unfit[file.key] = str(columns)
+            continue
+        if id(columns) not in seen:
+            seen[id(columns)] = _join(fields, fixed, columns)
+        if seen[id(columns)]:
+            unfit[file.key] = "; ".join(seen[id(columns)])
+    return pa.schema(list(fields.values()), metadata=schema.metadata), unfit
+
+
+def _join(fields: dict[str, pa.Field], fixed: frozenset[str], columns: FileColumns) -> list[str]:
+    """Add a file's columns to those of a table, all of them or none; what keeps it from that."""
+    if columns.problem:
+        return [columns.problem]
+    after, problems = {}, []
+    for given in columns.schema:
+        name = find_column(given.name, fields)
+        if name is None:
+            after[given.name] = given
+            continue
+        own = fields[name]
+        kept = own.type if name in fixed and _is_held(own, given, columns) else None
+        kind = kept or joined_type(own.type, respelled(given.type, own.type))
+        if kind is None and _is_held(own, given, columns):
+            kind = own.type
+        if kind is None:
+            problems.append(f"{given.name} is {given.type} there, in the table {own.type}")
+        else:
+            after[name] = own.with_type(kind)
+    if not problems:
+        fields |= after
+    return problems
+
+
+def refuse_unfit(root: TableRoot, unfit: Mapping[str, str], nothing: str, remedy: str) -> None:
+    """Refuse files that do not fit a table.
+
+    :param unfit: why, by key.
+    :param nothing: what was not done, a sentence.
+    :raises TableMismatchError: there are some; names the first of them.
+    """
+    if not unfit:
+        return
+    some = [f"{key}: {unfit[key]}" for key in sorted(unfit)[:_NAMED]]
+    more = len(unfit) - len(some)
+    raise TableMismatchError(
+        "Files here, which no job of this package wrote, have columns that do not fit: "
+        f"{'; '.join(some)}{f'; and {more} more files' if more else ''}. {nothing}",
+        table=root.url,
+        key=min(unfit),
+        remedy=remedy,
+    )
+
+
+def check_files(
+    root: TableRoot, schema: pa.Schema, found: Iterable[tuple[ForeignFile, Known]], remedy: str
+) -> None:
+    """Refuse to count files of which a table of these columns would not show all.
+
+    :raises DamagedError: a footer cannot be read.
+    :raises TableMismatchError: a column that the table does not have, or has in another type.
+    """
+    unfit: dict[str, str] = {}
+    seen: dict[int, list[str]] = {}
+    for file, columns in found:
+        if isinstance(columns, DamagedError):
+            raise columns
+        if id(columns) not in seen:
+            seen[id(columns)] = problems_of(schema, columns)
+        if seen[id(columns)]:
+            unfit[file.key] = "; ".join(seen[id(columns)])
+    refuse_unfit(root, unfit, "Nothing of this job is visible.", remedy)

@@ -6,6 +6,10 @@ files, and its partition columns those of the directories' names, typed as Spark
 (``PartitioningUtils.inferPartitionColumnValue``): int, long, decimal, double, timestamp, date, else
 string; values of several types become the numeric type that holds all, else strings.
 
+A column may come and go from file to file, so the footers of all files are read. What no table can
+hold is refused by file and column. Partition columns may be in the files, too, as Polars writes
+them, where each row has the directory's value.
+
 It is never written to here: a first job of this package makes a record and takes the files over.
 """
 
@@ -17,16 +21,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ...errors import TableMismatchError
+from ...errors import DamagedError, TableMismatchError
 from ...store.listing import list_objects
-from ...store.requests import All, Found, Get, ListedObject, Step
+from ...store.requests import All, Found, Get, Step
 from ..layout import TableRoot
 from ..records.data_file import DataFile
 from ..records.head import head_at
 from ..schema.directory import Directory, arrange, canonical_name, is_parquet
 from ..schema.hive_paths import NULL, escape, parse_partition, unescape
 from ..schema.lost_records import refuse_orphans, table_lost
-from .foreign_columns import look_at, read_footer
+from ..schema.other_formats import refuse_other_format
+from .foreign_columns import FileColumns, ForeignFile, ReadColumns, joined, refuse_unfit
 
 _INT, _LONG = 2**31, 2**63
 _NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -77,13 +82,17 @@ class ListedTable:
         return canonical_name(partition, self.schema, self.partition_by) or partition
 
 
-def read_listed(root: TableRoot, as_spelled: bool = False) -> Step[ListedTable | None]:
+def read_listed(
+    root: TableRoot, read_columns: ReadColumns, as_spelled: bool = False
+) -> Step[ListedTable | None]:
     """What lies at a root without a record; ``None`` where there are no data files.
 
+    :param read_columns: reads the columns of files.
     :param as_spelled: make a partition column a string whose directories are not spelled as
         values of its type would be (``month=01``), so that a table of them can be written to.
     :raises TableMismatchError: files that are not one table: some partitioned otherwise than
-        others, or columns of one name and several types.
+        others, or columns of one name and types that no type holds together; or the folder belongs
+        to another table format.
     :raises DamagedError: a file that is not Parquet; or as :func:`list_directory`.
     """
     directory = yield from list_directory(root)
@@ -96,21 +105,39 @@ def read_listed(root: TableRoot, as_spelled: bool = False) -> Step[ListedTable |
             raise _no_table(root, f"{stray.key} {why}")
         return None
     partition_by = directory.partition_by
-    chosen = look_at([item for items in directory.partitions.values() for item in items])
-    footers = yield from All(tuple(read_footer(item) for item in chosen))
-    fields: dict[str, pa.Field] = {}
-    for item, footer in zip(chosen, footers, strict=True):
-        _add(fields, root, item, footer.schema, partition_by)
-    for column, kind in zip(
-        partition_by, _types(directory.partitions, partition_by, as_spelled), strict=True
-    ):
-        fields[column] = pa.field(column, kind)
-    return ListedTable(pa.schema(list(fields.values())), partition_by, directory)
+    # The newest have the columns as they are meant now: theirs come first.
+    files = sorted(
+        (
+            ForeignFile.of(name, item)
+            for name, items in directory.partitions.items()
+            for item in items
+        ),
+        key=lambda file: (-file.last_modified, file.key),
+    )
+    found = list(zip(files, (yield from read_columns(files, partition_by)), strict=True))
+    for _, columns in found:
+        if isinstance(columns, DamagedError):
+            raise columns
+    schema, unfit = joined(pa.schema([]), found)
+    refuse_unfit(
+        root,
+        unfit,
+        "Nothing was read, adopted or written.",
+        "Move these files away, or write their rows anew with the types of the others.",
+    )
+    inside = [columns.places for _, columns in found if isinstance(columns, FileColumns)]
+    kinds = _types(directory.partitions, partition_by, as_spelled)
+    fields = [
+        pa.field(name, _as_in_files(name, kind, inside, directory.partitions, partition_by))
+        for name, kind in zip(partition_by, kinds, strict=True)
+    ]
+    return ListedTable(pa.schema([*schema, *fields]), partition_by, directory)
 
 
 def list_directory(root: TableRoot) -> Step[Directory]:
     """Data files below a root, by where they lie.
 
+    :raises TableMismatchError: the folder belongs to another table format.
     :raises DamagedError: a partition's head names files, or a file is of a job of this package: a
         table whose records are lost is no table of another committer, and may have files that are
         hidden or replaced. Also where its first job has made it meanwhile.
@@ -121,30 +148,10 @@ def list_directory(root: TableRoot) -> Step[Directory]:
     if any(head_at(root, item).head.version for item in found if isinstance(item, Found)):
         raise table_lost(root)
     listing = yield from list_objects(f"{root.prefix}/")
+    refuse_other_format(root, listing.keys)
     directory = arrange(root, listing.objects)
     refuse_orphans(root, directory)
     return directory
-
-
-def _add(
-    fields: dict[str, pa.Field],
-    root: TableRoot,
-    item: ListedObject,
-    found: pa.Schema,
-    partition_by: Sequence[str],
-) -> None:
-    for field in found:
-        known = fields.setdefault(field.name, field)
-        if field.name in partition_by:
-            raise _no_table(
-                root, f"the column {field.name!r} is in {item.key} and in its directory's name"
-            )
-        if known.type != field.type and not pa.types.is_null(known.type):
-            raise _no_table(
-                root, f"the column {field.name!r} is {known.type}, and {field.type} in {item.key}"
-            )
-        if pa.types.is_null(known.type):
-            fields[field.name] = field
 
 
 def _no_table(root: TableRoot, why: str) -> TableMismatchError:
@@ -167,6 +174,32 @@ def _types(
         for column, raw in parse_partition(partition):
             values[column].add(raw)
     return [_type(column, values[column], as_spelled) for column in partition_by]
+
+
+def _as_in_files(
+    column: str,
+    kind: pa.DataType,
+    inside: Sequence[pa.Schema],
+    partitions: Iterable[str],
+    partition_by: Sequence[str],
+) -> pa.DataType:
+    """The type of a partition column: that in the files, where all of them hold it, in one type by
+    which all directories are spelled; else ``kind``.
+
+    :param inside: the partition columns that each file holds.
+    """
+    found = {places.field(column).type if column in places.names else None for places in inside}
+    own = found.pop() if len(found) == 1 else None
+    if own is None or own == kind:
+        return kind
+    at = list(partition_by).index(column)
+    schema = pa.schema([pa.field(column, own)])
+    for partition in partitions:
+        name, raw = parse_partition(partition)[at]
+        spelled = f"{escape(name)}={raw}"
+        if canonical_name(spelled, schema, (column,)) != spelled:
+            return kind
+    return own
 
 
 def _type(column: str, raw: Collection[str], as_spelled: bool) -> pa.DataType:

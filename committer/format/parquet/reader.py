@@ -19,9 +19,9 @@ from ..layout import is_written_once
 from ..records.data_file import DataFile
 from ..schema.compatibility import cast_column, is_later, type_differences
 from ..schema.hive_paths import partition_values
-from ..schema.types import normalise
+from ..schema.types import find_column, normalise
 from .calendars import FileCalendar, physical_types
-from .foreign_columns import int96_columns, misfit
+from .foreign_columns import contradiction, int96_columns, misfit, not_parquet
 from .row_counts import counted_rows
 from .row_filter import RowFilter
 
@@ -33,6 +33,11 @@ _WHOLE = 128 * _MIB
 #: Up to this size it is read by one GET though a filter may leave row groups out.
 _FILTERED = 2 * _MIB
 _VERIFY = "Verify the table; something else has written to this key."
+#: Of a file that no job of this package wrote, and that none has changed.
+_FOREIGN = (
+    "No job of this package wrote the file: the table took it over as another program left it, or "
+    "it was replaced since. Let that program write it anew, or remove it and load its rows again."
+)
 
 
 def read_batches(
@@ -43,15 +48,16 @@ def read_batches(
     columns: Sequence[str] | None = None,
     batch_rows: int = 131_072,
     row_filter: RowFilter | None = None,
+    rewrites: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one data file, partition columns included.
 
     A small file is read by one GET, and its checksum compared; of a large one, only what the
     columns need, one row group at a time. Where no column of the file is needed, it is not read at
     all: the table has its number of rows on record. A foreign file that the table adopted is cast
-    to the table's schema by name; columns it lacks are null, further ones are left out. With a
-    filter, row groups whose statistics or partition say that none of their rows is wanted are not
-    read.
+    to the table's schema by name, in whatever case; columns it lacks are null, further ones are
+    left out. With a filter, row groups whose statistics or partition say that none of their rows
+    is wanted are not read.
 
     :param driver: carries out requests.
     :param schema: the table's schema.
@@ -60,6 +66,8 @@ def read_batches(
     :param columns: which columns, in which order; ``None`` for all of the table's.
     :param batch_rows: at most so many rows per batch.
     :param row_filter: which rows; ``None`` for all.
+    :param rewrites: the file goes once its rows are written again, so that one is refused of which
+        the table does not show all.
     :raises InvalidInputError: an unknown column.
     :raises SnapshotGoneError: the object was removed or replaced since.
     :raises DamagedError: it is not the file that was committed.
@@ -79,6 +87,8 @@ def read_batches(
     fields = [schema.field(name) for name in stored]
     if stored or file.is_foreign:
         reader = _FileReader(driver, file, everything, row_filter is not None)
+        if rewrites and file.is_foreign:
+            reader.refuse_hidden(schema, partition_by)
         groups = reader.row_groups(row_filter, constants)
         batches = reader.batches(fields, batch_rows, groups)
     else:
@@ -108,7 +118,9 @@ class _FileReader:
         if file.size <= (min(whole, _FILTERED) if filtered else whole):
             source = pa.BufferReader(_read_whole(driver, file))
         else:
-            self._ranges = RangeFile(driver, file.key, file.size, once=is_written_once(file.key))
+            with _naming(file):
+                once = is_written_once(file.key)
+                self._ranges = RangeFile(driver, file.key, file.size, once=once)
             source = pa.PythonFile(self._ranges, mode="r")
         with _naming(file):
             # Spark's and Impala's INT96 in nanoseconds would wrap around after 2262.
@@ -117,6 +129,7 @@ class _FileReader:
         # Jobs of this package write by Arrow's calendar, rows from a file with another one too.
         footer = self._parquet.metadata.metadata if file.is_foreign else None
         self._calendar = FileCalendar.of(footer)
+        self._present = self._parquet.schema_arrow.names
         if not file.is_foreign and rows != file.rows:
             raise DamagedError(
                 f"The file has {rows} rows, {file.rows} were committed.",
@@ -130,24 +143,59 @@ class _FileReader:
         """The row groups that may have wanted rows."""
         if row_filter is None:
             return range(self._parquet.num_row_groups)
-        present = self._parquet.schema_arrow.names
-        lacking = set(row_filter.columns) - set(present) - set(constants)
+        asked = set(row_filter.columns) - set(constants)
+        lacking = {name for name in asked if self._stored_as(name) is None}
         return row_filter.row_groups(self._parquet, constants, lacking)
+
+    def _stored_as(self, name: str) -> str | None:
+        """What a column of the table is called in the file. Others than this package write names
+        in another case, which Spark and Hive do not tell apart."""
+        if name in self._present or not self._file.is_foreign:
+            return name if name in self._present else None
+        return find_column(name, self._present)
+
+    def refuse_hidden(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        """Refuse a foreign file of which a table does not show all, so that it would be lost where
+        the file's rows are written again.
+
+        :raises TableMismatchError: a column that the table does not have; or rows with another
+            value of a partition column than their directory.
+        """
+        shown = {self._stored_as(name) for name in schema.names}
+        problems = [f"{name} is not in the table" for name in self._present if name not in shown]
+        for name in partition_by:
+            stored = self._stored_as(name)
+            if stored is None:
+                continue
+            field = self._parquet.schema_arrow.field(stored)
+            place = normalise(pa.schema([field])).field(0)
+            with _naming(self._file):
+                values = self._parquet.iter_batches(columns=[stored])
+                problem = contradiction(self._file.partition, partition_by, place, values)
+            problems += [problem] if problem else []
+        if problems:
+            raise TableMismatchError(
+                "A file that no job of this package wrote has columns that would be lost if its "
+                f"rows were written again: {'; '.join(problems)}. Nothing was changed.",
+                key=self._file.key,
+                remedy="Let the table have these columns, too: zero-rename adopt TABLE --apply; "
+                "then do this again. What does not fit is to be moved away.",
+            )
 
     def batches(
         self, fields: Sequence[pa.Field], batch_rows: int, groups: Sequence[int]
     ) -> Iterator[tuple[int, dict[str, pa.Array]]]:
         """Rows and columns of each batch, the columns in the table's types."""
-        present = set(self._parquet.schema_arrow.names)
-        stored = [field for field in fields if field.name in present]
+        stored = {field.name: name for field in fields if (name := self._stored_as(field.name))}
         self._check(fields)
         if not stored:
             yield from _nulls(self._parquet.metadata.num_rows, fields, batch_rows)
             return
-        names = list(dict.fromkeys(field.name for field in stored))
+        names = list(dict.fromkeys(stored.values()))
         for group in groups:
             if self._ranges is not None:
-                self._ranges.prefetch(self._chunks(group, names))
+                with _naming(self._file):
+                    self._ranges.prefetch(self._chunks(group, names))
             with _naming(self._file):
                 batches = self._parquet.iter_batches(
                     batch_size=batch_rows, row_groups=[group], columns=names
@@ -157,15 +205,18 @@ class _FileReader:
                     batch = next(batches, None)
                 if batch is None:
                     break
-                yield batch.num_rows, self._columns(batch, fields)
+                yield batch.num_rows, self._columns(batch, fields, stored)
 
-    def _columns(self, batch: pa.RecordBatch, fields: Sequence[pa.Field]) -> dict[str, pa.Array]:
+    def _columns(
+        self, batch: pa.RecordBatch, fields: Sequence[pa.Field], stored: Mapping[str, str]
+    ) -> dict[str, pa.Array]:
         columns = {}
         for field in fields:
-            if batch.schema.get_field_index(field.name) < 0:
+            if field.name not in stored:
                 columns[field.name] = pa.nulls(batch.num_rows, field.type)
                 continue
-            column = self._rebased(field.name, batch.column(field.name))
+            name = stored[field.name]
+            column = self._rebased(name, batch.column(name))
             try:
                 columns[field.name] = cast_column(column, field)
             except InvalidInputError as error:
@@ -197,11 +248,12 @@ class _FileReader:
         found = self._parquet.schema_arrow
         problems: list[str] = []
         for field in fields:
-            count = len(found.get_all_field_indices(field.name))
+            name = self._stored_as(field.name)
+            count = 0 if name is None else len(found.get_all_field_indices(name))
             if count > 1:
-                problems.append(f"{field.name} is there {count} times")
-            elif count:
-                problems += self._problems(field, found.field(field.name))
+                problems.append(f"{name} is there {count} times")
+            elif name is not None:
+                problems += self._problems(field, found.field(name))
             elif not self._file.is_foreign and not is_later(field):
                 problems.append(f"{field.name} is missing")
         if problems:
@@ -213,7 +265,7 @@ class _FileReader:
         except InvalidInputError as error:
             return [error.message]
         if self._file.is_foreign:
-            return misfit(field, kind, field.name in int96_columns(self._parquet.schema))
+            return misfit(field, kind, stored.name in int96_columns(self._parquet.schema))
         return type_differences(field.type, kind, field.name)
 
     def _chunks(self, group: int, names: Iterable[str]) -> Iterator[tuple[int, int]]:
@@ -234,7 +286,7 @@ class _FileReader:
             return TableMismatchError(
                 f"A foreign file does not fit the table it lies in: {text}.",
                 key=self._file.key,
-                remedy="Remove the file, or rewrite it with the table's columns.",
+                remedy=_FOREIGN,
             )
         return DamagedError(
             f"The file does not have the table's columns: {text}.",
@@ -258,9 +310,14 @@ def _naming(file: DataFile) -> Iterator[None]:
     """Errors of Arrow inside are errors of this file."""
     try:
         yield
+    except DamagedError as error:
+        error.remedy = _FOREIGN if file.is_foreign else error.remedy
+        raise
     except ZeroRenameError:
         raise
     except (pa.ArrowException, OSError) as error:
+        if file.is_foreign:
+            raise not_parquet(file.key, error) from error
         raise DamagedError(
             f"The file cannot be read as Parquet: {error}.", key=file.key, remedy=_VERIFY
         ) from error
@@ -274,7 +331,7 @@ def _read_whole(driver: Driver, file: DataFile) -> bytes:
         raise DamagedError(
             f"The object has {answer.size} bytes, it should have {file.size}.",
             key=file.key,
-            remedy=_VERIFY,
+            remedy=_FOREIGN if file.is_foreign else _VERIFY,
         )
     if file.checksum and file.checksum != f"sha256:{hashlib.sha256(answer.body).hexdigest()}":
         raise DamagedError(

@@ -9,12 +9,14 @@ categories, and before 19 takes the structs of a map by the places of their fiel
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
+
+from .types import find_column
 
 #: Types that many of Arrow's functions have no kernels for, and the same values in one that has.
 _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
@@ -29,7 +31,7 @@ def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     Structs, lists and maps are put together anew of their cast parts. So their parts may be ``not
     null`` in ``kind`` although a null value has null parts, as Spark demands of variants.
 
-    :param kind: its structs have fields of the array's, by name.
+    :param kind: its structs have fields of the array's, by name, which may be in another case.
     :raises pyarrow.ArrowException: a value would change.
     """
     own = array.type
@@ -38,7 +40,11 @@ def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pt.is_dictionary(own):
         return cast_array(array.dictionary, kind).take(array.indices)
     if pt.is_struct(own) and pt.is_struct(kind):
-        children = [cast_array(array.field(field.name), field.type) for field in kind]
+        names = [part.name for part in own]
+        children = [
+            cast_array(array.field(names.index(_own_name(field.name, names))), field.type)
+            for field in kind
+        ]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
     if pt.is_map(own) and pt.is_map(kind):
         offsets, mask, used = list_layout(array)
@@ -52,6 +58,11 @@ def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
         values = cast_array(array.values[used], kind.value_type)
         return pa.ListArray.from_arrays(offsets, values, type=kind, mask=mask)
     return array.cast(kind)
+
+
+def _own_name(name: str, names: Sequence[str]) -> str:
+    """The name by which a struct has a field."""
+    return name if name in names else find_column(name, names) or name
 
 
 def list_layout(array: Any) -> tuple[pa.Array, pa.Array, slice]:

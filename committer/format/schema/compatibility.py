@@ -170,6 +170,31 @@ def type_differences(table: pa.DataType, job: pa.DataType, path: str) -> list[st
     return [f"{path} is {job}, in the table {table}"]
 
 
+def respelled(kind: pa.DataType, own: pa.DataType) -> pa.DataType:
+    """A type whose structs have the names of a table's fields where theirs differ from these by
+    case alone.
+
+    :param kind: of a file's column, normalised.
+    :param own: the type of the table's column.
+    """
+    if pt.is_struct(kind) and pt.is_struct(own):
+        fields = []
+        for field in kind:
+            name = find_column(field.name, (part.name for part in own))
+            if name is not None:
+                field = field.with_name(name).with_type(respelled(field.type, own.field(name).type))
+            fields.append(field)
+        return pa.struct(fields)
+    if pt.is_list(kind) and pt.is_list(own):
+        return pa.list_(kind.value_field.with_type(respelled(kind.value_type, own.value_type)))
+    if pt.is_map(kind) and pt.is_map(own):
+        return pa.map_(
+            kind.key_field.with_type(respelled(kind.key_type, own.key_type)),
+            kind.item_field.with_type(respelled(kind.item_type, own.item_type)),
+        )
+    return kind
+
+
 def _widens(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether every value of ``source`` is one of ``target``."""
     if pt.is_null(source):

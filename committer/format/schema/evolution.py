@@ -127,7 +127,7 @@ def _joined(
             problems.append(f"{field.name}, a partition column, is missing")
         return field
     own, given = field.type, job.field(field.name).type
-    joined = _join(own, given)
+    joined = joined_type(own, given)
     if joined is None:
         problems.append(f"{field.name} is {given}, in the table {own} (accepted: {_accepted(own)})")
     elif joined != own and field.name in partition_by:
@@ -137,7 +137,7 @@ def _joined(
     return field if joined is None else field.with_type(joined)
 
 
-def _join(own: pa.DataType, given: pa.DataType) -> pa.DataType | None:
+def joined_type(own: pa.DataType, given: pa.DataType) -> pa.DataType | None:
     """The type of the two that holds the values of both; inside nested ones, of each part. Structs
     keep the order of the table's fields, by which Spark has described them."""
     if not type_differences(own, given, ""):
@@ -145,15 +145,16 @@ def _join(own: pa.DataType, given: pa.DataType) -> pa.DataType | None:
     if pt.is_struct(own) and pt.is_struct(given):
         if {f.name for f in own} != {f.name for f in given}:
             return None
-        parts = [(f, _join(f.type, given.field(f.name).type)) for f in own]
+        parts = [(f, joined_type(f.type, given.field(f.name).type)) for f in own]
         if any(part is None for _, part in parts):
             return None
         return pa.struct([f.with_type(part) for f, part in parts if part is not None])
     if pt.is_list(own) and pt.is_list(given):
-        part = _join(own.value_type, given.value_type)
+        part = joined_type(own.value_type, given.value_type)
         return None if part is None else pa.list_(own.value_field.with_type(part))
     if pt.is_map(own) and pt.is_map(given):
-        key, item = _join(own.key_type, given.key_type), _join(own.item_type, given.item_type)
+        key = joined_type(own.key_type, given.key_type)
+        item = joined_type(own.item_type, given.item_type)
         if key is None or item is None:
             return None
         return pa.map_(own.key_field.with_type(key), own.item_field.with_type(item))

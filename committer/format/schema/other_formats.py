@@ -1,0 +1,119 @@
+"""Folders of other table formats: their own log says which of the files below count, and a listing
+shows replaced and deleted rows too. Such a folder is never read, adopted or written to here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ...errors import TableMismatchError
+from ...store.listing import first_object
+from ...store.requests import All, ListedObject, Step
+from ..layout import TableRoot
+
+
+@dataclass(frozen=True)
+class OtherFormat:
+    """A table format of others.
+
+    :param folder: where its log lies in the table's root.
+    :param log: a pattern of names of the log's files, as far as they tell the format.
+    :param reader: what reads such a table.
+    """
+
+    name: str
+    folder: str
+    log: str
+    reader: str
+
+
+_ANY = r"."
+#: The first that fits counts: a Delta table that Iceberg's readers may read, too, has both logs.
+FORMATS = (
+    OtherFormat(
+        "Delta Lake",
+        "_delta_log",
+        _ANY,
+        "spark.read.format('delta'), or deltalake's DeltaTable(…).to_pyarrow_table()",
+    ),
+    OtherFormat("Apache Hudi", ".hoodie", _ANY, "spark.read.format('hudi')"),
+    OtherFormat(
+        "Apache Iceberg",
+        "metadata",
+        r".*\.metadata\.json(\.gz)?|version-hint\.text",
+        "a catalog: spark.table('catalog.schema.table'), or pyiceberg's Catalog.load_table(…)",
+    ),
+    OtherFormat(
+        "Spark's streaming file sink",
+        "_spark_metadata",
+        _ANY,
+        "spark.read.parquet(…) on this very folder",
+    ),
+)
+
+
+def refuse_other_format(root: TableRoot, keys: Iterable[str]) -> None:
+    """Refuse a folder that belongs to another table format.
+
+    :param keys: all that a listing shows below the root.
+    :raises TableMismatchError: a log of another format lies in the root, or in a partition's
+        directory.
+    """
+    found = find_log(root, keys)
+    if found is not None:
+        raise _belongs_to(root, *found)
+
+
+def find_log(root: TableRoot, keys: Iterable[str]) -> tuple[OtherFormat, str] | None:
+    """Find the log of another table format in a root or in a partition's directory.
+
+    :param keys: all that a listing shows below the root.
+    :returns: the format, and the key of a file of its log; ``None`` where there is none.
+    """
+    logs = {found.folder: found for found in FORMATS}
+    seen: dict[str, str] = {}
+    for key in keys:
+        folders = key.removeprefix(f"{root.prefix}/").split("/")
+        name = folders.pop()
+        # Below another folder it is the log of a table there, whose files are not of this one.
+        while folders and "=" in folders[0]:
+            folders.pop(0)
+        its = logs.get(folders[0]) if folders else None
+        if its is not None and its.name not in seen and re.match(its.log, name):
+            seen[its.name] = key
+    return next(((its, seen[its.name]) for its in FORMATS if its.name in seen), None)
+
+
+def refuse_other_logs(folders: Sequence[TableRoot]) -> Step[None]:
+    """Refuse folders that belong to another table format, where nobody has listed them yet: a
+    request for each folder and format.
+
+    :raises TableMismatchError: a log of another format lies in one of them.
+    """
+    asked = [(folder, its) for folder in folders for its in FORMATS]
+    logs = yield from All(tuple(_first_of_log(folder, its) for folder, its in asked))
+    for (folder, its), key in zip(asked, logs, strict=True):
+        if key is not None:
+            raise _belongs_to(folder, its, key)
+
+
+def _first_of_log(folder: TableRoot, its: OtherFormat) -> Step[str | None]:
+    prefix = f"{folder.prefix}/{its.folder}/"
+
+    def tells(item: ListedObject) -> bool:
+        return re.match(its.log, item.key.removeprefix(prefix)) is not None
+
+    found = yield from first_object(prefix, tells)
+    return None if found is None else found.key
+
+
+def _belongs_to(root: TableRoot, its: OtherFormat, key: str) -> TableMismatchError:
+    return TableMismatchError(
+        f"{root.url} is a table of {its.name}: its log, and no listing, says which of the files "
+        "count. Nothing was read, adopted or written.",
+        table=root.url,
+        key=key,
+        remedy=f"Read it by {its.reader}; write its rows to another root.",
+    )
