@@ -279,7 +279,8 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         :raises TableNotFoundError: no table of this package.
         :raises InvalidInputError: a table of coordination *none*, which has no heads; one with
             files that no head names, which are to be adopted first; or one with a data root, or
-            with files that lie in a former one. Nothing was changed.
+            with a former one in which files lie, or to which an open job may yet bring some.
+            Nothing was changed.
         """
         return self.run(keep_symlinks(self._context))
 

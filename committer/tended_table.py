@@ -94,7 +94,8 @@ class TendedTable(ReadableTable):
         :param job: its id; no other job may have changed one of its partitions since.
         :param apply: do it; ``False`` only says what would be done.
         :raises InvalidInputError: no id of a committed job, another has built on it, what it
-            replaced is not kept any more, or the table's readers list.
+            replaced is not kept any more, or lies in a former data root while the table keeps
+            symlink manifests; or the table's readers list.
         :raises CommitConflictError: a partition has changed meanwhile.
         :raises DamagedError: a partition has lost its head.
         """
@@ -108,7 +109,8 @@ class TendedTable(ReadableTable):
         :param as_of: a time, or a version of the one partition named, as of :meth:`scan`.
         :param partitions: only these; ``None`` for all.
         :param apply: do it; ``False`` only says what would be done.
-        :raises InvalidInputError: what it held then is not known, or not kept any more.
+        :raises InvalidInputError: what it held then is not known, or not kept any more; or lies in
+            a former data root while the table keeps symlink manifests.
         :raises CommitConflictError: a partition has changed meanwhile.
         """
         if partitions is not None:

@@ -6,13 +6,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ..errors import (
-    CommitConflictError,
-    CommitStateUnknownError,
-    DamagedError,
-    JobFencedError,
-    ZeroRenameError,
-)
+from ..errors import CommitStateUnknownError, DamagedError, JobFencedError, ZeroRenameError
 from ..format.job_spec import Coordination, Readers, SchemaMode
 from ..format.layout import UNPARTITIONED
 from ..format.records.decision import Decision
@@ -22,17 +16,17 @@ from ..format.records.pending_file import TaskResult
 from ..store.requests import All, Step
 from .abort import abort_after, abort_own
 from .apply import committed, finish_own
+from .brought_back import check_kept
 from .changes import Target, compose_decision, targets_of
 from .claim import ClaimRequest, claim_all, let_others_decide, refuse_moved_reads, tell_overtaken
 from .evolve import evolve, see_columns, withdraw
 from .first_job import confirm, establish
 from .index.lost_heads import refuse_lost
 from .index.write_index import Moved, look_after_index
-from .past import told_versions
 from .state.context import Context
 from .state.data_listing import list_table
 from .state.decide import Decided, decide, read_decision
-from .state.found_table import FoundTable, read_table
+from .state.found_table import FoundTable
 from .state.heads import list_heads
 from .state.job_state import Aborted, Committed, OpenedJob
 from .state.task_results import check_results
@@ -254,7 +248,7 @@ def _decision(
 ) -> Step[Decision]:
     """Step 4 and the decision's text."""
     states = {it.partition: held[Slot.partition(context.root, it.partition)] for it in targets}
-    yield from _check_kept(context, opened, states)
+    yield from check_kept(context, opened, states)
     idempotency_key = opened.spec.idempotency_key
     run_version = (
         0 if idempotency_key is None else held[Slot.run(context.root, idempotency_key)].head.version
@@ -268,37 +262,6 @@ def _decision(
     if opened.readers is Readers.HEADS and states:
         return replace(decision, since=max(state.since for state in states.values()))
     return decision
-
-
-def _check_kept(context: Context, opened: OpenedJob, held: Mapping[str, HeadState]) -> Step[None]:
-    """See that what the job brings back is still kept, and that its files have the table's columns.
-    While the job holds its claims nobody forgets it, and nobody overwrites the columns.
-
-    Requests: none unless the job brings something back; else a GET.
-
-    :raises CommitConflictError: it is forgotten, or the columns were overwritten.
-    """
-    if not opened.spec.restores:
-        return
-    table = yield from read_table(context)
-    for partition, version in opened.spec.restores.items():
-        former = held[partition].head.as_of(version)
-        if former is None:
-            raise CommitConflictError(
-                f"What {partition} held at version {version} is not kept any more: it was "
-                "forgotten while this job was open. Nothing of this job is visible.",
-                key=opened.root.head_key(partition),
-                remedy=f"{told_versions(held[partition].head)}.",
-            )
-        if former.version and former.schema_version < table.overwritten:
-            raise CommitConflictError(
-                f"What {partition} held at version {version} has other columns than the table: "
-                "another job has overwritten them since this one was planned. Nothing of this job "
-                "is visible.",
-                key=opened.root.head_key(partition),
-                remedy="Bring back a later state, or undo the job that overwrote the columns by "
-                "loading the table with the former ones.",
-            )
 
 
 def _aborted(

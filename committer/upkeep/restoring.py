@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 
 from ..commit.apply import finish
+from ..commit.brought_back import refuse_elsewhere
 from ..commit.past import check_past, states_as_of
 from ..commit.snapshot import take_snapshot
 from ..commit.state.context import Context
@@ -20,6 +22,8 @@ from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
 from ..commit.state.heads import read_head
 from ..commit.state.open_jobs import read_open
+from ..commit.state.partition_files import files_of_heads
+from ..commit.state.tolerance import undamaged
 from ..errors import InvalidInputError
 from ..format.as_of import AsOf
 from ..format.job_spec import JobSpec, Mode, Owner
@@ -86,12 +90,16 @@ def plan_undo(context: Context, job: str) -> Step[RestorePlan]:
     states = yield from All(
         tuple(read_head(context, Slot.partition(context.root, name)) for name in sorted(versions))
     )
+    former: list[HeadState] = []
     for state in states:
         if state.etag is None:
             raise head_lost(context.root, state.slot.name, named_by(context.root, job))
         before = versions[state.slot.name]
         _refuse_built_on(context, decided, state, before)
-        states_as_of(context.root, table, [state], AsOf(version=before))
+        former += states_as_of(context.root, table, [state], AsOf(version=before))
+    if table.symlinks:
+        named = yield from files_of_heads(context, former)
+        refuse_elsewhere(context.root, table, chain.from_iterable(map(undamaged, named.files)))
     found = {name: version + 1 for name, version in versions.items()}
     restored = Restored(versions, found)
     return RestorePlan(context.root.url, table.schema, table.partition_by, restored)
@@ -122,5 +130,7 @@ def plan_restore(
     now = yield from take_snapshot(context, partitions)
     held, holds = then.by_partition(), now.by_partition()
     found = {n: at for n, at in now.versions.items() if held.get(n) != holds.get(n)}
+    table = yield from read_table(context)
+    refuse_elsewhere(context.root, table, (file for n in found for file in held.get(n, ())))
     restored = Restored({name: then.versions.get(name, 0) for name in found}, found)
     return RestorePlan(context.root.url, now.schema, now.partition_by, restored)

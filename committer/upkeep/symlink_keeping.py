@@ -9,15 +9,22 @@ from dataclasses import dataclass
 from ..commit.snapshot import Snapshot, take_snapshot
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
-from ..commit.state.found_table import find_table, is_changed, read_table, table_not_confirmed
+from ..commit.state.found_table import (
+    existing_table,
+    find_table,
+    is_changed,
+    read_table,
+    table_not_confirmed,
+)
 from ..commit.state.heads import list_heads, read_head
 from ..commit.state.open_jobs import list_open, read_open
 from ..commit.state.partition_files import read_commit
 from ..commit.state.symlink_manifest import symlinks_of, write_symlinks
 from ..commit.state.tolerance import or_damage
-from ..errors import DamagedError, InvalidInputError, UnfinishedCommitError, counted
+from ..errors import DamagedError, InvalidInputError, UnfinishedCommitError, counted, first_few
 from ..format.job_spec import Coordination, Readers
 from ..format.layout import TableRoot
+from ..format.records.decision import Decision
 from ..format.records.table_record import TableRecord
 from ..store.deletion import remove
 from ..store.fast_root import is_fast
@@ -48,16 +55,7 @@ class SymlinksReport:
 
 def keep_symlinks(context: Context) -> Step[SymlinksReport]:
     """As :meth:`.table.Table.keep_symlinks`."""
-    before = yield from read_table(context)
-    _check(context, before)
-    if before.data_root is not None:
-        raise _not_durable(context.root)
-    if before.readers is Readers.HEADS and not before.symlinks:
-        # What lies in a data root that the table no longer has.
-        files = (yield from take_snapshot(context)).files
-        if any(is_fast(file.key) for file in files):
-            raise _not_durable(context.root)
-    yield from _note(context, True)
+    yield from _note_kept(context)
     # Before the heads are listed, which hold what is done by now.
     unaware = yield from _unaware(context, True)
     heads = yield from list_heads(context)
@@ -76,7 +74,7 @@ def drop_symlinks(context: Context, apply: bool) -> Step[SymlinksReport]:
     if not apply:
         listing = yield from list_objects(context.root.symlinks_prefix)
         return SymlinksReport(table.symlinks, len(listing.objects), 0)
-    yield from _note(context, False)
+    yield from _note_given_up(context)
     unaware = yield from _unaware(context, False)
     listing = yield from list_objects(context.root.symlinks_prefix)
     failed = yield from remove((item.key, None) for item in listing.objects)
@@ -126,45 +124,118 @@ def _not_durable(root: TableRoot) -> InvalidInputError:
     )
 
 
-def _note(context: Context, symlinks: bool) -> Step[None]:
+def _note_kept(context: Context) -> Step[None]:
+    """Note that jobs keep manifests in the very record that says where the table's files lie: where
+    another changes it meanwhile, all is looked at again.
+
+    Who may yet bring files that lie elsewhere has opened before a data root was taken away, or
+    writes the record anew while it is open (:mod:`..commit.brought_back`). So the record is read
+    first, then the open jobs, then what the heads name.
+
+    :raises InvalidInputError: files lie elsewhere, or may come to.
+    """
+    for _ in range(_TRIES):
+        found = yield from existing_table(context)
+        table = found.record
+        _check(context, table)
+        if table.data_root is not None:
+            raise _not_durable(context.root)
+        if table.former_roots:
+            yield from _refuse_undecided(context, table)
+        if table.former_roots or (table.readers is Readers.HEADS and not table.symlinks):
+            files = (yield from take_snapshot(context)).files
+            if any(is_fast(file.key) for file in files):
+                raise _not_durable(context.root)
+        if table.symlinks or (yield from is_changed(context, found, symlinks=True)):
+            return
+    raise table_not_confirmed(context)
+
+
+def _refuse_undecided(context: Context, table: TableRecord) -> Step[None]:
+    """Refuse to go on beside jobs that may yet bring files of a former data root.
+
+    :raises InvalidInputError: one is open.
+    """
+    opened = yield from _open_jobs(context)
+    waiting = [it.job for it in opened if it.decision is None and it.is_older]
+    if waiting:
+        roots = first_few([str(root) for root in table.former_roots])
+        raise InvalidInputError(
+            f"{counted(len(waiting), 'open job')} may yet bring files that lie in a former data "
+            f"root ({roots}), and symlink manifests name files in the table's own bucket: "
+            f"{first_few(waiting)}. Nothing was changed.",
+            job=waiting[0],
+            remedy="Run it again when they have ended; one that has died is ended by "
+            f"zero-rename recover {context.root.url} --apply.",
+        )
+
+
+def _note_given_up(context: Context) -> Step[None]:
     for _ in range(_TRIES):
         found = yield from find_table(context)
-        if found is None or found.record.symlinks is symlinks:
+        if found is None or not found.record.symlinks:
             return
-        if (yield from is_changed(context, found, symlinks=symlinks)):
+        if (yield from is_changed(context, found, symlinks=False)):
             return
     raise table_not_confirmed(context)
 
 
 def _unaware(context: Context, symlinks: bool) -> Step[tuple[str, ...]]:
     """The open jobs that may have read the table's record before it said whether symlink manifests
-    are kept: those whose decision says otherwise, and those without one that are not known to have
-    opened later, since a job writes its open record first. Whoever asks again, after one that died
-    or while those jobs are at work, is told the same."""
+    are kept: those whose decision says otherwise, and those without one that may have opened
+    before. Whoever asks again, after one that died or while those jobs are at work, is told the
+    same."""
+    opened = yield from _open_jobs(context)
+    return tuple(it.job for it in opened if it.is_unaware(symlinks))
+
+
+@dataclass(frozen=True)
+class _JobAtWork:
+    """A job that is not wholly done.
+
+    :param decision: ``None``: it has none, or none that can be read.
+    :param is_older: whether it may have opened before the table's record was last written.
+    """
+
+    job: str
+    decision: Decision | None
+    is_older: bool
+
+    def is_unaware(self, symlinks: bool) -> bool:
+        """Whether it may do otherwise than the table's record says."""
+        if self.decision is None:
+            return self.is_older
+        return self.decision.is_commit and self.decision.symlinks is not symlinks
+
+
+def _open_jobs(context: Context) -> Step[list[_JobAtWork]]:
+    """The open jobs, by the table's record as it is now: a job writes its open record before it
+    reads that one."""
     found = yield from Get(context.root.table_key)
     noted = found.last_modified if isinstance(found, Found) else math.inf
     jobs = sorted((yield from list_open(context)))
-    tardy = yield from All(tuple(_is_unaware(context, job, symlinks, noted) for job in jobs))
-    return tuple(job for job, is_so in zip(jobs, tardy, strict=True) if is_so)
+    opened = yield from All(tuple(_open_job(context, job, noted) for job in jobs))
+    return [it for it in opened if it is not None]
 
 
-def _is_unaware(context: Context, job: str, symlinks: bool, noted: float) -> Step[bool]:
+def _open_job(context: Context, job: str, noted: float) -> Step[_JobAtWork | None]:
     entry = yield from read_open(context, job)
     if entry is None:
-        return False  # It is done.
+        return None  # It is done.
     decided = yield from or_damage(read_decision(context, job))
     if isinstance(decided, Decided):
-        return decided.decision.is_commit and decided.decision.symlinks is not symlinks
+        return _JobAtWork(job, decided.decision, is_older=True)
     if isinstance(decided, DamagedError) or entry.record is None:
-        return True
+        return _JobAtWork(job, None, is_older=True)
     opened_at, _ = entry.order
-    return opened_at <= noted + _SLOW_PUT
+    return _JobAtWork(job, None, opened_at <= noted + _SLOW_PUT)
 
 
 def stale_symlinks(
     context: Context, before: Snapshot, after: Snapshot
 ) -> Step[Iterator[tuple[str, str]]]:
-    """Partition and key of each manifest that says what neither of two states says.
+    """Partition and key of each manifest that says what neither of two states says, or names files
+    that lie in a fast root.
 
     :param before: a state from before the manifests are read; ``after``: one from after that.
     """
@@ -172,7 +243,11 @@ def stale_symlinks(
     keys = [context.root.symlink_key(name) for name in names]
     found = yield from All(tuple(Get(key) for key in keys))
     texts = [
-        {name: symlinks_of(context.root, files) for name, files in state.by_partition().items()}
+        {
+            name: symlinks_of(context.root, files)
+            for name, files in state.by_partition().items()
+            if not any(is_fast(file.key) for file in files)
+        }
         for state in (before, after)
     ]
     return (

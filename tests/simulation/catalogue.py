@@ -35,6 +35,7 @@ from simulation.scenarios import (
     indexer,
     inserter,
     job_id,
+    keeper,
     loser,
     merged_before,
     merger,
@@ -50,12 +51,14 @@ from simulation.scenarios import (
     repairer,
     resolver,
     restorer,
+    rooter,
     stranger,
     sweeper,
     taker_back,
     twice,
     twice_reported,
     undoer,
+    without_root,
     witness,
     writer,
 )
@@ -104,6 +107,9 @@ FENCED_IN_SLEEP = "by heads: two appends that make a partition, and recovery"
 FIRSTS_EVOLVE = "first jobs with evolution, a reader, a crash"
 OVERWRITE = "an overwrite of the columns and an append to a new partition"
 FOLD_AND_REPLACE = "by heads: an append that folds and a replace, a lost answer"
+SYMLINKS_AND_ROOT = "symlink manifests that are begun beside a data root that is set"
+SYMLINKS_AND_LATE = "symlink manifests that are begun beside a job from a former data root"
+SYMLINKS_AND_RESTORE = "symlink manifests that are begun beside a restoration from a data root"
 RESTORE_AND_OVERWRITE = "a restoration and an overwrite of the columns"
 UNDO_AND_PURGE = "an undoing and a purge that forgets, a crash"
 REPLACE_AND_PURGE = "a replace and a purge that forgets, a crash"
@@ -943,6 +949,28 @@ CHECKPOINTS = {
         **FAST_FIRST,
     ),
 }
+SYMLINKS = {
+    SYMLINKS_AND_ROOT: among(
+        lambda: (keeper(), rooter(FAST)),
+        ("keeper kept", "keeper refused", "rooter set", "rooter refused"),
+        readers=Readers.HEADS,
+        before=((APPEND, (ONE,)),),
+    ),
+    SYMLINKS_AND_LATE: among(
+        lambda: (keeper(),),
+        ("keeper refused", "a committed"),
+        on=without_root,
+        begun=True,
+        data_root=FAST,
+    ),
+    SYMLINKS_AND_RESTORE: among(
+        lambda: (restorer(ONE, 1), keeper()),
+        ("keeper kept", "keeper refused", "restorer committed", "restorer refused"),
+        Bounds(most=2 * MOST),
+        without_root,
+        data_root=FAST,
+    ),
+}
 PAST = {
     FOLD_AND_REPLACE: among(
         lambda: (unmarked("a", APPEND, ONE, **SMALL), unmarked("b", REPLACE, ONE, **LAST)),
@@ -1108,7 +1136,7 @@ NARROWED = {
         begun=(ONE, TWO),
     ),
 }
-BOUNDED |= PAST | CHECKPOINTS | NARROWED
+BOUNDED |= PAST | SYMLINKS | CHECKPOINTS | NARROWED
 RANDOM = {
     "three writers, a reader, recovery and purge": Scenario(crowd(**HARD), CROWD, random=True),
     "by heads: three writers, a reader, recovery and purge": Scenario(

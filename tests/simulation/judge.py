@@ -256,4 +256,4 @@ def _word(participant: Participant, outcome: Node) -> str:
         return type(value).__name__
     if isinstance(value, Committed):
         return "committed" if value.job == participant.job else "repeated"
-    return "done"
+    return value if isinstance(value, str) else "done"

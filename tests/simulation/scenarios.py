@@ -74,6 +74,7 @@ from zero_rename.committer.store.requests import (
 from zero_rename.committer.upkeep.adopt import adopt
 from zero_rename.committer.upkeep.checkpoint import (
     CheckpointOrder,
+    change_data_root,
     checkpoint_spec,
     find_not_durable,
 )
@@ -85,6 +86,7 @@ from zero_rename.committer.upkeep.recovery import recover
 from zero_rename.committer.upkeep.repair import repair
 from zero_rename.committer.upkeep.resolution import ResolutionPlan, plan_resolution, plan_undoing
 from zero_rename.committer.upkeep.restoring import plan_restore, plan_undo
+from zero_rename.committer.upkeep.symlink_keeping import keep_symlinks
 from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
 from zero_rename.committer.upkeep.upload_sweep import UploadSweep
 
@@ -670,6 +672,33 @@ def restorer(partition: str, version: int, name: str = "restorer") -> Participan
     return Participant(Program(name, run), job=job_id(name))
 
 
+def keeper(name: str = "keeper") -> Participant:
+    """Who begins to keep symlink manifests."""
+
+    def keep(ids: Ids) -> Step[str]:
+        return (yield from _or_refused(keep_symlinks(context_of(ids)), "kept"))
+
+    return Participant(Program(name, keep))
+
+
+def rooter(data_root: FastRoot, name: str = "rooter") -> Participant:
+    """Who lets jobs' files lie first in a data root."""
+
+    def set_root(ids: Ids) -> Step[str]:
+        change = change_data_root(context_of(ids), data_root, apply=True)
+        return (yield from _or_refused(change, "set"))
+
+    return Participant(Program(name, set_root))
+
+
+def _or_refused(step: Step[Any], word: str) -> Step[str]:
+    try:
+        yield from step
+    except InvalidInputError:
+        return "refused"
+    return word
+
+
 def forgetter(
     keep: int = 0, name: str = "forgetter", data_root: FastRoot | None = None
 ) -> Participant:
@@ -817,6 +846,28 @@ def narrowed(
     if begun:
         job = _job(context_of(ids, "begun"), _cleared_spec("plan", named), begun)
         start = run_to_end(start, job, behaviour)
+    return Explorer(participants, start, behaviour, context_of, **bounds)
+
+
+def without_root(
+    *beside: Participant, begun: bool = False, data_root: FastRoot, **bounds: Any
+) -> Explorer:
+    """On a table whose data root was taken away after a first job; a second one has replaced what
+    that one wrote.
+
+    :param begun: a job ``a`` opened and wrote before that, and is to commit.
+    """
+    behaviour = Behaviour()
+    start = table(behaviour, (Mode.APPEND, (ONE,)), readers=Readers.HEADS, data_root=data_root)
+    participants = list(beside)
+    if begun:
+        spec = JobSpec(SCHEMA, Mode.APPEND, ("day",), **UNMARKED)
+        start, commit = _begun(start, context_of(Ids("begin"), "a"), spec, (TWO,))
+        participants.append(commit("a"))
+    taken = change_data_root(context_of(Ids("taken")), None, apply=True)
+    start = run_to_end(start, taken, behaviour)
+    spec = JobSpec(SCHEMA, Mode.REPLACE, ("day",), **UNMARKED)
+    start = run_to_end(start, _job(context_of(Ids("own"), "own"), spec, (ONE,)), behaviour)
     return Explorer(participants, start, behaviour, context_of, **bounds)
 
 

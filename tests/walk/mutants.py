@@ -394,14 +394,14 @@ PAST = tuple(
         Mutant(
             "a job that takes back does not look whether it is still kept",
             "commit.commit",
-            "    yield from _check_kept(context, opened, states)\n",
+            "    yield from check_kept(context, opened, states)\n",
             "",
             ("append", "replace", "take back", "purge"),
             1,
         ),
         Mutant(
             "a restoration does not look at the columns again",
-            "commit.commit",
+            "commit.brought_back",
             "former.schema_version < table.overwritten",
             "former.schema_version < 0",
             ("append", "restore", "overwrite schema"),

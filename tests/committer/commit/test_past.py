@@ -544,7 +544,7 @@ class TestUndo:
         table = past.table
         restored = Restored({DAY1: 1}, {DAY1: 2})
         spec = RestorePlan(ROOT.url, table.schema, ("day",), restored).spec(Owner())
-        monkeypatch.setattr(commit, "_check_kept", _sees_nothing)
+        monkeypatch.setattr(commit, "check_kept", _sees_nothing)
         with WriteJob(table.driver, table._context, spec, inputs=Inputs):
             pass
         (finding,) = past.table.verify()

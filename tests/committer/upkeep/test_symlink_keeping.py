@@ -4,20 +4,27 @@ That no older list comes over a newer one is the simulation's (`symlinked.py`)."
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from conftest import Bucket
 
+from support import day_rows
 from support.faults import Crash, on
+from support.memory_store import MemoryStore
 from support.protocol import DAY1, ROOT, World, die_before_applying, memory_table
 from zero_rename import JobSpec, Table
-from zero_rename.committer import FindingKind, InvalidInputError, Mode
+from zero_rename.committer import FindingKind, InvalidInputError, Mode, RefusedError
 from zero_rename.committer.commit.state.heartbeat import send_heartbeat
 from zero_rename.committer.errors import TableNotFoundError
 from zero_rename.committer.store.driver import BotoDriver
+from zero_rename.committer.store.fast_root import is_fast
 from zero_rename.committer.store.requests import Put
+from zero_rename.committer.upkeep import symlink_keeping
 from zero_rename.committer.upkeep.symlink_keeping import keep_symlinks
 
 pytestmark = pytest.mark.memory_s3
@@ -232,3 +239,199 @@ class TestRefused:
         fill(table, coordination="none")
         with pytest.raises(InvalidInputError, match="coordination"):
             table.keep_symlinks()
+
+
+#: In memory nothing is routed: a file's key says where it would lie.
+FAST = "s3://fast/scratch"
+
+
+def in_memory(store: MemoryStore) -> Table:
+    """A table of a day whose first rows lie in a data root that was taken away, and whose present
+    ones lie in the table."""
+    table = memory_table(store)
+    day_rows.load(table, 1, readers="heads", data_root=FAST)
+    table.set_data_root(None, apply=True)
+    day_rows.load(table, 2, mode="replace")
+    return table
+
+
+def keeps(store: MemoryStore) -> bool:
+    """Whether the table keeps symlink manifests, as far as they can be true."""
+    table = memory_table(store)
+    report = table.drop_symlinks()  # Which only looks.
+    named = store.objects.get(table.root.symlink_key("day=1"))
+    elsewhere = [file.key for file in table.files() if is_fast(file.key)]
+    if report.kept:
+        assert (table.data_root, elsewhere, table.verify()) == (None, [], [])
+        assert named is not None
+        assert named.body.decode().splitlines() == urls(table)
+    return report.kept
+
+
+def told_beside(
+    first: Callable[[Table], object],
+    other: Callable[[Table], object],
+    before: Callable[[Table], object] = lambda table: None,
+) -> set[tuple[str, str, bool]]:
+    """What two callers are told, and whether manifests are kept then, where the other one comes
+    right before each request of the first.
+
+    :param before: what has happened to the table.
+    """
+    told = set[tuple[str, str, bool]]()
+    for number in count(1):
+        store = MemoryStore()
+        table = in_memory(store)
+        before(table)
+        sent, ends = count(1), list[str]()
+
+        def beside(
+            request: Any,
+            apply: Callable[[Any], Any],
+            *,
+            sent: count[int] = sent,
+            number: int = number,
+            store: MemoryStore = store,
+            ends: list[str] = ends,
+        ) -> Any:
+            if next(sent) == number:
+                ends.append(end_of(other, memory_table(store)))
+            return apply(request)
+
+        table.driver.fault = beside  # type: ignore[attr-defined]
+        end = end_of(first, table)
+        if not ends:
+            return told
+        told.add((end, ends[0], keeps(store)))
+    raise AssertionError("it counts on")
+
+
+def end_of(call: Callable[[Table], object], table: Table) -> str:
+    try:
+        call(table)
+    except RefusedError as error:
+        return type(error).__name__
+    return "done"
+
+
+class TestDataRoot:
+    """Manifests name files in the table's own bucket, so a table has them or a data root."""
+
+    @pytest.fixture
+    def store(self) -> MemoryStore:
+        return MemoryStore()
+
+    def test_manifests_beside_a_new_data_root_are_refused_or_refuse_it(self) -> None:
+        def begun(table: Table) -> object:
+            return table.keep_symlinks()
+
+        def rooted(table: Table) -> object:
+            return table.set_data_root(FAST, apply=True)
+
+        told = told_beside(begun, rooted)
+        assert told == {("InvalidInputError", "done", False), ("done", "InvalidInputError", True)}
+        assert told_beside(rooted, begun) == {("InvalidInputError", "done", True)}
+
+    def test_manifests_beside_a_restoration_from_a_data_root_are_refused_or_refuse_it(self) -> None:
+        def begun(table: Table) -> object:
+            return table.keep_symlinks()
+
+        def restored(table: Table) -> object:
+            return table.restore(1, partitions=["day=1"], apply=True)
+
+        told = told_beside(begun, restored)
+        assert told == {("InvalidInputError", "done", False), ("done", "InvalidInputError", True)}
+        told = told_beside(restored, begun)
+        assert told == {
+            ("done", "InvalidInputError", False),
+            ("InvalidInputError", "done", True),
+            ("CommitConflictError", "done", True),
+        }
+
+    def test_a_job_open_under_a_former_data_root_refuses_manifests_until_it_has_ended(
+        self, store: MemoryStore
+    ) -> None:
+        table = memory_table(store)
+        day_rows.load(table, 1, readers="heads", data_root=FAST)
+        opened = table.open_job(JobSpec(day_rows.SCHEMA, Mode.REPLACE, ("day",)))
+        table.set_data_root(None, apply=True)
+        day_rows.load(table, 2, mode="replace")
+        writer = table.task_writer(opened, 0, 0)
+        writer.write(day_rows.rows(3, day=2))
+        with pytest.raises(InvalidInputError, match=rf"1 open job may .*scratch.*{opened.job}"):
+            table.keep_symlinks()
+        assert not keeps(store)
+        table.commit(opened, [writer.close()])
+        with pytest.raises(InvalidInputError, match="Symlink manifests name files"):
+            table.keep_symlinks()
+        table.checkpoint(apply=True)
+        assert table.keep_symlinks().partitions == 2
+        assert keeps(store)
+
+    def test_a_job_that_commits_from_a_former_data_root_beside_manifests_refuses_them(self) -> None:
+        jobs = list[Any]()
+
+        def opened(table: Table) -> None:
+            """Opens while the data root is there yet, and is about to commit."""
+            table.set_data_root(FAST, apply=True)
+            job = table.open_job(JobSpec(day_rows.SCHEMA, Mode.REPLACE, ("day",)))
+            table.set_data_root(None, apply=True)
+            writer = table.task_writer(job, 0, 0)
+            writer.write(day_rows.rows(3))
+            jobs.append((job, writer.close()))
+
+        def committed(table: Table) -> object:
+            job, result = jobs[-1]
+            return table.commit(job, [result])
+
+        def begun(table: Table) -> object:
+            return table.keep_symlinks()
+
+        assert told_beside(begun, committed, opened) == {("InvalidInputError", "done", False)}
+        assert told_beside(committed, begun, opened) == {("done", "InvalidInputError", False)}
+
+    @pytest.mark.parametrize("how", ["restored", "undone"])
+    def test_files_of_a_former_data_root_are_not_brought_back_beside_manifests(
+        self, store: MemoryStore, how: str
+    ) -> None:
+        table = in_memory(store)
+        job = table.files()[0].job
+        table.keep_symlinks()
+        back = partial(table.undo, job)
+        if how == "restored":
+            back = partial(table.restore, 1, partitions=["day=1"])
+        for apply in (False, True):
+            with pytest.raises(InvalidInputError, match="lies in a fast root, and the table keeps"):
+                back(apply=apply)
+        assert keeps(store)
+        assert day_rows.values(table) == [2]
+        table.drop_symlinks(apply=True)
+        back(apply=True)
+        assert day_rows.values(table) == [1]
+
+    def test_verify_names_a_manifest_of_files_in_a_former_data_root(
+        self, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As an earlier version of the package may have written it."""
+        table = memory_table(store)
+        day_rows.load(table, 1, readers="heads", data_root=FAST)
+        table.set_data_root(None, apply=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(symlink_keeping, "is_fast", lambda key: False)
+            table.keep_symlinks()
+        (finding,) = table.verify()
+        assert (finding.partition, finding.kind) == (DAY1, FindingKind.STALE)
+        with pytest.raises(InvalidInputError, match="copy what lies there"):
+            table.keep_symlinks()
+        table.checkpoint(apply=True)
+        assert table.verify() == []
+
+    def test_a_restoration_of_what_lies_in_the_table_goes_on_beside_manifests(
+        self, store: MemoryStore
+    ) -> None:
+        table = in_memory(store)
+        day_rows.load(table, 3, mode="replace")
+        table.keep_symlinks()
+        table.restore(2, partitions=["day=1"], apply=True)
+        assert keeps(store)
+        assert day_rows.values(table) == [2]
