@@ -129,7 +129,7 @@ def _note_kept(context: Context) -> Step[None]:
     another changes it meanwhile, all is looked at again.
 
     Who may yet bring files that lie elsewhere has opened before a data root was taken away, or
-    writes the record anew while it is open (:mod:`..commit.brought_back`). So the record is read
+    writes the record anew while it is open (:mod:`.commit.brought_back`). So the record is read
     first, then the open jobs, then what the heads name.
 
     :raises InvalidInputError: files lie elsewhere, or may come to.

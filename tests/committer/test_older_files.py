@@ -25,6 +25,7 @@ from zero_rename.committer import (
     TableNotFoundError,
     readable_table,
 )
+from zero_rename.committer.format.schema.other_formats import FORMATS
 from zero_rename.committer.store.requests import Delete, Put
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32())])
@@ -175,11 +176,13 @@ class TestReading:
 
         assert older.ids(partitions=Early()) == list(range(10, 30))
 
-    def test_it_costs_one_listing_more(self, older: Directory) -> None:
+    def test_it_costs_one_listing_more_and_one_for_each_other_format(
+        self, older: Directory
+    ) -> None:
         older.load([99], day=3)
         older.counts()
         older.table.snapshot()
-        assert older.counts() == {"ListObjects": 3, "Get": 1 + 1 + 1}
+        assert older.counts() == {"ListObjects": 3 + len(FORMATS), "Get": 1 + 1 + 1}
 
 
 class TestLayout:
@@ -408,7 +411,7 @@ class TestAdopting:
         assert report.readers_list
         assert older.records() == before
 
-    def test_readers_need_no_listing_afterwards(self, older: Directory) -> None:
+    def test_readers_look_for_other_formats_alone_afterwards(self, older: Directory) -> None:
         older.load([99], day=3)
         report = older.table.adopt(apply=True)
         assert [(e.partition, e.action) for e in report.entries] == [
@@ -419,7 +422,7 @@ class TestAdopting:
         older.table.write_index()
         older.counts()
         assert older.ids() == [*ALL, 99]
-        assert older.counts()["ListObjects"] == 2
+        assert older.counts()["ListObjects"] == 2 + len(FORMATS)
         assert older.table.snapshot().versions == {"day=1": 1, "day=2": 1, "day=3": 1}
         assert older.table.verify() == []
         assert older.table.adopt(apply=True).entries == ()

@@ -257,7 +257,12 @@ class TestReadYesterday:
         later."""
         then = datetime(2026, 1, 31, 23, 0, tzinfo=UTC).timestamp()
         store = MemoryStore(clock=ManualClock(then - 3600))
-        for name in ("zero_rename", "zero_rename.cli.main", "zero_rename.cli.past"):
+        for name in (
+            "zero_rename",
+            "zero_rename.cli.main",
+            "zero_rename.cli.past",
+            "zero_rename.cli.upkeep",
+        ):
             monkeypatch.setattr(import_module(name), "Table", lambda _: memory_table(store))
         for _ in range(7):
             self.load(1)

@@ -177,7 +177,7 @@ MUTANTS = (
         "        yield from _finish_last_job(context, opened, request, state)\n",
         "",
         ("append", "replace"),
-        31,
+        263,
     ),
     Mutant(
         "a purge aborts the uploads of open jobs",
@@ -216,7 +216,7 @@ MUTANTS = (
         "if settled and _etags(again) == seen:",
         "if settled:",
         ("replace", "read"),
-        653,
+        2529,
     ),
     Mutant(
         "a reader passes over decided commits that are not applied",
