@@ -219,8 +219,6 @@ def purge_destination(
         Selection(),
         swept,
         apply=order.apply,
-        # Worth a request an upload where nothing is aborted yet.
-        sizes=not order.apply,
         spared=spared,
     )
     done.jobs += map(_of_ours, table.run(sweep.run()))

@@ -47,19 +47,22 @@ class CheckpointOperator(_TableMaintenance):
         super().__init__(tables=tables, catalog="", **kwargs)
         self.order = choice("order", CheckpointOrder, order)
 
-    def _treat(self, table: Table, hook: ZeroRenameHook) -> dict[str, Any]:
+    def _treat(self, table: Table, hook: ZeroRenameHook) -> list[dict[str, Any]]:
         found = table.checkpoint(order=self.order, apply=self.apply)
         rows = [(it.partition, str(it.action), it.files, it.bytes) for it in found]
         listed = text_table(("partition", "action", "files", "bytes"), rows)
         self.log.info("%s\n%s", table.root.url, listed if rows else "all of it is durable")
         actions = Counter(it.action for it in found)
-        return {
-            "partitions": [asdict(it) | {"action": str(it.action)} for it in found[:_MOST]],
-            "partitions_left_off": max(0, len(found) - _MOST),
-            **{str(it).replace(" ", "_"): actions[it] for it in CheckpointAction},
-        }
+        return [
+            {
+                "table": table.root.url,
+                "partitions": [asdict(it) | {"action": str(it.action)} for it in found[:_MOST]],
+                "partitions_left_off": max(0, len(found) - _MOST),
+                **{str(it).replace(" ", "_"): actions[it] for it in CheckpointAction},
+            }
+        ]
 
-    def _failures(self, table: Table, report: dict[str, Any]) -> list[ZeroRenameError]:
+    def _failures(self, report: dict[str, Any]) -> list[ZeroRenameError]:
         if not report["lost"]:
             return []
         lost = [it["partition"] for it in report["partitions"] if it["action"] == "lost"]
@@ -67,7 +70,7 @@ class CheckpointOperator(_TableMaintenance):
             ZeroRenameError(
                 f"Files of {counted(report['lost'], 'partition')} are gone from the fast root, "
                 f"{first_few(lost)}; the others are copied.",
-                table=table.root.url,
-                remedy=f"See what is to be made again: zero-rename lineage plan {table.root.url}",
+                table=report["table"],
+                remedy=f"See what is to be made again: zero-rename lineage plan {report['table']}",
             )
         ]

@@ -19,7 +19,7 @@ from ..commit.state.found_table import find_table
 from ..commit.state.heads import all_heads, list_heads_and_index, read_head, release_claim
 from ..commit.state.old_records import KEPT_FOR, find_old_records
 from ..commit.state.open_jobs import read_open
-from ..commit.state.tolerance import or_damage
+from ..commit.state.tolerance import or_damage, or_error
 from ..errors import DamagedError, InvalidInputError, StoreFullError, counted
 from ..format.as_of import AsOf
 from ..format.job_spec import Coordination, Readers
@@ -28,7 +28,7 @@ from ..format.records.head import HeadState
 from ..format.records.kept_state import MOST_KEPT
 from ..store.backoff import Backoff
 from ..store.deletion import abort_until_gone, remove
-from ..store.requests import All, Found, Head, ListedObject, ListedUpload, Step
+from ..store.requests import All, Found, Head, ListedObject, ListedUpload, PartsPage, Step
 from ..store.upload_parts import parts_held
 from .purge_plan import Judged, Wanted, judge_uploads
 from .recovery import Outcome, Recovered, give_up, known, plan_recovery, recover
@@ -251,10 +251,12 @@ def _planned(
 
 
 def _held(judged: Sequence[Judged]) -> Step[dict[ListedUpload, int]]:
-    """How many bytes the first hundred uploads hold that are to be aborted: what it frees."""
+    """How many bytes the first hundred uploads hold that are to be aborted: what it frees. Of those
+    that may not be asked for, nothing is said: a purge needs no right to list parts."""
     asked = [it.upload for it in judged if it.abort][:_MEASURED]
-    found = yield from All(tuple(parts_held(it.key, it.upload_id) for it in asked))
-    return {it: page.size for it, page in zip(asked, found, strict=True) if page is not None}
+    found = yield from All(tuple(or_error(parts_held(it.key, it.upload_id)) for it in asked))
+    known = zip(asked, found, strict=True)
+    return {it: page.size for it, page in known if isinstance(page, PartsPage)}
 
 
 def _entry(it: Judged, apply: bool, failure: str | None, size: int | None) -> PurgeEntry:
