@@ -22,7 +22,44 @@ _AT_ONCE = 4
 _Block = tuple[int, bytes]
 
 
-class RangeFile(io.RawIOBase):
+class SizedFile(io.RawIOBase):
+    """A file of a known size whose position is kept here; what it reads, its subclass says.
+
+    :param size: bytes.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def _pass(self, size: int) -> tuple[int, int]:
+        """Move over bytes that are to be read.
+
+        :param size: how many, at the most; negative: all that are left.
+        :returns: where they begin and end.
+        """
+        start = min(self._position, self._size)
+        end = self._size if size < 0 else min(self._size, start + size)
+        self._position = end
+        return start, end
+
+
+class RangeFile(SizedFile):
     """The bytes of one version of an object.
 
     The first answer's ETag is demanded of all later ones: an object that is replaced meanwhile
@@ -41,38 +78,20 @@ class RangeFile(io.RawIOBase):
     def __init__(
         self, driver: Driver, key: str, size: int, tail: int | None = None, once: bool = False
     ) -> None:
-        super().__init__()
+        super().__init__(size)
         self._driver = driver
         self._key = key
-        self._size = size
         self._etag: str | None = None
         self._once = once
-        self._position = 0
         start = max(0, size - (_TAIL if tail is None else tail))
         self._tail: _Block = (start, driver.run(self._read(start, size)))
         self._blocks: list[_Block] = []
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
     def size(self) -> int:
         return self._size
 
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = base + offset
-        return self._position
-
     def read(self, size: int = -1) -> bytes:
-        start = min(self._position, self._size)
-        end = self._size if size < 0 else min(self._size, start + size)
-        self._position = end
+        start, end = self._pass(size)
         if start == end:
             return b""
         for first, body in (self._tail, *self._blocks):

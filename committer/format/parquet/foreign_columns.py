@@ -8,7 +8,6 @@ whatever case.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from ...errors import DamagedError, InvalidInputError, TableMismatchError
-from ...store.range_reader import gone
+from ...store.range_reader import SizedFile, gone
 from ...store.requests import All, ByteRange, Found, Get, ListedObject, Step
 from ..layout import TableRoot
 from ..schema.compatibility import respelled, type_differences
@@ -79,7 +78,7 @@ class FileColumns:
     problem: str = ""
 
     def is_within(self, name: str, kind: pa.DataType) -> bool:
-        """Whether all integers of a column are values of a type."""
+        """Tell whether a type holds every integer of a column."""
         lowest, highest = _integers(kind)
         return any(
             name == it and lowest <= low and high <= highest for it, low, high in self.ranges
@@ -336,7 +335,7 @@ def _leaf(metadata: pq.FileMetaData, name: str) -> int | None:
 
 
 def _is_everywhere(metadata: pq.FileMetaData, leaf: int, place: pa.Field, value: pa.Scalar) -> bool:
-    """Whether statistics say that each row has a value."""
+    """Tell whether statistics say that each row has a value."""
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(leaf)
         bounds = chunk_bounds(chunk.statistics, place.type, place.type)
@@ -358,34 +357,18 @@ def _spans(metadata: pq.FileMetaData, leaf: int) -> Iterable[tuple[int, int]]:
         yield start, start + chunk.total_compressed_size
 
 
-class _Pieces(io.RawIOBase):
+class _Pieces(SizedFile):
     """A file of which some pieces are in memory.
 
     :param bodies: the pieces by where they begin.
     """
 
     def __init__(self, size: int, bodies: Mapping[int, bytes]) -> None:
-        super().__init__()
-        self._size, self._bodies, self._position = size, bodies, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = base + offset
-        return self._position
+        super().__init__(size)
+        self._bodies = bodies
 
     def read(self, size: int = -1) -> bytes:
-        start = min(self._position, self._size)
-        end = self._size if size < 0 else min(self._size, start + size)
-        self._position = end
+        start, end = self._pass(size)
         for first, body in self._bodies.items():
             if first <= start and end <= first + len(body):
                 return body[start - first : end - first]
