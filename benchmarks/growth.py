@@ -241,7 +241,7 @@ class ForeignFolder:
 
     @property
     def table(self) -> Table:
-        """As a process sees it that has read nothing yet."""
+        """Open the table as a process that has read nothing yet."""
         table = memory_table(self._store)
         table.driver = self._driver  # type: ignore[assignment]
         return table
@@ -255,7 +255,7 @@ class ForeignFolder:
 
 
 def foreign_files(counts: Sequence[int], partitions: int) -> None:
-    """What reading, adopting and appending to folders of another program's files comes to."""
+    """Measure reading, adopting and appending to folders of another program's files."""
     print(f"### Files of another program in {partitions} partitions\n")
     print(
         "Each footer is read once, by one ranged GET of the file's end, also where `adopt` has "

@@ -23,7 +23,7 @@ from ..committer.upkeep.upload_sweep import SeenUpload, UploadSweep
 from ..s3a.recovery.leftovers import LeftoverJob
 from ..s3a.recovery.liveness import JobLiveness, RecoveryOptions
 from ..s3a.recovery.living import LivingJobs
-from ..s3a.recovery.recover import JobOutcome, RecoveredJob, settle_jobs
+from ..s3a.recovery.recover import UNSETTLED, JobOutcome, RecoveredJob, settle_jobs
 from ..s3a.runs.try_record import TryRecord
 
 if TYPE_CHECKING:
@@ -43,10 +43,14 @@ ORDER = (
 )
 #: What a purge makes of a job's uploads by what recovery made of the job; kept where it is none.
 _OF_JOB = {
+    # Of one that is rolled forward those alone that no task committed.
+    JobOutcome.ROLLED_FORWARD: PurgeAction.ABORTED,
     JobOutcome.ROLLED_BACK: PurgeAction.ABORTED,
     JobOutcome.FILES_LEFT: PurgeAction.ABORTED,
     JobOutcome.WOULD_ROLL_BACK: PurgeAction.WOULD_ABORT,
 }
+#: Outcomes that a repeat may mend.
+_REPEATED = (JobOutcome.FAILED, JobOutcome.UNKNOWN)
 #: What a purge of a table tells of an upload or record, and what a sweep tells of an upload.
 _Entry = PurgeEntry | SeenUpload
 _NOT_ASKED = "foreign: left unless foreign uploads are asked for, by age"
@@ -140,7 +144,6 @@ class PurgedDestination:
 
     kind: str
     jobs: list[SettledJob] = field(default_factory=list)
-    s3a_jobs: list[RecoveredJob] = field(default_factory=list)
     entries: list[PurgedEntry] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -190,7 +193,6 @@ def purge_destination(
     # A job of a staging committer shows by nothing but its uploads.
     options = replace(order.recovery, without=place.others)
     for left, result in table.run(settle_jobs(table.root, options)):
-        done.s3a_jobs.append(result)
         done.jobs.append(_of_s3a(result))
         told |= {name_of(it): NeededBy(result.job, result.reason) for it in left.uploads}
         seen(_entries_of(left, result))
@@ -239,14 +241,18 @@ class _Spared:
         self._living = LivingJobs(place.root.bucket, order.recovery)
 
     def __call__(self, uploads: Sequence[ListedUpload]) -> Step[Mapping[Name, NeededBy]]:
-        needed = dict((yield from self._living(uploads)))
+        needed: dict[Name, NeededBy] = {}
         for upload in uploads:
             name = name_of(upload)
             if name in self._told:
                 needed[name] = self._told[name]
             elif upload.key.startswith(self._others):
                 needed[name] = NeededBy("", "of a destination that is looked after by itself")
-            elif name not in needed and (why := self._too_young(self._now - upload.initiated)):
+        left = [upload for upload in uploads if name_of(upload) not in needed]
+        needed |= yield from self._living(left)
+        for upload in left:
+            name = name_of(upload)
+            if name not in needed and (why := self._too_young(self._now - upload.initiated)):
                 needed[name] = NeededBy("", why)
         return needed
 
@@ -259,15 +265,14 @@ class _Spared:
 
 
 def _of_s3a(job: RecoveredJob) -> SettledJob:
-    lasting = (JobOutcome.NEEDS_DECISION, JobOutcome.FILES_LEFT, JobOutcome.REFUSED)
-    again = (JobOutcome.FAILED, JobOutcome.UNKNOWN)
+    is_unsettled = job.outcome in UNSETTLED
     return SettledJob(
         job.job,
         str(job.left),
         str(job.outcome),
         f"{job.reason} ({job.state}: {job.state_reason})",
-        is_unsettled=job.outcome in lasting + again,
-        is_lasting=job.outcome in lasting,
+        is_unsettled=is_unsettled,
+        is_lasting=is_unsettled and job.outcome not in _REPEATED,
     )
 
 
@@ -287,8 +292,6 @@ def _entries_of(left: LeftoverJob, result: RecoveredJob) -> Iterator[PurgeEntry]
     action = _OF_JOB.get(result.outcome, PurgeAction.KEPT)
     sizes = {(commit.key, commit.upload_id): commit.length for commit in left.commits}
     uploads = left.extra if result.outcome is JobOutcome.ROLLED_FORWARD else left.uploads
-    if result.outcome is JobOutcome.ROLLED_FORWARD:
-        action = PurgeAction.ABORTED
     reason = f"of an S3A job, {result.outcome}: {result.reason}"
     for it in uploads:
         size = sizes.get(name_of(it))
