@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
+from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import Asset, AssetAlias
 
@@ -20,6 +21,11 @@ _log = logging.getLogger(__name__)
 _LONGEST = 250
 #: Events of one load: Airflow records them one by one in the request that ends the task.
 MOST_EVENTS = 1000
+#: Characters of an asset's URI, and of an alias's name
+#: (``airflow.sdk.definitions.asset``, _validate_identifier).
+_LONGEST_URI = 1500
+#: Characters that stand in a URI's path as they are (RFC 3986, pchar, and the slash).
+_PLAIN = "/:@!$&'()*+,;=~"
 _OF_PARTITION = ("partition", "version", "rows", "files", "bytes")
 
 
@@ -42,7 +48,30 @@ def default_outlets(table: Any) -> list[AssetAlias]:
     if not (AIRFLOW_V_3_0_PLUS and isinstance(table, str)) or not table or is_template(table):
         return []
     name = re.sub(f"^{SCHEME}", "s3://", table.strip()).strip("/")
-    return [AssetAlias(f"zero_rename:{name}")]
+    return [AssetAlias(_fitting(f"zero_rename:{quote(name, safe=_PLAIN)}"))]
+
+
+def asset_uri(url: str) -> str:
+    """Return the URI of a table's asset: its root, quoted as URIs are.
+
+    A plain name stays as it is. Anything else that a URI does not hold is percent-encoded in UTF-8:
+    ``s3://lake/wh/flüge`` is ``s3://lake/wh/fl%C3%BCge``. Airflow stores ASCII on some databases,
+    and takes what follows a ``#`` or a ``?`` for no part of the address.
+
+    :param url: the table's root, ``s3://bucket/prefix``.
+    """
+    scheme, _, path = url.partition("://")
+    return _fitting(f"{scheme}://{quote(path, safe=_PLAIN)}")
+
+
+def _fitting(text: str) -> str:
+    """A text of at most :data:`_LONGEST_URI` characters; a longer one ends with its digest."""
+    return text if len(text) <= _LONGEST_URI else _digested(text, _LONGEST_URI)
+
+
+def _digested(text: str, longest: int) -> str:
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{text[: longest - 17]}-{digest}"
 
 
 class _Task(Protocol):
@@ -69,14 +98,14 @@ def tell_outlets(task: _Task, context: Mapping[str, Any], report: Mapping[str, A
     totals = _extra(report, report)
     for outlet in list(task.outlets or ()):
         if isinstance(outlet, AssetAlias):
-            asset = _known_asset(report["table"], events[outlet])
+            asset = _known_asset(asset_uri(report["table"]), events[outlet])
             if asset is not None and extras and not _is_among(task.outlets, asset):
                 # An alias's events have no keys (airflow.models.taskinstance,
                 # register_asset_changes_in_db), so the asset itself is an outlet of this run.
                 task.outlets = [*task.outlets, asset]
                 _add_keyed(events[asset], extras, with_load=False)
             if asset is None or not (extras and run_key):
-                events[outlet].add(asset or Asset(report["table"]), extra=totals)
+                events[outlet].add(asset or Asset(asset_uri(report["table"])), extra=totals)
         elif isinstance(outlet, Asset | AssetRef):
             events[outlet].extra = totals
             if extras:
@@ -107,10 +136,7 @@ def _add_keyed(event: Any, extras: Mapping[str, dict[str, Any]], with_load: bool
 def partition_key(partition: str) -> str:
     """A partition as a key of Airflow's: its path, or where that is too long its beginning, a
     hyphen and 16 digits of its SHA-256. The event's ``partition`` is whole in any case."""
-    if len(partition) <= _LONGEST:
-        return partition
-    digest = hashlib.sha256(partition.encode()).hexdigest()[:16]
-    return f"{partition[: _LONGEST - 17]}-{digest}"
+    return partition if len(partition) <= _LONGEST else _digested(partition, _LONGEST)
 
 
 class _ExtraByKey(set[str]):

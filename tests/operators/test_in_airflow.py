@@ -93,6 +93,28 @@ def test_a_load_and_a_sensor_that_reads_its_xcom(
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "quoted"), [("flüge", "fl%C3%BCge"), ("flights#2", "flights%232")]
+)
+def test_a_table_whose_name_a_uri_does_not_hold_has_an_asset_of_its_own(
+    tables: Tables, dag_of: Callable[..., Any], name: str, quoted: str
+) -> None:
+    """The one failed its task after the commit, the other sent its events to the asset of
+    ``flights``."""
+    dag = dag_of(
+        f"named_{quoted.replace('%', '_')}",
+        f"""
+        ZeroRenameSparkSubmitOperator(
+            task_id="load", application="{JOB_FILE}", table="{tables.url(name)}", partition="*",
+        )
+        """,
+    )
+    run = dag.test(logical_date=datetime(2013, 2, 1, tzinfo=UTC))
+    assert str(run.state) == "success"
+    told = [(uri, extra["table"]) for uri, _, extra in events(run)]
+    assert told == [(tables.url(quoted), tables.url(name))]
+
+
 def test_each_partition_is_an_event_that_starts_dags(
     tables: Tables, dag_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from airflow.sdk.execution_time.task_runner import _serialize_outlet_events
 
 from zero_rename.provider.assets.outlets import (
     MOST_EVENTS,
+    asset_uri,
     default_outlets,
     partition_key,
     tell_outlets,
@@ -99,6 +100,31 @@ def test_more_partitions_than_a_task_can_tell(caplog: pytest.LogCaptureFixture) 
     assert "the load is one event" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        (URL, URL),
+        ("s3://lake/wh/a_b-c.d~e=f,g", "s3://lake/wh/a_b-c.d~e=f,g"),
+        ("s3://lake/wh/flüge", "s3://lake/wh/fl%C3%BCge"),
+        ("s3://lake/wh/x#y", "s3://lake/wh/x%23y"),
+        ("s3://lake/wh/x?y", "s3://lake/wh/x%3Fy"),
+        ("s3://lake/wh/a b%20", "s3://lake/wh/a%20b%2520"),
+    ],
+)
+def test_the_uri_of_a_table_is_quoted_as_uris_are(url: str, expected: str) -> None:
+    """And it is what Airflow makes of it."""
+    assert asset_uri(url) == expected
+    assert Asset(asset_uri(url)).uri == expected
+
+
+def test_a_uri_of_more_characters_than_airflow_takes_ends_with_its_digest() -> None:
+    urls = [f"s3://lake/{'ü' * 400}{n}" for n in range(2)]
+    assert [len(Asset(asset_uri(url)).uri) for url in urls] == [1500, 1500]
+    assert len({asset_uri(url) for url in urls}) == 2
+    (alias,) = default_outlets(urls[0])
+    assert (len(alias.name), alias.name.isascii()) == (1500, True)
+
+
 class TestAnAlias:
     @pytest.fixture
     def known(self, monkeypatch: pytest.MonkeyPatch) -> list[Asset]:
@@ -126,6 +152,15 @@ class TestAnAlias:
         # Airflow's own client says so as an error, on each first load.
         assert "'Asset not found', that is what was asked here: nothing is wrong" in caplog.text
 
+    @pytest.mark.parametrize("name", ["flüge", "flights#2"])
+    def test_of_a_table_whose_name_a_uri_does_not_hold(self, known: list[Asset], name: str) -> None:
+        """The events of flights#2 were those of the asset of flights."""
+        known.append(ASSET)
+        said = report("day=1", table=f"s3://lake/wh/{name}")
+        (event,) = told(AssetAlias("a"), said)
+        assert event["dest_asset_key"]["uri"] == asset_uri(said["table"])
+        assert event["extra"]["table"] == said["table"]
+
     def test_of_an_asset_that_is_known(self, known: list[Asset]) -> None:
         """Whose name is the user's; an alias's own events have no keys."""
         known.append(ASSET)
@@ -147,3 +182,5 @@ def test_the_outlet_of_a_task_that_names_none() -> None:
     assert alias == AssetAlias("zero_rename:flights")
     assert default_outlets("s3a://lake/wh/flights/") == default_outlets(URL)
     assert default_outlets("{{ params.table }}") == []
+    (quoted,) = default_outlets("flüge#2")
+    assert quoted == AssetAlias("zero_rename:fl%C3%BCge%232")
