@@ -30,11 +30,11 @@ class CheckpointOperator(_TableMaintenance):
 
     :param tables: one table or several, whole or below the connection's table root. (templated)
     :param order: which partitions are copied first: ``creation``, the oldest, or ``latest``.
-    :param apply: act; ``False`` only reports what would be done.
+    :param apply: act; ``False`` only reports what would be done. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
-    template_fields: Sequence[str] = ("tables", "zero_rename_conn_id")
+    template_fields: Sequence[str] = ("tables", "apply", "zero_rename_conn_id")
 
     def __init__(
         self,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.databricks.operators.databricks import DatabricksSubmitRunOperator  # pyright: ignore
 from airflow.providers.databricks.triggers.databricks import DatabricksExecutionTrigger  # pyright: ignore
 
 from ..committer.errors import InvalidInputError
 from ..committer.format.handoff import HANDOFF
+from ..orchestration.runs.arguments import Parser, read_list, read_mapping, read_text, read_whole
 from ..orchestration.submit.job_mark import JobMark
 from ..orchestration.submit.package_file import build_wheel
 from .loading.service_load import ServiceLoadOperator
@@ -26,6 +27,16 @@ _OF_A_TASK = (
     *("spark_python_task", "notebook_task", "spark_jar_task"),
     *("new_cluster", "existing_cluster_id", "libraries"),
 )
+#: Templated arguments by their kind.
+_TEXTS = (
+    *("databricks_conn_id", "existing_cluster_id"),
+    *("run_name", "idempotency_token", "performance_target"),
+)
+_DICTIONARIES = (
+    *("json", "new_cluster", "git_source", "spark_python_task", "spark_submit_task"),
+    *("spark_jar_task", "notebook_task", "pipeline_task", "dbt_task"),
+)
+_LISTS = ("tasks", "libraries", "environments", "access_control_list")
 
 
 class ZeroRenameDatabricksSubmitRunOperator(ServiceLoadOperator, DatabricksSubmitRunOperator):
@@ -40,6 +51,12 @@ class ZeroRenameDatabricksSubmitRunOperator(ServiceLoadOperator, DatabricksSubmi
     """
 
     request_fields = ("json", "tasks", *_OF_A_TASK)
+    optional_parsers: ClassVar[Mapping[str, Parser]] = {
+        **dict.fromkeys(_TEXTS, read_text),
+        **dict.fromkeys(_DICTIONARIES, read_mapping),
+        **dict.fromkeys(_LISTS, read_list),
+        "timeout_seconds": read_whole,
+    }
     connection_fields = ("databricks_conn_id",)
     waits_by = "wait_for_termination"
     build_package = staticmethod(build_wheel)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from airflow.providers.amazon.aws.operators.emr import EmrContainerOperator
 from airflow.providers.amazon.aws.triggers.emr import EmrContainerTrigger
 
+from ..orchestration.runs.arguments import Parser, read_text
 from ..orchestration.submit.job_mark import JobMark
 from .loading.aws_load import LONGEST_WAIT, DriverLoadOperator
 
@@ -22,6 +24,9 @@ class ZeroRenameEmrContainerOperator(DriverLoadOperator, EmrContainerOperator):
     :class:`ZeroRenameSparkSubmitOperator` returns.
     """
 
+    parsers: ClassVar[Mapping[str, Parser]] = dict.fromkeys(
+        ("name", "virtual_cluster_id", "release_label"), read_text
+    )
     member, variables = "sparkSubmitJobDriver", "spark.kubernetes.driverEnv"
     unfinished = ("PENDING", "SUBMITTED", "RUNNING", "CANCEL_PENDING")
     pause = None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.amazon.aws.operators.emr import EmrServerlessStartJobOperator
 from airflow.providers.amazon.aws.triggers.emr import EmrServerlessStartJobTrigger
 
+from ..orchestration.runs.arguments import Parser, read_mapping, read_text
 from ..orchestration.submit.job_mark import JobMark
 from .loading.aws_load import DriverLoadOperator
 
@@ -28,6 +29,8 @@ class ZeroRenameEmrServerlessOperator(DriverLoadOperator, EmrServerlessStartJobO
     """
 
     request_fields = (*DriverLoadOperator.request_fields, "config")
+    parsers: ClassVar[Mapping[str, Parser]] = {"application_id": read_text}
+    optional_parsers: ClassVar[Mapping[str, Parser]] = {"name": read_text, "config": read_mapping}
     member, variables = "sparkSubmit", "spark.emr-serverless.driverEnv"
     unfinished = ("SUBMITTED", "PENDING", "SCHEDULED", "RUNNING", "QUEUED", "CANCELLING")
 
@@ -40,7 +43,7 @@ class ZeroRenameEmrServerlessOperator(DriverLoadOperator, EmrServerlessStartJobO
 
     def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
         super()._hand_over(mark, handed, package)
-        config = dict(self.config)
+        config = dict(self.config or {})
         name = self.name or config.pop("name", None) or f"{self.dag_id}.{self.task_id}"
         self.config = {key: value for key, value in config.items() if key != "name"}
         self.name = mark.after(name, 256)

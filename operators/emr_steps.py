@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.providers.amazon.aws.operators.emr import EmrAddStepsOperator
 
 from ..committer.errors import InvalidInputError
 from ..committer.format.handoff import HANDOFF, HANDOFF_SETTING
+from ..orchestration.runs.arguments import Parser, read_request_of_texts, read_text, read_words
 from ..orchestration.submit.job_mark import JobMark
 from ..orchestration.submit.service_words import options_of, setting_of, with_arguments
 from ..provider.cancelling_triggers import CancellingStepTrigger, cancel_step
@@ -33,6 +33,11 @@ class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
     """
 
     request_fields = ("steps",)
+    optional_parsers: ClassVar[Mapping[str, Parser]] = {
+        **dict.fromkeys(("execution_role_arn", "job_flow_id", "job_flow_name"), read_text),
+        "cluster_states": read_words,
+        "steps": read_request_of_texts,
+    }
     pause = 30
 
     def _check_arguments(self, parsing: bool = False) -> None:
@@ -41,8 +46,7 @@ class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
             _spark_step(self.steps)
 
     def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
-        steps = ast.literal_eval(self.steps) if isinstance(self.steps, str) else self.steps
-        step = _spark_step(steps)
+        step = _spark_step(self.steps)
         jar_step = step["HadoopJarStep"]
         settings = {HANDOFF_SETTING: handed}
         if _in_cluster_mode(jar_step["Args"]):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.providers.amazon.aws.operators.glue import JOB_RUN_TERMINAL_STATES, GlueJobOperator
 
 from ..committer.format.handoff import HANDOFF_SETTING
+from ..orchestration.runs.arguments import Parser, invalid, read_mapping, read_settings, read_text
 from ..orchestration.submit.job_mark import JobMark
 from ..provider.cancelling_triggers import CancellingGlueTrigger, cancel_run
 from .loading.aws_load import AwsLoadOperator
@@ -38,11 +39,29 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
     """
 
     request_fields = ("script_args", "create_job_kwargs", "run_job_kwargs")
+    optional_parsers: ClassVar[Mapping[str, Parser]] = {
+        **dict.fromkeys(
+            ("job_name", "iam_role_arn", "iam_role_name", "s3_bucket", "script_location"), read_text
+        ),
+        "script_args": read_settings,
+        **dict.fromkeys(("create_job_kwargs", "run_job_kwargs"), read_mapping),
+    }
 
     def __init__(self, **kwargs: Any) -> None:
         # GlueJobOperator's own way to find a run again would take a cleared task's for done.
         kwargs["durable"] = False
         super().__init__(**kwargs)
+
+    def _check_arguments(self, parsing: bool = False) -> None:
+        super()._check_arguments(parsing)
+        script = self.script_location
+        if not parsing and script and not script.startswith("s3://") and not self.s3_bucket:
+            raise invalid(
+                "script_location",
+                script,
+                "a file of the worker, and s3_bucket names no bucket for it",
+                "Give s3_bucket, or the script as s3://bucket/key.",
+            )
 
     def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
         given = {**self._defaults(), **self.script_args}

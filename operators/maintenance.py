@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
 from ..committer.errors import InvalidInputError, ZeroRenameError, counted
-from ..orchestration.runs.partitions import listed_texts
+from ..orchestration.runs.arguments import Parser, read_flag, read_seconds, read_text
 from ..orchestration.runs.reports import text_table
-from ..orchestration.table_names import check_catalog_of
+from ..orchestration.table_names import check_catalog_of, listed_tables
 from ..provider.connection import config_number
 from ..provider.failures import final_where_refused
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
+from ..provider.task_arguments import TaskArguments
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -36,10 +37,18 @@ _NO_JOBS = "no open jobs"
 _LINES = 1000
 
 
-class _Maintenance(BaseOperator):
+class _Maintenance(TaskArguments, BaseOperator):
     """What all maintenance is told."""
 
-    template_fields: Sequence[str] = ("tables", "catalog", "zero_rename_conn_id")
+    template_fields: Sequence[str] = (
+        *("tables", "apply", "patience", "catalog", "zero_rename_conn_id"),
+    )
+    parsers: ClassVar[Mapping[str, Parser]] = {
+        "tables": listed_tables,
+        "apply": read_flag,
+        "patience": read_seconds,
+        **dict.fromkeys(("catalog", "zero_rename_conn_id"), read_text),
+    }
     ui_color = "#f2eee6"
     _ti: Any = None
 
@@ -47,26 +56,19 @@ class _Maintenance(BaseOperator):
         self,
         *,
         tables: str | Sequence[str] | None,
-        apply: bool = False,
-        patience: float | timedelta | None = None,
+        apply: bool | str = False,
+        patience: float | timedelta | str | None = None,
         catalog: str | None = None,
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.tables = tables
-        self.apply = apply
-        self.patience = patience
+        self.tables: Any = tables
+        self.apply: Any = apply
+        self.patience: Any = patience
         self.catalog = catalog
         self.zero_rename_conn_id = zero_rename_conn_id
-
-    def _named(self) -> list[str]:
-        """The tables that were given.
-
-        :raises InvalidInputError: a template made something else of them.
-        """
-        given = self.tables or ()
-        return list(listed_texts("tables", given, None, "tables", "names such as flights"))
+        self.note_arguments()
 
     @property
     def _ask(self) -> Callable[[TryRecord], JobLiveness | None]:
@@ -89,22 +91,31 @@ class _Maintenance(BaseOperator):
 class _Purging(_Maintenance):
     """Maintenance of destinations of every committer, that may abort foreign uploads too."""
 
-    template_fields: Sequence[str] = (*_Maintenance.template_fields, "staging")
+    template_fields: Sequence[str] = (
+        *_Maintenance.template_fields,
+        *("foreign", "older_than", "s3a_patience", "staging"),
+    )
+    parsers: ClassVar[Mapping[str, Parser]] = {
+        "foreign": read_flag,
+        **dict.fromkeys(("older_than", "s3a_patience"), read_seconds),
+        "staging": read_text,
+    }
 
     def __init__(
         self,
         *,
-        foreign: bool = False,
-        older_than: float | timedelta | None = None,
-        s3a_patience: float | timedelta | None = None,
+        foreign: bool | str = False,
+        older_than: float | timedelta | str | None = None,
+        s3a_patience: float | timedelta | str | None = None,
         staging: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.foreign = foreign
-        self.older_than = older_than
-        self.s3a_patience = s3a_patience
+        self.foreign: Any = foreign
+        self.older_than: Any = older_than
+        self.s3a_patience: Any = s3a_patience
         self.staging = staging
+        self.note_arguments()
 
     def _order(self, hook: ZeroRenameHook) -> PurgeOrder:
         """:raises InvalidInputError: arguments that cannot be right."""
@@ -113,8 +124,8 @@ class _Purging(_Maintenance):
         return PurgeOrder(
             apply=self.apply,
             foreign_age=self._foreign_age(hook),
-            patience=_seconds(self.patience),
-            s3a_patience=_seconds(self.s3a_patience),
+            patience=self.patience,
+            s3a_patience=self.s3a_patience,
             staging=self.staging,
             ask=self._ask,
         )
@@ -132,8 +143,7 @@ class _Purging(_Maintenance):
             )
         if not self.foreign:
             return None
-        given = _seconds(self.older_than)
-        age = hook.purge_age if given is None else given
+        age = hook.purge_age if self.older_than is None else self.older_than
         floor = 3600.0 * config_number("purge_floor_hours")
         if not age >= floor:
             raise InvalidInputError(
@@ -156,18 +166,19 @@ class _TableMaintenance(_Maintenance):
         :raises Exception: the first error met, with the others as notes.
         """
         self._ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
-        if not self.apply:
-            self.log.warning("Nothing is changed, only reported: apply=True acts.")
         reports: list[dict[str, Any]] = []
         errors: list[Exception] = []
         with final_where_refused():
+            self.read_arguments()
             hook = ZeroRenameHook(self.zero_rename_conn_id)
-            names = self._named()
+            names = self.tables or ()
             if not names:
                 raise InvalidInputError("tables names no table.", remedy="Give one or more tables.")
             tables = [hook.get_table(name) for name in names]
             self._check(hook)
             catalog = self._catalog(hook, tables)
+        if not self.apply:
+            self.log.warning("Nothing is changed, only reported: apply=True acts.")
         for table in tables:
             try:
                 treated = self._treat(table, hook)
@@ -222,9 +233,9 @@ class RecoverJobsOperator(_TableMaintenance):
 
     :param tables: one table or several, whole or below the connection's table root.
         (templated)
-    :param apply: act; ``False`` only reports what would be done.
+    :param apply: act; ``False`` only reports what would be done. (templated)
     :param patience: seconds (or a timedelta) an undecided job may be silent before it is
-        declared dead; ``None`` takes each job's own.
+        declared dead; ``None`` takes each job's own. (templated)
     :param catalog: where the tables are registered: ``glue://database``, or ``glue://database/table``
         for a single one; ``None``: the connection's; ``""``: nowhere. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
@@ -232,7 +243,7 @@ class RecoverJobsOperator(_TableMaintenance):
 
     def _treat(self, table: Table, hook: ZeroRenameHook) -> list[dict[str, Any]]:
         settle = table.recover if self.apply else table.plan_recovery
-        found = settle(_seconds(self.patience))
+        found = settle(self.patience)
         names = ("job", "outcome", "detail")
         rows = [(job.job, str(job.outcome), job.detail) for job in found]
         self.log.info("%s\n%s", table.root.url, text_table(names, rows) if rows else _NO_JOBS)
@@ -264,19 +275,20 @@ class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
     :param tables: one table or several, whole or below the connection's table root: tables of this
         package, destinations of Hadoop's committers, with or without a record of their runs, and
         directories, of which all that lies below is purged. (templated)
-    :param apply: act; ``False`` only reports what would be done.
-    :param foreign: abort foreign uploads too.
+    :param apply: act; ``False`` only reports what would be done. (templated)
+    :param foreign: abort foreign uploads too. (templated)
     :param older_than: their least age, seconds or a timedelta; ``None`` takes the connection's,
         else ``[zero_rename] purge_older_than_hours``. Below ``[zero_rename]
-        purge_floor_hours`` it is refused.
-    :param patience: as in :class:`RecoverJobsOperator`.
+        purge_floor_hours`` it is refused. (templated)
+    :param patience: as in :class:`RecoverJobsOperator`. (templated)
     :param s3a_patience: seconds (or a timedelta) of silence after which a job of Hadoop's
         committers that no run's record names counts as dead. Longer than the longest task: one
         that writes a file is silent. ``None``: such a job stays unknown, and is left.
+        (templated)
     :param staging: where the directory and partitioned committers keep their pending sets
         (``fs.s3a.committer.staging.tmp.path``), as a path on the worker or an ``hdfs://`` URL.
         Without it, a job of theirs that died is left to a person. (templated)
-    :param catalog: as in :class:`RecoverJobsOperator`.
+    :param catalog: as in :class:`RecoverJobsOperator`. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -349,13 +361,13 @@ class MaintainTablesOperator(_Purging):
 
     :param tables: as in :class:`PurgeStaleUploadsOperator`; ``None``: all below the connection's
         table root. (templated)
-    :param apply: act; ``False`` only reports what would be done.
-    :param foreign: abort foreign uploads too.
-    :param older_than: their least age, as in :class:`PurgeStaleUploadsOperator`.
-    :param patience: as in :class:`RecoverJobsOperator`.
-    :param s3a_patience: as in :class:`PurgeStaleUploadsOperator`.
+    :param apply: act; ``False`` only reports what would be done. (templated)
+    :param foreign: abort foreign uploads too. (templated)
+    :param older_than: their least age, as in :class:`PurgeStaleUploadsOperator`. (templated)
+    :param patience: as in :class:`RecoverJobsOperator`. (templated)
+    :param s3a_patience: as in :class:`PurgeStaleUploadsOperator`. (templated)
     :param staging: as in :class:`PurgeStaleUploadsOperator`. (templated)
-    :param catalog: as in :class:`RecoverJobsOperator`.
+    :param catalog: as in :class:`RecoverJobsOperator`. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -371,10 +383,11 @@ class MaintainTablesOperator(_Purging):
 
         self._ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
         with final_where_refused():
+            self.read_arguments()
             hook = ZeroRenameHook(self.zero_rename_conn_id)
             known = hook.destinations() if self.tables is None else []
             places = {it.root.url: [it] for it in known}
-            names = [*places] if self.tables is None else self._named()
+            names = [*places] if self.tables is None else self.tables
             tables = [hook.get_table(name) for name in names]
             order = self._order(hook)
             ours = [table for table, it in zip(tables, known, strict=False) if it.is_table]
@@ -432,7 +445,3 @@ class MaintainTablesOperator(_Purging):
                 for line in getattr(done, title):
                     self.log.info("%s, %s: %s", done.table, title, line)
         return [it for it in found if not it.is_empty_rest]
-
-
-def _seconds(value: float | timedelta | None) -> float | None:
-    return value.total_seconds() if isinstance(value, timedelta) else value

@@ -5,54 +5,66 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseOperator, conf
 
 from ..committer.errors import InvalidInputError
-from ..orchestration.runs.partitions import listed_texts
+from ..orchestration.runs.arguments import Parser, read_flag, read_seconds, read_text, read_versions
+from ..orchestration.table_names import listed_tables
 from ..provider.failures import final_where_refused
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.recomputing import PATIENCE, log_plan, plan_for
 from ..provider.staleness import make_again, versions_by_root
+from ..provider.task_arguments import TaskArguments
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class PlanRecomputeOperator(BaseOperator):
+class PlanRecomputeOperator(TaskArguments, BaseOperator):
     """Say which jobs are to be run again so that partitions are as their inputs are. Changes
     nothing, and runs nothing.
 
     :param targets: tables, or partitions of them: ``flights``, ``flights/day=2013-01-01``,
         ``s3://bucket/prefix``. (templated)
-    :param lost: look, too, whether the files are there: a listing of each table.
+    :param lost: look, too, whether the files are there: a listing of each table. (templated)
     :param narrow: let a task that made more than is asked for make only that again; ``False``: all
-        that its run makes.
+        that its run makes. (templated)
     :param code_versions: by table, the present version of its program's code: rows that another one
         made, or of which it is not known, are stale. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
-    template_fields: Sequence[str] = ("targets", "code_versions", "zero_rename_conn_id")
+    template_fields: Sequence[str] = (
+        *("targets", "lost", "narrow", "code_versions", "zero_rename_conn_id"),
+    )
+    parsers: ClassVar[Mapping[str, Parser]] = {
+        "targets": listed_tables,
+        **dict.fromkeys(("lost", "narrow"), read_flag),
+        "code_versions": read_versions,
+        "zero_rename_conn_id": read_text,
+    }
     ui_color = "#e6ecf2"
 
     def __init__(
         self,
         *,
         targets: Sequence[str] | str,
-        lost: bool = True,
-        narrow: bool = True,
-        code_versions: Mapping[str, str] | None = None,
+        lost: bool | str = True,
+        narrow: bool | str = True,
+        code_versions: Mapping[str, str] | str | None = None,
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.targets = targets
-        self.lost = lost
-        self.narrow = narrow
-        self.code_versions = code_versions
+        self.targets: Any = targets
+        self.lost: Any = lost
+        self.narrow: Any = narrow
+        self.code_versions: Any = code_versions
         self.zero_rename_conn_id = zero_rename_conn_id
+        self.note_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look at the tables and at what they were computed from.
@@ -64,18 +76,18 @@ class PlanRecomputeOperator(BaseOperator):
             ``seconds`` and ``critical``, of the longest way.
         :raises AirflowFailException: a target that is none.
         """
-        hook = ZeroRenameHook(self.zero_rename_conn_id)
         with final_where_refused():
+            self.read_arguments()
+            hook = ZeroRenameHook(self.zero_rename_conn_id)
             versions = versions_by_root(hook, self.code_versions)
             found = plan_for(hook, self._targets(hook), self.lost, self.narrow, versions)
         log_plan(found)
         return json.loads(json.dumps(asdict(found)))
 
     def _targets(self, hook: ZeroRenameHook) -> list[str]:
-        names = listed_texts("targets", self.targets, None, "tables", "names such as flights")
-        if not names:
+        if not self.targets:
             raise InvalidInputError("targets names no table.", remedy="Give one or more.")
-        return [hook.table_url(name) for name in names]
+        return [hook.table_url(name) for name in self.targets]
 
 
 class RecomputeOperator(PlanRecomputeOperator):
@@ -92,31 +104,41 @@ class RecomputeOperator(PlanRecomputeOperator):
     where it is deferrable; else it needs one besides those of the tasks that it clears.
 
     :param airflow_conn_id: connection of type ``http`` to Airflow's API server. (templated)
-    :param poll_interval: seconds between looks at what runs.
+    :param poll_interval: seconds between looks at what runs. (templated)
     :param patience: seconds in which a DAG that is scheduled on an asset is to have a run.
-    :param timeout: seconds after which it is given up; what was cleared goes on.
+        (templated)
+    :param timeout: seconds after which it is given up; what was cleared goes on. (templated)
     :param deferrable: wait in the triggerer; ``None``: as ``[operators] default_deferrable`` says.
     """
 
-    template_fields: Sequence[str] = (*PlanRecomputeOperator.template_fields, "airflow_conn_id")
+    template_fields: Sequence[str] = (
+        *PlanRecomputeOperator.template_fields,
+        *("airflow_conn_id", "poll_interval", "patience", "timeout"),
+    )
+    parsers: ClassVar[Mapping[str, Parser]] = {
+        "airflow_conn_id": read_text,
+        **dict.fromkeys(("poll_interval", "patience", "timeout"), read_seconds),
+    }
 
     def __init__(
         self,
         *,
         airflow_conn_id: str = "airflow_api",
-        poll_interval: float = 30.0,
-        patience: float = PATIENCE,
-        timeout: float = 24 * 3600.0,
+        poll_interval: float | timedelta | str = 30.0,
+        patience: float | timedelta | str = PATIENCE,
+        timeout: float | timedelta | str = 24 * 3600.0,
         deferrable: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.airflow_conn_id = airflow_conn_id
-        self.poll_interval = poll_interval
-        self.patience = patience
-        self.timeout = timeout
+        self.poll_interval: Any = poll_interval
+        self.patience: Any = patience
+        self.timeout: Any = timeout
         by_default = conf.getboolean("operators", "default_deferrable", fallback=False)
-        self.deferrable = by_default if deferrable is None else deferrable
+        given = by_default if deferrable is None else deferrable
+        self.deferrable = read_flag("deferrable", given)
+        self.note_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan, clear and wait, until nothing is to be run again.
@@ -128,6 +150,7 @@ class RecomputeOperator(PlanRecomputeOperator):
             one of another code version; the API refused. What was cleared before goes on.
         """
         with final_where_refused():
+            self.read_arguments()
             targets = self._targets(ZeroRenameHook(self.zero_rename_conn_id))
         return self._go(context, targets)
 
@@ -135,6 +158,8 @@ class RecomputeOperator(PlanRecomputeOperator):
         self, context: Context, event: object = None, *, progress: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Go on after a wait in the triggerer."""
+        with final_where_refused():
+            self.read_arguments()
         return self._go(context, progress)
 
     def _go(self, context: Context, of: list[str] | Mapping[str, Any]) -> dict[str, Any]:

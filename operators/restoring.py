@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from ..committer.errors import InvalidInputError
+from ..committer.format.as_of import AsOf
+from ..orchestration.runs.arguments import Parser, read_flag, read_text
+from ..orchestration.runs.partitions import listed_partitions
 from ..orchestration.runs.reports import text_table
 from ..provider.failures import final_where_refused
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
+from ..provider.task_arguments import TaskArguments
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class RestoreTableOperator(BaseOperator):
+def _read_moment(name: str, given: Any) -> int | datetime:
+    """Return a version, or a time."""
+    found = AsOf.parse(given)
+    if found.time is None:
+        return found.version or 0
+    return datetime.fromtimestamp(found.time, UTC)
+
+
+class RestoreTableOperator(TaskArguments, BaseOperator):
     """Bring back what a table that is read by heads held before a job, or at a time, by a job that
     writes no byte: all of the partitions at once, or none.
 
@@ -31,12 +44,20 @@ class RestoreTableOperator(BaseOperator):
     :param undo: the id of the job to undo. (templated)
     :param as_of: instead: a time with its zone, ``2026-01-31T12:00:00Z``, or a version of the one
         partition given. (templated)
-    :param partitions: with ``as_of``: only these; ``None`` for all. (templated)
-    :param apply: act; ``False`` only reports what would be done.
+    :param partitions: with ``as_of``: only these; ``[]`` for none, ``None`` for all. (templated)
+    :param apply: act; ``False`` only reports what would be done. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
-    template_fields: Sequence[str] = ("table", "undo", "as_of", "partitions", "zero_rename_conn_id")
+    template_fields: Sequence[str] = (
+        *("table", "undo", "as_of", "partitions", "apply", "zero_rename_conn_id"),
+    )
+    parsers: ClassVar[Mapping[str, Parser]] = {
+        **dict.fromkeys(("table", "undo", "zero_rename_conn_id"), read_text),
+        "as_of": _read_moment,
+        "partitions": listed_partitions,
+        "apply": read_flag,
+    }
     ui_color = "#f2eee6"
 
     def __init__(
@@ -44,9 +65,9 @@ class RestoreTableOperator(BaseOperator):
         *,
         table: str,
         undo: str | None = None,
-        as_of: str | None = None,
-        partitions: Sequence[str] | None = None,
-        apply: bool = False,
+        as_of: str | int | datetime | None = None,
+        partitions: str | Sequence[str] | None = None,
+        apply: bool | str = False,
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
@@ -54,9 +75,10 @@ class RestoreTableOperator(BaseOperator):
         self.table = table
         self.undo = undo
         self.as_of = as_of
-        self.partitions = partitions
-        self.apply = apply
+        self.partitions: Any = partitions
+        self.apply: Any = apply
         self.zero_rename_conn_id = zero_rename_conn_id
+        self.note_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Bring it back, or say what that would be.
@@ -64,7 +86,10 @@ class RestoreTableOperator(BaseOperator):
         :raises AirflowFailException: it is refused.
         """
         with final_where_refused():
-            if bool(self.undo) == bool(self.as_of) or (self.undo and self.partitions):
+            self.read_arguments()
+            if bool(self.undo) == (self.as_of is not None) or (
+                self.undo and self.partitions is not None
+            ):
                 raise InvalidInputError(
                     "Either undo names a job, all of whose partitions are brought back, or as_of a "
                     "moment, with partitions or without. Nothing was done.",
@@ -74,7 +99,8 @@ class RestoreTableOperator(BaseOperator):
             if self.undo:
                 found = table.undo(self.undo, self.apply)
             else:
-                found = table.restore(self.as_of or "", self.partitions or None, self.apply)
+                moment: Any = self.as_of
+                found = table.restore(moment, self.partitions, self.apply)
         rows = [(name, found.found[name], to) for name, to in sorted(found.versions.items())]
         listed = text_table(("partition", "is at version", "gets what it held at"), rows)
         self.log.info("%s\n%s", table.root.url, listed if rows else "nothing is to be brought back")

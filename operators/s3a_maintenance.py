@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..committer.errors import InvalidInputError
+from ..orchestration.runs.arguments import Parser, read_flag, read_names, read_text
 from ..orchestration.runs.reports import text_table
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..s3a.recovery.liveness import Action, RecoveryOptions
 from ..s3a.recovery.recover import UNSETTLED, RecoveredJob, recover_jobs
-from .maintenance import _seconds, _TableMaintenance
+from .maintenance import _TableMaintenance
 
 if TYPE_CHECKING:
     from ..committer import Table
 
 _DIRECTIONS = {"forward": Action.FORWARD, "back": Action.BACK}
+
+
+def _read_folders(name: str, given: object) -> tuple[str, ...]:
+    return read_names(name, given, None, "folders", "paths such as day=1")
 
 
 class RecoverS3AJobsOperator(_TableMaintenance):
@@ -38,34 +43,45 @@ class RecoverS3AJobsOperator(_TableMaintenance):
 
     :param tables: one table or several, whole or below the connection's table root.
         (templated)
-    :param apply: act; ``False`` only reports.
-    :param force: act on jobs too of which it is not known whether they live.
+    :param apply: act; ``False`` only reports. (templated)
+    :param force: act on jobs too of which it is not known whether they live. (templated)
     :param patience: seconds (or a timedelta) of silence after which a job that no run's record
         names counts as dead. Longer than the longest task: one that writes a file is silent.
-        ``None``: such a job stays unknown.
+        ``None``: such a job stays unknown. (templated)
     :param direction: ``back`` rolls back even what could be rolled forward; ``forward`` where
         another job has committed since, or ETags cannot be compared, and only who knows the
-        load can choose.
+        load can choose. (templated)
     :param folders: partitions that jobs have as their destination, as paths below the table: a
-        job that has no upload left shows only there.
-    :param deep: list the tables whole instead; a request per thousand files.
+        job that has no upload left shows only there. (templated)
+    :param deep: list the tables whole instead; a request per thousand files. (templated)
     :param staging: where the directory and partitioned committers keep their pending sets
         (``fs.s3a.committer.staging.tmp.path``), as a path on the worker or an ``hdfs://`` URL.
+        (templated)
     :param catalog: as in :class:`~zero_rename.operators.maintenance.RecoverJobsOperator`, of tables
         that have jobs of this package, too: others have no record of their columns. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
+    template_fields: Sequence[str] = (
+        *_TableMaintenance.template_fields,
+        *("force", "direction", "folders", "deep", "staging"),
+    )
+    parsers: ClassVar[Mapping[str, Parser]] = {
+        **dict.fromkeys(("force", "deep"), read_flag),
+        **dict.fromkeys(("direction", "staging"), read_text),
+        "folders": _read_folders,
+    }
+
     def __init__(
         self,
         *,
         tables: str | Sequence[str],
-        apply: bool = False,
-        force: bool = False,
-        patience: float | timedelta | None = None,
+        apply: bool | str = False,
+        force: bool | str = False,
+        patience: float | timedelta | str | None = None,
         direction: str | None = None,
-        folders: Sequence[str] = (),
-        deep: bool = False,
+        folders: str | Sequence[str] = (),
+        deep: bool | str = False,
         staging: str | None = None,
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
@@ -77,11 +93,12 @@ class RecoverS3AJobsOperator(_TableMaintenance):
             zero_rename_conn_id=zero_rename_conn_id,
             **kwargs,
         )
-        self.force = force
+        self.force: Any = force
         self.direction = direction
-        self.folders = folders
-        self.deep = deep
+        self.folders: Any = folders
+        self.deep: Any = deep
         self.staging = staging
+        self.note_arguments()
 
     def _options(self) -> RecoveryOptions:
         """:raises InvalidInputError: an argument that cannot be right."""
@@ -92,7 +109,7 @@ class RecoverS3AJobsOperator(_TableMaintenance):
         return RecoveryOptions(
             apply=self.apply,
             force=self.force,
-            patience=_seconds(self.patience),
+            patience=self.patience,
             direction=_DIRECTIONS[self.direction] if self.direction else None,
             folders=tuple(self.folders),
             deep=self.deep,

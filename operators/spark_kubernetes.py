@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator  # pyright: ignore
 from airflow.providers.cncf.kubernetes.operators.spark_kubernetes import SparkKubernetesOperator  # pyright: ignore
@@ -16,6 +17,7 @@ from kubernetes.client.rest import ApiException  # pyright: ignore
 
 from ..committer.errors import InvalidInputError
 from ..committer.format.handoff import HANDOFF
+from ..orchestration.runs.arguments import Parser, invalid, read_flag, read_mapping, read_text
 from ..orchestration.submit.job_mark import JobMark
 from ..orchestration.submit.properties import PY_FILES
 from ..provider.hooks import ZeroRenameHook
@@ -38,6 +40,11 @@ _LONGEST_NAME = 63 - len("-driver")
 _PAUSE = 10.0
 
 
+def _read_file(name: str, given: object) -> str:
+    """Return a path or a YAML text; a native rendering makes a dictionary of one that is JSON."""
+    return json.dumps(given) if isinstance(given, Mapping) else read_text(name, given)
+
+
 class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOperator):
     """Load a table by a ``SparkApplication``, which the Kubernetes operator for Apache Spark runs.
 
@@ -53,11 +60,23 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
     :param do_xcom_push: push that report. (There is no sidecar for XComs.)
     :param ship_package: put this package among ``spec.deps.pyFiles``, by an ``s3a://`` URL, which
         an image with Hadoop's S3A can load; else the image has it, as it has boto3 and pyarrow.
+        (templated)
     :param pass_endpoint: hand over the AWS connection's endpoint, addressing and region; what the
-        object says of them itself is kept.
+        object says of them itself is kept. (templated)
     """
 
     request_fields = ("template_spec",)
+    template_fields: Sequence[str] = (
+        *SparkKubernetesOperator.template_fields,
+        *ServiceLoadOperator.template_fields,
+        "pass_endpoint",
+    )
+    parsers: ClassVar[Mapping[str, Parser]] = {"pass_endpoint": read_flag}
+    optional_parsers: ClassVar[Mapping[str, Parser]] = {
+        **dict.fromkeys(("name", "namespace", "kubernetes_conn_id"), read_text),
+        "application_file": _read_file,
+        "template_spec": read_mapping,
+    }
     connection_fields = ("kubernetes_conn_id",)
     completed_by, waits_by = "trigger_reentry", ""
 
@@ -65,8 +84,8 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
         self,
         *,
         do_xcom_push: bool = True,
-        ship_package: bool = False,
-        pass_endpoint: bool = True,
+        ship_package: bool | str = False,
+        pass_endpoint: bool | str = True,
         **kwargs: Any,
     ) -> None:
         self.pass_endpoint = pass_endpoint
@@ -78,11 +97,26 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
 
     def _check_arguments(self, parsing: bool = False) -> None:
         super()._check_arguments(parsing)
-        if isinstance(self.template_spec, Mapping) or not parsing:
-            _spark_application(self.manage_template_specs())
+        if not parsing or (isinstance(self.template_spec, Mapping) and not self.application_file):
+            _spark_application(self._specification())
+
+    def _specification(self) -> dict[str, Any]:
+        """Return what is to be created.
+
+        :raises InvalidInputError: the arguments hold none.
+        """
+        try:
+            return self.manage_template_specs()
+        except (TypeError, AirflowException) as error:
+            raise invalid(
+                "application_file",
+                self.application_file,
+                f"not a SparkApplication ({str(error).strip()})",
+                "Give the path of its YAML, the YAML itself, or template_spec.",
+            ) from error
 
     def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
-        body = copy.deepcopy(self.manage_template_specs())
+        body = copy.deepcopy(self._specification())
         application = _spark_application(body)
         spec = application["spec"]
         store = {}
@@ -178,7 +212,7 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
         return self.custom_obj_api
 
     def _kind(self) -> dict[str, str]:
-        version = _spark_application(self.manage_template_specs())["apiVersion"]
+        version = _spark_application(self._specification())["apiVersion"]
         group, _, version = version.partition("/")
         where = {"group": group, "version": version, "plural": "sparkapplications"}
         return {**where, "namespace": self.namespace}

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from ..committer.errors import InvalidInputError
+from ..orchestration.runs.arguments import (
+    Parser,
+    read_flag,
+    read_mapping,
+    read_settings,
+    read_text,
+    read_whole,
+    read_words,
+)
 from ..orchestration.runs.heartbeat import heartbeats
 from ..orchestration.runs.outcomes import log_what_is_left
 from ..orchestration.submit.credentials import refuse_in_arguments, refuse_in_settings
@@ -27,6 +36,22 @@ if TYPE_CHECKING:
 
     from ..orchestration.s3a.configuration import SparkCall
     from ..provider.hooks import ZeroRenameHook
+
+#: Arguments of SparkSubmitOperator that are texts.
+_TEXTS = (
+    *("files", "py_files", "jars", "driver_class_path", "packages", "name"),
+    *("exclude_packages", "keytab", "principal", "proxy_user", "properties_file"),
+)
+
+
+def _read_options(name: str, given: object) -> dict[str, Any]:
+    """Return options of Hadoop's committers: texts, and the number of threads."""
+    options = read_mapping(name, given)
+    parsers = {key: read_whole if key == "threads" else read_text for key in options}
+    return {
+        key: None if value is None else parsers[key](f"{name}[{key!r}]", value)
+        for key, value in options.items()
+    }
 
 
 class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
@@ -51,27 +76,37 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         such as ``threads``, ``encryption``, ``storage_class``; they win over the connection's,
         and ``conf`` wins over them. (templated)
     :param ship_package: hand this package to the executors with ``--py-files``; not needed
-        where it is installed on them. They need boto3 and pyarrow in any case.
+        where it is installed on them. They need boto3 and pyarrow in any case. (templated)
     :param pass_credentials: hand over the AWS connection's keys, endpoint and region. ``False``
-        where driver and executors have an identity of their own.
+        where driver and executors have an identity of their own. (templated)
     """
 
     template_fields: Sequence[str] = (
         *SparkSubmitOperator.template_fields,
         *LoadOperator.template_fields,
-        "s3a_options",
+        *("s3a_options", "ship_package", "pass_credentials"),
     )
+    parsers: ClassVar[Mapping[str, Parser]] = {
+        "application": read_text,
+        "s3a_options": _read_options,
+        **dict.fromkeys(("ship_package", "pass_credentials"), read_flag),
+    }
+    optional_parsers: ClassVar[Mapping[str, Parser]] = {
+        **dict.fromkeys(_TEXTS, read_text),
+        **dict.fromkeys(("application_args", "post_submit_commands"), read_words),
+        **dict.fromkeys(("conf", "env_vars"), read_settings),
+    }
 
     def __init__(
         self,
         *,
-        s3a_options: Mapping[str, Any] | None = None,
-        ship_package: bool = True,
-        pass_credentials: bool = True,
+        s3a_options: Mapping[str, Any] | str | None = None,
+        ship_package: bool | str = True,
+        pass_credentials: bool | str = True,
         **kwargs: Any,
     ) -> None:
-        self.s3a_options = dict(s3a_options or {})
-        self.ship_package = ship_package
+        self.s3a_options: Any = s3a_options or {}
+        self.ship_package: Any = ship_package
         self.pass_credentials = pass_credentials
         self._submission: Submission | None = None
         super().__init__(**kwargs)
@@ -92,9 +127,12 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
                 "application names no file; nothing was submitted.",
                 remedy="Give the path or URL of the Spark application, a .py file or a jar.",
             )
-        check_options(self.s3a_options)
-        refuse_in_settings(self.conf, "conf")
-        refuse_in_arguments(self.application_args, "application_args")
+        if isinstance(self.s3a_options, Mapping):
+            check_options(self.s3a_options)
+        if isinstance(self.conf, Mapping):
+            refuse_in_settings(self.conf, "conf")
+        if isinstance(self.application_args, list | tuple):
+            refuse_in_arguments(self.application_args, "application_args")
 
     def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:
         # On use: DAG files are parsed by processes that submit nothing.

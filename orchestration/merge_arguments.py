@@ -8,17 +8,15 @@ from typing import Any
 from ..committer.errors import InvalidInputError
 from ..committer.format.job_spec import Mode
 from ..s3a.hadoop.settings import NATIVE
-from .runs.partitions import listed_texts
+from .runs.arguments import read_flag, read_names
 
 #: What only mode merge has.
 OF_MERGES = ("merge_on", "delete_when", "latest_by", "across_partitions")
-_TRUE = frozenset(("on", "t", "true", "y", "yes", "1"))
-_FALSE = frozenset(("off", "f", "false", "n", "no", "0"))
 
 
 def listed_columns(given: object) -> tuple[str, ...]:
     """Columns as a list, or as a text with commas between them."""
-    return listed_texts("merge_on", given, ",", "columns", "names such as id")
+    return read_names("merge_on", given, ",", "columns", "names such as id")
 
 
 def read_across(given: object) -> bool | None:
@@ -27,13 +25,7 @@ def read_across(given: object) -> bool | None:
 
     :raises InvalidInputError: anything else.
     """
-    word = str(given).strip().lower() if isinstance(given, bool | str | int) else ""
-    if word not in _TRUE | _FALSE:
-        raise InvalidInputError(
-            f"across_partitions={given!r} is neither true nor false; nothing was read or written.",
-            remedy="Give True or False, or a text such as 'true' or 'false'.",
-        )
-    return True if word in _TRUE else None
+    return True if read_flag("across_partitions", given) else None
 
 
 def _is_said(name: str, value: object) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError
 from ..committer.store.s3_urls import refuse_arn
+from .runs.arguments import read_names
 
 if TYPE_CHECKING:
     from ..committer.upkeep.upload_selection import UploadsPath
@@ -48,6 +49,11 @@ def check_table_name(table: str | None) -> str:
             "where it is a template, see what that renders to.",
         )
     return name if whole else name.strip("/")
+
+
+def listed_tables(name: str, given: object) -> tuple[str, ...]:
+    """Return the tables in an argument, as :func:`.read_names` finds them."""
+    return read_names(name, given, None, "tables", "names such as flights")
 
 
 def urls_below(root: str | None, client: Any, of: str) -> list[str]:

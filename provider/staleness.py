@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from ..committer.errors import InvalidInputError, counted
+from ..orchestration.runs.arguments import read_versions
 from .failures import final_where_refused
 from .hooks import ZeroRenameHook
 from .recomputed import Recomputed, wait
@@ -108,9 +109,5 @@ def versions_by_root(hook: ZeroRenameHook, given: object) -> dict[str, str]:
     :param given: by table, as a task names it; ``None``: none.
     :raises InvalidInputError: a template made something else of them.
     """
-    if given is not None and not isinstance(given, Mapping):
-        raise InvalidInputError(
-            f"code_versions={given!r} names no versions by table.",
-            remedy="Give such as {'weekly': '4'}.",
-        )
-    return {hook.table_url(name): version for name, version in (given or {}).items()}
+    known = {} if given is None else read_versions("code_versions", given)
+    return {hook.table_url(name): version for name, version in known.items()}

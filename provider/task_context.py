@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from ..committer.errors import InvalidInputError
+from ..orchestration.runs.arguments import read_index
 from ..orchestration.runs.partitions import check_partition, dated_partition, listed_partitions
 from ..orchestration.runs.task_run import TaskRun
 
@@ -63,13 +64,7 @@ def map_index_of(task_id: str, given: int | str | None, context: Mapping[str, An
         which of its indexes is meant; or the argument is no index.
     """
     if given is not None:
-        try:
-            return int(given)
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(
-                f"upstream_map_index={given!r} is no index of a mapped task.",
-                remedy="Give a whole number, or a template that makes one.",
-            ) from error
+        return read_index("upstream_map_index", given)
     task = context["task"]
     dag = task.get_dag()
     if dag is None:

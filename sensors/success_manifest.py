@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import (
     AirflowException,
@@ -20,20 +20,29 @@ from airflow.providers.common.compat.sdk import (
 from ..committer.errors import InvalidInputError, StoreUnreachableError, ZeroRenameError
 from ..orchestration.job_query import FAILED, READY, WAITING, JobQuery, QueryResult
 from ..orchestration.partitions_query import PartitionsQuery, TableQuery, spelled
+from ..orchestration.runs.arguments import (
+    Parser,
+    read_any,
+    read_flag,
+    read_index,
+    read_text,
+    read_time,
+    read_versions,
+    read_whole,
+)
 from ..orchestration.runs.partitions import (
     check_partition,
     check_partition_format,
-    moment,
     said_partitions,
     table_spelling,
-    version_said,
 )
 from ..orchestration.runs.task_run import idempotency_key_of
 from ..orchestration.table_names import check_table_name
-from ..orchestration.templates import check_named, check_texts, is_known
+from ..orchestration.templates import check_named, is_known
 from ..provider.compat import asks_states, states_of_tasks
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.staleness import check_on_stale, make_again, see_to_stale
+from ..provider.task_arguments import TaskArguments
 from ..provider.task_context import map_index_of, resolve_partitions, task_run
 from ..provider.triggers import SuccessManifestTrigger
 from ..s3a.hadoop.settings import NATIVE
@@ -48,11 +57,11 @@ _OF_PARTITIONS = ("partitions", "from_date", "to_date", "newer_than", "committer
 #: Arguments that are texts once they are rendered.
 _TEXTS = (
     *("table", "job", "upstream_task_id", "idempotency_key", "partition", "partition_format"),
-    *("committer", "zero_rename_conn_id"),
+    *("committer", "airflow_conn_id", "zero_rename_conn_id"),
 )
 
 
-class SuccessManifestSensor(BaseSensorOperator):
+class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
     """Wait for a commit, never for a file to exist: yesterday's ``_SUCCESS`` is there, too.
 
     For *one job*, give one of ``job``, ``upstream_task_id``, ``idempotency_key``, or ``partition``
@@ -80,19 +89,21 @@ class SuccessManifestSensor(BaseSensorOperator):
     :param partition_format: ``strftime`` codes that make partitions of dates: of those between
         ``from_date`` and ``to_date``, else of the run's date as the load operators do. (templated)
     :param partition_timezone: time zone in which dates are taken.
-    :param from_date: the first date, ISO 8601. (templated)
+    :param from_date: the first date: ISO 8601, ``20251231``, ``2025123105``, a date or a datetime.
+        (templated)
     :param to_date: the last one, included. (templated)
     :param newer_than_version: a partition moved beyond this version; 0 for any commit. (templated)
-    :param newer_than: a watermark: committed last after this time, ISO 8601. (templated)
+    :param newer_than: a watermark: committed last after this time, said as ``from_date`` is, or as
+        Unix seconds. (templated)
     :param min_rows: so many rows at least: of the job, which fails the task, or held by each
-        partition, which is waited for.
-    :param min_files: the same of files.
+        partition, which is waited for. (templated)
+    :param min_files: the same of files. (templated)
     :param committer: who has to have committed the partitions: ``zero_rename``, by their heads, or
         ``magic``, ``directory``, ``partitioned``, by their ``_SUCCESS``. (templated)
     :param check_files: list the partitions, and wait until every file is there that their heads,
-        or ``_SUCCESS``, name.
+        or ``_SUCCESS``, name. (templated)
     :param apply: finish a committed job whose owner died, rather than wait for maintenance;
-        needs the right to write.
+        needs the right to write. (templated)
     :param on_foreign_marker: where nothing is committed and a ``_SUCCESS`` of another committer
         lies there, ``wait`` (and say so) or ``fail``; for one job.
     :param on_stale: what to do where the partitions are ready, and what one of them was computed
@@ -110,9 +121,19 @@ class SuccessManifestSensor(BaseSensorOperator):
     template_fields: Sequence[str] = (
         *("table", "job", "upstream_task_id", "upstream_map_index", "idempotency_key"),
         *("partition", "partitions", "partition_format", "from_date", "to_date"),
-        *("newer_than_version", "newer_than", "committer", "code_versions"),
-        *("airflow_conn_id", "zero_rename_conn_id"),
+        *("newer_than_version", "newer_than", "min_rows", "min_files", "committer"),
+        *("check_files", "apply", "code_versions", "airflow_conn_id", "zero_rename_conn_id"),
     )
+    parsers: ClassVar[Mapping[str, Parser]] = {
+        **dict.fromkeys(_TEXTS, read_text),
+        "upstream_map_index": read_index,
+        # Read where their names and their time zone are known, in said_partitions.
+        **dict.fromkeys(("partitions", "from_date", "to_date"), read_any),
+        **dict.fromkeys(("newer_than_version", "min_rows", "min_files"), read_whole),
+        "newer_than": read_time,
+        **dict.fromkeys(("check_files", "apply"), read_flag),
+        "code_versions": read_versions,
+    }
     ui_color = "#e6f2ec"
 
     def __init__(
@@ -127,18 +148,18 @@ class SuccessManifestSensor(BaseSensorOperator):
         partitions: Sequence[str] | str | None = None,
         partition_format: str | None = None,
         partition_timezone: str = "UTC",
-        from_date: str | datetime | None = None,
-        to_date: str | datetime | None = None,
+        from_date: str | float | date | None = None,
+        to_date: str | float | date | None = None,
         newer_than_version: int | str | None = None,
-        newer_than: str | float | datetime | None = None,
-        min_rows: int | None = None,
-        min_files: int | None = None,
+        newer_than: str | float | date | None = None,
+        min_rows: int | str | None = None,
+        min_files: int | str | None = None,
         committer: str | None = None,
-        check_files: bool = False,
-        apply: bool = False,
+        check_files: bool | str = False,
+        apply: bool | str = False,
         on_foreign_marker: str = "wait",
         on_stale: str = "ignore",
-        code_versions: Mapping[str, str] | None = None,
+        code_versions: Mapping[str, str] | str | None = None,
         airflow_conn_id: str = "airflow_api",
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
@@ -156,18 +177,18 @@ class SuccessManifestSensor(BaseSensorOperator):
         self.partition_timezone = partition_timezone
         self.from_date = from_date
         self.to_date = to_date
-        self.newer_than_version = newer_than_version
-        self.newer_than = newer_than
-        self.min_rows = min_rows
-        self.min_files = min_files
+        self.newer_than_version: Any = newer_than_version
+        self.newer_than: Any = newer_than
+        self.min_rows: Any = min_rows
+        self.min_files: Any = min_files
         self.committer = committer
-        self.check_files = check_files
-        self.apply = apply
+        self.check_files: Any = check_files
+        self.apply: Any = apply
         self.on_foreign_marker = on_foreign_marker
         self.on_stale = on_stale
         self.code_versions = code_versions
         self.airflow_conn_id = airflow_conn_id
-        self.deferrable = deferrable
+        self.deferrable = read_flag("deferrable", deferrable)
         self.zero_rename_conn_id = zero_rename_conn_id
         self._explained = ""
         self._table: Table | None = None
@@ -283,6 +304,7 @@ class SuccessManifestSensor(BaseSensorOperator):
 
         :raises InvalidInputError: an argument that cannot be right.
         """
+        self.note_arguments()
         check_on_stale(self.on_stale, self.reschedule, self.code_versions)
         if not self.table or is_known(self.table):
             check_table_name(self.table)
@@ -294,15 +316,16 @@ class SuccessManifestSensor(BaseSensorOperator):
 
         :raises InvalidInputError: they do not say what is waited for, or cannot be right.
         """
+        self.read_arguments()
         table = ZeroRenameHook(self.zero_rename_conn_id).table_url(self.table)
         known: dict[str, Any] = dict(context)
-        check_texts(self, _TEXTS)
         idempotency_key, upstream = self.idempotency_key, self.upstream_task_id
         check_named("idempotency_key", idempotency_key)
         check_named("upstream_task_id", upstream)
         if upstream is not None and idempotency_key is None:
             run = task_run(known)
-            index = map_index_of(upstream, self.upstream_map_index, known)
+            given: Any = self.upstream_map_index
+            index = map_index_of(upstream, given, known)
             idempotency_key = idempotency_key_of(run.dag_id, run.run_id, upstream, index)
         names = self._partitions()
         if names is not None:
@@ -330,16 +353,17 @@ class SuccessManifestSensor(BaseSensorOperator):
                 "idempotency_key and upstream_task_id both say which job is meant.",
                 remedy="Give one of them.",
             )
-        version = self.newer_than_version
-        if version is not None:
-            version = version_said(version) if known(version) else 0
+        version, rows, files = (
+            value if value is None or known(value) else 0
+            for value in (self.newer_than_version, self.min_rows, self.min_files)
+        )
         asked = [name for name in _OF_PARTITIONS if getattr(self, name) not in (None, False)]
-        counts = self.min_rows is not None or self.min_files is not None
+        counts = rows is not None or files is not None
         of_all: dict[str, Any] = {
             "table": table,
             "newer_than_version": version,
-            "min_rows": self.min_rows,
-            "min_files": self.min_files,
+            "min_rows": rows,
+            "min_files": files,
             "apply": self.apply,
         }
         if (
@@ -355,7 +379,7 @@ class SuccessManifestSensor(BaseSensorOperator):
                 )
             after = self.newer_than
             if after is not None:
-                after = moment("newer_than", after).timestamp() if known(after) else 0.0
+                after = after.timestamp() if known(after) else 0.0
             return PartitionsQuery(
                 partitions=names or (),
                 newer_than=after,

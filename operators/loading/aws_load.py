@@ -5,12 +5,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.amazon.aws.utils.waiter_with_logging import wait
 from airflow.providers.common.compat.sdk import AirflowException
 
 from ...committer.format.handoff import HANDOFF
+from ...orchestration.runs.arguments import (
+    Parser,
+    read_any,
+    read_mapping,
+    read_request_of_texts,
+    read_text,
+)
 from ...orchestration.submit.service_words import spark_driver, with_driver_words
 from .service_load import ServiceLoadOperator
 
@@ -39,6 +46,10 @@ class AwsLoadOperator(ServiceLoadOperator):
     """
 
     connection_fields = ("aws_conn_id",)
+    optional_parsers: ClassVar[Mapping[str, Parser]] = {
+        **dict.fromkeys(("aws_conn_id", "region_name"), read_text),
+        "verify": read_any,
+    }
     #: Seconds between two looks, unless told otherwise; ``None``: the operator that submits has
     #: other arguments for it.
     pause: int | None = 60
@@ -115,6 +126,11 @@ class DriverLoadOperator(AwsLoadOperator):
     is told, as a variable of the driver, and the package by ``--py-files``."""
 
     request_fields = ("job_driver", "configuration_overrides")
+    parsers: ClassVar[Mapping[str, Parser]] = {
+        "execution_role_arn": read_text,
+        "job_driver": read_request_of_texts,
+    }
+    optional_parsers: ClassVar[Mapping[str, Parser]] = {"configuration_overrides": read_mapping}
     #: What Spark is called in a ``job_driver``, and what begins the settings that are variables of
     #: the driver.
     member, variables = "", ""

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
@@ -14,6 +14,7 @@ from ...committer.errors import InvalidInputError, ZeroRenameError
 from ...committer.format.code_version import checked_code_version
 from ...committer.format.job_spec import Distribute, Mode, OnConflict, OnRepeat, Readers, choice
 from ...orchestration.merge_arguments import OF_MERGES, check_merge, listed_columns, read_across
+from ...orchestration.runs.arguments import Parser, read_any, read_flag, read_text
 from ...orchestration.runs.heartbeat import wait_for_living
 from ...orchestration.runs.outcomes import (
     check_partitions,
@@ -31,7 +32,7 @@ from ...orchestration.runs.partitions import (
 from ...orchestration.runs.reports import commit_report, one_line, opening, partitions_line, summary
 from ...orchestration.runs.task_run import check_on_repeat
 from ...orchestration.table_names import check_catalog, check_table_name
-from ...orchestration.templates import check_texts, is_known
+from ...orchestration.templates import is_known
 from ...provider.assets.outlets import UnsaidOutlets, default_outlets, tell_outlets
 from ...provider.dag_schedule import shared_partition
 from ...provider.failures import dated, final_where_refused
@@ -43,6 +44,7 @@ from ...provider.links import (
     link_to_report,
     link_to_table,
 )
+from ...provider.task_arguments import TaskArguments
 from ...provider.task_context import ANY, no_partition, resolve_partitions, task_run
 from ...s3a.hadoop.settings import NATIVE, check_committer, check_records
 
@@ -96,7 +98,7 @@ class TableLoad:
     earlier: str | None = None
 
 
-class LoadOperator(BaseOperator):
+class LoadOperator(TaskArguments, BaseOperator):
     """Base of the operators that submit an application which writes one table.
 
     Comes before the operator that submits among the bases, and asks it to do so between finding
@@ -137,7 +139,7 @@ class LoadOperator(BaseOperator):
         or ``glue://database``; ``None`` takes the connection's, ``""`` is none. (templated)
     :param asset_partitions: an event for each partition written, under its path as the key, and one
         without a key for the load; or, where ``False``, that one alone. Left out, a run that has a
-        partition key itself tells the load under that key, and any other one does both.
+        partition key itself tells the load under that key, and any other one does both. (templated)
     :param outlets: assets or aliases, as for any operator. Left out, the load is an event of the
         asset at the table's address, through the alias ``zero_rename:<table>``; ``[]`` for none.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
@@ -151,8 +153,15 @@ class LoadOperator(BaseOperator):
         "on_repeat",
         "committer",
         "catalog",
+        "asset_partitions",
         "zero_rename_conn_id",
     )
+    parsers: ClassVar[Mapping[str, Parser]] = {
+        **dict.fromkeys(_TEXTS, read_text),
+        # Read where their names are known: in the tables of partitions and of merges.
+        **dict.fromkeys(("partition", "merge_on"), read_any),
+        **dict.fromkeys(("across_partitions", "asset_partitions"), read_flag),
+    }
     operator_extra_links = (PartitionPageLink(), ManifestLink(), TableConsoleLink())
     ui_color = "#e6f2ec"
 
@@ -184,7 +193,7 @@ class LoadOperator(BaseOperator):
         on_repeat: str = "auto",
         committer: str | None = None,
         catalog: str | None = None,
-        asset_partitions: bool | None = None,
+        asset_partitions: bool | str | None = None,
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
         outlets: Any = UnsaidOutlets(),  # noqa: B008 - never changed
         **kwargs: Any,
@@ -204,11 +213,11 @@ class LoadOperator(BaseOperator):
         self.merge_on = merge_on
         self.delete_when = delete_when
         self.latest_by = latest_by
-        self.across_partitions = across_partitions
+        self.across_partitions: Any = across_partitions
         self.on_repeat = on_repeat
         self.committer = committer
         self.catalog = catalog
-        self.asset_partitions = asset_partitions
+        self.asset_partitions: Any = asset_partitions
         self.zero_rename_conn_id = zero_rename_conn_id
         self._submitted: tuple[Table, TaskRun] | None = None
         self._published_load: tuple[TableLoad, dict[str, Any]] | None = None
@@ -250,8 +259,10 @@ class LoadOperator(BaseOperator):
         def known(value: object) -> bool:
             return value is not None and (is_known(value) or not parsing)
 
-        if not parsing:
-            check_texts(self, _TEXTS)
+        if parsing:
+            self.note_arguments()
+        else:
+            self.read_arguments()
         if known(self.table) or not self.table:
             check_table_name(self.table)
         for name, value in self._policies.items():

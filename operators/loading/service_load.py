@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 import tempfile
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException
 
 from ...committer.errors import InvalidInputError, OutcomeUnknownError
 from ...committer.format.layout import PACKAGES
 from ...committer.store.s3_urls import SCHEME
+from ...orchestration.runs.arguments import Parser, read_flag, read_text
 from ...orchestration.runs.heartbeat import heartbeats
 from ...orchestration.runs.outcomes import log_what_is_left, settle_killed
 from ...orchestration.submit.job_mark import JobMark, MarkedJob
@@ -49,12 +50,19 @@ class ServiceLoadOperator(LoadOperator):
     :param package_location: ``s3://bucket/prefix`` where the package is put for the job; ``None``
         for ``_zero_rename_packages/`` in the table's bucket. The connection writes it, the job's
         role reads it. (templated)
-    :param ship_package: give the job this package; not needed where its image has it.
+    :param ship_package: give the job this package; not needed where its image has it. (templated)
     :param wait_for_completion: ``True`` only, since a load is reported when its job has ended.
     :raises InvalidInputError: ``wait_for_completion=False``.
     """
 
-    template_fields: Sequence[str] = (*LoadOperator.template_fields, "package_location")
+    template_fields: Sequence[str] = (
+        *LoadOperator.template_fields,
+        *("package_location", "ship_package"),
+    )
+    parsers: ClassVar[Mapping[str, Parser]] = {
+        "package_location": read_text,
+        "ship_package": read_flag,
+    }
     #: Members of the operator that submits which hold what the service is asked to run.
     request_fields: Sequence[str] = ()
     #: Members that name connections of the service.
@@ -66,7 +74,7 @@ class ServiceLoadOperator(LoadOperator):
     build_package: Callable[[Path], Path] = staticmethod(build_zip)
 
     def __init__(
-        self, *, package_location: str | None = None, ship_package: bool = True, **kwargs: Any
+        self, *, package_location: str | None = None, ship_package: bool | str = True, **kwargs: Any
     ) -> None:
         self.package_location = package_location
         self.ship_package = ship_package

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ...committer.errors import InvalidInputError
+from .arguments import is_whole_day, read_names, read_time
 from .schedules import clock_falls
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ _CODES = frozenset("aAbBcCdDeFgGhHIjklmMnNpPrRsStTuUVwWxXyYzZf%")
 _PERCENT = re.compile(r"%[-_0^#:]*\d*[EO]?(.?)", re.DOTALL)
 #: A moment by which a format is tried while a DAG file is parsed.
 _SAMPLE = datetime(2013, 2, 1, 4, 5, 6, tzinfo=UTC)
-_DATE, _SECONDS = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}"), re.compile(r"\d{9,12}(\.\d*)?")
 #: Partitions that one task may wait for.
 MOST_PARTITIONS = 10_000
 _COMPONENT = re.compile(r"[^=/]+=[^/]+")
@@ -48,36 +47,8 @@ def check_partition(partition: str) -> str:
 
 
 def listed_partitions(name: str, given: object, separator: str | None = None) -> tuple[str, ...]:
-    """The paths in an argument, as :func:`listed_texts` finds them."""
-    return listed_texts(name, given, separator, "partitions", "paths such as day=1")
-
-
-def listed_texts(
-    name: str, given: object, separator: str | None, kind: str, example: str
-) -> tuple[str, ...]:
-    """The texts in an argument without repetition: of a list, of one text, or of the text that a
-    template made of a list.
-
-    :param name: the argument's, for the error.
-    :param separator: between items in a text; ``None``: a text is one.
-    :param kind: what they are, for the error; ``example``: some of it.
-    :raises InvalidInputError: it is neither.
-    """
-    names: object = given
-    if isinstance(given, str) and given.lstrip().startswith("["):
-        try:
-            names = ast.literal_eval(given.strip())
-        except (SyntaxError, ValueError):
-            names = None
-    elif isinstance(given, str):
-        texts = given.split(separator) if separator else [given]
-        names = [text.strip() for text in texts if text.strip() or not separator]
-    if not isinstance(names, Sequence) or not all(isinstance(it, str) for it in names):
-        raise InvalidInputError(
-            f"{name}={str(given)[:200]!r} is no list of {kind}, nor one.",
-            remedy=f"Give {example}, or a list of them.",
-        )
-    return tuple(dict.fromkeys(names))
+    """Return the paths in an argument, as :func:`.read_names` finds them."""
+    return read_names(name, given, separator, "partitions", "paths such as day=1")
 
 
 def check_partition_format(partition_format: str, timezone: str) -> ZoneInfo:
@@ -168,19 +139,19 @@ def dated_partition(date: datetime, partition_format: str, timezone: str) -> str
 
 
 def partitions_between(
-    first: str | datetime, last: str | datetime, partition_format: str, timezone: str
+    first: str | float | date, last: str | float | date, partition_format: str, timezone: str
 ) -> tuple[str, ...]:
     """The partitions from one date to another, both included: of each hour where the format has
     one, else of each day, or of the months or years that they lie in.
 
-    :param first: ISO 8601, or a datetime; one without a zone is in ``timezone``. ``last`` without a
-        time of the day is that day's end.
+    :param first: as :func:`.read_time` takes it; a time without a zone is in ``timezone``. ``last``
+        without a time of the day is that day's end.
     :raises InvalidInputError: as :func:`check_partition_format`; no such date, or the first is
         after the last.
     """
     zone = check_partition_format(partition_format, timezone)
-    begin, end = moment("from_date", first, zone), moment("to_date", last, zone)
-    if isinstance(last, str) and _DATE.fullmatch(last.strip()):
+    begin, end = read_time("from_date", first, zone), read_time("to_date", last, zone)
+    if is_whole_day(last):
         end += timedelta(days=1, microseconds=-1)
     if begin > end:
         raise InvalidInputError(
@@ -203,7 +174,7 @@ def partitions_between(
 def said_partitions(
     partition: str | None,
     partitions: Sequence[str] | str | None,
-    dates: tuple[str | datetime | None, str | datetime | None],
+    dates: tuple[str | float | date | None, str | float | date | None],
     partition_format: str | None,
     timezone: str,
 ) -> tuple[str, ...] | None:
@@ -231,46 +202,6 @@ def said_partitions(
             remedy="Give all three, as partition_format='year=%Y/month=%-m/day=%-d'.",
         )
     return partitions_between(first, last, partition_format, timezone)
-
-
-def version_said(value: int | str) -> int:
-    """A version that an argument says.
-
-    :raises InvalidInputError: it says none.
-    """
-    try:
-        version = int(value)
-    except (TypeError, ValueError, OverflowError):
-        version = -1
-    if version < 0:
-        raise InvalidInputError(
-            f"newer_than_version={value!r} is no version.",
-            remedy="Give a whole number of at least 0, such as an earlier report's version.",
-        )
-    return version
-
-
-def moment(name: str, given: str | float | datetime, zone: tzinfo = UTC) -> datetime:
-    """A time that an argument says: ISO 8601, seconds since the epoch, or a datetime, in UTC.
-
-    :param name: the argument's, for the error.
-    :param zone: of times that name none.
-    :raises InvalidInputError: it says none.
-    """
-    try:
-        if isinstance(given, datetime):
-            # A plain one: pendulum's own formatting gives '%-d' another meaning.
-            found = datetime.fromisoformat(given.isoformat())
-        elif isinstance(given, str) and not _SECONDS.fullmatch(given.strip()):
-            found = datetime.fromisoformat(given.strip())
-        else:
-            found = datetime.fromtimestamp(float(given), UTC)
-        return found if found.tzinfo is not None else found.replace(tzinfo=zone)
-    except (TypeError, ValueError, OverflowError, OSError) as error:
-        raise InvalidInputError(
-            f"{name}={given!r} is no time.",
-            remedy="Give it as 2013-02-01 or 2013-02-01T05:00:00+00:00.",
-        ) from error
 
 
 def _goes_back(timezone: str) -> bool:

@@ -13,7 +13,8 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from ...committer.errors import ZeroRenameError
 from ...orchestration.new_commits import ListingCursor, NewCommits, new_commits, present
-from ...orchestration.runs.partitions import check_partition, moment, table_directory
+from ...orchestration.runs.arguments import read_time
+from ...orchestration.runs.partitions import check_partition, table_directory
 from ...orchestration.table_names import check_table_name
 from ..hooks import DEFAULT_CONN_ID
 from ..table_watch import look_at
@@ -67,7 +68,7 @@ class TableCommitTrigger(BaseEventTrigger):
         super().__init__()
         self.table = check_table_name(table)
         self.partition = None if partition is None else check_partition(partition)
-        self.since = None if since is None else moment("since", since).isoformat()
+        self.since = None if since is None else read_time("since", since).isoformat()
         self.zero_rename_conn_id = zero_rename_conn_id
         self.poke_interval = poke_interval
 
@@ -106,7 +107,7 @@ class TableCommitTrigger(BaseEventTrigger):
             now = time.time()
             begun = cursor
             if begun is None:
-                since = None if self.since is None else moment("since", self.since).timestamp()
+                since = None if self.since is None else read_time("since", self.since).timestamp()
                 begun = present(table, since, now)
             return new_commits(table, begun, now, self._wanted(table))
 

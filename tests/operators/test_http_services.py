@@ -233,7 +233,7 @@ class TestTheRun:
         with pytest.raises(InvalidInputError, match="not one task"):
             operator(service, tasks=tasks)
         with pytest.raises(AirflowFailException, match="no new_cluster"):
-            run(service, json="{}", **wrong)
+            run(service, json="{{ '{}' }}", **wrong)
         assert service.jobs == []
 
     def test_is_no_spark_submit_task(self, service: Databricks) -> None:

@@ -582,7 +582,7 @@ class TestTheCall:
             ({"merge_on": ["id"], "mode": "append"}, "mode is not merge"),
             ({"delete_when": "op = 'D'"}, "delete_when is given, and mode is not merge"),
             ({"across_partitions": True}, "across_partitions is given, and mode is not merge"),
-            ({"across_partitions": "perhaps"}, "across_partitions='perhaps' is neither true"),
+            ({"across_partitions": "perhaps"}, "across_partitions='perhaps': neither true"),
             ({"on_repeat": "never"}, "on_repeat='never'"),
             ({"partition": "2013-02-01"}, "not a partition path"),
             ({"table": ""}, "names no table"),
@@ -617,7 +617,7 @@ class TestTheCall:
         """It would be the warehouse's root, or a table called None."""
         connect("zr", extra={"table_root": tables.url("")})
         task = operator(table="{{ params.table }}", zero_rename_conn_id="zr")
-        refused(spark, "names no table", task, params={"table": table})
+        refused(spark, "names no table|its template has no value", task, params={"table": table})
 
     def test_a_spark_connection_of_another_type(
         self, tables: Tables, spark: FakeSpark, connect: Connect

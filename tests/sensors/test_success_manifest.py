@@ -67,7 +67,7 @@ class TestHere:
         job = tables.load(1).job
         wanted = {"partition": "day=1", "newer_than_version": "{{ params.version }}"}
         assert run(sensor(tables, **wanted), params={"version": 0})["job"] == job
-        with pytest.raises(AirflowFailException, match="is no version"):
+        with pytest.raises(AirflowFailException, match="Invalid newer_than_version='soon'"):
             run(sensor(tables, **wanted), params={"version": "soon"})
 
     def test_mere_existence_times_out(self, tables: Tables) -> None:
@@ -116,26 +116,29 @@ class TestHere:
         ("arguments", "message"),
         [
             ({"partition": "day=1"}, "nothing says which"),
-            ({"partition": "day=1", "newer_than_version": "soon"}, "is no version"),
+            ({"partition": "day=1", "newer_than_version": "soon"}, "Invalid newer_than_version="),
             ({"idempotency_key": "k", "upstream_task_id": "load"}, "both say"),
             ({"idempotency_key": "k", "job": "{{ params.job }}"}, "two arguments say"),
             ({"job": "yesterday"}, "is not a job's id"),
             ({"newer_than_version": 0}, "none is named"),
             ({"idempotency_key": "k", "partition": "2013-02-01"}, "is not a partition path"),
-            ({"idempotency_key": "k", "min_rows": -1}, "is no number of rows"),
+            ({"idempotency_key": "k", "min_rows": -1}, "Invalid min_rows=-1"),
             ({"idempotency_key": "k", "on_foreign_marker": "skip"}, "on_foreign_marker='skip'"),
             ({"idempotency_key": "k", "on_stale": "skip"}, "on_stale='skip'"),
             (
                 {"idempotency_key": "k", "code_versions": {"flights": "4"}},
                 "on_stale='ignore' asks for none",
             ),
-            ({"idempotency_key": "k", "min_files": -1}, "is no number of files"),
+            ({"idempotency_key": "k", "min_files": -1}, "Invalid min_files=-1"),
             ({"partitions": []}, "waits for no partition"),
             ({"partitions": ["day=1", "2"]}, "is not a partition path"),
-            ({"partitions": [1]}, "is no list of partitions"),
+            ({"partitions": [1.5]}, "Invalid partitions"),
             ({"partitions": ["day=1"], "idempotency_key": "k"}, "are about one job"),
             ({"partitions": ["day=1"], "partition": "day=2"}, "each say which"),
-            ({"partitions": ["day=1"], "newer_than": "soon"}, "newer_than='soon' is no time"),
+            (
+                {"partitions": ["day=1"], "newer_than": "soon"},
+                "Invalid newer_than='soon': not a time",
+            ),
             ({"partitions": ["day=1"], "on_foreign_marker": "fail"}, "wait for one job"),
             ({"from_date": "2013-02-01", "to_date": "2013-02-02"}, "together"),
             ({**RANGE, "to_date": "2013-01-01"}, "is after"),
@@ -172,13 +175,13 @@ class TestHere:
     @pytest.mark.parametrize(
         "name", ["table", "partition", "job", "idempotency_key", "upstream_task_id"]
     )
-    @pytest.mark.parametrize("value", [5, {"day": 1}])
+    @pytest.mark.parametrize("value", [1.5, True, {"day": 1}])
     def test_what_a_template_makes_that_is_no_text(
         self, tables: Tables, name: str, value: object
     ) -> None:
         task = sensor(tables, partition="day=1", newer_than_version="{{ params.version }}")
         setattr(task, name, value)
-        with pytest.raises(AirflowFailException, match=f"{name}=.* is no text|names no table"):
+        with pytest.raises(AirflowFailException, match=f"Invalid {name}=.*not a text"):
             task.poke(task_context(task))  # pyright: ignore[reportArgumentType]
 
     @pytest.mark.parametrize("name", ["idempotency_key", "upstream_task_id"])
@@ -187,7 +190,9 @@ class TestHere:
         self, tables: Tables, name: str, value: str
     ) -> None:
         """It waited to the end of its time-out for a job that nobody could make."""
-        with pytest.raises(AirflowFailException, match=f"{name}='{value}' names no task's run"):
+        with pytest.raises(
+            AirflowFailException, match=f"{name}='{value}'.* (names no task's run|has no value)"
+        ):
             run(sensor(tables, **{name: "{{ params.x }}"}, timeout=3600), params={"x": value})
 
     @pytest.mark.parametrize(

@@ -86,8 +86,8 @@ class TestBetweenDates:
         ("first", "last", "message"),
         [
             ("2013-02-02", "2013-02-01", "is after"),
-            ("yesterday", "2013-02-01", "from_date='yesterday' is no time"),
-            ("2013-02-01", "None", "to_date='None' is no time"),
+            ("yesterday", "2013-02-01", "Invalid from_date='yesterday'"),
+            ("2013-02-01", "None", "Invalid to_date='None'"),
         ],
     )
     def test_no_range(self, first: str, last: str, message: str) -> None:

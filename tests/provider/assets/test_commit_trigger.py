@@ -183,7 +183,7 @@ def test_partitions_below_a_path(tables: Tables, partition: str, wanted: bool) -
     [
         ({"table": " "}, "names no table"),
         ({"partition": "eu"}, "not a partition path"),
-        ({"since": "soon"}, "since='soon' is no time"),
+        ({"since": "soon"}, "Invalid since='soon': not a time"),
     ],
 )
 def test_what_cannot_be_right_breaks_the_import(given: dict[str, Any], message: str) -> None:

@@ -1,0 +1,331 @@
+"""Arguments of tasks, read from texts and from what a native rendering makes of texts.
+
+Airflow renders a template to a text, or with ``render_template_as_native_obj`` to what the text is
+as a literal of Python: ``"20251231"`` becomes a number, ``"['a']"`` a list, ``"None"`` nothing.
+Each parser here takes both, and returns the same for both or refuses.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import Any, TypeGuard
+
+from ...committer.errors import InvalidInputError
+
+#: Reads an argument: its name, for the error, and what was given.
+Parser = Callable[[str, object], Any]
+#: Airflow's words for booleans (``airflow.utils.strings.TRUE_LIKE_VALUES``) and their opposites.
+_TRUE = frozenset(("on", "t", "true", "y", "yes", "1"))
+_FALSE = frozenset(("off", "f", "false", "n", "no", "0"))
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+#: Times of digits alone, by their number of digits.
+_COMPACT = {8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}", re.ASCII)
+#: Unix seconds: of 9 digits since 1973, of 10 until 2286. What has more are milliseconds.
+_SECONDS = re.compile(r"\d{9,10}(\.\d*)?", re.ASCII)
+#: The year from which digits that look like a date and an hour are one: before, they are Unix
+#: seconds (1712010100 is a second of 2024).
+_FIRST_YEAR = 1970
+#: What may stand in a text beside a name that no message is to show.
+_SECRET = re.compile(r"secret|passw|pwd|token|key|credential", re.IGNORECASE)
+
+
+def invalid(name: str, given: object, why: str, remedy: str) -> InvalidInputError:
+    """Build the error for an argument that cannot be right.
+
+    :param why: what is wrong with it: ``not a time``.
+    """
+    return InvalidInputError(
+        f"Invalid {name}={_shown(given)}: {why}. Nothing was read or written.", remedy=remedy
+    )
+
+
+def read_text(name: str, given: object) -> str:
+    """Return a text. A whole number is its digits: native rendering makes it of ``"4"``.
+
+    :raises InvalidInputError: anything else. A fraction has lost its digits (``4.10`` is rendered
+        as 4.1), and a boolean or nothing is no name.
+    """
+    if isinstance(given, str):
+        return str(given)
+    if isinstance(given, int) and not isinstance(given, bool):
+        return str(given)
+    lost = " The digits of a number may be lost by then: quote it, \"'{{ … }}'\"."
+    raise invalid(
+        name,
+        given,
+        f"not a text, but {_kind(given)}",
+        "See what its template renders to, or what the other task returned."
+        + (lost if isinstance(given, float) else ""),
+    )
+
+
+def read_word(name: str, given: object) -> str:
+    """Return a word of a command line or a setting's value: a text, or how Jinja writes a number or
+    a boolean.
+
+    :raises InvalidInputError: anything else.
+    """
+    if isinstance(given, bool | float) and (isinstance(given, bool) or math.isfinite(given)):
+        return str(given)
+    return read_text(name, given)
+
+
+def read_words(name: str, given: object) -> list[str]:
+    """Return the words of a list, or of a text that is one: ``['--day', 7]``.
+
+    :raises InvalidInputError: anything else.
+    """
+    return [read_word(f"{name}[{number}]", it) for number, it in enumerate(read_list(name, given))]
+
+
+def read_settings(name: str, given: object) -> dict[str, str]:
+    """Return texts by name: of a dictionary, or of a text that is one.
+
+    :raises InvalidInputError: anything else.
+    """
+    found = read_mapping(name, given)
+    return {key: read_word(f"{name}[{key!r}]", value) for key, value in found.items()}
+
+
+def read_mapping(name: str, given: object) -> dict[str, Any]:
+    """Return what is given by names: of a dictionary, or of a text that is one.
+
+    :raises InvalidInputError: anything else.
+    """
+    found = _literal(given)
+    if not isinstance(found, Mapping):
+        raise invalid(name, given, "not a dictionary", "Give such as {'name': 'value'}.")
+    return {read_text(f"a name in {name}", key): value for key, value in found.items()}
+
+
+def read_versions(name: str, given: object) -> dict[str, str]:
+    """Return code versions by table.
+
+    :raises InvalidInputError: anything else.
+    """
+    found = read_mapping(name, given)
+    return {key: read_text(f"{name}[{key!r}]", value) for key, value in found.items()}
+
+
+def read_names(
+    name: str, given: object, separator: str | None, kind: str, example: str
+) -> tuple[str, ...]:
+    """Return the names in an argument without repetition: of a list, of one text, or of the text
+    that a template made of a list.
+
+    :param separator: between names in a text; ``None``: a text is one.
+    :param kind: what they are, for the error; ``example``: some of it.
+    :raises InvalidInputError: anything else.
+    """
+    found: object = given
+    if isinstance(given, str) and given.lstrip().startswith("["):
+        found = _literal(given)
+    elif isinstance(given, str) or (isinstance(given, int) and not isinstance(given, bool)):
+        texts = str(given).split(separator) if separator else [str(given)]
+        found = [text.strip() for text in texts if text.strip() or not separator]
+    if not _is_list(found):
+        raise invalid(
+            name, given, f"neither a list of {kind} nor one", f"Give {example}, or a list of them."
+        )
+    texts = (read_text(f"{name}[{number}]", it) for number, it in enumerate(found))
+    return tuple(dict.fromkeys(texts))
+
+
+def read_flag(name: str, given: object) -> bool:
+    """Return a boolean, which Airflow's words say too: ``on``, ``t``, ``true``, ``y``, ``yes``,
+    ``1``, and ``off``, ``f``, ``false``, ``n``, ``no``, ``0``, in any case.
+
+    :raises InvalidInputError: anything else.
+    """
+    if isinstance(given, bool):
+        return given
+    word = str(given).strip().lower() if isinstance(given, str | int) else ""
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    raise invalid(name, given, "neither true nor false", "Give true or false.")
+
+
+def read_whole(name: str, given: object) -> int:
+    """Return a whole number of at least 0.
+
+    :raises InvalidInputError: anything else.
+    """
+    found = -1
+    if isinstance(given, str) and _WHOLE.fullmatch(given.strip()):
+        found = int(given)
+    elif isinstance(given, int | float) and not isinstance(given, bool):
+        found = int(given) if math.isfinite(given) and given == int(given) else -1
+    if found < 0:
+        raise invalid(name, given, "not a whole number of at least 0", "Give such as 0 or 100.")
+    return found
+
+
+def read_index(name: str, given: object) -> int:
+    """Return the map index of a task; -1 for a task that is not mapped.
+
+    :raises InvalidInputError: anything else.
+    """
+    if given == -1 or (isinstance(given, str) and given.strip() == "-1"):
+        return -1
+    try:
+        return read_whole(name, given)
+    except InvalidInputError:
+        remedy = "Give a whole number, or a template that makes one."
+        raise invalid(name, given, "not the index of a mapped task", remedy) from None
+
+
+def read_seconds(name: str, given: object) -> float:
+    """Return a duration in seconds: of a number, a timedelta, or a text of either, as ``3600``,
+    ``1:00:00``, ``2 days, 0:00:00`` or ``PT1H``.
+
+    :raises InvalidInputError: anything else, and a negative duration.
+    """
+    found = math.nan
+    try:
+        if isinstance(given, timedelta):
+            found = given.total_seconds()
+        elif isinstance(given, int | float) and not isinstance(given, bool):
+            found = float(given)
+        elif isinstance(given, str):
+            found = _seconds_in(given.strip())
+    except (ValueError, OverflowError):
+        found = math.nan
+    if not 0 <= found < math.inf:
+        raise invalid(
+            name, given, "not a duration", "Give seconds, a timedelta, or a text such as PT1H."
+        )
+    return found
+
+
+def read_time(name: str, given: object, zone: tzinfo = UTC) -> datetime:
+    """Return a time: a datetime, a date, ISO 8601, digits as ``20251231``, ``2025123105`` and
+    ``202512310530``, or Unix seconds of 9 or 10 digits that are no such date from 1970 on.
+
+    :param zone: of times that name none.
+    :raises InvalidInputError: anything else.
+    """
+    try:
+        found = _time_in(given)
+    except (TypeError, ValueError, OverflowError, OSError):
+        found = None
+    if found is None:
+        raise invalid(
+            name,
+            given,
+            "not a time",
+            "Give it as 2013-02-01, 2013-02-01T05:00:00+00:00, 20130201 or a datetime.",
+        )
+    return found if found.tzinfo is not None else found.replace(tzinfo=zone)
+
+
+def is_whole_day(given: object) -> bool:
+    """Tell a day from a time of the day, in what :func:`read_time` takes."""
+    if isinstance(given, datetime):
+        return False
+    return isinstance(given, date) or _DAY.fullmatch(_digits(given)) is not None
+
+
+def read_list(name: str, given: object) -> list[Any]:
+    """Return a list: of a list or a tuple, or of a text that is one.
+
+    :raises InvalidInputError: anything else.
+    """
+    found = _literal(given)
+    if not _is_list(found):
+        raise invalid(name, given, "not a list", "Give a list, such as ['a', 'b'].")
+    return list(found)
+
+
+def read_request_of_texts(name: str, given: object) -> Any:
+    """Return a dictionary or a list which holds, at any depth, texts alone.
+
+    :raises InvalidInputError: anything else.
+    """
+    found = _literal(given)
+    if isinstance(found, Mapping):
+        return {key: _texts_within(f"{name}[{key!r}]", it) for key, it in found.items()}
+    return [
+        _texts_within(f"{name}[{number}]", it) for number, it in enumerate(read_list(name, found))
+    ]
+
+
+def read_any(name: str, given: object) -> object:
+    """Return what is given: it belongs to somebody else, who says what it may be."""
+    return given
+
+
+def _time_in(given: object) -> datetime | None:
+    if isinstance(given, datetime):
+        # A plain one: pendulum's own formatting gives '%-d' another meaning.
+        return datetime.fromisoformat(given.isoformat())
+    if isinstance(given, date):
+        return datetime(given.year, given.month, given.day)
+    if isinstance(given, bool) or not isinstance(given, str | int | float):
+        return None
+    text = _digits(given)
+    if text.isdecimal() and len(text) in _COMPACT:
+        try:
+            found = datetime.strptime(text, _COMPACT[len(text)])
+        except ValueError:
+            found = None
+        if found is not None and (found.year >= _FIRST_YEAR or len(text) == 8):
+            return found
+    if _SECONDS.fullmatch(text):
+        return datetime.fromtimestamp(float(text), UTC)
+    return datetime.fromisoformat(text) if isinstance(given, str) and not text.isdecimal() else None
+
+
+def _digits(given: object) -> str:
+    """The text that a native rendering made a number of."""
+    whole = isinstance(given, float) and given.is_integer()
+    return str(int(given) if isinstance(given, float) and whole else given).strip()
+
+
+def _seconds_in(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        # On use: Airflow and Dagster have it, and DAG files that name no duration need not wait.
+        from pydantic import TypeAdapter  # whose ValidationError is a ValueError
+
+        return TypeAdapter(timedelta).validate_python(text).total_seconds()
+
+
+def _literal(given: object) -> object:
+    """A list or dictionary that a text is; anything else as it is."""
+    if not isinstance(given, str) or not given.lstrip().startswith(("[", "(", "{")):
+        return given
+    for read in (ast.literal_eval, json.loads):
+        try:
+            return read(given.strip())
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            continue
+    return given
+
+
+def _is_list(given: object) -> TypeGuard[Sequence[Any]]:
+    return isinstance(given, Sequence) and not isinstance(given, str | bytes | bytearray)
+
+
+def _texts_within(name: str, given: object) -> Any:
+    if isinstance(given, Mapping) or _is_list(given):
+        return read_request_of_texts(name, given)
+    return read_word(name, given)
+
+
+def _kind(given: object) -> str:
+    return "nothing" if given is None else f"of type {type(given).__name__}"
+
+
+def _shown(given: object) -> str:
+    """What was given, as an error may show it: without what looks like a secret."""
+    text = repr(given)
+    if _SECRET.search(text):
+        return f"<{type(given).__name__}>"
+    return text if len(text) <= 200 else f"{text[:200]}…"
