@@ -134,6 +134,16 @@ def copy(
             "The bytes then go through this process; else the store copies by itself.",
         ),
     ] = None,
+    encryption: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SSE-S3|SSE-KMS|DSSE-KMS",
+            help="Of the new table. Default: as of OLD in the same bucket, else the bucket's own.",
+        ),
+    ] = None,
+    encryption_key: Annotated[
+        str | None, typer.Option(help="With KMS: the key, by its id, ARN or alias.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Copy what a table holds to another root, by one job: all of it or nothing.
@@ -145,7 +155,7 @@ def copy(
         say(f"{progress.done:,} of {counted(progress.total, 'file')} copied")
 
     client = None if from_profile is None else profile_client(from_profile)
-    done = Table(old, client).copy(Table(new), readers, tell)
+    done = Table(old, client).copy(Table(new), readers, tell, encryption, encryption_key)
     cells = (done.job, done.partitions, done.files, done.rows, done.bytes, done.rewritten)
     columns = ("job", "partitions", "files", "rows", "bytes", "files written anew")
     print_rows(as_json, columns, [cells], dataclasses.asdict(done), "")

@@ -14,7 +14,18 @@ import typer
 
 from ..committer import AdoptAction, Outcome, RebuildAction, RebuiltHead, RepairAction, Table
 from ..committer.errors import counted
-from . import catalog, conflicts, content, fast_root, lineage, past, s3a, upkeep, uploads
+from . import (
+    catalog,
+    conflicts,
+    content,
+    encryption,
+    fast_root,
+    lineage,
+    past,
+    s3a,
+    upkeep,
+    uploads,
+)
 from .amounts import MaxDuration, age_option
 from .output import (
     DRY,
@@ -43,6 +54,7 @@ app = typer.Typer(
 
 for command in (
     *(content.compact, content.copy, content.delete, fast_root.checkpoint, fast_root.data_root),
+    encryption.encryption,
     *(upkeep.purge, upkeep.maintain, past.gc, conflicts.conflicts, conflicts.resolve, content.show),
     *(past.history, past.undo, past.restore, past.retention, policy, lifecycle),
     *(s3a.checks, s3a.s3a_check, s3a.committers, s3a.s3a_jobs, s3a.s3a_recover),

@@ -38,6 +38,10 @@ def policy(
         str | None,
         typer.Option(help="The operator's. Default: _zero_rename_packages/ in the table's bucket."),
     ] = None,
+    encryption_key: Annotated[
+        str | None,
+        typer.Option(help="The KMS key that the table is encrypted with, by its ARN, id or alias."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="What is printed is a JSON document in any case.")
     ] = False,
@@ -53,6 +57,7 @@ def policy(
         service=operator,
         of=of,
         job_role=job_role,
+        key=encryption_key,
     )
     typer.echo(json.dumps(document, indent=None if as_json else 2))
 

@@ -47,6 +47,7 @@ from .scan.partition_state import PartitionState, partition_states
 from .scan.reads import note_read
 from .scan.table_scan import ScanPlan, TableAccess, TableScan
 from .store.driver import BotoDriver, connect
+from .store.encryption import Encryption
 from .store.fast_root import FastRoot
 from .store.listing import list_objects
 from .store.requests import All, Found, Get, Work
@@ -102,6 +103,13 @@ class ReadableTable:
         """Where jobs' files lie first; ``None``: in the table, or there is no table."""
         found = self.driver.run(find_table(self._context))
         return found.record.data_root if found is not None and found.counts else None
+
+    @property
+    def encryption(self) -> Encryption | None:
+        """What is asked of the store for all that is written for the table; ``None``: the bucket's
+        own encryption, or there is no table."""
+        found = self.run(find_table(self._context))
+        return found.record.encryption if found is not None and found.counts else None
 
     @property
     def schema(self) -> pa.Schema:

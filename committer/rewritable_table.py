@@ -30,6 +30,7 @@ from .format.records.inputs import Inputs
 from .readable_table import ReadableTable
 from .scan.current_table import stored_names
 from .sigterm import Termination
+from .store.encryption import Encryption
 from .store.fast_root import FastRoot
 from .table_copy import LANES, Copied, FileCopier, copy_spec
 from .upkeep.checkpoint import (
@@ -56,6 +57,7 @@ from .upkeep.compaction import (
 )
 from .upkeep.conflicts import ConflictReport, find_conflicts
 from .upkeep.resolution import Resolution, ResolutionPlan, plan_resolution, plan_undoing
+from .upkeep.table_encryption import EncryptionChange, change_encryption
 from .write_job import WriteJob, this_process
 
 logger = logging.getLogger("zero_rename.committer.rewritable_table")
@@ -213,6 +215,21 @@ class RewritableTable(ReadableTable):
         root = None if data_root is None else FastRoot.parse(data_root)
         return self.run(change_data_root(self._context, root, apply))
 
+    def set_encryption(
+        self, encryption: str | None, encryption_key: str | None = None, apply: bool = False
+    ) -> EncryptionChange:
+        """Change the encryption by the store of all that is written for the table from now on:
+        files, records and markers. What is there stays as it is.
+
+        :param encryption: SSE-S3, SSE-KMS or DSSE-KMS; ``None`` leaves it to the bucket.
+        :param encryption_key: the KMS key, by its id, ARN or alias; ``None``: the account's own.
+        :param apply: do it; ``False`` only says what is on record.
+        :raises TableNotFoundError: no table of this package.
+        :raises InvalidInputError: an unknown encryption, or a key that cannot be one.
+        """
+        wanted = Encryption.named(encryption, encryption_key)
+        return self.run(change_encryption(self._context, wanted, apply))
+
     def conflicts(
         self, window: float = 3600.0, since: float = 604800.0, partition: str | None = None
     ) -> ConflictReport:
@@ -263,6 +280,8 @@ class RewritableTable(ReadableTable):
         new: ReadableTable,
         readers: Readers | str | None = None,
         progress: Callable[[Progress], None] = lambda _: None,
+        encryption: str | None = None,
+        encryption_key: str | None = None,
     ) -> Copied:
         """Copy this table's present state to another root, by one job: all of it or nothing. The
         bytes stay the same, and with them row counts, statistics, content and what the rows were
@@ -276,13 +295,20 @@ class RewritableTable(ReadableTable):
             is made once more does nothing.
         :param readers: how readers of the new table find its files; ``None``: by listing.
         :param progress: called as files are copied.
-        :raises InvalidInputError: ``new`` holds files.
+        :param encryption: by the store, of the new table: SSE-S3, SSE-KMS or DSSE-KMS; ``None``:
+            in the same bucket as of this table, in another the bucket's own.
+        :param encryption_key: the KMS key, by its id, ARN or alias; ``None``: the account's own.
+        :raises InvalidInputError: ``new`` holds files, or an encryption that cannot be right.
         :raises SnapshotGoneError: a file is gone, or one without a record changed, meanwhile.
         :raises DamagedError: a file has not the bytes that were committed.
         :raises TableMismatchError: ``new`` is an empty table of another kind or other columns.
         """
         state = self.state()
         spec = copy_spec(state, None if readers is None else Readers(readers), this_process())
+        files = replace(spec.files, encryption=encryption, encryption_key=encryption_key)
+        if new.root.bucket == self.root.bucket:
+            files = files.encrypted_by(self.driver.encryption_below(self.root.prefix))
+        spec = replace(spec, files=files)
         inputs = inputs_in(self.run(writers_of(self._context, state.files)), state.files)
         reached = {self.driver.clients, *self.driver.reach(file.key for file in state.files)}
         on_server = reached == {new.driver.clients}

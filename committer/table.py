@@ -172,6 +172,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         before = self.retries - sum(result.retries for result in results)
         if opened.inputs is None:
             opened = replace(opened, inputs=noted().inputs)
+        self._encrypt_as(opened)
         with alone(opened):
             done = self.run(commit_job(context, opened, results, expected_tasks))
         note_end()
@@ -180,8 +181,13 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
     def abort(self, opened: OpenedJob, results: Sequence[TaskResult] = ()) -> Aborted | Committed:
         """Abort an open job, or find that it is committed. The uploads of its tasks so far, as
         ``results`` name them, are aborted."""
+        self._encrypt_as(opened)
         with alone(opened):
             return self.run(abort_job(self._context, opened, results))
+
+    def _encrypt_as(self, opened: OpenedJob) -> None:
+        """Go by the encryption of a job that another process may have opened."""
+        self.driver.encrypt(self.root.prefix, opened.spec.files.encrypted)
 
     def send_heartbeat(self, job: str, interval: float = 30.0) -> bool:
         """Send a heartbeat for a job, by its id; ``False`` when it is no longer open.

@@ -205,7 +205,10 @@ class WriteJob:
     def _failures_told(self) -> AbstractContextManager[None]:
         spec = self._spec
         named = spec.allowed_partitions or ()
-        return failures_told(self._context.root, spec.idempotency_key, spec.owner, named)
+        encryption = spec.files.encrypted_if_right
+        return failures_told(
+            self._context.root, spec.idempotency_key, spec.owner, named, encryption
+        )
 
     def _refuse_children(self) -> None:
         if self._pid != os.getpid():

@@ -27,6 +27,7 @@ from zero_rename.committer.format.parquet.row_filter import Filter, comparison
 from zero_rename.committer.format.read_base import ReadBase
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.scan.table_scan import TableScan
+from zero_rename.committer.store.encryption import Encryption
 from zero_rename.committer.table import Table
 from zero_rename.orchestration.merge_arguments import check_merge, read_across
 from zero_rename.orchestration.runs.outcomes import settled
@@ -71,6 +72,7 @@ class WritePolicy:
     on_conflict: str = OnConflict.FAIL
     readers: str | None = None
     data_root: str | None = None
+    encryption: Encryption | None = None
     base: Snapshot | ReadBase | None = None
     files: FileOptions | None = None
     schema_mode: SchemaMode = SchemaMode.KEEP
@@ -315,6 +317,7 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
         "series": owner.series,
         "readers": policy.readers,
         "dataRoot": policy.data_root,
+        "defaultEncryption": policy.encryption,
         "codeVersion": job.step.code_version,
         **_file_options(policy),
     }

@@ -19,6 +19,7 @@ from zero_rename.committer.format.read_base import ReadBase
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.store.client_settings import S3_CLIENT, ClientSettings
 from zero_rename.committer.store.clients import Keys, client_at
+from zero_rename.committer.store.encryption import Encryption
 from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.committer.table import Table
 from zero_rename.committer.upkeep.upload_selection import UploadsPath
@@ -61,6 +62,7 @@ _CHECKS: dict[str, Callable[[str], object]] = {
     "on_conflict": partial(choice, "on_conflict", OnConflict),
     "readers": partial(choice, "readers", Readers),
     "data_root": FastRoot.parse,
+    "encryption": Encryption.parse,
     "catalog": check_catalog,
 }
 
@@ -122,6 +124,11 @@ class ZeroRenameResource(dg.ConfigurableResource):
         description="s3://bucket/prefix?endpoint=https://host:port: where the files of new tables "
         "with readers=heads lie first.",
     )
+    encryption: str | None = Field(
+        default=None,
+        description="By the store, of all that is written for tables whose records name none: "
+        "SSE-S3, or SSE-KMS, a blank and the key's id, ARN or alias.",
+    )
     catalog: str | None = Field(
         default=None,
         description="glue://database: where tables are registered once a load is committed.",
@@ -154,7 +161,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
         :raises StoreRefusedError: profile, region or endpoint cannot be right.
         """
         root = TableRoot.parse(table_url(name, self.table_root, "the ZeroRenameResource"))
-        return Table(root.url, client=self.client())
+        return self._opened(root.url, self.client())
 
     def tables(self) -> list[Table]:
         """All tables below ``table_root``.
@@ -163,7 +170,16 @@ class ZeroRenameResource(dg.ConfigurableResource):
         """
         client = self.client()
         urls = urls_below(self.table_root, client, "the ZeroRenameResource")
-        return [Table(url, client=client) for url in urls]
+        return [self._opened(url, client) for url in urls]
+
+    def _opened(self, url: str, client: Any) -> Table:
+        table = Table(url, client=client)
+        table.driver.encrypt_by_default(self._encryption, table.root.prefix)
+        return table
+
+    @property
+    def _encryption(self) -> Encryption | None:
+        return None if not self.encryption else Encryption.parse(self.encryption)
 
     def destinations(self) -> list[Destination]:
         """All that maintenance looks after below ``table_root``: tables, destinations of Hadoop's
@@ -356,6 +372,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
             on_conflict=self.on_conflict,
             readers=self.readers,
             data_root=self.data_root,
+            encryption=self._encryption,
             schema_mode=choice(SCHEMA_MODE, SchemaMode, meta.get(SCHEMA_MODE) or SchemaMode.KEEP),
             registration=self.registration(meta.get(CATALOG) if catalog is None else catalog),
             content=meta.get(CONTENT),

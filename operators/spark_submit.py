@@ -136,8 +136,12 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
 
     def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:
         # On use: DAG files are parsed by processes that submit nothing.
+        from ..orchestration.s3a.configuration import encryption_of
         from ..orchestration.s3a.load import loaded_by_s3a
 
+        if load.committer != NATIVE:
+            with final_where_refused():
+                load.table.driver.encrypt_by_default(encryption_of(self._s3a_options(load)))
         report = loaded_by_s3a(load.table, load.run, load.handoff.mode, self.on_repeat)
         if report is not None:
             return report
@@ -158,7 +162,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         with final_where_refused():
             self._check_files()
             keys = hook.credentials_env() if self.pass_credentials else {}
-            options = {**(hook.settings.s3a_options or {}), **self.s3a_options}
+            options = self._s3a_options(load)
             passes_keys = "AWS_ACCESS_KEY_ID" in keys
             settings = render(wanted, options, hook.s3a_store(), s3a_load.uuid, passes_keys)
             check_submission(wanted, self._spark_call(), settings, table)
@@ -174,6 +178,17 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         ):
             SparkSubmitOperator.execute(self, context)
         return s3a_load.report()
+
+    def _s3a_options(self, load: TableLoad) -> dict[str, Any]:
+        """What is asked for of the committer; the encryption as the connection has it for tables,
+        unless it is asked for here."""
+        settings = load.hook.settings
+        given = {**(settings.s3a_options or {}), **self.s3a_options}
+        said = settings.encryption
+        if said is None or "encryption" in given:
+            return given
+        key = {} if said.key is None else {"encryption_key": said.key}
+        return {"encryption": str(said.algorithm), **key, **given}
 
     def _spark_call(self) -> SparkCall:
         from ..orchestration.s3a.configuration import SparkCall

@@ -129,6 +129,11 @@ def _connection_type() -> dict[str, Any]:
                 "Where the files of new tables with readers=heads lie first, such as "
                 "s3://fast/lake?endpoint=https://host:port; never with a password",
             ),
+            "encryption": _field(
+                "Encryption",
+                "By the store, of all that is written for tables whose records name none: SSE-S3, "
+                "or SSE-KMS, a blank and the key's id, ARN or alias",
+            ),
             "s3a_options": _field(
                 "S3A options",
                 "For Hadoop's committers, as a JSON object: threads, encryption, encryption_key, "

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..committer.errors import InvalidInputError, without_secrets
 from ..committer.format.job_spec import OnConflict, Readers, SuccessMarkers
+from ..committer.store.encryption import Algorithm, Encryption
 from ..committer.store.fast_root import FastRoot
 from ..committer.store.s3_urls import SCHEME, refuse_arn
 from ..orchestration.submit.credentials import looks_like_credential
@@ -40,6 +41,8 @@ class ConnectionSettings:
     :param success_markers: where ``_SUCCESS`` goes, ``None`` when the connection says nothing.
     :param readers: how readers find the tables' files, ``None`` when the connection says nothing.
     :param data_root: where the files of new tables that are read by heads lie first.
+    :param encryption: by the store, of what is written for tables whose records name none;
+        ``None``: the bucket's own.
     :param s3a_options: for Hadoop's committers, unless the operator says otherwise: members of
         :class:`~.s3a.hadoop.settings.S3ASettings`, such as ``encryption`` and ``storage_class``.
     :param catalog: where loaded tables are registered, ``glue://database``.
@@ -57,6 +60,7 @@ class ConnectionSettings:
     success_markers: SuccessMarkers | None = None
     readers: Readers | None = None
     data_root: FastRoot | None = None
+    encryption: Encryption | None = None
     s3a_options: Mapping[str, Any] | None = None
     purge_older_than_hours: float | None = None
     catalog: str | None = None
@@ -126,6 +130,8 @@ class ConnectionSettings:
                 given[key] = _time(key, given[key], conn_id)
         if "data_root" in given:
             given["data_root"] = _data_root(given["data_root"], conn_id)
+        if "encryption" in given:
+            given["encryption"] = _encryption(given["encryption"], conn_id)
         if "s3a_options" in given:
             given["s3a_options"] = _options(given["s3a_options"], conn_id)
         if "catalog" in given:
@@ -137,7 +143,7 @@ class ConnectionSettings:
     @property
     def policies(self) -> dict[str, Any]:
         """The policies of a job that the connection says, unless its operator says otherwise."""
-        said = {name: getattr(self, name) for name in (*_POLICIES, "data_root")}
+        said = {name: getattr(self, name) for name in (*_POLICIES, "data_root", "encryption")}
         return {name: value for name, value in said.items() if value is not None}
 
     def table_url(self, table: str) -> str:
@@ -170,7 +176,7 @@ def config_number(option: str) -> float:
 
 
 def _check_places(given: Mapping[str, Any], conn_id: str) -> None:
-    for key in ("table_root", "aws_conn_id", "data_root"):
+    for key in ("table_root", "aws_conn_id", "data_root", "encryption"):
         if not isinstance(given.get(key, ""), str):
             raise InvalidInputError(
                 f"The connection {conn_id!r} has {key}={given[key]!r}, which is no text.",
@@ -193,6 +199,18 @@ def _data_root(value: str, conn_id: str) -> FastRoot:
             f"The connection {conn_id!r} has data_root={without_secrets(value)!r}, which is no "
             "data root.",
             remedy=error.remedy,
+        ) from error
+
+
+def _encryption(value: str, conn_id: str) -> Encryption:
+    try:
+        return Encryption.parse(value)
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"The connection {conn_id!r} has encryption={value!r}, which no store carries out; "
+            "nothing was read or written.",
+            remedy=f"Give {', '.join(Algorithm)}; with KMS perhaps a blank and the key's id, ARN "
+            "or alias. Keys of SSE-C are secrets, and not taken.",
         ) from error
 
 

@@ -140,7 +140,9 @@ class ZeroRenameHook(BaseHook):
         from ..committer.format.layout import TableRoot
 
         root = TableRoot.parse(self.table_url(table))
-        return Table(root.url, client=self.get_conn())
+        found = Table(root.url, client=self.get_conn())
+        found.driver.encrypt_by_default(self.settings.encryption)
+        return found
 
     def table_urls(self) -> list[str]:
         """The roots of all tables below the connection's table root.

@@ -23,15 +23,19 @@ from ..committer.commit.state.heartbeat import OF_TASKS
 from ..committer.errors import ZeroRenameError
 from ..committer.format.handoff import OPEN_JOBS
 from ..committer.format.layout import is_job_id
+from ..committer.store.encryption import Encryption
 from ..committer.table import Table
 
 logger = logging.getLogger("zero_rename.spark.heartbeat")
 _LOOK_EVERY = 1.0
 
 
-def announce(job: str, table: str) -> None:
+def announce(job: str, table: str, encryption: Encryption | None = None) -> None:
     """Note an open job, so that heartbeats are sent for it. Does nothing where nobody
-    listens; a job that cannot be noted is logged and falls back to its maximum duration."""
+    listens; a job that cannot be noted is logged and falls back to its maximum duration.
+
+    :param encryption: of its records; ``None``: the bucket's own.
+    """
     folder = os.environ.get(OPEN_JOBS)
     if not folder:
         return
@@ -39,7 +43,8 @@ def announce(job: str, table: str) -> None:
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"job": job, "table": table}, file)
+            said = None if encryption is None else str(encryption)
+            json.dump({"job": job, "table": table, "encryption": said}, file)
         part.rename(note)
     except OSError as error:
         logger.warning("no heartbeats for job %s: %s", job, error)
@@ -62,14 +67,15 @@ class Heartbeat(threading.Thread):
 
     :param folder: where workers leave their notes.
     :param alive: whether the application still runs.
-    :param send: sends one for a job of a table; ``False`` when the job is over.
+    :param send: sends one for a job of a table, whose records have an encryption; ``False`` when
+        the job is over.
     """
 
     def __init__(
         self,
         folder: Path,
         alive: Callable[[], bool],
-        send: Callable[[str, str], bool] | None = None,
+        send: Callable[[str, str, Encryption | None], bool] | None = None,
         interval: float = OF_TASKS.interval,
     ) -> None:
         super().__init__(name="zero-rename-heartbeat", daemon=True)
@@ -107,8 +113,9 @@ class Heartbeat(threading.Thread):
     def _heartbeat(self, note: Path) -> None:
         try:
             content = json.loads(note.read_text("utf-8"))
-            job, table = content["job"], content["table"]
-            if not is_job_id(job) or not self._send(job, table):
+            job, table, said = content["job"], content["table"], content["encryption"]
+            encryption = None if said is None else Encryption.parse(said)
+            if not is_job_id(job) or not self._send(job, table, encryption):
                 note.unlink(missing_ok=True)
         except FileNotFoundError:
             return  # The job is over.
@@ -117,8 +124,9 @@ class Heartbeat(threading.Thread):
         except ZeroRenameError as error:
             logger.warning("no heartbeat this time: %s", error)
 
-    def _send_to_store(self, job: str, table: str) -> bool:
+    def _send_to_store(self, job: str, table: str, encryption: Encryption | None) -> bool:
         known = self._tables.get(table)
         if known is None:
             known = self._tables[table] = Table(table)
+        known.driver.encrypt_by_default(encryption, known.root.prefix)
         return known.send_heartbeat(job, self._interval)

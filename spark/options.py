@@ -33,6 +33,7 @@ from ..committer.format.job_spec import (
 )
 from ..committer.format.layout import TableRoot
 from ..committer.format.read_base import ReadBase
+from ..committer.store.encryption import Encryption
 from ..committer.store.fast_root import FastRoot
 from . import option_table as values
 from .option_table import option, plain, read_given
@@ -181,10 +182,18 @@ class WriterOptions:
     )
     encryption: str | None = option(
         values.text,
-        "By the store: `SSE-S3`, `SSE-KMS` or `DSSE-KMS`; the bucket's own where left out.",
+        "By the store, of files and records: `SSE-S3`, `SSE-KMS` or `DSSE-KMS`. The table keeps "
+        "it; where left out, the table's own, else `defaultEncryption`, else the bucket's.",
     )
     encryption_key: str | None = option(
         values.text, "With KMS: the key, by its id, ARN or alias; the account's own if left out."
+    )
+    default_encryption: Encryption | None = option(
+        texts.encryption,
+        "The encryption of a table whose record names none, where `encryption` is left out: "
+        "`SSE-S3`, or `SSE-KMS`, a blank and the key.",
+        None,
+        "encryption",
     )
     tags: Mapping[str, str] | None = option(values.pairs, "Object tags, `a=b,c=d`.")
     metadata: Mapping[str, str] | None = option(

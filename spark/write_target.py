@@ -177,7 +177,8 @@ def submitted(session: SparkSession) -> Iterator[Handoff]:
     warn_of_overwrites(session)
     take_handoff(session)
     said = Handoff.decode(os.environ)
-    with failures_told(said.table, said.idempotency_key, said.owner, said.partitions):
+    its = said.table, said.idempotency_key, said.owner, said.partitions, said.encryption
+    with failures_told(*its):
         yield said
 
 

@@ -81,7 +81,8 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
         )
     table, name = Table(options.path), application()
     named = (*options.replace_partitions, *options.only_partitions)
-    with failures_told(table.root, options.idempotency_key, options.owner(name), named):
+    encryption = options.files().encrypted_if_right or options.default_encryption
+    with failures_told(table.root, options.idempotency_key, options.owner(name), named, encryption):
         planned = planned_job(table, schema, overwrite, options, names_key(given), name)
         return _opened(planned, options.freeze_workers)
 
@@ -101,7 +102,7 @@ def _opened(planned: PlannedJob, freeze: bool) -> TableWriter:
     if opened.repeated is not None:
         log_skipped(opened.repeated, planned.spec.idempotency_key)
     else:
-        heartbeat.announce(opened.job, table.root.url)
+        heartbeat.announce(opened.job, table.root.url, opened.spec.files.encrypted)
         logger.info("%s: job %s opened, mode %s", table.root.url, opened.job, planned.spec.mode)
     return TableWriter(opened, freeze, by_reads=base is not None)
 
@@ -126,7 +127,8 @@ class TableWriter(DataSourceArrowWriter):
     def _failures_told(self) -> AbstractContextManager[None]:
         spec = self.opened.spec
         named = spec.allowed_partitions or ()
-        return failures_told(self.opened.root, spec.idempotency_key, spec.owner, named)
+        encryption = spec.files.encrypted_if_right
+        return failures_told(self.opened.root, spec.idempotency_key, spec.owner, named, encryption)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make the job visible. Runs on the driver's host when all tasks have succeeded."""
@@ -193,7 +195,8 @@ class TableWriter(DataSourceArrowWriter):
         try:
             if table.job_state(self.opened.job) is JobState.ABORTED:
                 named, key = spec.allowed_partitions or (), spec.idempotency_key
-                tell_failure(fenced(self.opened), table.root, key, spec.owner, named)
+                encryption, said = spec.files.encrypted_if_right, fenced(self.opened)
+                tell_failure(said, table.root, key, spec.owner, named, encryption)
         except ZeroRenameError as error:
             logger.warning("whether another process has aborted the job is not known: %s", error)
 

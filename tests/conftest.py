@@ -14,6 +14,7 @@ from hypothesis import settings
 
 from support import descriptions
 from support.counting import RequestCounter
+from support.faulty_server import Answer, FaultyServer
 from support.garbage import collect_rarely
 from support.memory_s3 import MemoryS3, answering
 from support.moto_server import S3Server, client_of, running
@@ -46,6 +47,8 @@ pytest_plugins = (
     "simulation.summary",
 )
 _numbers = itertools.count(1)
+#: What puts a server of a test before the store, which answers as the test says.
+Behind = Callable[[Answer], FaultyServer]
 
 
 @pytest.fixture
@@ -188,6 +191,23 @@ def s3_bucket(s3_env: S3Server, s3_client: Any) -> Bucket:
     counter = s3_env.counter(name)
     counter.reset()
     return Bucket(name, s3_client, counter)
+
+
+@pytest.fixture
+def behind(
+    s3_bucket: Bucket, s3_env: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Behind]:
+    """Puts a server of the test's own before the store, for the rest of the test."""
+    servers: list[FaultyServer] = []
+
+    def make(answer: Answer) -> FaultyServer:
+        servers.append(FaultyServer(answer, s3_env.endpoint).__enter__())
+        monkeypatch.setenv("AWS_ENDPOINT_URL", servers[-1].endpoint)
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.__exit__()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from ..errors import StoreRefusedError, about
@@ -9,6 +10,7 @@ from ..format.job_spec import JobSpec
 from ..store.driver import Driver
 from .open import checked, open_job, settle_aborted
 from .state.context import Context
+from .state.demanded_encryption import encryption_refused, find_demanded
 from .state.job_state import OpenedJob
 from .state.rights import missing_rights
 
@@ -26,6 +28,11 @@ def open_checked(driver: Driver, context: Context, spec: JobSpec) -> OpenedJob:
     """
     with about(context.root.url):
         checked(context, spec)  # What cannot be right is refused before anything is sent.
+        # From the first request on, which a bucket's policy may deny otherwise.
+        driver.encrypt(context.root.prefix, spec.files.encrypted)
+        driver.encrypt_by_default(spec.default_encryption, context.root.prefix)
+        default = driver.default_encryption(context.root.prefix)
+        spec = replace(spec, default_encryption=default)
         url = context.root.url
         seen = _seen.setdefault(driver, set())
         if url not in seen:
@@ -39,7 +46,14 @@ def open_checked(driver: Driver, context: Context, spec: JobSpec) -> OpenedJob:
                     "bucket.",
                 )
             seen.add(url)
-        opened = driver.run(open_job(context, spec))
+        try:
+            opened = driver.run(open_job(context, spec))
+        except StoreRefusedError as error:
+            demanded = driver.run(find_demanded(context)) if error.lacks_right else None
+            if demanded is not None:
+                named = spec.files.encrypted or default
+                raise encryption_refused(context.root, named, demanded) from error
+            raise
         if opened.others:
             driver.run(settle_aborted(context, opened))
         return opened

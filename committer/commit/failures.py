@@ -15,6 +15,7 @@ from ..format.job_spec import Owner
 from ..format.layout import TableRoot, new_write_id
 from ..format.records.failure import Failure
 from ..store.driver import connect
+from ..store.encryption import Encryption
 from ..store.requests import Found, Get, Put, Step
 
 logger = logging.getLogger("zero_rename.committer.commit.failures")
@@ -26,6 +27,7 @@ def failures_told(
     idempotency_key: str | None,
     owner: Owner,
     partitions: Iterable[str] = (),
+    encryption: Encryption | None = None,
 ) -> Iterator[None]:
     """Put an error of this package that leaves the block on record; it goes on as it is.
 
@@ -35,13 +37,14 @@ def failures_told(
     An attempt of a task that came late does not know why its job was over, and tells nothing.
 
     :param partitions: that it was to write; none: any.
+    :param encryption: of its job; ``None``: none, or it is not known.
     """
     try:
         yield
     except TaskLateError:
         raise
     except ZeroRenameError as error:
-        tell_failure(error, root, idempotency_key, owner, partitions)
+        tell_failure(error, root, idempotency_key, owner, partitions, encryption)
         raise
 
 
@@ -51,13 +54,16 @@ def tell_failure(
     idempotency_key: str | None,
     owner: Owner,
     partitions: Iterable[str] = (),
+    encryption: Encryption | None = None,
 ) -> None:
     """Put an error on record, under the conditions of :func:`failures_told`."""
     if root is None or idempotency_key is None or owner.task_id is None:
         return
     failure = Failure.of(error, root, idempotency_key, owner, new_write_id(), partitions)
     try:
-        connect(root.bucket).run(Put(root.failure_key(failure.idempotency_key), failure.encode()))
+        driver = connect(root.bucket)
+        driver.encrypt_by_default(encryption, root.prefix)
+        driver.run(Put(root.failure_key(failure.idempotency_key), failure.encode()))
     except ZeroRenameError as met:
         logger.warning("the failure could not be put on record: %s", met)
 

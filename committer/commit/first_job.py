@@ -32,6 +32,7 @@ from ..format.schema.hive_paths import escape, parse_partition
 from ..format.schema.lost_records import refuse_orphans
 from ..format.schema.row_metadata import renamed
 from ..store.conditional_put import NotWritten, Uncertain, Written, put_record, write_id_of
+from ..store.encryption import Encryption
 from ..store.fast_root import FastRoot
 from ..store.requests import All, LifecycleRules, ListLifecycleRules, Put, Step
 from .found_files import (
@@ -101,6 +102,7 @@ def design_table(
         first=job,
         readers=readers,
         data_root=spec.fast,
+        encryption=spec.files.encrypted or spec.default_encryption,
     )
     return (yield from _as_heads_say(context, record, heads)) if heads else record
 
@@ -231,11 +233,18 @@ def _alone(context: Context, opened: OpenedJob, made: FoundTable) -> Step[FoundT
     return made
 
 
-def confirm(context: Context, made: FoundTable | None) -> Step[None]:
+def confirm(
+    context: Context, made: FoundTable | None, encryption: Encryption | None = None
+) -> Step[None]:
     """Spare readers a look at the first job's decision, which is *commit*, and at that of an
-    evolution; let them list again where an adoption died before its last look. Where this does not
-    come about, the next job that opens does it."""
-    if made is None or (made.record.first is None and not made.record.adopting and made.as_stored):
+    evolution; let them list again where an adoption died before its last look; and keep the
+    encryption that a job names. Where this does not come about, the next job that opens does it.
+    """
+    if made is None:
+        return
+    encryption = encryption or made.record.encryption
+    known = made.record.first is None and not made.record.adopting and made.as_stored
+    if known and encryption == made.record.encryption:
         return
     record = replace(
         made.record,
@@ -244,6 +253,7 @@ def confirm(context: Context, made: FoundTable | None) -> Step[None]:
         instead=None,
         unadopted=made.record.unadopted or made.record.adopting,
         adopting=False,
+        encryption=encryption,
     )
     conditional = made.etag if context.facts.conditional_put else None
     try:

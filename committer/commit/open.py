@@ -128,6 +128,7 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
     )
     spec = in_its_case(found, spec)
     table, new = yield from _table_for(context, found, job, spec, tuple(listing.heads.values()))
+    spec = replace(spec, files=spec.files.encrypted_by(table.encryption))
     context = context.of(table)
     others.discard(job)
     if others and (spec.idempotency_key is not None or not table.facts.atomic):
@@ -185,6 +186,7 @@ def _opened_uncoordinated(context: Context, job: str, spec: JobSpec) -> Step[Ope
     found = yield from find_table(context)
     spec = in_its_case(found, spec)
     table, new = yield from _table_for(context, found, job, spec, ())
+    spec = replace(spec, files=spec.files.encrypted_by(table.encryption))
     return OpenedJob(
         job=job,
         root=context.root,
@@ -217,8 +219,9 @@ def _table_for(
         new = yield from design_table(context, job, spec, heads)
         new = replace(new, instead=replace(found.record, first=None).encode().decode())
         return new, new
-    yield from confirm(context.of(found.record), found)
-    return found.record, None
+    named = spec.files.encrypted or found.record.encryption or spec.default_encryption
+    yield from confirm(context.of(found.record), found, named)
+    return replace(found.record, encryption=named), None
 
 
 def _schema(context: Context, table: TableRecord, spec: JobSpec) -> pa.Schema:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 import pyarrow as pa
 
 from ..errors import InvalidInputError
+from ..store.encryption import Encryption
 from ..store.lifecycle import ARCHIVES
 from .job_spec import FileOptions
 
 CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
-ENCRYPTIONS = ("SSE-S3", "SSE-KMS", "DSSE-KMS")
-_KMS_KEY = re.compile(r"arn:aws[\w-]*:kms:\S+|alias/\S+|[0-9a-zA-Z-]{1,64}")
 _MAX_METADATA = 2048  # S3's limit, bytes of names and values
 _MAX_TAGS = 10
 
@@ -41,25 +38,9 @@ def check_options(options: FileOptions) -> None:
             "read before it is restored: not even by this job.",
             remedy="Choose a class that is read at once, such as GLACIER_IR or STANDARD_IA.",
         )
-    _check_encryption(options)
+    Encryption.named(options.encryption, options.encryption_key)
     _check_metadata(options)
     _check_tags(options)
-
-
-def _check_encryption(options: FileOptions) -> None:
-    if options.encryption not in (None, *ENCRYPTIONS):
-        raise InvalidInputError(
-            f"encryption={options.encryption!r} is unknown.",
-            remedy=f"Choose one of {', '.join(ENCRYPTIONS)}.",
-        )
-    key = options.encryption_key
-    by_kms = options.encryption is not None and options.encryption.endswith("KMS")
-    if key is not None and not (by_kms and _KMS_KEY.fullmatch(key)):
-        raise InvalidInputError(
-            "encryption_key is no id, ARN or alias of a KMS key, or encryption is neither SSE-KMS "
-            "nor DSSE-KMS.",
-            remedy="Give encryption='SSE-KMS' and the key's ARN. Keys of SSE-C are not taken.",
-        )
 
 
 def _check_metadata(options: FileOptions) -> None:

@@ -28,6 +28,7 @@ from functools import partial
 from typing import Any
 
 from ..errors import InvalidInputError, without_secrets
+from ..store.encryption import Encryption
 from ..store.fast_root import FastRoot
 from . import text_values as values
 from .job_spec import Distribute, Mode, OnConflict, OnRepeat, Owner, Readers, SuccessMarkers
@@ -144,6 +145,12 @@ class Handoff:
         "ZERO_RENAME_DATA_ROOT",
         values.fast_root,
         "Where the files of a new table that is read by heads lie first.",
+    )
+    encryption: Encryption | None = _variable(
+        "ZERO_RENAME_ENCRYPTION",
+        values.encryption,
+        "The encryption by the store of a table whose record names none: SSE-S3, SSE-KMS or "
+        "DSSE-KMS, and with KMS perhaps a blank and the key.",
     )
     code_version: str | None = _variable(
         "ZERO_RENAME_CODE_VERSION",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import InvalidInputError, first_few
+from ..store.encryption import Encryption
 from ..store.fast_root import FastRoot
 from .code_version import checked_code_version
 from .layout import UNPARTITIONED
@@ -208,7 +209,9 @@ class FileOptions:
         partitions wait in a local spill file.
     :param part_bytes: size of an upload's first parts, at least 5 MiB.
     :param storage_class: the objects' storage class; ``None`` leaves it to the bucket.
-    :param encryption: by the store: SSE-S3, SSE-KMS or DSSE-KMS; ``None`` leaves it to the bucket.
+    :param encryption: by the store: SSE-S3, SSE-KMS or DSSE-KMS, of the files and of all records.
+        The table keeps it for the jobs and the maintenance to come; ``None`` is the table's, or
+        leaves it to the bucket.
     :param encryption_key: the KMS key, by its id, ARN or alias; ``None`` is the account's own.
     :param tags: object tags.
     :param metadata: user metadata, besides the job id that every object carries.
@@ -227,6 +230,29 @@ class FileOptions:
     tags: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
     content: Content = Content.BYTES
+
+    @property
+    def encrypted(self) -> Encryption | None:
+        """The encryption that the job names; ``None``: it names none.
+
+        :raises InvalidInputError: an unknown one, or a key that cannot be one.
+        """
+        return Encryption.named(self.encryption, self.encryption_key)
+
+    @property
+    def encrypted_if_right(self) -> Encryption | None:
+        """The encryption that the job names; ``None``, too, where it cannot be right, which the
+        job's own checks say."""
+        try:
+            return self.encrypted
+        except InvalidInputError:
+            return None
+
+    def encrypted_by(self, encryption: Encryption | None) -> FileOptions:
+        """These options with a table's encryption, unless they name one."""
+        if encryption is None or self.encryption is not None:
+            return self
+        return replace(self, encryption=encryption.algorithm, encryption_key=encryption.key)
 
     def __post_init__(self) -> None:
         """Take words for choices, and Spark's word for a codec of ours."""
@@ -287,6 +313,8 @@ class JobSpec:
     :param max_duration: seconds after which a job without a heartbeat may be fenced.
     :param owner: who runs the job.
     :param files: how its files are written.
+    :param default_encryption: by the store, of a table whose record names none, where ``files``
+        names none either; ``None``: the driver's.
     """
 
     schema: pa.Schema
@@ -320,6 +348,7 @@ class JobSpec:
     max_duration: float = MAX_DURATION
     owner: Owner = NOBODY
     files: FileOptions = FileOptions()
+    default_encryption: Encryption | None = None
 
     def __post_init__(self) -> None:
         """Take words for choices, such as ``"overwrite"`` for :attr:`Mode.REPLACE`.

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from ..errors import InvalidInputError
+from ..store.encryption import Algorithm, Encryption
 from ..store.fast_root import FastRoot
 from .code_version import checked_code_version
 from .job_spec import MODES, Mode
@@ -77,6 +78,11 @@ fast_root = read_by(
     FastRoot.parse,
     "is a data root, s3://bucket/prefix?endpoint=https://host:port without a password",
 )
+#: An encryption by the store.
+encryption = read_by(
+    Encryption.parse, f"is {', '.join(Algorithm)}, and with KMS perhaps a blank and the key"
+)
+
 #: See :func:`.code_version.checked_code_version`.
 code_version = read_by(checked_code_version, "is a text of 1 to 200 printable characters")
 

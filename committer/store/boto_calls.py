@@ -14,6 +14,7 @@ from ..errors import InvalidInputError, StoreRefusedError
 from . import requests as store
 from .clients import S3Clients
 from .copies import CopyFile, CopyPart, copy, object_options
+from .encryption import Encryption
 from .error_translation import (
     code_of,
     date_of,
@@ -42,7 +43,7 @@ _CHANGES = (
     store.PutLifecycleRule,
 )
 #: Requests that their callers put again by themselves, or can do without.
-_ASKED_AGAIN = (store.AbortUpload, store.ListLifecycleRules)
+_ASKED_AGAIN = (store.AbortUpload, store.ListLifecycleRules, store.DefaultEncryption)
 _USUAL, _BRIEF = RetryBudget(), RetryBudget(total=20.0, tries=4)
 #: Requests that write data where nobody reads yet: sent again until they are answered.
 _DATA = (store.PutFile, store.UploadPart, CopyFile, CopyPart)
@@ -86,6 +87,7 @@ class S3Requests:
             store.ListParts: self._list_parts,
             store.ListLifecycleRules: self._list_lifecycle_rules,
             store.PutLifecycleRule: self._put_lifecycle_rule,
+            store.DefaultEncryption: self._default_encryption,
             store.PutFile: self._put_file,
             CopyFile: partial(copy, clients.client, bucket),
             CopyPart: partial(copy, clients.client, bucket),
@@ -167,7 +169,7 @@ class S3Requests:
         :param sent: whether a try of the request may have arrived.
         """
         endpoint = self.clients.endpoint
-        if isinstance(request, store.ListLifecycleRules):
+        if isinstance(request, store.ListLifecycleRules | store.DefaultEncryption):
             return store.Unknown(describe(error))  # Asked for advice only: it ends no step.
         refusal = self._refusal(error, request)
         if refusal is not None:
@@ -211,6 +213,7 @@ class S3Requests:
     def _put(self, request: store.Put) -> store.Done:
         given = _condition(request.if_match, request.if_none_match)
         given |= {"Body": request.body, "ContentType": request.content_type}
+        given |= {} if request.encryption is None else request.encryption.arguments
         answer = self._client.put_object(Bucket=self.bucket, Key=request.key, **given)
         return _done(answer)
 
@@ -328,6 +331,12 @@ class S3Requests:
             ) from error
         return _done(answer)
 
+    def _default_encryption(self, request: store.DefaultEncryption) -> Encryption | None:
+        answer = self._client.get_bucket_encryption(Bucket=self.bucket)
+        rules = answer.get("ServerSideEncryptionConfiguration", {}).get("Rules", ())
+        default = next(iter(rules), {}).get("ApplyServerSideEncryptionByDefault", {})
+        return Encryption.of_default(default)
+
     def _put_file(self, request: store.PutFile) -> store.Done:
         given = object_options(request.settings) | {"Body": PartBody(request.body)}
         return _done(self._client.put_object(Bucket=self.bucket, Key=request.key, **given))
@@ -379,6 +388,7 @@ def _found(key: str, answer: dict[str, Any], body: bytes) -> store.Found:
         body,
         # Names are parts of headers, whose case does not count: stores and proxies alter it.
         {name.lower(): value for name, value in answer.get("Metadata", {}).items()},
+        Encryption.of_answer(answer),
     )
 
 

@@ -10,9 +10,6 @@ from .error_translation import date_of
 from .fast_root import FastPlace
 from .requests import ByteRange, Done, ObjectSettings, Refused, Request
 
-#: What users call an encryption, and what S3 does.
-_ENCRYPTION = {"SSE-S3": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
-
 
 @dataclass(frozen=True)
 class Place:
@@ -78,7 +75,6 @@ def object_options(settings: ObjectSettings) -> dict[str, Any]:
         "Metadata": dict(settings.metadata),
         "StorageClass": settings.storage_class,
         "Tagging": urlencode(settings.tags),
-        "ServerSideEncryption": _ENCRYPTION.get(settings.encryption or ""),
-        "SSEKMSKeyId": settings.encryption_key,
     }
-    return {name: value for name, value in options.items() if value}
+    asked = {} if settings.encryption is None else settings.encryption.arguments
+    return {name: value for name, value in options.items() if value} | asked

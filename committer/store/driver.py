@@ -17,13 +17,25 @@ from functools import cache
 from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from ..errors import StoreRefusedError, StoreUnreachableError
+from ..errors import StoreRefusedError, StoreUnreachableError, ZeroRenameError
 from .boto_calls import S3Requests
 from .client_settings import S3_CLIENT
 from .clients import S3Clients, profile_client
 from .copies import CopyFile, CopyPart
+from .encrypted_writes import EncryptionsKnown, names_none, record_key, root_of, with_encryption
+from .encryption import Encryption
 from .fast_root import FastPlace, FastRoot, by_place
-from .requests import Clock, Deleted, DeleteMany, Request, ServerName, Wait, Work
+from .requests import (
+    Clock,
+    Deleted,
+    DeleteMany,
+    DemandedEncryption,
+    Get,
+    Request,
+    ServerName,
+    Wait,
+    Work,
+)
 from .retries import RetryBudget
 from .scheduler import Scheduler, Ticket
 
@@ -49,6 +61,23 @@ class Driver(Protocol):
     @property
     def retries(self) -> int:
         """Requests that got no usable answer so far, in this process."""
+        ...
+
+    def encrypt(self, root: str, encryption: Encryption | None) -> None:
+        """Send this encryption with all that is written below a table's root from now on, and
+        names none; ``None``: that of the table's record."""
+        ...
+
+    def encrypt_by_default(self, encryption: Encryption | None, root: str | None = None) -> None:
+        """Send this encryption with what is written where neither a job nor a table's record
+        names one; ``None`` changes nothing.
+
+        :param root: of a table; ``None``: all of the bucket.
+        """
+        ...
+
+    def default_encryption(self, root: str) -> Encryption | None:
+        """The encryption below a table's root where neither a job nor its record names one."""
         ...
 
     def run(self, work: Work[T]) -> T: ...
@@ -129,6 +158,8 @@ class BotoDriver:
     :param clock: the monotonic clock, seconds; for tests.
     :param observe: called with every request to the store, once per request of a step (not per
         try), in the thread that sends it.
+
+    Each write carries the encryption of its table (:mod:`.encrypted_writes`).
     """
 
     def __init__(
@@ -144,6 +175,7 @@ class BotoDriver:
         self._sleep = sleep
         self._clock = clock
         self._observe = observe
+        self._encryptions = EncryptionsKnown()
         # A parent's stays here, too: to close its connections takes locks, and one that another
         # thread held at the fork is held in the child for good.
         self._processes = {os.getpid(): _Process(bucket, clients, clock)}
@@ -167,6 +199,25 @@ class BotoDriver:
     def retries(self) -> int:
         return self.clients.retries.troubles.total()
 
+    def encrypt(self, root: str, encryption: Encryption | None) -> None:
+        self._encryptions.name(root, encryption)
+
+    def encrypt_by_default(self, encryption: Encryption | None, root: str | None = None) -> None:
+        if encryption is not None:
+            self._encryptions.configure(root, encryption)
+
+    def default_encryption(self, root: str) -> Encryption | None:
+        return self._encryptions.configured(f"{root}/")
+
+    def encryption_below(self, root: str) -> Encryption | None:
+        """The encryption that is sent with what is written below a table's root, as far as this
+        process has read its record."""
+        return self._encryptions.of(f"{root}/")
+
+    def demanded_encryption(self, key: str) -> Encryption | None:
+        """As :class:`.requests.DemandedEncryption` asks."""
+        return self._encryptions.demanded(key)
+
     def perform(self, request: Request[T]) -> T:
         """Carry out one request to the store in the calling thread.
 
@@ -181,7 +232,40 @@ class BotoDriver:
             self._sleep(seconds, over)
             return not over.is_set()
 
-        return self._process().carry_out(request, pause)
+        sent = self._encryptions.applied(request)
+        try:
+            answer = self._process().carry_out(sent, pause)
+        except StoreRefusedError as refusal:
+            if not refusal.lacks_right or not names_none(request):
+                raise
+            answer = self._write_otherwise(sent, refusal, pause)
+        self._encryptions.heed(request, answer)
+        return answer
+
+    def _write_otherwise(
+        self, request: Any, refusal: StoreRefusedError, pause: Callable[[float], bool]
+    ) -> Any:
+        """Send a write that was refused for want of a right under the encryptions that it may be
+        wanted with. A refused request did nothing, so that its condition holds as before.
+
+        :raises StoreRefusedError: the first refusal, where none of them is taken either.
+        """
+        if (record := record_key(request.key)) is not None:
+            try:
+                self.perform(Get(record))
+            except ZeroRenameError as error:
+                raise refusal from error
+        for encryption in self._encryptions.instead(request):
+            changed = with_encryption(request, encryption)
+            try:
+                answer = self._process().carry_out(changed, pause)
+            except StoreRefusedError as error:
+                if not error.lacks_right:
+                    raise
+            else:
+                self._encryptions.took(changed, root_of(request.key))
+                return answer
+        raise refusal
 
     def submit(self, request: Request[T], over: threading.Event | None = None) -> Future[T]:
         """Carry out one request to the store in the pool.
@@ -269,6 +353,8 @@ class _StepsRun:
             self._scheduler.answer(ticket, driver._clock())
         elif isinstance(request, ServerName):
             self._scheduler.answer(ticket, driver.clients.server_name)
+        elif isinstance(request, DemandedEncryption):
+            self._scheduler.answer(ticket, driver.demanded_encryption(request.key))
         elif isinstance(request, Wait):
             self._count += 1
             due = driver._clock() + request.seconds * (1 - request.spread * random.random())

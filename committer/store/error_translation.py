@@ -30,7 +30,9 @@ _EXPIRED = "Renew the session (aws sso login, or a fresh AWS_SESSION_TOKEN) and 
 _RIGHTS = (
     "Grant s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, "
     "s3:ListBucketMultipartUploads and s3:AbortMultipartUpload on the table's prefix; without "
-    "s3:ListBucket even a missing key looks like a refusal."
+    "s3:ListBucket even a missing key looks like a refusal. Where a KMS key is in use, grant "
+    "kms:GenerateDataKey and kms:Decrypt on it. Where these rights are there, the bucket's policy "
+    "may demand an encryption: zero-rename doctor names it."
 )
 _MAKE_ROOM = (
     "Make room, or have the quota raised. Uploads that nobody will complete take room too: "

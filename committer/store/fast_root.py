@@ -78,6 +78,13 @@ class FastRoot:
         return replace(self, temporary=False)
 
     @property
+    def encrypts_by_itself(self) -> bool:
+        """Whether its bucket's own default is the encryption of all that lies there: at another
+        store, and in a directory bucket of AWS, which takes no other (S3 User Guide, "Specifying
+        server-side encryption with AWS KMS for new object uploads in directory buckets")."""
+        return self.endpoint is not None or self.bucket.endswith("--x-s3")
+
+    @property
     def url(self) -> str:
         """What :meth:`parse` reads."""
         said = {"endpoint": self.endpoint, "profile": self.profile}

@@ -23,6 +23,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from .encryption import Encryption
 from .lifecycle import LifecycleRule
 
 T = TypeVar("T")
@@ -54,6 +55,7 @@ class Found:
     :param date: the answer's Date header.
     :param body: the bytes asked for, as many as ``Get`` takes; empty for ``Head``.
     :param metadata: user metadata, by names in lower case.
+    :param encryption: the store's, where it says one that can be asked for.
     """
 
     key: str
@@ -63,6 +65,7 @@ class Found:
     date: float
     body: bytes = b""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    encryption: Encryption | None = None
 
 
 @dataclass(frozen=True)
@@ -218,6 +221,7 @@ class Put(Request[Done | Refused | Unknown]):
 
     :param if_none_match: only if the key does not exist (``If-None-Match: *``).
     :param if_match: only if the key's current ETag is this one.
+    :param encryption: ``None`` leaves it to the driver, which knows that of the table.
     """
 
     key: str
@@ -225,6 +229,7 @@ class Put(Request[Done | Refused | Unknown]):
     if_none_match: bool = False
     if_match: str | None = None
     content_type: str = "application/json"
+    encryption: Encryption | None = None
 
 
 @dataclass(frozen=True)
@@ -291,15 +296,13 @@ class ObjectSettings:
     :param metadata: user metadata (``x-amz-meta-…``).
     :param storage_class: such as ``STANDARD_IA``; ``None`` leaves it to the bucket.
     :param tags: object tags.
-    :param encryption: ``SSE-S3``, ``SSE-KMS`` or ``DSSE-KMS``; ``None`` leaves it to the bucket.
-    :param encryption_key: the KMS key.
+    :param encryption: ``None`` leaves it to the driver, which knows that of the table.
     """
 
     metadata: Mapping[str, str] = field(default_factory=dict)
     storage_class: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
-    encryption: str | None = None
-    encryption_key: str | None = None
+    encryption: Encryption | None = None
 
 
 @dataclass(frozen=True)
@@ -361,6 +364,20 @@ class Clock(Request[float]):
 @dataclass(frozen=True)
 class ServerName(Request[str]):
     """Who the store says it is: the Server header of its last answer, ``""`` for none."""
+
+
+@dataclass(frozen=True)
+class DefaultEncryption(Request[Encryption | Unknown | None]):
+    """The bucket's own encryption of objects that name none; *unknown*: the store does not
+    tell."""
+
+
+@dataclass(frozen=True)
+class DemandedEncryption(Request[Encryption | None]):
+    """The encryption by which the store took a write near a key that it had refused to this
+    process, where nothing named one; ``None``: there was no such write. Sends nothing."""
+
+    key: str
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..errors import InvalidInputError
 from ..format.layout import PACKAGES, TableRoot
+from ..store.encryption import Algorithm, Encryption
 from ..store.fast_root import FastPlace, FastRoot
 
 
@@ -93,6 +94,7 @@ def access_policy(
     service: Service | None = None,
     of: str = "*",
     job_role: str = "arn:aws:iam::*:role/*",
+    key: str | None = None,
 ) -> dict[str, Any]:
     """A policy document, for a user, a role or a group: it names no principal.
 
@@ -103,7 +105,9 @@ def access_policy(
     :param service: of Airflow's operator; for :attr:`Role.AIRFLOW` alone.
     :param of: the id of the service's application, cluster or virtual cluster, or its job's name.
     :param job_role: the ARN of the role that jobs run under.
-    :raises InvalidInputError: no service for Airflow, or one for another role.
+    :param key: the KMS key that the table is encrypted with, by its ARN, id or alias; ``None``:
+        none, or one whose own policy grants its use.
+    :raises InvalidInputError: no service for Airflow, or one for another role; or no KMS key.
     """
     if (role is Role.AIRFLOW) != (service is not None):
         raise InvalidInputError(
@@ -131,6 +135,8 @@ def access_policy(
     if maintains:
         buckets = (bucket, *([f"arn:aws:s3:::{place.root.bucket}"] if place else []))
         statements.append(_allow("Lifecycle", ("s3:GetLifecycleConfiguration",), *buckets))
+    if key is not None:
+        statements.append(_of_key(key, writes))
     if service is not None:
         statements += _of_service(service, of, job_role)
     return {"Version": "2012-10-17", "Statement": statements}
@@ -149,6 +155,19 @@ def _of_fast_root(place: FastPlace, listing: tuple[str, ...], writes: bool) -> l
     if writes:
         statements.append(_allow("FastRemovals", ("s3:DeleteObject",), inside, bucket))
     return statements
+
+
+def _of_key(key: str, writes: bool) -> dict[str, Any]:
+    """The use of a KMS key by the store: to read, which uploads in parts do, too, and to write. A
+    policy names no alias as a resource (AWS KMS Developer Guide, "Using aliases to control
+    access")."""
+    Encryption.named(Algorithm.SSE_KMS, key)
+    actions = ("kms:Decrypt", *(("kms:GenerateDataKey",) if writes else ()))
+    alias = key if key.startswith("alias/") else "".join(key.partition(":alias/")[1:])[1:]
+    if alias:
+        condition = {"ForAnyValue:StringEquals": {"kms:ResourceAliases": alias}}
+        return _allow("Key", actions, "arn:aws:kms:*:*:key/*") | {"Condition": condition}
+    return _allow("Key", actions, key if key.startswith("arn:") else f"arn:aws:kms:*:*:key/{key}")
 
 
 def _of_package(place: str, known: str, puts: bool) -> list[dict[str, Any]]:

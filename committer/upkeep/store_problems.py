@@ -15,6 +15,7 @@ from ..format.records.table_record import TableRecord
 from ..store.conditional_put import Written, put_record
 from ..store.requests import Found, Get, Put, Step
 from .problem import Problem
+from .table_encryption import about_demand, about_refusal
 
 
 def about_rights(context: Context) -> Step[list[Problem]]:
@@ -68,10 +69,12 @@ def about_store(context: Context, table: TableRecord | None) -> Step[list[Proble
         if not error.lacks_right:
             what = "store refuses writes"
             return [Problem(what, context.root.bucket, error.message, error.remedy or "")]
-        return [_right("s3:PutObject", "s3:PutObject or s3:DeleteObject", "write or probe")]
+        refused = yield from about_refusal(context, table)
+        right = "s3:PutObject", "s3:PutObject or s3:DeleteObject", "write or probe"
+        return refused or [_right(*right)]
     known = now if table is None else table.facts.weaker(now)
     coordination = Coordination.STORE if table is None else table.coordination
-    problems = _about_facts(known, coordination)
+    problems = (yield from about_demand(context, table)) + _about_facts(known, coordination)
     return problems if table is None else problems + _about_changes(context, table.facts, now)
 
 

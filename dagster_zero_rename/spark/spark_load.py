@@ -110,6 +110,7 @@ class SparkLoad:
             on_conflict=OnConflict(self.policy.on_conflict),
             readers=None if self.policy.readers is None else Readers(self.policy.readers),
             data_root=None if data_root is None else FastRoot.parse(data_root),
+            encryption=self.policy.encryption,
             # Hadoop's committers would leave no record of it.
             code_version=self.step.code_version if self.committer == NATIVE else None,
             merge_on=self.policy.merge_on,

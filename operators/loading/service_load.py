@@ -242,6 +242,7 @@ class ServiceLoadOperator(LoadOperator):
         if bucket != table.root.bucket:
             # No table: whatever is below this bucket is reached by it.
             table = Table(f"s3://{bucket}/packages", client=load.hook.get_conn())
+            table.driver.encrypt_by_default(load.hook.settings.encryption)
         if not table.run(put_once(key, content)):
             raise OutcomeUnknownError(
                 f"Whether the package is at {url} is not known; nothing was submitted.",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...committer.format.job_spec import Mode
 from ...committer.format.layout import TableRoot
+from ...committer.store.encryption import Encryption
 from ...s3a.checks import JobFacts, inspect, refuse
 from ...s3a.hadoop import effective_settings as layers
 from ...s3a.hadoop.effective_settings import hadoop_layer, read_properties
@@ -73,6 +74,15 @@ class LoadRequest:
         if self.mode is None or (self.mode is not Mode.APPEND and not self.partitions):
             return None
         return plan(self.committer, self.mode, self.root, columns, self.partitions)[0]
+
+
+def encryption_of(options: Mapping[str, Any]) -> Encryption | None:
+    """The encryption of a load's files, for the records beside them.
+
+    :param options: as of :func:`render`.
+    :raises InvalidInputError: a value that it cannot have.
+    """
+    return Encryption.named(options.get("encryption"), options.get("encryption_key"))
 
 
 def render(

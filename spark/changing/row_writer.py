@@ -49,6 +49,8 @@ class RowWriter:
         own = {"expected_mode": None, "replace_table": False, "replace_partitions": ()}
         self._options = writer_options(target.options, handoff, target.named_options | own)
         _refuse_policies(self._options, target.root.url)
+        default = self._options.default_encryption
+        self.table.driver.encrypt_by_default(default, target.root.prefix)
         self._name = application_of(session)
         self._reads = TableReads.of(self._name, target.root.url)
         self.any_case = in_any_case(session)

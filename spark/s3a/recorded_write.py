@@ -40,7 +40,7 @@ from ...s3a.verification.verify import is_proved, verified
 from ...s3a.write_plan import SAVE_MODES, PlannedWrite, native_table_refused, plan
 from ..job_tags import Operations
 from ..write_target import WriteTarget
-from .session import SessionView, check_session, client_of
+from .session import SessionView, check_session, client_of, encryption_for
 from .written_rows import RowCount, check_timestamps, rows_of
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ class _Application:
         )
         self._table = Table(target.root.url, client_of(view, target.root.bucket))
         self._records = Table(self._beside.url, client_of(view, self._beside.bucket))
+        for table in (self._table, self._records):
+            table.driver.encrypt_by_default(encryption_for(view, table.root.bucket))
 
     def check(self, writes: tuple[PlannedWrite, ...]) -> None:
         """Everything that may refuse, before the first byte is written."""

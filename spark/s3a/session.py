@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ...committer.store.clients import ANONYMOUS, Keys, client_at
+from ...committer.store.encryption import Algorithm, Encryption
 from ...s3a.checks import JobFacts, inspect, refuse
 from ...s3a.hadoop import effective_settings as layers
 from ...s3a.hadoop.settings import BINDING_PARQUET, PATH_PROTOCOL
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("zero_rename.spark.s3a.session")
 _HADOOP = "spark.hadoop."
+#: Values of ``fs.s3a.encryption.algorithm`` (``S3AEncryptionMethods``) that stores carry out.
+_ENCRYPTIONS = {
+    "AES256": Algorithm.SSE_S3,
+    "SSE-KMS": Algorithm.SSE_KMS,
+    "DSSE-KMS": Algorithm.DSSE_KMS,
+}
 _BUCKET = "fs.s3a.bucket."
 _SECRET = re.compile(r"(?i)key|secret|token|password|credential")
 _S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
@@ -221,6 +228,16 @@ def _keys(settings: SessionView, bucket: str) -> Keys | None:
         elif name != "EnvironmentVariableCredentialsProvider" or os.environ.get(_ACCESS_VARIABLE):
             return None
     return None
+
+
+def encryption_for(settings: SessionView, bucket: str) -> Encryption | None:
+    """The encryption that S3A asks of the store; ``None``: none, or one by keys of its own."""
+    said = (settings.for_bucket(bucket, "fs.s3a.encryption.algorithm") or "").strip()
+    algorithm = _ENCRYPTIONS.get(said)
+    if algorithm is None:
+        return None
+    key = settings.for_bucket(bucket, "fs.s3a.encryption.key") if algorithm.uses_kms else None
+    return Encryption(algorithm, (key or "").strip() or None)
 
 
 def _is_true(value: str | None, default: bool) -> bool:

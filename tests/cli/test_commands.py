@@ -465,3 +465,34 @@ class TestOneMind:
         monkeypatch.setattr(Table, "verify", ends)
         ended = invoke("verify", table.root.url)
         assert (ended.exit_code, ended.stderr.split(":")[0]) == (code, type(error).__name__)
+
+
+class TestEncryption:
+    KEY = "arn:aws:kms:us-east-1:1:key/1"
+
+    def test_encryption_is_shown_tried_and_changed(self, table: Table) -> None:
+        url = table.root.url
+        assert "the bucket's own" in invoke("encryption", url).stderr
+        said = {"algorithm": "SSE-KMS", "key": self.KEY}
+        words = ("encryption", url, "SSE-KMS", "--key", self.KEY)
+        assert as_json(*words) == {"before": None, "after": said}
+        assert table.encryption is None
+        assert as_json(*words, "--apply") == {"before": None, "after": said}
+        assert as_json("encryption", url) == {"before": said, "after": said}
+        assert as_json("encryption", url, "none", "--apply") == {"before": said, "after": None}
+        assert table.encryption is None
+
+    def test_encryption_that_cannot_be_right_changes_nothing(self, table: Table) -> None:
+        for words in (("AES256",), ("SSE-S3", "--key", self.KEY), ("SSE-C",)):
+            refused = invoke("encryption", table.root.url, *words, "--apply")
+            assert refused.exit_code != 0
+            assert "encryption" in refused.stderr
+        assert table.encryption is None
+
+    def test_copy_has_the_encryption_that_is_named_or_the_old_tables(self, table: Table) -> None:
+        table.set_encryption("SSE-S3", apply=True)
+        url = table.root.url
+        invoke("copy", url, f"{url}2")
+        invoke("copy", url, f"{url}3", "--encryption", "SSE-KMS", "--encryption-key", self.KEY)
+        found = [str(Table(f"{url}{number}").encryption) for number in (2, 3)]
+        assert found == ["SSE-S3", f"SSE-KMS {self.KEY}"]

@@ -294,6 +294,33 @@ def test_a_policy_is_of_one_application_one_role_and_one_place() -> None:
     assert invoke("policy", "writer", "s3://lake/t", "--package-location", "/tmp").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("key", "resource", "aliases"),
+    [
+        ("arn:aws:kms:us-east-1:1:key/1-2", "arn:aws:kms:us-east-1:1:key/1-2", None),
+        ("1-2", "arn:aws:kms:*:*:key/1-2", None),
+        ("alias/lake", "arn:aws:kms:*:*:key/*", "alias/lake"),
+        ("arn:aws:kms:us-east-1:1:alias/lake", "arn:aws:kms:*:*:key/*", "alias/lake"),
+    ],
+)
+def test_rights_to_a_key_are_those_of_the_role(
+    key: str, resource: str, aliases: str | None
+) -> None:
+    for role, actions in (
+        (Role.READER, ["kms:Decrypt"]),
+        (Role.WRITER, ["kms:Decrypt", "kms:GenerateDataKey"]),
+        (Role.MAINTAINER, ["kms:Decrypt", "kms:GenerateDataKey"]),
+    ):
+        found = as_json("policy", str(role), "s3://lake/t", "--encryption-key", key)
+        (its,) = [one for one in found["Statement"] if one["Sid"] == "Key"]
+        assert (its["Action"], its["Resource"]) == (actions, [resource])
+        named = its.get("Condition", {}).get("ForAnyValue:StringEquals", {})
+        assert named.get("kms:ResourceAliases") == aliases
+    refused = invoke("policy", "reader", "s3://lake/t", "--encryption-key", "not a key")
+    assert refused.exit_code != 0
+    assert "encryption_key" in refused.stderr
+
+
 class TestLifecycle:
     def rules(self, bucket: Any) -> list[dict[str, Any]]:
         try:

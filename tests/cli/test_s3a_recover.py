@@ -8,13 +8,17 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from conftest import Behind
 
 from support.command_line import as_json, invoke
 from support.faulty_server import FaultyServer, Received, Reply, s3_error
+from support.refusing_store import demanding_encryption
 from support.s3a_jobs import JOB, MagicJob, StagingJob
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.backoff import Backoff
 from zero_rename.committer.store.driver import connect
+from zero_rename.committer.store.encrypted_writes import names_none, with_encryption
+from zero_rename.committer.store.encryption import Algorithm, Encryption
 
 pytestmark = pytest.mark.memory_s3
 
@@ -58,6 +62,29 @@ def test_a_job_is_reported_then_settled(job: MagicJob, s3_bucket: Any) -> None:
     assert s3_bucket.uploads() == []
     assert [k for k in s3_bucket.keys("wh/flights/day=") if "__magic" not in k] == job.keys
     assert as_json("s3a-recover", url, "--apply") == []
+
+
+@pytest.mark.usefixtures("s3_server")
+def test_job_in_a_bucket_that_demands_encryption_is_rolled_forward(
+    s3_bucket: Any, behind: Behind
+) -> None:
+    """By a process that knows of the encryption only by the objects that it reads."""
+    root, perform = TableRoot(s3_bucket.name, "wh/flights"), connect(s3_bucket.name).perform
+    encryption = Encryption(Algorithm.SSE_KMS, "alias/lake")
+    made = MagicJob(lambda request: perform(encrypted(request, encryption)), root).begin()
+    made.task(0)
+    made.task(1)
+    made.complete(made.files[0])
+    behind(demanding_encryption("aws:kms", "alias/lake"))
+    (done,) = as_json("s3a-recover", root.url, "--dead", JOB, "--apply")
+    assert (done["outcome"], done["completed"], done["marker"]) == ("rolled-forward", 3, "written")
+    marker = s3_bucket.client.head_object(Bucket=s3_bucket.name, Key="wh/flights/_SUCCESS")
+    assert marker["ServerSideEncryption"] == "aws:kms"
+
+
+def encrypted(request: Any, encryption: Encryption) -> Any:
+    """As S3A sends it by its own setting."""
+    return with_encryption(request, encryption) if names_none(request) else request
 
 
 def test_a_staging_committers_job(s3_bucket: Any, tmp_path: Path) -> None:

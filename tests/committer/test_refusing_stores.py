@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from botocore.exceptions import ClientError
+from conftest import Behind
 
-from support.faulty_server import Answer, FaultyServer, Received
+from support.faulty_server import Received
 from support.memory_s3 import MemoryS3
 from support.refusing_store import OBJECT_LOCK, denial, makes_an_object, refusing
 from zero_rename import Table
@@ -27,24 +28,6 @@ from zero_rename.committer.upkeep.upload_selection import UploadsPath
 from zero_rename.orchestration.table_names import table_url
 
 DATA = pa.table({"day": [1, 1], "value": [1, 2]})
-
-Behind = Callable[[Answer], FaultyServer]
-
-
-@pytest.fixture
-def behind(s3_bucket: Any, s3_env: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Behind]:
-    """Puts a server of the test's own before the store."""
-    servers: list[FaultyServer] = []
-
-    def make(answer: Answer) -> FaultyServer:
-        servers.append(FaultyServer(answer, s3_env.endpoint).__enter__())
-        monkeypatch.setenv("AWS_ENDPOINT_URL", servers[-1].endpoint)
-        return servers[-1]
-
-    yield make
-    for server in servers:
-        server.__exit__()
-
 
 LOCKED = refusing(makes_an_object, denial(400, "InvalidRequest", OBJECT_LOCK))
 

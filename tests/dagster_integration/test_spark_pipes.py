@@ -315,10 +315,12 @@ def test_the_variables_reach_the_store_too(asset: Asset, zero: ZeroRenameResourc
             secret_access_key="secret",
             readers="heads",
             data_root="s3://fast/lake?profile=nvme",
+            encryption="SSE-KMS alias/lake",
         )
         found.update(keyed.spark_env(context, table="other"))
 
     dg.materialize([flights], partition_key="1")
     assert found["AWS_SECRET_ACCESS_KEY"] == "secret"
     assert found["ZERO_RENAME_TABLE"] == f"{zero.table_root}/other"
+    assert found["ZERO_RENAME_ENCRYPTION"] == "SSE-KMS alias/lake"
     assert found["ZERO_RENAME_DATA_ROOT"] == "s3://fast/lake?profile=nvme"

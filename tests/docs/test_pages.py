@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from conftest import Bucket
+from conftest import Behind, Bucket
 
 import zero_rename
 from support.command_line import invoke
@@ -22,6 +22,7 @@ from support.doc_examples import DOCS, blocks, commands, examples
 from support.memory_store import ManualClock, MemoryStore
 from support.moto_server import running
 from support.protocol import ROOT, memory_table
+from support.refusing_store import demanding_encryption
 from zero_rename import JobSpec, Table
 from zero_rename.committer import DamagedError, Mode
 
@@ -138,6 +139,22 @@ class TestCheapReads:
     def test_its_code_sorts_as_well(self, table: Table) -> None:
         run(self.PAGE, "sort", table)
         assert table.to_arrow()["flight_id"].to_pylist() == list(self.ROWS)
+
+
+@pytest.mark.usefixtures("s3_server")
+def test_encryption_that_a_bucket_demands(table: Table, behind: Behind) -> None:
+    """The guide *Write where a bucket demands encryption*"""
+    page = "guides/encryption.md"
+    code = examples(DOCS / page)["encryption"].replace(URL, table.root.url)
+    names: dict[str, Any] = {"rows": pa.table({"day": [1], "n": [1]})}
+    key = re.findall(r'KEY = "(.*)"', code)[0]
+    behind(demanding_encryption("aws:kms", key))
+    exec(code, names)
+    doctor, changes = commands(text_of(page, table.root.url))
+    assert "encryption demanded" not in invoke(*doctor).output
+    done(changes)
+    assert str(Table(table.root.url).encryption) == "SSE-KMS arn:aws:kms:…"
+    assert "encryption demanded" in invoke(*doctor).output
 
 
 def test_a_fast_store_first(

@@ -11,6 +11,7 @@ from airflow.sdk import DAG, task
 from support.airflow import Connect, Tables, task_context
 from zero_rename.committer import OnRepeat
 from zero_rename.committer.format.handoff import Handoff
+from zero_rename.committer.store.encryption import Algorithm, Encryption
 from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.orchestration.runs.task_run import TaskRun
@@ -24,7 +25,12 @@ def given(tables: Tables, connect: Connect) -> dict[str, str]:
     """All variables there can be."""
     connect(
         "zr",
-        extra={"table_root": tables.url(""), "success_markers": "table", "data_root": DATA_ROOT},
+        extra={
+            "table_root": tables.url(""),
+            "success_markers": "table",
+            "data_root": DATA_ROOT,
+            "encryption": "SSE-KMS alias/lake",
+        },
     )
     task = ZeroRenameSparkSubmitOperator(
         task_id="load",
@@ -61,6 +67,7 @@ def test_they_mean_the_same(given: dict[str, str], tables: Tables) -> None:
     assert options.distribute == "partition"
     assert options.readers == "heads"
     assert options.data_root == FastRoot.parse(DATA_ROOT)
+    assert options.default_encryption == Encryption(Algorithm.SSE_KMS, "alias/lake")
     assert options.code_version == "4"
     assert options.replace_partitions == ("day=1", "day=a;b,c")
     owner = options.owner("app")

@@ -19,7 +19,7 @@ from airflow.providers.amazon.aws.operators.glue import JOB_RUN_TERMINAL_STATES
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from botocore.stub import Stubber
 
-from support.airflow import Tables, run_task, task_context
+from support.airflow import Connect, Tables, run_task, task_context
 from support.aws_services import SERVICES as OF_AWS
 from support.aws_services import EmrServerless, EmrSteps, Service, while_it_waits, worker_dies
 from support.http_services import SERVICES
@@ -29,6 +29,7 @@ from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.commit.failures import failures_told
 from zero_rename.committer.errors import CommitConflictError, StoreUnfitError, ZeroRenameError
 from zero_rename.committer.format.handoff import Handoff
+from zero_rename.committer.store.encryption import Algorithm, Encryption
 from zero_rename.committer.upkeep.access_policy import Role, access_policy
 from zero_rename.example_dags.jobs.flights_job import parse
 from zero_rename.operators import emr_steps
@@ -93,6 +94,21 @@ def test_what_the_service_is_asked_to_run(service: Service, tables: Tables) -> N
     text = json.dumps(sent)
     assert re.search(r'[" =-]zr-[0-9a-f]{16}-[0-9a-f]{8}-2"', text)
     assert not any(secret in text for secret in (ACCESS_KEY, SECRET_KEY, "an-id", "a-secret"))
+
+
+@one_service
+@pytest.mark.usefixtures("s3_server")
+def test_package_and_application_get_the_connections_encryption(
+    service: Service, tables: Tables, connect: Connect
+) -> None:
+    connect("zero_rename_default", extra={"encryption": "SSE-KMS alias/lake"})
+    run(service, ship_package=True)
+    (sent,) = service.requests
+    told = Handoff.decode(service.variables(sent))
+    assert told.encryption == Encryption(Algorithm.SSE_KMS, "alias/lake")
+    (package,) = tables.bucket.keys("_zero_rename_packages")
+    head = tables.bucket.client.head_object(Bucket=tables.bucket.name, Key=package)
+    assert head["SSEKMSKeyId"] == "alias/lake"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from airflow.sdk import Connection
 
 from zero_rename.committer import InvalidInputError
+from zero_rename.committer.store.encryption import Algorithm, Encryption
 from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.provider import get_provider_info
 from zero_rename.provider.connection import ConnectionSettings, config_number
@@ -36,6 +37,7 @@ def test_all_fields_of_the_form_are_read() -> None:
         "success_markers": "table",
         "readers": "heads",
         "data_root": "s3://fast/lake?endpoint=http://nvme.example:9000&profile=nvme",
+        "encryption": "SSE-KMS alias/lake",
         "s3a_options": '{"storage_class": "glacier_ir"}',
         "catalog": "glue://lake",
         "purge_older_than_hours": "48",
@@ -49,7 +51,9 @@ def test_all_fields_of_the_form_are_read() -> None:
         "max_recompute": 1800.0,
         "s3a_options": {"storage_class": "glacier_ir"},
         "data_root": FastRoot.parse(extra["data_root"]),
+        "encryption": Encryption(Algorithm.SSE_KMS, "alias/lake"),
     }
+    assert read.policies["encryption"] == read.encryption
     assert read.policies["data_root"] == FastRoot.parse(extra["data_root"])
 
 
@@ -97,6 +101,9 @@ def test_login_and_password_are_refused(field: str) -> None:
         ({"table_root": 5}, "table_root=5, which is no text"),
         ({"data_root": 5}, "data_root=5, which is no text"),
         ({"data_root": "fast"}, "'zr' has data_root='fast', which is no data root"),
+        ({"encryption": "rot13"}, "'zr' has encryption='rot13', which no store"),
+        ({"encryption": "SSE-S3 alias/lake"}, "'SSE-S3 alias/lake', which no store"),
+        ({"encryption": 5}, "encryption=5, which is no text"),
         ({"aws_conn_id": ["lake"]}, r"aws_conn_id=\['lake'\], which is no text"),
     ],
 )

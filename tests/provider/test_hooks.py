@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from botocore.stub import Stubber
 
@@ -12,6 +13,7 @@ from support.airflow import Connect, Tables
 from support.moto_server import ACCESS_KEY, REGION, SECRET_KEY, S3Server
 from zero_rename.committer import InvalidInputError
 from zero_rename.committer.store.client_settings import S3_CLIENT, ClientSettings
+from zero_rename.committer.store.encryption import Algorithm, Encryption
 from zero_rename.provider.hooks import ZeroRenameHook
 
 pytestmark = pytest.mark.memory_s3
@@ -53,6 +55,18 @@ def test_a_table_below_the_root(tables: Tables, connect: Connect) -> None:
     table = ZeroRenameHook("lake").get_table("flights")
     assert table.root.url == tables.url("flights")
     assert table.partitions() == ["day=1", "day=2"]
+
+
+def test_tables_without_encryption_get_the_connections(tables: Tables, connect: Connect) -> None:
+    connect("lake", extra={"table_root": tables.url(""), "encryption": "SSE-S3"})
+    table = ZeroRenameHook("lake").get_table("flights")
+    with table.job(pa.schema({"n": pa.int64()})):
+        pass
+    assert table.encryption == Encryption(Algorithm.SSE_S3)
+    table.set_encryption("SSE-KMS", "alias/lake", apply=True)
+    with ZeroRenameHook("lake").get_table("flights").job(pa.schema({"n": pa.int64()})):
+        pass
+    assert table.encryption == Encryption(Algorithm.SSE_KMS, "alias/lake")
 
 
 def test_a_name_that_is_no_table(tables: Tables) -> None:

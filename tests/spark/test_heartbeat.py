@@ -13,6 +13,7 @@ from support.waiting import STUCK
 from zero_rename.committer import JobSpec, StoreUnreachableError, Table
 from zero_rename.committer.format.handoff import OPEN_JOBS
 from zero_rename.committer.format.layout import new_job_id
+from zero_rename.committer.store.encryption import Encryption
 from zero_rename.spark import heartbeat
 from zero_rename.spark.heartbeat import Heartbeat
 
@@ -30,8 +31,8 @@ class Sent:
         self.given = []
         self.answer: bool | Exception = True
 
-    def __call__(self, job, table):
-        self.given.append((job, table))
+    def __call__(self, job, table, encryption):
+        self.given.append((job, table, encryption))
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -61,12 +62,13 @@ def test_signs_are_given_after_a_while_and_then_every_interval(folder):
     thread = Heartbeat(folder, lambda: True, sent, interval=30)
     thread.look(100)
     job = new_job_id()
-    heartbeat.announce(job, "s3://bucket/t")
+    encryption = Encryption.parse("SSE-KMS alias/lake")
+    heartbeat.announce(job, "s3://bucket/t", encryption)
     thread.look(110)
     thread.look(114)
     assert sent.given == []  # a short job costs no request
     thread.look(115)
-    assert sent.given == [(job, "s3://bucket/t")]
+    assert sent.given == [(job, "s3://bucket/t", encryption)]
     thread.look(144)
     assert len(sent.given) == 1
     thread.look(145)

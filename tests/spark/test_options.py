@@ -20,6 +20,7 @@ from zero_rename.committer.format.job_spec import (
     SchemaMode,
     SuccessMarkers,
 )
+from zero_rename.committer.store.encryption import Algorithm, Encryption
 from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.spark.option_table import camel, markdown, span
 from zero_rename.spark.options import (
@@ -83,6 +84,7 @@ EVERY = {
     "storageClass": ("STANDARD_IA", "STANDARD_IA"),
     "encryption": ("SSE-KMS", "SSE-KMS"),
     "encryptionKey": ("alias/lake", "alias/lake"),
+    "defaultEncryption": ("SSE-KMS k1", Encryption(Algorithm.SSE_KMS, "k1")),
     "tags": ("a=b, c=d=e", {"a": "b", "c": "d=e"}),
     "metadata": ('{"x": "1,2"}', {"x": "1,2"}),
     "content": ("rows", Content.ROWS),

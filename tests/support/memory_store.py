@@ -451,6 +451,10 @@ class MemoryDriver:
             return self.clock()
         if isinstance(request, s.ServerName):
             return self.store.behaviour.server_name
+        if isinstance(request, s.DemandedEncryption):
+            return None
+        if isinstance(request, s.DefaultEncryption):
+            return s.Unknown("a store in memory has none")
         if isinstance(request, s.Wait):
             advance = getattr(self.clock, "advance", None)
             if advance is not None:
@@ -465,6 +469,18 @@ class MemoryDriver:
 
     def reach(self, keys: Any) -> set[Any]:
         return {self.clients for _ in keys}
+
+    def encrypt(self, root: str, encryption: Any) -> None:
+        """Ignore it: this store refuses nothing for want of one."""
+
+    def encrypt_by_default(self, encryption: Any, root: str | None = None) -> None:
+        """Ignore it likewise."""
+
+    def default_encryption(self, root: str) -> None:
+        return None
+
+    def encryption_below(self, root: str) -> None:
+        return None
 
     def submit(self, request: Any, over: Any = None) -> Future[Any]:
         future: Future[Any] = Future()

@@ -12,7 +12,7 @@ OBJECT_LOCK = (
     "Content-MD5 OR x-amz-checksum- HTTP header is required for Put Object requests with Object "
     "Lock parameters"
 )
-_SSE, _KEY = "x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id"
+SSE, _KEY = "x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id"
 
 
 def denial(status: int, code: str, message: str) -> Reply:
@@ -36,6 +36,11 @@ def makes_an_object(got: Received) -> bool:
     return got.method == "PUT" and bool(below) and "uploadId" not in asked
 
 
+def names_encryption(got: Received, algorithm: str, key: str | None = None) -> bool:
+    """Whether a request asks for an encryption."""
+    return (got.headers.get(SSE), got.headers.get(_KEY)) == (algorithm, key)
+
+
 def demanding_encryption(algorithm: str, key: str | None = None) -> Answer:
     """A store whose bucket policy denies every object that is not encrypted so, as the policies in
     AWS's guide do, by its headers alone.
@@ -45,7 +50,6 @@ def demanding_encryption(algorithm: str, key: str | None = None) -> Answer:
     """
 
     def refused(got: Received) -> bool:
-        named = got.headers.get(_SSE), got.headers.get(_KEY)
-        return makes_an_object(got) and named != (algorithm, key)
+        return makes_an_object(got) and not names_encryption(got, algorithm, key)
 
     return refusing(refused, denial(403, "AccessDenied", "Access Denied"))

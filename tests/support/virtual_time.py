@@ -16,6 +16,8 @@ from zero_rename.committer.store import requests as s
 from zero_rename.committer.store.scheduler import Scheduler, Ticket
 
 CONNECTIONS = 32
+#: What a driver answers by itself.
+_UNSENT = s.Clock | s.ServerName | s.Wait | s.DemandedEncryption
 
 
 class TickingDriver(MemoryDriver):
@@ -36,7 +38,7 @@ class TickingDriver(MemoryDriver):
         while not scheduler.finished:
             while len(sent) < self.parallel and (taken := scheduler.take()) is not None:
                 ticket, request = taken
-                if isinstance(request, s.Clock | s.ServerName | s.Wait):
+                if isinstance(request, _UNSENT):
                     scheduler.answer(ticket, super().perform(request))
                     continue
                 count += 1

@@ -62,8 +62,7 @@ def file_settings(job: str, options: FileOptions) -> ObjectSettings:
         {**options.metadata, JOB_METADATA: job},
         options.storage_class,
         options.tags,
-        options.encryption,
-        options.encryption_key,
+        options.encrypted,
     )
 
 

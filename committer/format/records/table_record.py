@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 
+from ...store.encryption import Encryption
 from ...store.fast_root import FastRoot
 from ..job_spec import Coordination, Readers
 from ..schema.compatibility import from_json, to_json
@@ -61,6 +62,7 @@ class TableRecord:
     :param data_root: where jobs' files lie first, in a table that is read by heads; ``None``: in
         the table.
     :param former_roots: where they lay first before that, as long as anything may be left there.
+    :param encryption: by the store, of all that is written for the table; ``None``: the bucket's.
     :param evolution: the next change; it counts as soon as its job is committed, and is as if it
         were not there until then and after its abort.
     """
@@ -82,6 +84,7 @@ class TableRecord:
     retention: Annotated[Count | None, LEFT_OUT] = None
     data_root: Annotated[_FastRoot | None, LEFT_OUT] = None
     former_roots: Annotated[tuple[_FastRoot, ...], LEFT_OUT] = ()
+    encryption: Annotated[Encryption | None, LEFT_OUT] = None
 
     @property
     def is_temporary(self) -> bool:

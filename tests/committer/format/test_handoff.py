@@ -27,10 +27,12 @@ from zero_rename.committer import (
 from zero_rename.committer.format.handoff import HANDOFF, LONGEST, Handoff
 from zero_rename.committer.format.job_spec import Distribute
 from zero_rename.committer.store.client_settings import S3_CLIENT
+from zero_rename.committer.store.encryption import Algorithm, Encryption
 from zero_rename.committer.store.fast_root import FastRoot
 
 ROOT = TableRoot("bucket", "wh/flights")
 DATA_ROOT = FastRoot("fast", "a b/lake", "http://nvme.example:9000", "my nvme", temporary=True)
+ENCRYPTION = Encryption(Algorithm.SSE_KMS, "alias/lake")
 #: Whatever an environment can hold, and what is read with care more often than the rest.
 TEXT = st.text(
     st.sampled_from(',;[]{}"=%$ \\\n\té') | st.characters(codec="utf-8", exclude_characters="\0"),
@@ -46,6 +48,7 @@ HANDOFFS = st.builds(
     on_conflict=st.none() | st.sampled_from(OnConflict),
     readers=st.none() | st.sampled_from(Readers),
     data_root=st.none() | st.just(DATA_ROOT),
+    encryption=st.none() | st.just(ENCRYPTION),
     success_markers=st.none() | st.sampled_from(SuccessMarkers),
     distribute=st.none() | st.sampled_from(Distribute),
     merge_on=st.lists(st.text(min_size=1)).map(tuple),
@@ -72,6 +75,7 @@ FULL = Handoff(
     on_conflict=OnConflict.LAST_WINS,
     readers=Readers.HEADS,
     data_root=DATA_ROOT,
+    encryption=ENCRYPTION,
     success_markers=SuccessMarkers.TABLE,
     distribute=Distribute.PARTITION,
     merge_on=("id", "a,b"),
@@ -150,6 +154,7 @@ def test_variables_a_person_reads() -> None:
         "ZERO_RENAME_READERS": "heads",
         "ZERO_RENAME_DATA_ROOT": "s3://fast/a b/lake?endpoint=http://nvme.example:9000"
         "&profile=my+nvme&temporary=true",
+        "ZERO_RENAME_ENCRYPTION": "SSE-KMS alias/lake",
         "ZERO_RENAME_MERGE_ON": '["id", "a,b"]',
         "ZERO_RENAME_DELETE_WHEN": "op = 'D'",
         "ZERO_RENAME_LATEST_BY": "at",
@@ -196,6 +201,8 @@ def test_variables_a_person_sets() -> None:
         ("ON_REPEAT", "auto", "is one of skip, replace_own, append"),
         ("MAP_INDEX", "x", "is a whole number, not 'x'"),
         ("TRY_NUMBER", "1.5", "is a whole number"),
+        ("ENCRYPTION", "AES256", "is SSE-S3, SSE-KMS, DSSE-KMS, and with KMS"),
+        ("ENCRYPTION", "SSE-S3 alias/lake", "is SSE-S3, SSE-KMS, DSSE-KMS, and with KMS"),
         ("DATA_ROOT", "fast", "is a data root, s3://bucket/prefix?endpoint="),
     ],
 )

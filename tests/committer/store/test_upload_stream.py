@@ -28,6 +28,7 @@ from zero_rename.committer.errors import (
     StreamError,
 )
 from zero_rename.committer.store.driver import BotoDriver, connect
+from zero_rename.committer.store.encryption import Algorithm, Encryption
 from zero_rename.committer.store.requests import (
     AbortUpload,
     CompleteUpload,
@@ -249,8 +250,9 @@ class TestRequests:
     def test_settings_reach_the_object(self, driver: BotoDriver, s3_client: Any) -> None:
         """Conformance 22."""
         key = "arn:aws:kms:us-east-1:123456789012:key/1"
+        encryption = Encryption(Algorithm.SSE_KMS, key)
         settings = ObjectSettings(
-            {"zero-rename-job": "zr1-J"}, "STANDARD_IA", {"team": "a b"}, "SSE-KMS", key
+            {"zero-rename-job": "zr1-J"}, "STANDARD_IA", {"team": "a b"}, encryption
         )
         stream = DelayedOutputStream(driver, KEY, settings)
         stream.close()

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from support.faulty_server import FaultyServer
 from support.hadoop_committers import Application, Place
+from support.refusing_store import demanding_encryption, makes_an_object, names_encryption
 from zero_rename.committer import (
     DestinationExistsError,
     JobFencedError,
@@ -22,6 +24,7 @@ from zero_rename.committer import (
     VerificationError,
 )
 from zero_rename.committer.format.job_spec import Owner
+from zero_rename.committer.store.encryption import Algorithm, Encryption
 from zero_rename.s3a.hadoop.settings import Committer
 from zero_rename.s3a.runs import ledger, try_record
 from zero_rename.s3a.runs.try_record import FAILED, WRITTEN, TryRecord, WriteRecord, run_uuid
@@ -222,6 +225,21 @@ class TestOnRecord:
             (second, True),
         ]
         assert {write.destination for write in records} == {place.root.url}
+
+    def test_bucket_that_demands_encryption_takes_files_and_records_by_one_setting(
+        self, application: Application, place: Place, run: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        said = Encryption(Algorithm.SSE_S3)
+        with FaultyServer(demanding_encryption("AES256"), application.store.endpoint) as store:
+            endpoint = {f"fs.s3a.bucket.{place.bucket}.endpoint": store.endpoint}
+            with application.with_committer("magic", endpoint, encryption=said.algorithm):
+                save(days(application, (1, 1), (2, 2)), partition_by=["day"])
+        writes = [got for got in store.received if makes_an_object(got)]
+        assert any("/_zero_rename/" in got.path for got in writes)
+        assert any("__magic" in got.path for got in writes)
+        assert [got.path for got in writes if not names_encryption(got, "AES256")] == []
+        assert [write.state for write in self.writes(place, run)] == [WRITTEN]
+        assert ids(application, place) == {1: [1], 2: [2]}
 
     def test_parts_of_one_call_are_counted(
         self, application: Application, place: Place, run: str, monkeypatch: pytest.MonkeyPatch

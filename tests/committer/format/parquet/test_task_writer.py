@@ -36,6 +36,7 @@ from zero_rename.committer.format.records.pending_file import PendingFile, TaskR
 from zero_rename.committer.format.schema.hive_paths import partition_values
 from zero_rename.committer.format.schema.types import normalise
 from zero_rename.committer.store.driver import BotoDriver, connect
+from zero_rename.committer.store.encryption import Algorithm, Encryption
 from zero_rename.committer.store.requests import CompleteUpload, ObjectSettings, Refused
 from zero_rename.committer.store.upload_stream import DelayedOutputStream
 
@@ -225,8 +226,7 @@ def test_objects_say_what_they_are(store: MemoryStreams) -> None:
     settings = store.driver.store.uploads[file.upload_id].settings
     assert settings.metadata == {"owner": "me", "zero-rename-job": JOB}
     assert settings.storage_class == "STANDARD_IA"
-    assert settings.encryption == "DSSE-KMS"
-    assert settings.encryption_key == "alias/lake"
+    assert settings.encryption == Encryption(Algorithm.DSSE_KMS, "alias/lake")
     assert settings.tags == {"t": "1"}
     assert file.partition == UNPARTITIONED
     footer = pq.read_metadata(pa.BufferReader(store.body(file)))

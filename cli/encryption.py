@@ -1,0 +1,56 @@
+"""The command about a table's encryption by the store."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ..committer import Table
+from ..committer.store.encryption import Encryption
+from .output import DRY, Apply, AsJson, Url, print_rows, say
+
+
+def encryption(
+    table: Url,
+    algorithm: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SSE-S3|SSE-KMS|DSSE-KMS|none]",
+            help="From now on; none: as the bucket has it. Left out: only show it.",
+        ),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="With KMS: the key, by its id, ARN or alias.")
+    ] = None,
+    apply: Apply = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show or change what is asked of the store for all that is written for a table: files, records
+    and markers. What is there stays as it is."""
+    found = Table(table)
+    if algorithm is None:
+        before = after = found.encryption
+    else:
+        change = found.set_encryption(None if algorithm == "none" else algorithm, key, apply)
+        before, after = change.before, change.after
+    document: dict[str, Any] = {"before": _plain(before), "after": _plain(after)}
+    named = (("before", before), ("after", after))
+    rows = [(name, it.algorithm, it.key) for name, it in named if it is not None]
+    print_rows(as_json, ("", "encryption", "key"), rows, document, "The table names none.")
+    if algorithm is None:
+        say(f"The table's encryption is {before or _BUCKETS}.")
+        return
+    is_now = "is" if apply else "would be"
+    say(f"The encryption {is_now} {after or _BUCKETS}; it was {before or _BUCKETS}.")
+    if not apply:
+        say(DRY)
+
+
+_BUCKETS = "the bucket's own"
+
+
+def _plain(encryption: Encryption | None) -> dict[str, str | None] | None:
+    if encryption is None:
+        return None
+    return {"algorithm": str(encryption.algorithm), "key": encryption.key}
