@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHo
 from ..committer.errors import InvalidInputError, ZeroRenameError
 from ..orchestration.table_names import all_below, urls_below
 from . import CONNECTION_TYPE
+from .aws_identity import handed_keys
 from .connection import ConnectionSettings, config_number, secrets_of
 
 if TYPE_CHECKING:
@@ -77,14 +79,25 @@ class ZeroRenameHook(BaseHook):
         return S3Hook(aws_conn_id=None if known is None else aws_conn_id)
 
     def get_conn(self) -> Any:
-        """A boto3 S3 client with the AWS connection's credentials, region and endpoint."""
-        return self.s3.get_conn()
+        """A boto3 S3 client with the AWS connection's credentials, region and endpoint.
+
+        :raises StoreRefusedError: no session can be made of the connection.
+        :raises StoreUnreachableError: the service that gives out roles does not answer.
+        """
+        with self._making_session():
+            return self.s3.get_conn()
+
+    def _making_session(self) -> AbstractContextManager[None]:
+        from ..committer.store.aws_sessions import making_session  # It needs boto3.
+
+        return making_session(self.settings.aws_conn_id)
 
     def get_glue(self) -> Any:
         """A boto3 Glue client with the same credentials."""
         from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
 
-        return AwsBaseHook(aws_conn_id=self.s3.aws_conn_id, client_type="glue").get_conn()
+        with self._making_session():
+            return AwsBaseHook(aws_conn_id=self.s3.aws_conn_id, client_type="glue").get_conn()
 
     def register(self, table: Table, catalog: str | None) -> dict[str, Any] | None:
         """Tell a catalog what a table is now that a job of it is committed.
@@ -172,21 +185,17 @@ class ZeroRenameHook(BaseHook):
         """Environment variables by which boto3 elsewhere does what this hook's client does.
 
         Keys are given only where the AWS connection itself decides them (its keys, profile or
-        role). Else the job finds its own, as its machines are meant to: keys taken from this
-        worker's instance role would expire under a longer job.
+        role), or Airflow's own session factory. Else the job finds its own, as its machines are
+        meant to: keys taken from this worker's instance role would expire under a longer job.
 
         :return: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN`` and
             ``AWS_CA_BUNDLE``, as far as they apply, and those of :meth:`endpoint_env`. The secret
             ones are masked in task logs from here on.
+        :raises StoreRefusedError: no session can be made, or it has no keys.
+        :raises StoreUnreachableError: the service that gives out roles does not answer.
         """
-        config = self.s3.conn_config
-        found: dict[str, str] = {}
-        if config.aws_access_key_id or config.role_arn or config.profile_name:
-            credentials = self.s3.get_credentials()
-            found["AWS_ACCESS_KEY_ID"] = credentials.access_key or ""
-            found["AWS_SECRET_ACCESS_KEY"] = credentials.secret_key or ""
-            # An empty one, too: a token left in the worker's environment belongs to other keys.
-            found["AWS_SESSION_TOKEN"] = credentials.token or ""
+        with self._making_session():
+            found = handed_keys(self.s3, self.settings.aws_conn_id)
         if isinstance(self.store.verify, str):
             found["AWS_CA_BUNDLE"] = self.store.verify
         return found | self.endpoint_env()
@@ -224,7 +233,9 @@ class ZeroRenameHook(BaseHook):
         """
         from ..committer.store.client_settings import S3_CLIENT
 
-        config, store, session = self.s3.conn_config, self.store, self.s3.get_session()
+        config, store = self.s3.conn_config, self.store
+        with self._making_session():
+            session = self.s3.get_session()
         region = session.region_name
         found = {
             "AWS_ENDPOINT_URL_S3": store.endpoint,
@@ -244,7 +255,8 @@ class ZeroRenameHook(BaseHook):
         """Endpoint, region and addressing of the AWS connection, as members of
         :class:`~.s3a.hadoop.settings.S3ASettings`."""
         endpoint = self.s3.conn_config.get_service_endpoint_url("s3") or self.store.endpoint
-        region = self.s3.get_session().region_name
+        with self._making_session():
+            region = self.s3.get_session().region_name
         found: dict[str, Any] = {"endpoint": endpoint or None, "region": region}
         style = self.store.config.get("s3", {}).get("addressing_style")
         if style in ("path", "virtual"):

@@ -104,7 +104,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
     },
     "provider": {
         "assets": {"compat", "hooks", "table_watch"},
-        "hooks": {"connection"},
+        "hooks": {"connection", "aws_identity"},
         "table_watch": {"compat", "hooks"},
         "triggers": {"table_watch"},
         "page": {"hooks", "table_watch"},

@@ -26,7 +26,11 @@ _CREDENTIALS = (
     "Check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_PROFILE or the role of this host, "
     "and that they belong to this endpoint."
 )
-_EXPIRED = "Renew the session (aws sso login, or a fresh AWS_SESSION_TOKEN) and run again."
+_EXPIRED = (
+    "Renew the session (aws sso login, or a fresh AWS_SESSION_TOKEN) and run again. Keys that "
+    "Airflow has handed over of a role are not renewed: give the application's machines a role "
+    "(pass_credentials=False), or raise DurationSeconds in the connection's assume_role_kwargs."
+)
 _RIGHTS = (
     "Grant s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, "
     "s3:ListBucketMultipartUploads and s3:AbortMultipartUpload on the table's prefix; without "
@@ -88,6 +92,8 @@ _NO_CREDENTIALS = (
     boto.SSOTokenLoadError,
     boto.NoAuthTokenError,
 )
+#: Operations by which boto3 gets a client's keys, within a request of it.
+_OF_ROLES = {"AssumeRole", "AssumeRoleWithWebIdentity", "AssumeRoleWithSAML", "GetRoleCredentials"}
 _NOT_SENT = (boto.EndpointConnectionError, boto.ConnectTimeoutError, boto.ProxyConnectionError)
 #: 4xx answers after which the request may still have been carried out, or be tried again.
 _THROTTLING = {"SlowDown", "TooManyRequests", "Throttling", "RequestLimitExceeded"}
@@ -152,6 +158,13 @@ def refusal_of(error: Exception, endpoint: str, bucket: str, request: Any) -> Ex
     asked = f"{type(request).__name__} in bucket {bucket!r} at {endpoint}"
     if isinstance(error, boto.ClientError):
         code = code_of(error)
+        if error.operation_name in _OF_ROLES and not is_unsure(error):
+            return StoreRefusedError(
+                f"No usable credentials for {asked}: {error.operation_name} was refused "
+                f"({describe(error)}). Nothing was sent to the store.",
+                remedy=f"The identity that asks must be allowed to assume the role. {_CREDENTIALS}",
+                **context,
+            )
         known = _REFUSALS.get(code)
         if known is None and status_of(error) in _BY_STATUS and not is_unsure(error):
             known = _REFUSALS[_BY_STATUS[status_of(error)]]

@@ -1,0 +1,60 @@
+"""Keys of an AWS connection, as a driver gets them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ..committer.errors import StoreRefusedError
+
+if TYPE_CHECKING:
+    from airflow.providers.amazon.aws.hooks.s3 import S3Hook
+
+_log = logging.getLogger(__name__)
+
+
+def handed_keys(hook: S3Hook, conn_id: str) -> dict[str, str]:
+    """The variables with a connection's keys; none where boto3's own chain finds them here.
+
+    The secret ones are masked in task logs from here on.
+
+    :raises StoreRefusedError: the connection decides the keys, and has none.
+    """
+    if not _decides_keys(hook):
+        return {}
+    if (known := hook.get_session().get_credentials()) is None:
+        raise StoreRefusedError(
+            f"The connection {conn_id!r} has no keys: its profile or session factory gives none. "
+            "Nothing was submitted.",
+            remedy="Give it keys, or take profile_name out, so that the application finds its own.",
+        )
+    keys = hook.get_credentials()
+    if keys.token and (end := getattr(known, "_expiry_time", None)) is not None:
+        _log.info(
+            "The keys that the application gets of the connection %r expire at %s, and it cannot "
+            "renew them. If it runs longer, give it a role of its own and pass_credentials=False, "
+            "or a greater DurationSeconds in the connection's assume_role_kwargs.",
+            conn_id,
+            end.isoformat(timespec="seconds"),
+        )
+    return {
+        "AWS_ACCESS_KEY_ID": keys.access_key or "",
+        "AWS_SECRET_ACCESS_KEY": keys.secret_key or "",
+        # An empty one, too: a token left in the worker's environment belongs to other keys.
+        "AWS_SESSION_TOKEN": keys.token or "",
+    }
+
+
+def _decides_keys(hook: S3Hook) -> bool:
+    """Whether a connection, or the installation's own session factory, decides the keys."""
+    from airflow.providers.amazon.aws.hooks import base_aws
+
+    from ..committer.store.aws_sessions import chain_method  # It needs boto3.
+
+    config = hook.conn_config
+    if config.aws_access_key_id or config.role_arn or config.profile_name:
+        return True
+    if base_aws.SessionFactory is base_aws.BaseSessionFactory:
+        return False
+    found = hook.get_session().get_credentials()
+    return found is not None and found.method != chain_method()
