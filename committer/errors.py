@@ -16,6 +16,7 @@
     │   ├── StoreUnfitError          the store lacks what the protocol needs
     │   ├── CommitConflictError      another job changed a partition first; this one was aborted
     │   │   └── DestinationExistsError  fail-if-exists met files
+    │   ├── SupersededRunError       a newer run has loaded the partition; this one was left out
     │   ├── JobFencedError           another process declared this job dead; it was aborted
     │   ├── OtherJobError            another job in this one's way cannot be settled
     │   ├── UnfinishedAbortError     the job is aborted; not all that it left is removed yet
@@ -40,7 +41,7 @@ distinction of PyIceberg's ``CommitFailedException`` and ``CommitStateUnknownExc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 
@@ -206,6 +207,27 @@ class CommitConflictError(RefusedError):
 
 class DestinationExistsError(CommitConflictError):
     """Mode fail-if-exists, and a partition that receives rows already holds files."""
+
+
+class SupersededRunError(RefusedError):
+    """Under ``on_conflict=newest_run``, a newer run has loaded what this one was to load. Final: no
+    try of this run is newer.
+
+    :param partitions: those that newer runs have loaded, each with the job that wrote it last.
+    :param skips: the job was to leave these out, and none was left: whoever runs it skips it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        partitions: Mapping[str, str] | None = None,
+        skips: bool = False,
+        **context: str | None,
+    ) -> None:
+        super().__init__(message, **context)
+        self.partitions = dict(partitions or {})
+        self.skips = skips
 
 
 class JobFencedError(RefusedError):

@@ -30,6 +30,7 @@ from .errors import StoreUnfitError as StoreUnfitError
 from .errors import StoreUnreachableError as StoreUnreachableError
 from .errors import StreamClosedError as StreamClosedError
 from .errors import StreamError as StreamError
+from .errors import SupersededRunError as SupersededRunError
 from .errors import TableMismatchError as TableMismatchError
 from .errors import TableNotFoundError as TableNotFoundError
 from .errors import TaskLateError as TaskLateError
@@ -47,6 +48,7 @@ from .format.job_spec import JobSpec as JobSpec
 from .format.job_spec import Mode as Mode
 from .format.job_spec import OnConflict as OnConflict
 from .format.job_spec import OnRepeat as OnRepeat
+from .format.job_spec import OnSuperseded as OnSuperseded
 from .format.job_spec import Owner as Owner
 from .format.job_spec import Readers as Readers
 from .format.job_spec import SchemaMode as SchemaMode
@@ -61,6 +63,8 @@ from .format.records.pending_file import PendingFile as PendingFile
 from .format.records.pending_file import TaskResult as TaskResult
 from .format.records.success_marker import ManifestReference as ManifestReference
 from .format.records.success_marker import SuccessMarker as SuccessMarker
+from .format.run_rank import RunRank as RunRank
+from .format.run_rank import RunRanks as RunRanks
 from .overview.orphaned_uploads import OrphanedUploads as OrphanedUploads
 from .overview.partition_history import HistoryEntry as HistoryEntry
 from .overview.partition_history import PartitionHistory as PartitionHistory

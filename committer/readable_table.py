@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from .commit.apply import committed
+from .commit.newest_run import find_superseded
 from .commit.snapshot import Snapshot, Survey, survey
 from .commit.state.context import Context
 from .commit.state.data_listing import list_fast
@@ -37,6 +38,7 @@ from .format.records.head import Slot
 from .format.records.inputs import UNKNOWN_INPUTS, Inputs
 from .format.records.success_marker import SuccessMarker
 from .format.records.table_record import TableRecord
+from .format.run_rank import RunRanks
 from .overview.history import history
 from .overview.orphaned_uploads import OrphanedUploads, find_orphaned_uploads
 from .overview.partition_history import PartitionHistory, look_back
@@ -338,6 +340,18 @@ class ReadableTable:
         key = self.root.marker_key(UNPARTITIONED if partition is None else partition)
         found = self.run(Get(key))
         return SuccessMarker.parse(found.body, key) if isinstance(found, Found) else None
+
+    def newer_runs(
+        self, partitions: Iterable[str], run_rank: RunRanks, replaces: bool
+    ) -> dict[str, str]:
+        """Which partitions newer runs have loaded than one that is about to begin a job under
+        ``on_conflict=newest_run``: by partition, the job that wrote it last. A request for each.
+
+        :param partitions: as the table spells them.
+        :param replaces: whether the job replaces partitions; else it appends.
+        :raises InvalidInputError: the ranks do not compare.
+        """
+        return self.run(find_superseded(self._context, partitions, run_rank, replaces))
 
     # What became of its jobs
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import date, datetime
 from functools import partial
 from typing import Any
 
@@ -26,6 +27,7 @@ from .format.job_spec import (
     Mode,
     OnConflict,
     OnRepeat,
+    OnSuperseded,
     Owner,
     Readers,
     SchemaMode,
@@ -35,6 +37,7 @@ from .format.parquet.task_writer import TaskWriter
 from .format.read_base import ReadBase
 from .format.records.pending_file import TaskResult
 from .format.records.store_facts import StoreFacts
+from .format.run_rank import RunRanks
 from .rewritable_table import RewritableTable
 from .scan.reads import note_end, noted, stated_inputs
 from .scan.table_scan import TableScan
@@ -81,6 +84,8 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         replace_table: bool = False,
         only_partitions: Sequence[str] = (),
         on_conflict: OnConflict | str = OnConflict.FAIL,
+        on_superseded: OnSuperseded | str = OnSuperseded.FAIL,
+        run_rank: RunRanks | datetime | date | float | str | None = None,
         base: Snapshot | ReadBase | None = None,
         success_markers: SuccessMarkers | str = SuccessMarkers.PARTITION_AND_TABLE,
         idempotency_key: str | None = None,
@@ -100,6 +105,8 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         :param schema: the rows' columns, as a schema of pyarrow or Polars, or a frame that has
             them; ``None`` takes the table's.
         :param partition_by: partition columns; ``None`` takes the table's.
+        :param run_rank: how new the rows are under ``on_conflict=newest_run``: a number, a date or
+            a time (UTC where it has no zone); ``None``: as new as the job.
         :param base: the state that the rows were computed from: under ``on_conflict=fail``, no
             partition that has changed since is written over. ``None``: what is there on entering.
         :param data_root: of a new table that is read by heads: where its jobs' files lie first, as
@@ -119,7 +126,8 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         """
         words: dict[str, Any] = {"mode": mode, "on_conflict": on_conflict, "on_repeat": on_repeat}
         words |= {"success_markers": success_markers, "coordination": coordination}
-        words |= {"readers": readers, "schema_mode": schema_mode}  # JobSpec makes choices of them.
+        words |= {"readers": readers, "schema_mode": schema_mode, "run_rank": run_rank}
+        words |= {"on_superseded": on_superseded}  # JobSpec makes choices of them.
         spec = JobSpec(
             self.schema if schema is None else schema_of(schema),
             partition_by=tuple(partition_by) if partition_by is not None else None,

@@ -24,6 +24,7 @@ from .format.parquet.file_writer import file_settings
 from .format.parquet.reader import read_batches
 from .format.records.data_file import DataFile
 from .format.records.pending_file import PendingFile, TaskResult
+from .format.run_rank import NO_RANK
 from .format.schema.evolution import lacked_of
 from .store.copies import CopyFile, CopyPart, Place
 from .store.driver import Driver
@@ -98,6 +99,7 @@ def copy_spec(state: Snapshot, readers: Readers | None, owner: Owner) -> JobSpec
         partition_by=state.partition_by,
         readers=readers,
         lacked=lacked_of(state.schema),
+        run_rank=NO_RANK,
         idempotency_key=f"copy of {state.root.url} {digest}",
         owner=owner,
         files=FileOptions(content=content_kept(state.files)),

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -22,6 +23,8 @@ from dagster._core.storage.tags import (
 
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.format.job_spec import Owner
+from zero_rename.committer.format.layout import UNPARTITIONED
+from zero_rename.committer.format.run_rank import RunRank, RunRanks
 from zero_rename.committer.scan.reads import forget_reads
 
 if TYPE_CHECKING:
@@ -100,6 +103,24 @@ class AssetStep:
         asset = quote("/".join(self.asset.path), safe=" /")
         return f"{APPLICATION}/{self.root_run}/{asset}/keys-{digest}"
 
+    def run_rank(self, paths: Mapping[str, str]) -> RunRanks:
+        """How new the run is, in each partition: the end of its key's time window; of runs for one
+        window, and where keys are no times, when the first run of the chain was made.
+
+        :param paths: the partitions of the keys.
+        """
+        record = self.step.instance.get_run_record_by_id(self.root_run)
+        made = self.step.instance.get_run_record_by_id(self.run) if record is None else record
+        assert made is not None  # This run is under way.
+        then = made.create_timestamp
+        ranks = {UNPARTITIONED: RunRank.of(then)}
+        for key, path in paths.items():
+            end = _window_end(self.partitions_def, key)
+            rank = RunRank.of(then if end is None else end, then)
+            if path not in ranks or rank.is_newer_than(ranks[path]):
+                ranks[path] = rank
+        return RunRanks(ranks)
+
     @property
     def owner(self) -> Owner:
         """Who the job's records say runs it."""
@@ -139,6 +160,20 @@ class AssetStep:
 
     def __str__(self) -> str:
         return f"asset {self.asset.to_user_string()!r} in run {self.run}, try {self.try_number}"
+
+
+def _window_end(partitions_def: dg.PartitionsDefinition | None, key: str) -> datetime | None:
+    """The end of a partition key's time window; ``None``: it has none."""
+    if isinstance(partitions_def, dg.TimeWindowPartitionsDefinition):
+        return partitions_def.time_window_for_partition_key(key).end
+    if isinstance(partitions_def, dg.MultiPartitionsDefinition):
+        keys = partitions_def.get_partition_key_from_str(key).keys_by_dimension
+        ends = (
+            _window_end(dimension.partitions_def, keys[dimension.name])
+            for dimension in partitions_def.partitions_defs
+        )
+        return next((end for end in ends if end is not None), None)
+    return None
 
 
 def step_of(

@@ -19,6 +19,7 @@ from zero_rename.committer.format.job_spec import (
     Mode,
     OnConflict,
     OnRepeat,
+    OnSuperseded,
     SchemaMode,
     choice,
 )
@@ -70,6 +71,7 @@ class WritePolicy:
     mode: str = "overwrite"
     partition_expr: PartitionExpr | None = None
     on_conflict: str = OnConflict.FAIL
+    on_superseded: str | None = None
     readers: str | None = None
     data_root: str | None = None
     encryption: Encryption | None = None
@@ -87,6 +89,8 @@ class WritePolicy:
     def __post_init__(self) -> None:
         """:raises InvalidInputError: a word that is none of the choices, or another mode."""
         choice("on_conflict", OnConflict, self.on_conflict)
+        if self.on_superseded is not None:
+            choice("on_superseded", OnSuperseded, self.on_superseded)
         if self.content is not None:
             choice(CONTENT, Content, self.content)
         if self.across_partitions is not None:
@@ -265,6 +269,8 @@ def _write(job: _Job, rows: Rows) -> Committed:
         replace_partitions=paths if replacing else (),
         replace_table=replacing and not paths,
         on_conflict=policy.on_conflict,
+        on_superseded=policy.on_superseded or OnSuperseded.FAIL,
+        run_rank=job.step.run_rank(job.paths),
         base=policy.base,
         inputs=policy.inputs,
         **job.policies,
@@ -310,6 +316,8 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
         "idempotency_key": job.step.idempotency_key,
         "onRepeat": OnRepeat.REPLACE_OWN,
         "onConflict": policy.on_conflict,
+        "onSuperseded": policy.on_superseded,
+        "runRank": job.step.run_rank(job.paths),
         "dag": owner.dag_id,
         "run": owner.run_id,
         "task": owner.task_id,

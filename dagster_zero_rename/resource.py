@@ -13,7 +13,14 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_v
 
 from zero_rename.catalog.glue import glue_client
 from zero_rename.committer.errors import InvalidInputError
-from zero_rename.committer.format.job_spec import Mode, OnConflict, Readers, SchemaMode, choice
+from zero_rename.committer.format.job_spec import (
+    Mode,
+    OnConflict,
+    OnSuperseded,
+    Readers,
+    SchemaMode,
+    choice,
+)
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.format.read_base import ReadBase
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
@@ -60,6 +67,7 @@ _CHECKS: dict[str, Callable[[str], object]] = {
     "table_root": UploadsPath.parse,
     "committer": check_committer,
     "on_conflict": partial(choice, "on_conflict", OnConflict),
+    "on_superseded": partial(choice, "on_superseded", OnSuperseded),
     "readers": partial(choice, "readers", Readers),
     "data_root": FastRoot.parse,
     "encryption": Encryption.parse,
@@ -112,8 +120,13 @@ class ZeroRenameResource(dg.ConfigurableResource):
     )
     on_conflict: str = Field(
         default="fail",
-        description="What a write does when another job changed a partition meanwhile: fail, or "
-        "last_wins.",
+        description="What a write does when another job changed a partition meanwhile: fail, "
+        "last_wins, or newest_run, which keeps rows of a newer run whenever that loaded them.",
+    )
+    on_superseded: str | None = Field(
+        default=None,
+        description="With on_conflict=newest_run, what a write does with partitions that a newer "
+        "run has loaded: fail (the default), or skip, which leaves them out and writes the others.",
     )
     readers: str | None = Field(
         default=None,
@@ -370,6 +383,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
             mode=chosen,
             partition_expr=partition_expr or meta.get(PARTITION_EXPR),
             on_conflict=self.on_conflict,
+            on_superseded=self.on_superseded,
             readers=self.readers,
             data_root=self.data_root,
             encryption=self._encryption,

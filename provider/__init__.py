@@ -108,8 +108,8 @@ def _connection_type() -> dict[str, Any]:
             "on_conflict": _field(
                 "On conflict",
                 "When another job changed a partition since this one began: fail, or go on after "
-                "it (last_wins)",
-                enum=["fail", "last_wins"],
+                "it (last_wins), or go by which run is newer (newest_run)",
+                enum=["fail", "last_wins", "newest_run"],
                 default="fail",
             ),
             "success_markers": _field(

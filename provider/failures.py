@@ -7,14 +7,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+)
 
 from ..committer.errors import InvalidInputError
+from ..committer.format.job_spec import Mode, OnConflict, OnSuperseded
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ..committer import Table
+    from ..committer.format.handoff import Handoff
     from ..orchestration.runs.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
@@ -35,6 +41,31 @@ def final_where_refused() -> Iterator[None]:
         yield
     except InvalidInputError as error:
         raise AirflowFailException(str(error)) from error
+
+
+def refuse_superseded(table: Table, handoff: Handoff) -> None:
+    """Let a run that newer ones have overtaken start no application. What comes after this look its
+    job finds as it claims.
+
+    Requests: none but under ``on_conflict=newest_run``; then one for each partition named.
+
+    :raises AirflowSkipException: newer runs have loaded all partitions that it names, and
+        ``on_superseded`` is ``skip``.
+    :raises AirflowFailException: they have loaded some, and it is not; or ranks do not compare.
+    """
+    ranks, mode = handoff.run_rank, handoff.mode
+    if handoff.on_conflict is not OnConflict.NEWEST_RUN or ranks is None or mode is None:
+        return
+    # On use: DAG files are parsed by processes that submit nothing.
+    from ..committer.commit.newest_run import superseded_run
+
+    with final_where_refused():
+        found = table.newer_runs(handoff.partitions, ranks, mode is Mode.REPLACE)
+    skips = handoff.on_superseded is OnSuperseded.SKIP
+    if not found or (skips and len(found) < len(handoff.partitions)):
+        return
+    text = f"Not submitted. {superseded_run(found, skips)}"
+    raise AirflowSkipException(text) if skips else AirflowFailException(text)
 
 
 @contextmanager
@@ -77,6 +108,8 @@ def explained(
     :param last_words: what its output tells of a failure that the application put nowhere.
     :raises AirflowFailException: what was submitted cannot be right; or the application's own
         failure, where running the same again cannot mend it or would hide it.
+    :raises AirflowSkipException: newer runs have loaded all that it was to load, and
+        ``on_superseded`` is ``skip``.
     :raises AirflowException: any other failure that the application told.
     """
     # On use: DAG files are parsed by processes that submit nothing.
@@ -95,5 +128,7 @@ def explained(
             url = table.root.url
             raise AirflowException(f"{said} [table {url}] The rest is in this log.") from error
         text = in_words(told, table, _AFTER_CONFLICT)
+        if told.skips:
+            raise AirflowSkipException(text) from error
         _log.error("%s", text)
         raise (AirflowFailException(text) if told.final else AirflowException(text)) from error

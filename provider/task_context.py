@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from ..committer.errors import InvalidInputError
+from ..committer.format.run_rank import RunRank, RunRanks
 from ..orchestration.runs.arguments import read_index
 from ..orchestration.runs.partitions import check_partition, dated_partition, listed_partitions
 from ..orchestration.runs.task_run import TaskRun
@@ -122,6 +123,24 @@ def resolve_partitions(
             _check_logical_date(context)
         return (dated_partition(date, partition_format, timezone),)
     raise InvalidInputError(_missing(key, date, partition_format), remedy=_REMEDY)
+
+
+def run_rank(context: Mapping[str, Any], given: object | None) -> RunRanks | None:
+    """How new a run is: what its task says; else the end of its data interval, or its partition's
+    date; else when it was due. Of two that are equally new, the one that was due later is newer.
+
+    Never its start: Airflow sets that anew when a task is cleared. Airflow 2 tells when a run was
+    due by its logical date. ``None``: the run has none of these; its job is as new as its opening.
+
+    :raises InvalidInputError: what the task says is no rank.
+    """
+    due = getattr(context.get("dag_run"), "run_after", None) or context.get("logical_date")
+    if given is not None:
+        return RunRanks.of(RunRank.of(given, due))
+    interval_end = context.get("data_interval_end")
+    date = context.get("partition_date") if interval_end is None else interval_end
+    known = date or due
+    return None if known is None else RunRanks.of(RunRank.of(known, due))
 
 
 def no_partition() -> InvalidInputError:

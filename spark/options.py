@@ -26,6 +26,7 @@ from ..committer.format.job_spec import (
     Mode,
     OnConflict,
     OnRepeat,
+    OnSuperseded,
     Owner,
     Readers,
     SchemaMode,
@@ -33,6 +34,7 @@ from ..committer.format.job_spec import (
 )
 from ..committer.format.layout import TableRoot
 from ..committer.format.read_base import ReadBase
+from ..committer.format.run_rank import RunRanks
 from ..committer.store.encryption import Encryption
 from ..committer.store.fast_root import FastRoot
 from . import option_table as values
@@ -100,9 +102,24 @@ class WriterOptions:
     )
     on_conflict: OnConflict = option(
         partial(texts.choice, OnConflict),
-        "What to do when another job changed a partition meanwhile: `fail`, or `last_wins`.",
+        "What to do when another job changed a partition meanwhile: `fail`; `last_wins`; or "
+        "`newest_run`, which also keeps rows that a newer run has loaded at any time before.",
         OnConflict.FAIL,
         "on_conflict",
+    )
+    on_superseded: OnSuperseded = option(
+        partial(texts.choice, OnSuperseded),
+        "With `onConflict` `newest_run`, what to do with partitions that a newer run has loaded: "
+        "`fail`, or `skip`, which leaves them out and writes the others.",
+        OnSuperseded.FAIL,
+        "on_superseded",
+    )
+    run_rank: RunRanks | None = option(
+        RunRanks.parse,
+        "How new the run is, for `newest_run`: a number, or a date or time (UTC where it has no "
+        "zone). Where left out, a job is as new as the time at which it opened.",
+        None,
+        "run_rank",
     )
     base: ReadBase | None = option(
         values.read_base,

@@ -88,8 +88,16 @@ def resolve(
         )
     said = handoff.about(root)
     word = check_committer(committer or said.committer or NATIVE)
-    check_records(word, code_version or said.code_version)
     options = dict(options or {})
+    check_records(
+        word,
+        {
+            "code_version": code_version or said.code_version,
+            "on_conflict": options.get("onConflict") or said.on_conflict,
+            "on_superseded": options.get("onSuperseded") or said.on_superseded,
+            "run_rank": options.get("runRank") or said.run_rank,
+        },
+    )
     if isinstance(base, str):
         options, base = {**options, "base": base}, None
     state = base if base is None or isinstance(base, ReadBase) else base.base

@@ -126,6 +126,7 @@ def committed(context: Context, decided: Decided, repeated: bool = False) -> Com
         change_reads=decided.decision.change_reads,
         narrows=decided.decision.narrows,
         left_out=decided.decision.left_out,
+        superseded=decided.decision.superseded or {},
     )
 
 

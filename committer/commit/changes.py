@@ -14,6 +14,7 @@ from ..format.records.decision import Decision
 from ..format.records.head import HeadState
 from ..format.records.inputs import UNKNOWN_INPUTS
 from ..format.records.partition_decision import NO_HEAD, PartitionDecision, StoredFile
+from ..format.records.partition_ranks import NO_RANKS, PartitionRanks
 from ..format.records.pending_file import PendingFile, TaskResult
 from ..format.schema.directory import is_data_file
 from ..format.schema.other_formats import refuse_other_logs
@@ -109,6 +110,7 @@ def _change(
         merged=merged if row_changes is None else (*merged, opened.job),
         row_changes=row_changes,
         restores=opened.spec.restores.get(target.partition),
+        ranks=_ranks_after(opened, target, state),
     )
     # A cleared run that empties a partition of what it wrote there may find others' files.
     exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS and bool(target.files)
@@ -158,6 +160,23 @@ def _change(
     adopted = tuple(f for f in others if f.key in foreign or f in keeps)
     yield from _refuse_unfit(context, opened, target, [f for f in adopted if f.key in foreign])
     return replace(change, removals=own, adopted=adopted)
+
+
+def _ranks_after(opened: OpenedJob, target: Target, state: HeadState | None) -> PartitionRanks:
+    """How new the runs are whose rows a partition holds once the job has written it."""
+    if state is None:
+        return NO_RANKS
+    name = target.partition
+    restored = opened.spec.restores.get(name)
+    if restored is not None:
+        former = state.head.as_of(restored)
+        return NO_RANKS if former is None else former.ranks
+    if name not in opened.spec.merges:
+        return state.head.ranks.after(opened.rank(name), target.replaces)
+    # Rows that were there stay, in files of this job; of a merge some are new.
+    given = opened.spec.run_rank
+    rank = given.rank(name) if given and name in opened.spec.row_changes else None
+    return state.head.ranks.after(rank, replaces=False)
 
 
 def _dropping(change: PartitionDecision, attempts: Iterable[str]) -> PartitionDecision:

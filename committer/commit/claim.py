@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..errors import CommitConflictError, JobFencedError, OtherJobError, ZeroRenameError, first_few
-from ..format.job_spec import Mode, OnConflict, Readers
+from ..format.job_spec import Mode, OnConflict, OnSuperseded, Readers
 from ..format.records.head import HeadState, PartitionHead, Slot
 from ..store.conditional_put import NotWritten, Uncertain
 from ..store.requests import Absent, All, Head, Step
 from .apply import finish
+from .newest_run import is_newest, is_superseded, superseded_run, writer_of
 from .others import about_other, outwait
 from .state.context import Context
 from .state.decide import not_confirmed, read_decision, unfinished
@@ -25,6 +26,8 @@ class ClaimRequest:
 
     :param base: the head's ETag at opening; ``None``: there was no head.
     :param known: the head as it was read then, without a claim.
+    :param writes: whether the job has rows for the partition or empties it; else it only takes out
+        what an earlier attempt of its run wrote there.
     :param read: the version at which the job had read the partition before; ``None``: it had not.
     :param replaces: whether the job replaces what the partition holds.
     """
@@ -34,6 +37,7 @@ class ClaimRequest:
     replaces: bool
     read: int | None = None
     known: HeadState | None = None
+    writes: bool = True
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,29 @@ class Busy:
 
 
 @dataclass(frozen=True)
+class Superseded:
+    """The slot is of a partition that a newer run has loaded.
+
+    :param loses: whether the job had anything to write there.
+    """
+
+    state: HeadState
+    loses: bool
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What a job's claims have come to.
+
+    :param held: by slot, the head with the job's claim.
+    :param superseded: the partitions that the job leaves out, each with the job that wrote it last.
+    """
+
+    held: dict[Slot, HeadState]
+    superseded: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Conflict:
     """The slot changed since the job opened."""
 
@@ -60,15 +87,20 @@ class Conflict:
     by: str | None
 
 
+_Outcome = Held | Busy | Superseded | Conflict
+
+
 def claim_all(
     context: Context, opened: OpenedJob, requests: Iterable[ClaimRequest]
-) -> Step[dict[Slot, HeadState]]:
+) -> Step[Claims]:
     """Claim every slot: in parallel first; meeting an undecided claim, one by one in order.
 
     Holding claims while waiting is free of deadlock only where all who wait claim in one order,
     so a job that meets another's claim in the parallel round gives its own back first.
 
     :raises CommitConflictError: a slot changed since the job opened, under ``on_conflict=fail``.
+    :raises SupersededRunError: newer runs have loaded partitions, and the job leaves none out, or
+        all.
     :raises JobFencedError: another process aborted this job meanwhile.
     :raises UnfinishedCommitError: another process committed it.
     :raises OtherJobError: a job in the way can neither be finished nor be fenced.
@@ -78,8 +110,9 @@ def claim_all(
     conflicts = [outcome for outcome in outcomes if isinstance(outcome, Conflict)]
     if conflicts:
         raise _conflict(opened, conflicts)
-    if all(isinstance(outcome, Held) for outcome in outcomes):
-        return {outcome.state.slot: outcome.state for outcome in outcomes}
+    _refuse_superseded(opened, outcomes)
+    if not any(isinstance(outcome, Busy) for outcome in outcomes):
+        return _claims(opened, outcomes)
     held = [outcome.state.slot for outcome in outcomes if isinstance(outcome, Held)]
     mine = context.process()
     yield from All(tuple(release_claim(context, slot, opened.job, mine) for slot in held))
@@ -88,16 +121,17 @@ def claim_all(
 
 def _claim_in_order(
     context: Context, opened: OpenedJob, requests: list[ClaimRequest]
-) -> Step[dict[Slot, HeadState]]:
-    held: dict[Slot, HeadState] = {}
+) -> Step[Claims]:
+    outcomes: list[Held | Superseded] = []
     waits = 0
     for request in requests:
-        while request.slot not in held:
+        while not outcomes or outcomes[-1].state.slot != request.slot:
             yield from _refuse_if_fenced(context, opened)
             outcome = yield from _claim(context, opened, request)
             match outcome:
-                case Held():
-                    held[request.slot] = outcome.state
+                case Held() | Superseded():
+                    outcomes.append(outcome)
+                    _refuse_superseded(opened, outcomes)
                 case Conflict():
                     raise _conflict(opened, [outcome])
                 case Busy():
@@ -107,12 +141,32 @@ def _claim_in_order(
                     if outcome.job != opened.job:
                         waiting = about_other(context.root, outcome.job, waiting)
                     yield from waiting
-    return held
+    return _claims(opened, outcomes)
 
 
-def _claim(
-    context: Context, opened: OpenedJob, request: ClaimRequest
-) -> Step[Held | Busy | Conflict]:
+def _refuse_superseded(opened: OpenedJob, outcomes: Iterable[_Outcome]) -> None:
+    """:raises SupersededRunError: the job leaves nothing out, and newer runs have loaded some."""
+    if opened.spec.on_superseded is OnSuperseded.SKIP:
+        return
+    if found := _given_way(outcomes):
+        raise superseded_run(found, skips=False)
+
+
+def _claims(opened: OpenedJob, outcomes: Iterable[_Outcome]) -> Claims:
+    """:raises SupersededRunError: none of the partitions is the job's to write."""
+    held = {it.state.slot: it.state for it in outcomes if isinstance(it, Held)}
+    superseded = _given_way(outcomes)
+    if superseded and all(slot.is_run for slot in held):
+        raise superseded_run(superseded, skips=True)
+    return Claims(held, superseded)
+
+
+def _given_way(outcomes: Iterable[_Outcome]) -> dict[str, str]:
+    found = [it for it in outcomes if isinstance(it, Superseded) and it.loses]
+    return {it.state.slot.name: writer_of(it.state) for it in found}
+
+
+def _claim(context: Context, opened: OpenedJob, request: ClaimRequest) -> Step[_Outcome]:
     """Put our claim on one slot; settle the claims of decided jobs on the way."""
     slot = request.slot
     if request.base is None:
@@ -136,6 +190,8 @@ def _claim(
                 return Busy(state, other)
             state = yield from read_head(context, slot)
             continue
+        if is_superseded(opened, state, request.replaces):
+            return Superseded(state, request.writes)
         if _changed(opened, request, state):
             return Conflict(state, state.head.last_job)
         if state.etag != request.base:
@@ -181,6 +237,8 @@ def _changed(opened: OpenedJob, request: ClaimRequest, state: HeadState) -> bool
         return False
     if request.read is not None and _changed_since(opened, request, state, request.read):
         return True
+    if is_newest(opened, state, request.replaces):
+        return False
     return _changed_since(opened, request, state, state.version_at(request.base))
 
 

@@ -61,9 +61,7 @@ def commit_job(
         check_results(opened, results, expected_tasks)
         targets += yield from _targets(context, opened, results)
         held, decision, made = yield from _ready(context, opened, targets)
-        if opened.narrowed is not None:
-            left_out = sum(result.left_out for result in results)
-            decision = replace(decision, narrows=opened.repeat_of, left_out=left_out)
+        decision = _with_what_it_left(opened, results, targets, decision)
         decided = yield from decide(context, decision)
     except CommitStateUnknownError:
         raise
@@ -82,7 +80,7 @@ def commit_job(
         yield from _aborted(context, opened, list(held), error)
         yield from tell_overtaken(context, opened, _claims(context, opened, targets), error)
         raise error
-    sole = opened.sole and decision.is_whole
+    sole = opened.sole and decision.is_whole and not decision.superseded
     moved = yield from finish_own(context, decided, held, sole)
     yield from confirm(context, made)
     if opened.index_behind or len(moved) >= context.limits.heads_without_index:
@@ -100,13 +98,16 @@ def _ready(
     """
     while True:
         yield from let_others_decide(context, opened)
-        held = yield from claim_all(context, opened, _claims(context, opened, targets))
-        while more := (yield from _come_meanwhile(context, opened, held)):
+        claims = yield from claim_all(context, opened, _claims(context, opened, targets))
+        while more := (yield from _come_meanwhile(context, opened, targets)):
             targets += (Target(name, replaces=True) for name in more)
-            held = yield from claim_all(context, opened, _claims(context, opened, targets))
+            claims = yield from claim_all(context, opened, _claims(context, opened, targets))
+        held = claims.held
         yield from refuse_moved_reads(context, opened, held)
-        decision = yield from _decision(context, opened, targets, held)
-        made = yield from establish(context, opened, [target.partition for target in targets])
+        own = [it for it in targets if Slot.partition(context.root, it.partition) in held]
+        decision = yield from _decision(context, opened, own, held)
+        decision = replace(decision, superseded=claims.superseded or None)
+        made = yield from establish(context, opened, [target.partition for target in own])
         if made is not None:
             return held, decision, made
         if opened.spec.schema_mode is SchemaMode.KEEP:
@@ -114,18 +115,31 @@ def _ready(
             return held, decision, None
         made, version = yield from evolve(context, opened)
         decision = replace(decision, schema_version=version)
-        if made is None or not (yield from _come_beside(context, opened, held)):
+        if made is None or not (yield from _come_beside(context, opened, targets)):
             return held, decision, made
         yield from withdraw(context, opened)
 
 
-def _come_beside(
-    context: Context, opened: OpenedJob, held: Mapping[Slot, HeadState]
-) -> Step[list[str]]:
+def _with_what_it_left(
+    opened: OpenedJob, results: Sequence[TaskResult], targets: Sequence[Target], decision: Decision
+) -> Decision:
+    """A decision with the rows that the job does not write, and the attempt of its run that has
+    written the partitions which it leaves as they are: those that a plan has left out, and those
+    that newer runs have loaded."""
+    written = {change.partition for change in decision.partitions}
+    left = [target for target in targets if target.partition not in written]
+    if opened.narrowed is None and not left:
+        return decision
+    rows = sum(result.left_out for result in results)
+    rows += sum(file.rows for target in left for file in target.files)
+    return replace(decision, narrows=opened.repeat_of, left_out=rows)
+
+
+def _come_beside(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> Step[list[str]]:
     """The partitions that came before everybody could see that this job overwrites the columns."""
     if opened.spec.schema_mode is not SchemaMode.OVERWRITE:
         return []
-    return (yield from _come_meanwhile(context, opened, held))
+    return (yield from _come_meanwhile(context, opened, targets))
 
 
 def abort_job(
@@ -199,10 +213,10 @@ def _all_partitions(context: Context, opened: OpenedJob) -> Step[set[str]]:
 
 
 def _come_meanwhile(
-    context: Context, opened: OpenedJob, held: Mapping[Slot, HeadState]
+    context: Context, opened: OpenedJob, targets: Iterable[Target]
 ) -> Step[list[str]]:
-    """The partitions that a replace of the whole table, or of all that fit a condition, does not
-    hold yet, once it holds the others.
+    """The partitions that a replace of the whole table, or of all that fit a condition, has not
+    claimed yet, once it has claimed the others.
 
     A job that changes one of those and a new one is before this job in both, or after it in both:
     if before, its claim on the new head was there before this job got the other one.
@@ -210,7 +224,7 @@ def _come_meanwhile(
     if not opened.spec.empties_unnamed or not opened.partition_by or opened.narrowed is not None:
         return []
     heads = yield from list_heads(context)
-    return sorted(opened.spec.emptied(heads) - {slot.name for slot in held})
+    return sorted(opened.spec.emptied(heads) - {target.partition for target in targets})
 
 
 def _slots(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> list[Slot]:
@@ -218,6 +232,7 @@ def _slots(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> li
 
 
 def _claims(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> list[ClaimRequest]:
+    adopted = frozenset(opened.spec.adopt_partitions)
     claims = [
         ClaimRequest(
             Slot.partition(context.root, target.partition),
@@ -225,6 +240,7 @@ def _claims(context: Context, opened: OpenedJob, targets: Iterable[Target]) -> l
             target.replaces,
             _read_version(opened, target.partition),
             opened.read.get(target.partition),
+            bool(target.files) or target.replaces or target.partition in adopted,
         )
         for target in targets
     ]

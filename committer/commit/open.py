@@ -34,6 +34,7 @@ from .apply import committed, finish
 from .first_job import check_table, confirm, design_table, in_its_case
 from .index.write_index import is_behind
 from .narrowed_run import as_planned
+from .newest_run import refuse_superseded
 from .others import about_other
 from .state.context import Context
 from .state.decide import Decided, read_decision
@@ -154,10 +155,12 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
         readers=table.readers,
         data_root=None if spec.durable else table.data_root,
     )
+    if earlier is not None and spec.on_repeat is OnRepeat.SKIP:
+        return replace(opened, repeated=committed(context, earlier, repeated=True))
+    named = len(spec.replace_partitions) if table.partition_by else 1
+    refuse_superseded(opened, read.values(), named)
     if earlier is None:
         return opened
-    if spec.on_repeat is OnRepeat.SKIP:
-        return replace(opened, repeated=committed(context, earlier, repeated=True))
     if spec.on_repeat is OnRepeat.REPLACE_OWN:
         since = yield from _own_since(context, earlier.decision)
         opened = replace(opened, repeat_of=earlier.decision.job, own_since=since)

@@ -19,7 +19,7 @@ from ..errors import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
-from ..format.job_spec import JobSpec, Mode, Readers, SchemaMode
+from ..format.job_spec import JobSpec, Mode, OnConflict, Readers, SchemaMode
 from ..format.layout import UNPARTITIONED, TableRoot
 from ..format.records.data_file import DataFile
 from ..format.records.decision import Decision
@@ -57,6 +57,12 @@ def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
             "A base is versions of heads, and a table of coordination=none has none. Nothing was "
             "sent.",
             remedy="Leave base out, and let one job write at a time.",
+        )
+    if spec.on_conflict is OnConflict.NEWEST_RUN:
+        raise InvalidInputError(
+            "on_conflict=newest_run asks heads which run has loaded a partition, and a table of "
+            "coordination=none has none. Nothing was sent.",
+            remedy="Leave on_conflict out, and let one job write at a time.",
         )
     if spec.readers is Readers.HEADS:
         raise InvalidInputError(

@@ -31,8 +31,18 @@ from ..errors import InvalidInputError, without_secrets
 from ..store.encryption import Encryption
 from ..store.fast_root import FastRoot
 from . import text_values as values
-from .job_spec import Distribute, Mode, OnConflict, OnRepeat, Owner, Readers, SuccessMarkers
+from .job_spec import (
+    Distribute,
+    Mode,
+    OnConflict,
+    OnRepeat,
+    OnSuperseded,
+    Owner,
+    Readers,
+    SuccessMarkers,
+)
 from .layout import TableRoot
+from .run_rank import RunRanks
 
 #: Names the folder of notes on open jobs in the environment of Spark's workers.
 OPEN_JOBS = "ZERO_RENAME_OPEN_JOBS"
@@ -94,6 +104,16 @@ class Handoff:
         "ZERO_RENAME_ON_CONFLICT",
         partial(values.choice, OnConflict),
         "What to do when another job changed a partition meanwhile.",
+    )
+    on_superseded: OnSuperseded | None = _variable(
+        "ZERO_RENAME_ON_SUPERSEDED",
+        partial(values.choice, OnSuperseded),
+        "What to do when a newer run has loaded a partition, where the newest run wins.",
+    )
+    run_rank: RunRanks | None = _variable(
+        "ZERO_RENAME_RUN_RANK",
+        RunRanks.parse,
+        "How new the run is: a number, a date or a time, or JSON with several by partition.",
     )
     success_markers: SuccessMarkers | None = _variable(
         "ZERO_RENAME_SUCCESS_MARKERS",

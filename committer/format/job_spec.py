@@ -14,6 +14,7 @@ from .code_version import checked_code_version
 from .layout import UNPARTITIONED
 from .read_base import ReadBase
 from .row_changes import ChangeReads, RowChanges
+from .run_rank import RunRanks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,6 +69,19 @@ class OnConflict(StrEnum):
     FAIL = "fail"
     #: It follows the other one: a replace takes the place of its files, too.
     LAST_WINS = "last_wins"
+    #: It follows one of an older run, and gives way to one of a newer run, whenever that loaded the
+    #: partition: see :mod:`.run_rank`. Of runs of one rank, as *fail*.
+    NEWEST_RUN = "newest_run"
+
+
+class OnSuperseded(StrEnum):
+    """What a job does that finds partitions loaded by a newer run, under
+    :attr:`OnConflict.NEWEST_RUN`."""
+
+    #: It is aborted with :class:`.SupersededRunError`.
+    FAIL = "fail"
+    #: It leaves these partitions out, and writes the others; where none is left, it is aborted.
+    SKIP = "skip"
 
 
 class SuccessMarkers(StrEnum):
@@ -298,6 +312,9 @@ class JobSpec:
     :param schema_mode: what becomes of the table's columns where the job brings others.
     :param any_case: columns that differ from the table's by case alone are those, as Spark has it.
     :param on_conflict: what to do where another job changed a partition since this one opened.
+    :param on_superseded: what to do, under ``on_conflict=newest_run``, where a newer run loaded it.
+    :param run_rank: how new the job's run is: a number, a date or a time, or several by partition
+        (:class:`.run_rank.RunRanks`); ``None``: as new as the job.
     :param success_markers: where ``_SUCCESS`` goes.
     :param coordination: of a new table; a job on a table of the other kind is refused.
     :param readers: of a new table, ``None`` for *listing*; a job that names another kind than the
@@ -335,6 +352,8 @@ class JobSpec:
     schema_mode: SchemaMode = SchemaMode.KEEP
     any_case: bool = False
     on_conflict: OnConflict = OnConflict.FAIL
+    on_superseded: OnSuperseded = OnSuperseded.FAIL
+    run_rank: RunRanks | None = None
     base: ReadBase | None = None
     serializable: bool = False
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE
@@ -368,6 +387,8 @@ class JobSpec:
         }
         if self.readers is not None:
             choices["readers"] = Readers
+        if self.run_rank is not None and not isinstance(self.run_rank, RunRanks):
+            object.__setattr__(self, "run_rank", RunRanks.of(self.run_rank))
         for name, kind in choices.items():
             object.__setattr__(self, name, choice(name, kind, getattr(self, name)))
         if self.code_version is not None:
@@ -383,6 +404,7 @@ class JobSpec:
                 "only; nothing was sent.",
                 remedy="Name that partition among those it may write, or do not replace it.",
             )
+        self._check_conflict_policy()
         whole = self.replace_table and self.mode is Mode.REPLACE
         if self.schema_mode is SchemaMode.OVERWRITE and not whole:
             raise InvalidInputError(
@@ -390,6 +412,30 @@ class JobSpec:
                 "of the former columns would stay. Nothing was sent.",
                 remedy="Ask for mode overwrite with replace_table (option replaceTable) as well, "
                 "or for schema_mode=merge (option mergeSchema).",
+            )
+
+    def _check_conflict_policy(self) -> None:
+        """:raises InvalidInputError: it says of newer runs what the job cannot keep to."""
+        if self.on_conflict is not OnConflict.NEWEST_RUN:
+            if self.on_superseded is not OnSuperseded.FAIL:
+                raise InvalidInputError(
+                    f"on_superseded={self.on_superseded} is about runs that give way to newer "
+                    f"ones, and on_conflict={self.on_conflict} lets none; nothing was sent.",
+                    remedy="Give on_conflict=newest_run as well, or leave on_superseded out.",
+                )
+            return
+        if self.row_changes or self.merges:
+            raise InvalidInputError(
+                "on_conflict=newest_run is about runs that append or replace whole partitions, and "
+                "a merge, an update or a deletion changes rows; nothing was sent.",
+                remedy="Let the newest of several rows of a key count: merge with latest_by=<a "
+                "column that says when>, and leave on_conflict out.",
+            )
+        if self.mode is Mode.FAIL_IF_EXISTS:
+            raise InvalidInputError(
+                "on_conflict=newest_run is about partitions that other runs have loaded, and mode "
+                "fail-if-exists writes to none of these; nothing was sent.",
+                remedy="Append or replace, or leave on_conflict out.",
             )
 
     def emptied(self, every: Iterable[str]) -> set[str]:

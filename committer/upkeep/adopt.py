@@ -44,6 +44,7 @@ from ..format.job_spec import (
 from ..format.layout import job_in_key
 from ..format.parquet.foreign_columns import ForeignFile, joined
 from ..format.parquet.foreign_table import ListedTable, read_listed
+from ..format.run_rank import NO_RANK
 from ..format.schema.directory import canonical_name, is_data_file
 from ..format.schema.evolution import evolved
 from ..format.schema.hive_paths import is_decodable
@@ -228,6 +229,7 @@ def _spec(
         schema,
         partition_by=partition_by,
         on_conflict=OnConflict.LAST_WINS,
+        run_rank=NO_RANK,
         success_markers=SuccessMarkers.NONE,
         owner=owner,
     )

@@ -14,7 +14,7 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 
 from zero_rename.committer.errors import TableNotFoundError
 from zero_rename.committer.format.handoff import Handoff
-from zero_rename.committer.format.job_spec import Mode, OnConflict, OnRepeat, Readers
+from zero_rename.committer.format.job_spec import Mode, OnConflict, OnRepeat, OnSuperseded, Readers
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.orchestration.merge_arguments import check_merge
@@ -28,6 +28,7 @@ from zero_rename.orchestration.runs.outcomes import (
     settled,
     told_failure,
 )
+from zero_rename.s3a.hadoop.settings import check_records
 
 from ..asset_write import asset_paths, earlier_commit, tell
 from ..failures import final_failure
@@ -80,6 +81,7 @@ class SparkLoad:
             very step has written it before; nothing was submitted.
         """
         check_merge(vars(policy), committer)
+        check_records(committer, vars(policy))
         paths = asset_paths(step, policy, _layout(step, table, policy.partition_expr))
         wait_for_living(table, step)
         earlier, before = earlier_commit(step, table), table.job_of_key(step.idempotency_key)
@@ -98,6 +100,7 @@ class SparkLoad:
         :raises InvalidInputError: more partitions than a variable can carry.
         """
         owner, replacing = self.step.owner, self.policy.parsed_mode is Mode.REPLACE
+        native, superseded = self.committer == NATIVE, self.policy.on_superseded
         delete_when, data_root = self.policy.delete_when, self.policy.data_root
         assert delete_when is None or isinstance(delete_when, str)  # It is of the metadata.
         return Handoff(
@@ -108,11 +111,13 @@ class SparkLoad:
             # Of a table without partitions, which is emptied as a day without rows is.
             replace_table=True if replacing and not self.paths else None,
             on_conflict=OnConflict(self.policy.on_conflict),
+            on_superseded=OnSuperseded(superseded) if superseded else None,
+            run_rank=self.step.run_rank(self.paths) if native else None,
             readers=None if self.policy.readers is None else Readers(self.policy.readers),
             data_root=None if data_root is None else FastRoot.parse(data_root),
             encryption=self.policy.encryption,
             # Hadoop's committers would leave no record of it.
-            code_version=self.step.code_version if self.committer == NATIVE else None,
+            code_version=self.step.code_version if native else None,
             merge_on=self.policy.merge_on,
             delete_when=delete_when,
             latest_by=self.policy.latest_by,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,7 +13,16 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from ...committer.errors import InvalidInputError, ZeroRenameError
 from ...committer.format.code_version import checked_code_version
-from ...committer.format.job_spec import Distribute, Mode, OnConflict, OnRepeat, Readers, choice
+from ...committer.format.job_spec import (
+    Distribute,
+    Mode,
+    OnConflict,
+    OnRepeat,
+    OnSuperseded,
+    Readers,
+    choice,
+)
+from ...committer.format.run_rank import RunRanks
 from ...orchestration.merge_arguments import OF_MERGES, check_merge, listed_columns, read_across
 from ...orchestration.runs.arguments import Parser, read_any, read_flag, read_text
 from ...orchestration.runs.heartbeat import wait_for_living
@@ -35,7 +45,7 @@ from ...orchestration.table_names import check_catalog, check_table_name
 from ...orchestration.templates import is_known
 from ...provider.assets.outlets import UnsaidOutlets, default_outlets, tell_outlets
 from ...provider.dag_schedule import shared_partition
-from ...provider.failures import dated, final_where_refused
+from ...provider.failures import dated, final_where_refused, refuse_superseded
 from ...provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ...provider.links import (
     ManifestLink,
@@ -45,7 +55,7 @@ from ...provider.links import (
     link_to_table,
 )
 from ...provider.task_arguments import TaskArguments
-from ...provider.task_context import ANY, no_partition, resolve_partitions, task_run
+from ...provider.task_context import ANY, no_partition, resolve_partitions, run_rank, task_run
 from ...s3a.hadoop.settings import NATIVE, check_committer, check_records
 
 if TYPE_CHECKING:
@@ -62,6 +72,8 @@ if TYPE_CHECKING:
 POLICIES: Mapping[str, Callable[[str], Any]] = {
     "mode": Mode.parse,
     "on_conflict": partial(choice, "on_conflict", OnConflict),
+    "on_superseded": partial(choice, "on_superseded", OnSuperseded),
+    "run_rank": RunRanks.of,
     "distribute": partial(choice, "distribute", Distribute),
     "readers": partial(choice, "readers", Readers),
     "code_version": checked_code_version,
@@ -78,7 +90,7 @@ _KEEP_APART = (
 #: Arguments that are texts once they are rendered.
 _TEXTS = (
     *("table", "partition_format", "on_repeat", "committer", "catalog", "zero_rename_conn_id"),
-    *(name for name in POLICIES if name not in ("merge_on", "across_partitions")),
+    *(name for name in POLICIES if name not in ("merge_on", "across_partitions", "run_rank")),
 )
 
 
@@ -123,8 +135,15 @@ class LoadOperator(TaskArguments, BaseOperator):
     :param latest_by: with mode ``merge``, the column whose greatest value counts. (templated)
     :param across_partitions: with mode ``merge``, whether a row matches those of all partitions,
         and moves; else it matches those of its own. (templated)
-    :param on_conflict: ``fail`` or ``last_wins``, when another job changed a partition since
-        this one began; ``None`` takes the connection's. (templated)
+    :param on_conflict: ``fail``, ``last_wins`` or ``newest_run``: what to do where another job
+        changed a partition since this one began, and by ``newest_run`` where a newer run loaded it
+        at any time; ``None`` takes the connection's. (templated)
+    :param on_superseded: by ``newest_run``, of partitions that newer runs have loaded: ``fail``
+        (the default), or ``skip``, which writes the others and skips the task where none is left.
+        (templated)
+    :param run_rank: by ``newest_run``, how new the run is: a number, a date or a time. Left out, it
+        is the end of the run's data interval, else its partition's date, else when it was due.
+        (templated)
     :param distribute: ``partition`` lets ``save()`` bring the rows of a partition together first,
         for few files; or ``none``; ``None`` leaves it to the application. (templated)
     :param readers: how readers find the files of a table that this load makes: ``listing`` or
@@ -158,8 +177,8 @@ class LoadOperator(TaskArguments, BaseOperator):
     )
     parsers: ClassVar[Mapping[str, Parser]] = {
         **dict.fromkeys(_TEXTS, read_text),
-        # Read where their names are known: in the tables of partitions and of merges.
-        **dict.fromkeys(("partition", "merge_on"), read_any),
+        # Read where their names are known: in the tables of partitions, merges and ranks.
+        **dict.fromkeys(("partition", "merge_on", "run_rank"), read_any),
         **dict.fromkeys(("across_partitions", "asset_partitions"), read_flag),
     }
     operator_extra_links = (PartitionPageLink(), ManifestLink(), TableConsoleLink())
@@ -183,6 +202,8 @@ class LoadOperator(TaskArguments, BaseOperator):
         partition_timezone: str = "UTC",
         mode: str | None = None,
         on_conflict: str | None = None,
+        on_superseded: str | None = None,
+        run_rank: datetime | date | float | str | None = None,
         distribute: str | None = None,
         readers: str | None = None,
         code_version: str | None = None,
@@ -207,6 +228,8 @@ class LoadOperator(TaskArguments, BaseOperator):
         self.partition_timezone = partition_timezone
         self.mode = mode
         self.on_conflict = on_conflict
+        self.on_superseded = on_superseded
+        self.run_rank: Any = run_rank
         self.distribute = distribute
         self.readers = readers
         self.code_version = code_version
@@ -275,7 +298,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         if known(self.on_repeat) or self.on_repeat is None:
             check_on_repeat(self.on_repeat)
         if known(self.committer):
-            check_records(check_committer(self.committer or ""), self.code_version)
+            check_records(check_committer(self.committer or ""), self._policies)
         if self.catalog and known(self.catalog):
             check_catalog(self.catalog)
         self._check_partitions(parsing, known)
@@ -332,12 +355,14 @@ class LoadOperator(TaskArguments, BaseOperator):
             hook = ZeroRenameHook(self.zero_rename_conn_id)
             committer = check_committer(self.committer or hook.settings.committer)
             check_merge(self._policies, committer)
-            check_records(committer, self.code_version)
             table = hook.get_table(self.table)
             ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
             link_to_table(self, ti, hook, table.root.url, partitions, committer == NATIVE)
             given = {name: it for name, it in self._policies.items() if it is not None}
             said = hook.settings.policies | {name: POLICIES[name](it) for name, it in given.items()}
+            check_records(committer, said)
+            if committer == NATIVE:
+                said["run_rank"] = run_rank(context, self.run_rank)
             handoff = replace(run.handoff(), table=table.root, partitions=partitions, **said)
             if "=" not in (context.get("partition_key") or ""):
                 self._check_schedule(handoff.mode)
@@ -358,6 +383,7 @@ class LoadOperator(TaskArguments, BaseOperator):
             stored = stored_partitions(table, load.handoff.partitions)
             handoff = replace(load.handoff, partitions=stored, on_repeat=OnRepeat(on_repeat))
             load = replace(load, handoff=handoff, earlier=earlier)
+        refuse_superseded(table, handoff)
         tell_narrowing(table, run.idempotency_key, earlier)
         self._log_opening(load, f"{run.idempotency_key}, try {run.try_number}")
         self._submitted = table, run

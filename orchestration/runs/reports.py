@@ -28,7 +28,8 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
         ``partition`` and ``version``. Of a merge ``row_changes``: ``inserted``, ``updated``,
         ``deleted``, ``unchanged``, of all partitions that it read; ``partitions_left``, which it
         left as they were; ``bytes_read``. Of a job that a plan has narrowed ``narrows``, the run's
-        job before, and ``rows_left_out``.
+        job before, and ``rows_left_out``. Of one that left out partitions which newer runs have
+        loaded ``superseded``, these with the jobs that wrote them last, and ``rows_left_out``.
     """
     kept = [p for p in committed.partitions if not partitions or p.partition in partitions]
     report: dict[str, Any] = {
@@ -42,7 +43,10 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
         report["row_changes"] = asdict(committed.row_changes)
     if committed.narrows is not None:
         report["narrows"] = committed.narrows
+    if committed.narrows is not None or committed.superseded:
         report["rows_left_out"] = committed.left_out
+    if committed.superseded:
+        report["superseded"] = dict(committed.superseded)
     if committed.change_reads is not None:
         report["partitions_left"] = committed.change_reads.partitions_left
         report["bytes_read"] = committed.change_reads.bytes_read
@@ -77,7 +81,8 @@ def _changed(report: dict[str, Any]) -> str:
     counts = report.get("row_changes") or {}
     told = [f"{count:,} {kind}" for kind, count in counts.items()]
     if "rows_left_out" in report:
-        told.append(f"{report['rows_left_out']:,} of other partitions left out, as a plan asked")
+        why = "which newer runs have loaded" if "superseded" in report else "as a plan asked"
+        told.append(f"{report['rows_left_out']:,} of other partitions left out, {why}")
     return f"; rows {', '.join(told)}" if told else ""
 
 

@@ -14,10 +14,12 @@ from enum import StrEnum
 from typing import Any
 
 from ...committer.errors import InvalidInputError
-from ...committer.format.job_spec import Mode
+from ...committer.format.job_spec import Mode, OnConflict
 from ...committer.format.records.success_marker import COMMITTER as NATIVE
 from ...committer.store.lifecycle import ARCHIVES
 
+#: What a load says that takes records of this package's jobs.
+_ON_RECORD = ("code_version", "on_superseded", "run_rank")
 #: Hadoop's factory, which reads ``fs.s3a.committer.name`` (``S3ACommitterFactory``).
 S3A_FACTORY = "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"
 #: Spark's two binding classes, in the module ``spark-hadoop-cloud``.
@@ -256,15 +258,21 @@ def check_committer(word: str) -> str:
     raise _refused(f"There is no committer {word!r}; nothing was written", known)
 
 
-def check_records(committer: str, code_version: str | None) -> None:
-    """Refuse a code version where no decision of a job would have it on record.
+def check_records(committer: str, said: Mapping[str, Any]) -> None:
+    """Refuse what a load says where it takes records of each partition to keep to it.
 
-    :raises InvalidInputError: the committer is one of Hadoop's.
+    :param said: a load's arguments by their names; ``None`` is not given.
+    :raises InvalidInputError: the committer is one of Hadoop's, and one of them is given.
     """
-    if code_version is not None and committer != NATIVE:
+    if committer == NATIVE:
+        return
+    given = {name: value for name in _ON_RECORD if (value := said.get(name)) is not None}
+    if said.get("on_conflict") == OnConflict.NEWEST_RUN:
+        given["on_conflict"] = said["on_conflict"]
+    for name, value in given.items():
         raise _refused(
-            f"code_version={code_version!r} is given with the committer {committer}, whose jobs "
-            "leave no record of it; nothing was written",
+            f"{name}={str(value)!r} is given with the committer {committer}, whose jobs leave no "
+            "record of it; nothing was written",
             f"Leave it out, or write natively, by committer={NATIVE!r}.",
         )
 

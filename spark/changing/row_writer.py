@@ -14,7 +14,7 @@ from ...committer.changeable_table import refuse_repeat
 from ...committer.commit.state.job_state import Committed
 from ...committer.errors import CommitConflictError, InvalidInputError, SnapshotGoneError
 from ...committer.format.handoff import Handoff
-from ...committer.format.job_spec import Distribute, Mode, OnRepeat, SchemaMode
+from ...committer.format.job_spec import Distribute, Mode, OnConflict, OnRepeat, SchemaMode
 from ...committer.format.records.inputs import Inputs
 from ...committer.row_rewrite import TableChange
 from ...committer.table import Table
@@ -176,7 +176,7 @@ def _refuse_policies(options: WriterOptions, table: str) -> None:
         "replacePartitions": options.replace_partitions,
         "schemaMode": options.schema_mode is not SchemaMode.KEEP,
         "base": options.base,
-        "onConflict=last_wins": options.on_conflict != "fail",
+        f"onConflict={options.on_conflict}": options.on_conflict is not OnConflict.FAIL,
     }
     found = [name for name, value in given.items() if value]
     if found:

@@ -58,7 +58,15 @@ def log_commit(done: Committed) -> None:
         len(done.partitions),
         sum(partition.removed for partition in done.partitions),
     )
-    if done.narrows is not None:
+    if done.superseded:
+        logger.warning(
+            "%s: job %s left out %d rows of partitions that newer runs have loaded: %s",
+            done.table,
+            done.job,
+            done.left_out,
+            first_few([f"{name or 'the table'} (by {by})" for name, by in done.superseded.items()]),
+        )
+    elif done.narrows is not None:
         logger.warning(
             "%s: job %s was to make only its partitions again: %d rows of others were left out, "
             "and what job %s wrote there stays",

@@ -57,7 +57,7 @@ class PlannedJob:
         by_reads = (
             spec.base is None
             and spec.mode is Mode.REPLACE
-            and spec.on_conflict is OnConflict.FAIL
+            and spec.on_conflict is not OnConflict.LAST_WINS
             and spec.coordination is Coordination.STORE
         )
         return reads.noted().base_of(opened) if by_reads else None

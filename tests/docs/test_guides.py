@@ -17,6 +17,7 @@ SHOWN = {
     "glue": "operators.glue",
     "s3a": "operators.s3a_maintenance",
     "sensor": "sensors.success_manifest",
+    "two-producers": "operators.spark_submit",
 }
 
 

@@ -39,6 +39,7 @@ def given(tables: Tables, connect: Connect) -> dict[str, str]:
         partition=["day=1", "day=a;b,c"],
         mode="overwrite",
         on_conflict="last_wins",
+        on_superseded="fail",
         distribute="partition",
         readers="heads",
         code_version="{{ '4' }}",

@@ -61,6 +61,7 @@ class TestALoad:
             "ZERO_RENAME_ON_REPEAT": "skip",
             "ZERO_RENAME_ON_CONFLICT": "last_wins",
             "ZERO_RENAME_MODE": "append",
+            "ZERO_RENAME_RUN_RANK": '{"_unpartitioned":[1359763200.0]}',
             "ZERO_RENAME_DAG": "flights",
             "ZERO_RENAME_RUN": "scheduled__2013-02-02",
             "ZERO_RENAME_TASK": "load",

@@ -10,7 +10,9 @@ from simulation.catalogue import (
     FIRST_INSERTION_AND_APPEND,
     FIRST_INSERTIONS,
     FIRSTS_EVOLVE,
+    OLD_RUN_AND_NEW,
     OVERWRITE,
+    RUNS_OF_TWO,
 )
 from simulation.sim_store import etag_of
 from simulation.variants import (
@@ -65,6 +67,7 @@ from zero_rename.committer.format.layout import job_in_key
 from zero_rename.committer.format.records.decision import Decision, PartReference, split_into_parts
 from zero_rename.committer.format.records.head import HeadState, Slot
 from zero_rename.committer.format.records.open_record import OpenRecord
+from zero_rename.committer.format.records.partition_ranks import PartitionRanks
 from zero_rename.committer.format.schema import evolution
 from zero_rename.committer.store import conditional_put as swap
 from zero_rename.committer.store.conditional_put import NotWritten
@@ -116,8 +119,8 @@ def decides_before_it_claims(context, opened, results, expected_tasks=None):
     decided = yield from decide.decide(context, decision)
     if not decided.decision.is_commit:
         raise JobFencedError("fenced")
-    held = yield from claim.claim_all(context, opened, job._claims(context, opened, targets))
-    yield from apply.apply_all(context, decided, held)
+    claims = yield from claim.claim_all(context, opened, job._claims(context, opened, targets))
+    yield from apply.apply_all(context, decided, claims.held)
     return apply.committed(context, decided)
 
 
@@ -267,7 +270,7 @@ def reads_heads_instead_of_claiming(context, opened, requests):
     for slot, state in held.items():
         claimed = replace(state.head, claim=opened.job)
         held[slot] = HeadState(slot, claimed, state.etag)
-    return held
+    return claim.Claims(held)
 
 
 _claim_all = claim.claim_all
@@ -313,6 +316,16 @@ def moves_a_head_from_any_version(state, job_id, base_version):
 @breaks((claim, "_changed"), TWO_REPLACES, CONCURRENT)
 def never_sees_a_conflict(opened, request, state):
     return False
+
+
+@breaks(everywhere("is_superseded"), OLD_RUN_AND_NEW, CONCURRENT)
+def never_sees_a_newer_run(opened, state, replaces):
+    return False
+
+
+@breaks((PartitionRanks, "after"), RUNS_OF_TWO, CONCURRENT)
+def ranks_a_partition_by_its_last_run(ranks, rank, replaces):
+    return PartitionRanks(rank, rank if replaces else ranks.replaced)
 
 
 @breaks((claim, "_finish_last_job"), SLOW_TO_REMOVE, CONTINUITY)

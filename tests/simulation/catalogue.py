@@ -65,7 +65,7 @@ from simulation.scenarios import (
 from simulation.world import Participant
 
 from support.memory_store import Behaviour
-from zero_rename.committer import Mode, OnConflict, OnRepeat, Readers, SuccessMarkers
+from zero_rename.committer import Mode, OnConflict, OnRepeat, Readers, RunRank, SuccessMarkers
 from zero_rename.committer.commit.state.context import Limits
 from zero_rename.committer.store.fast_root import FastRoot
 
@@ -117,6 +117,8 @@ CHECKPOINT_AND_REPLACE = "a checkpoint beside a replace"
 CHECKPOINT_AND_PURGE = "a checkpoint and a purge that forgets, a crash"
 PAST_AND_GC = "a reader of the past, gc, an append and an undoing"
 LAST: dict[str, Any] = {"on_conflict": OnConflict.LAST_WINS}
+OLD_RUN_AND_NEW = "a replace by an older run and one by a newer run"
+RUNS_OF_TWO = "an append and two replaces by runs of other ranks"
 REBUILT_AND_EMPTIED = "by heads: a job that empties a partition whose head is lost and rebuilt"
 REBUILT_AND_REPLACED = "by heads: a replace of a partition whose head is lost and rebuilt, a crash"
 NARROWED_TWICE = "a narrowed run, its next try, and a replace of what it is to make, a crash"
@@ -196,6 +198,11 @@ def unmarked(name: str, mode: Mode, *partitions: str, **policy: Any) -> Particip
     return writer(name, mode, *partitions, **UNMARKED, **policy)
 
 
+def ranked(day: int) -> dict[str, Any]:
+    """The policy of a run that is as new as a day."""
+    return {"on_conflict": OnConflict.NEWEST_RUN, "run_rank": RunRank.of(f"2013-01-0{day}")}
+
+
 def two(first: Mode, second: Mode, **bounds: Any) -> Callable[[], Explorer]:
     return lambda: explorer(writer("a", first, ONE), writer("b", second, ONE), **bounds)
 
@@ -225,6 +232,24 @@ EXHAUSTIVE = {
     ),
     "two replaces of one partition": Scenario(two(REPLACE, REPLACE), RIVALS, most=8 * MOST),
     "an append and a replace of one partition": Scenario(two(APPEND, REPLACE), RIVALS),
+    OLD_RUN_AND_NEW: among(
+        lambda: (
+            unmarked("a", REPLACE, ONE, **ranked(2)),
+            unmarked("b", REPLACE, ONE, **ranked(3)),
+        ),
+        (*BOTH, "a refused, b committed"),
+        before=((REPLACE, (ONE, TWO), ranked(1)),),
+    ),
+    RUNS_OF_TWO: among(
+        lambda: (
+            unmarked("a", REPLACE, ONE, **ranked(2)),
+            unmarked("b", APPEND, ONE, TWO, **ranked(1)),
+            unmarked("c", REPLACE, ONE, **ranked(4)),
+        ),
+        ("a refused, b committed", "a refused, c committed", "b refused, c committed"),
+        Bounds(switches=2),
+        before=((APPEND, (ONE, TWO), ranked(3)), (APPEND, (ONE,), ranked(1))),
+    ),
     "two appends to one partition": Scenario(two(APPEND, APPEND), BOTH),
     "two that fail if a partition exists": among(
         lambda: (writer("a", FAIL, "day=3"), writer("b", FAIL, "day=3")), ONE_OF_TWO

@@ -11,7 +11,7 @@ from simulation.invariants import ROOT, Violation, changes, decision_of, is_head
 from simulation.sim_store import Store, body_of
 
 from zero_rename.committer import JobSpec, Mode, OnConflict, SchemaMode
-from zero_rename.committer.format.layout import job_in_key
+from zero_rename.committer.format.layout import UNPARTITIONED, job_in_key
 from zero_rename.committer.format.records.open_record import OpenRecord
 from zero_rename.committer.format.records.partition_decision import PartitionDecision
 from zero_rename.committer.format.records.table_record import TableRecord
@@ -25,7 +25,8 @@ def base_note(
     and the file's columns."""
     does = OVERWRITES if spec.schema_mode is SchemaMode.OVERWRITE else ""
     rows = " ".join(sorted(held))
-    return f"{spec.on_conflict}|{etag or ''}|{does}|{rows}|{' '.join(columns)}"
+    rank = "" if spec.run_rank is None else str(spec.run_rank.rank(UNPARTITIONED))
+    return f"{spec.on_conflict} {rank}|{etag or ''}|{does}|{rows}|{' '.join(columns)}"
 
 
 def check_new_decision(store: Store, job: str) -> None:
@@ -64,15 +65,33 @@ def _check_base(
     that replace."""
     if not change.files:
         return
-    policy, etag, *_ = change.files[0].checksum.split("|")
+    policy, rank = _policy_of(change)
+    if policy == OnConflict.NEWEST_RUN:
+        _check_newest(job, rank, change, log[: change.base_version])
     if policy != OnConflict.FAIL:
         return
+    etag = change.files[0].checksum.split("|")[1]
     base = version_in(body_of(etag)) if etag else 0
     since = log[base : change.base_version]
     exclusive = change.replace or mode is Mode.FAIL_IF_EXISTS
     unseen = [other for other, its in since if exclusive or its.replace]
     if unseen:
         raise Violation("concurrent", f"{job} had not seen {unseen} in {change.partition}")
+
+
+def _policy_of(change: PartitionDecision) -> tuple[str, str]:
+    """The conflict policy and the rank of a job with files; ranks are times of one length."""
+    policy, _, rank = change.files[0].checksum.split("|")[0].partition(" ")
+    return policy, rank
+
+
+def _check_newest(
+    job: str, rank: str, change: PartitionDecision, log: list[tuple[str, PartitionDecision]]
+) -> None:
+    """No rows of a newer run go, nor does an older run add to what a newer one has put there."""
+    for other, its in log:
+        if its.files and _policy_of(its)[1] > rank and (change.replace or its.replace):
+            raise Violation("concurrent", f"{job} is older than {other} in {change.partition}")
 
 
 def check_serial(store: Store, whole: Collection[str]) -> None:

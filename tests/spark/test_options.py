@@ -16,10 +16,12 @@ from zero_rename.committer.format.job_spec import (
     Mode,
     OnConflict,
     OnRepeat,
+    OnSuperseded,
     Readers,
     SchemaMode,
     SuccessMarkers,
 )
+from zero_rename.committer.format.run_rank import RunRanks
 from zero_rename.committer.store.encryption import Algorithm, Encryption
 from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.spark.option_table import camel, markdown, span
@@ -66,6 +68,8 @@ EVERY = {
     "onlyPartitions": ('["day=1", "day=2", "day=3"]', ("day=1", "day=2", "day=3")),
     "replaceTable": ("TRUE", True),
     "onConflict": ("last-wins", OnConflict.LAST_WINS),
+    "onSuperseded": ("skip", OnSuperseded.SKIP),
+    "runRank": ("2013-01-02", RunRanks.of("2013-01-02")),
     "base": (
         ReadBase("s3://bucket/t", {"day=1": 4}).encode(),
         ReadBase("s3://bucket/t", {"day=1": 4}),

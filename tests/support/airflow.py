@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -121,6 +121,7 @@ def task_context(
     context["outlet_events"] = OutletEventAccessors()
     if start is not None:
         context["data_interval_start"] = start
+        context["data_interval_end"] = start + timedelta(days=1)
     return {**context, **members}
 
 

@@ -8,10 +8,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ...format.job_spec import JobSpec, Readers
-from ...format.layout import TableRoot
+from ...format.layout import TableRoot, job_began
 from ...format.records.inputs import Inputs
 from ...format.records.store_facts import StoreFacts
 from ...format.row_changes import ChangeReads, RowChanges
+from ...format.run_rank import RunRank
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +74,10 @@ class Committed:
         tell that took part: the tasks, and the one that commits. Where a process has several jobs
         at once, those of the others too. 0 in a report of another process.
     :param narrows: the run's job before, of which it did only these partitions again, as a plan
-        has asked for (:mod:`.narrowed_run`); ``left_out``: rows of others, which it did not write.
+        has asked for (:mod:`.narrowed_run`), or since it left the others out; ``left_out``: rows
+        of others, which it did not write.
+    :param superseded: the partitions that it left out since newer runs had loaded them, each with
+        the job that had written it last.
     """
 
     job: str
@@ -86,6 +90,7 @@ class Committed:
     change_reads: ChangeReads | None = None
     narrows: str | None = None
     left_out: int = 0
+    superseded: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def version(self) -> str:
@@ -186,3 +191,9 @@ class OpenedJob:
     readers: Readers = Readers.LISTING
     data_root: FastRoot | None = None
     inputs: Inputs | None = None
+
+    def rank(self, partition: str) -> RunRank | None:
+        """How new its run is in a partition; ``None``: it writes again what is there."""
+        if self.spec.run_rank is None:
+            return RunRank(job_began(self.job))
+        return self.spec.run_rank.rank(partition)

@@ -21,7 +21,7 @@ _FILES = ("files", "adopted", "removals", "lost")
 #: What a condensed decision says as the decision did.
 _KEPT = (
     *("mode", "idempotency_key", "run_version", "own_since"),
-    *("change_reads", "inputs", "narrows", "left_out"),
+    *("change_reads", "inputs", "narrows", "left_out", "superseded"),
 )
 
 #: None is made of an abort.
@@ -45,7 +45,7 @@ class CondensedDecision:
     :param row_changes: by partition: rows inserted, updated, deleted and left.
     :param change_reads: the decision's.
     :param inputs: the decision's, as long as rows of the job may be there.
-    :param narrows: the decision's; so is ``left_out``.
+    :param narrows: the decision's; so are ``left_out`` and ``superseded``.
     """
 
     write_id: str
@@ -63,6 +63,7 @@ class CondensedDecision:
     inputs: Annotated[Inputs, LEFT_OUT] = UNKNOWN_INPUTS
     narrows: Annotated[JobId | None, LEFT_OUT] = None
     left_out: Annotated[Count, LEFT_OUT] = 0
+    superseded: Annotated[Mapping[str, JobId] | None, LEFT_OUT] = None
 
     @staticmethod
     def of(decision: Decision, at: float) -> CondensedDecision:
@@ -163,8 +164,10 @@ class Decision:
     :param inputs: what its rows were computed from, and by which version of their program.
     :param change_reads: of a merge, an update or a deletion: what of the table was read.
     :param narrows: the run's job before, of which this one does only its own partitions again:
-        what that one wrote to others is the run's still. ``None``: it does all of them.
+        what that one wrote to others is the run's still, if it is there. ``None``: it does all.
     :param left_out: rows of these others, which were computed and not written.
+    :param superseded: partitions that the job was to write and has left out, since newer runs had
+        loaded them, each with the job that had written it last.
     """
 
     job: str
@@ -188,6 +191,7 @@ class Decision:
     narrows: Annotated[JobId | None, LEFT_OUT] = None
     left_out: Annotated[Count, LEFT_OUT] = 0
     own_since: Annotated[Count | None, LEFT_OUT] = None
+    superseded: Annotated[Mapping[str, JobId] | None, LEFT_OUT] = None
 
     @staticmethod
     def commit(

@@ -11,6 +11,7 @@ from ...errors import (
     InvalidInputError,
     RefusedError,
     StoreUnfitError,
+    SupersededRunError,
     TableMismatchError,
     ZeroRenameError,
 )
@@ -22,7 +23,13 @@ from .marks import LEFT_OUT
 #: Errors that the next try would meet again, or hide: a conflict under on_conflict=fail is gone in
 #: a try that begins on what is there now, and that try would overwrite it. So is another writer,
 #: where the store can hold one at a time.
-_FINAL = (InvalidInputError, TableMismatchError, CommitConflictError, StoreUnfitError)
+_FINAL = (
+    InvalidInputError,
+    TableMismatchError,
+    CommitConflictError,
+    SupersededRunError,
+    StoreUnfitError,
+)
 #: Partitions that are kept of a run; one of more is a backfill, which its owner tells.
 _MOST_NAMED = 1_000
 
@@ -50,6 +57,7 @@ class Failure:
     :param error: the class of the error.
     :param final: whether running the same again cannot mend it, or would hide it.
     :param partitions: that the run was to write; empty: any, or more than are kept.
+    :param skips: the run has given way to newer ones, as it was told to: it is no failure.
     """
 
     write_id: str
@@ -62,6 +70,7 @@ class Failure:
     key: str | None
     final: bool
     partitions: Annotated[tuple[str, ...], LEFT_OUT] = ()
+    skips: Annotated[bool, LEFT_OUT] = False
 
     @staticmethod
     def of(
@@ -85,6 +94,7 @@ class Failure:
             error.key,
             is_final(error, root),
             named if len(named) <= _MOST_NAMED else (),
+            isinstance(error, SupersededRunError) and error.skips,
         )
 
     def encode(self) -> bytes:

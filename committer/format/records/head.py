@@ -12,6 +12,7 @@ from .codec import decode, encode
 from .kept_state import STILL, KeptState, Move, NamedManifest, as_of, bounded, line_of, version_at
 from .marks import LEFT_OUT, Count, JobId
 from .partition_decision import PartitionDecision
+from .partition_ranks import NO_RANKS, PartitionRanks
 
 #: Former states a head remembers, so that an ETag from a listing can be dated by version.
 TRAIL_LENGTH = 16
@@ -57,6 +58,7 @@ class PartitionHead:
     :param claim: the job about to change it.
     :param holder: the process of that job which put the claim there.
     :param schema_version: of the table's columns, at the least, that hold the files' columns.
+    :param ranks: how new the runs are whose rows it holds.
     :param trail: the last states before this one, oldest first.
     :param moves: in a table read by heads, the versions since it last stopped naming files.
     :param kept: there, what it named before, oldest first.
@@ -81,6 +83,7 @@ class PartitionHead:
     moves: Annotated[tuple[Move, ...], LEFT_OUT] = ()
     kept: Annotated[tuple[KeptState, ...], LEFT_OUT] = ()
     marker: Annotated[str | None, LEFT_OUT] = None
+    ranks: Annotated[PartitionRanks, LEFT_OUT] = NO_RANKS
 
     @staticmethod
     def initial(slot: Slot) -> PartitionHead:
@@ -161,8 +164,10 @@ class PartitionHead:
         )
         if change is None:
             return after
+        after = replace(after, ranks=change.ranks)
         if since is not None:
-            after = after._keeping(self, change.goes_on, Move(after.version, job, since))
+            move = Move(after.version, job, since, change.ranks)
+            after = after._keeping(self, change.goes_on, move)
         if change.replace:
             after = replace(after, replace_version=after.version, replaced_at=at)
             if change.restores is not None:
@@ -215,7 +220,9 @@ class PartitionHead:
         state = as_of(self.lines, version)
         if state is None:
             return None
-        return replace(self._naming_as(state), version=version, schema_version=state.schema_version)
+        ranks = state.moves[-1].ranks if state.moves else NO_RANKS
+        named = self._naming_as(state)
+        return replace(named, version=version, schema_version=state.schema_version, ranks=ranks)
 
     def _kept(self, version: int) -> KeptState:
         state = as_of(self.lines, version)

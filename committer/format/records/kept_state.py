@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from .marks import LEFT_OUT, Count, JobId, Moment
+from .partition_ranks import NO_RANKS, PartitionRanks
 
 #: Lines that a head keeps beside the one that it is in.
 MOST_KEPT = 64
@@ -39,11 +40,13 @@ class Move:
 
     :param job: which moved the head to it.
     :param since: from when it counts, by the store's clock.
+    :param ranks: how new the runs are whose rows it has.
     """
 
     version: Count
     job: JobId
     since: Moment
+    ranks: Annotated[PartitionRanks, LEFT_OUT] = NO_RANKS
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from ..row_changes import RowChanges
 from .marks import LEFT_OUT, Count, at_least
+from .partition_ranks import NO_RANKS, PartitionRanks
 from .pending_file import PendingFile
 
 #: The base version of a partition that has no head and never will: coordination *none*.
@@ -54,6 +55,7 @@ class PartitionDecision:
     :param restores: a replace that brings back what the head keeps of this version, and nothing
         else.
     :param lost: files that were decided and whose loss was accepted; nobody looks for them.
+    :param ranks: how new the runs are whose rows the partition holds from then on.
     :param condensed: in a condensed decision, what its lists came to, which are empty there.
     """
 
@@ -70,6 +72,7 @@ class PartitionDecision:
     condensed: Annotated[Sums | None, LEFT_OUT] = None
     row_changes: Annotated[RowChanges | None, LEFT_OUT] = None
     also_dropped: Annotated[tuple[str, ...], LEFT_OUT] = ()
+    ranks: Annotated[PartitionRanks, LEFT_OUT] = NO_RANKS
 
     @property
     def dropped_jobs(self) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ def test_who_waits_holds_only_what_comes_before(order: tuple[str, ...]) -> None:
         world.abort(other, pending)
 
     driver = MemoryDriver(world.store, clock=Hook(other_gives_way))
-    held = driver.run(claim_all(world.context, ours, _requests(ours, order)))
+    held = driver.run(claim_all(world.context, ours, _requests(ours, order))).held
     assert held_while_waiting == [[DAY1]]
     assert sorted(slot.name for slot in held) == [DAY1, DAY2, DAY3]
     assert _claimed_by(world, ours.job) == [DAY1, DAY2, DAY3]

@@ -20,7 +20,10 @@ from zero_rename.committer import (
     Mode,
     OnConflict,
     OnRepeat,
+    OnSuperseded,
     Readers,
+    RunRank,
+    RunRanks,
     SuccessMarkers,
     TableRoot,
 )
@@ -33,6 +36,7 @@ from zero_rename.committer.store.fast_root import FastRoot
 ROOT = TableRoot("bucket", "wh/flights")
 DATA_ROOT = FastRoot("fast", "a b/lake", "http://nvme.example:9000", "my nvme", temporary=True)
 ENCRYPTION = Encryption(Algorithm.SSE_KMS, "alias/lake")
+RANKS = RunRanks({"": RunRank(0.1, 1e9), 'day="ü"': RunRank.of("2013-01-02")})
 #: Whatever an environment can hold, and what is read with care more often than the rest.
 TEXT = st.text(
     st.sampled_from(',;[]{}"=%$ \\\n\té') | st.characters(codec="utf-8", exclude_characters="\0"),
@@ -46,6 +50,8 @@ HANDOFFS = st.builds(
     mode=st.none() | st.sampled_from(Mode),
     partitions=st.lists(st.text(min_size=1)).map(tuple),
     on_conflict=st.none() | st.sampled_from(OnConflict),
+    on_superseded=st.none() | st.sampled_from(OnSuperseded),
+    run_rank=st.none() | st.sampled_from([RunRanks.of(7), RANKS]),
     readers=st.none() | st.sampled_from(Readers),
     data_root=st.none() | st.just(DATA_ROOT),
     encryption=st.none() | st.just(ENCRYPTION),
@@ -73,6 +79,8 @@ FULL = Handoff(
     mode=Mode.REPLACE,
     partitions=("day=1", "day=a;b,c", 'p="$x'),
     on_conflict=OnConflict.LAST_WINS,
+    on_superseded=OnSuperseded.SKIP,
+    run_rank=RANKS,
     readers=Readers.HEADS,
     data_root=DATA_ROOT,
     encryption=ENCRYPTION,
@@ -150,6 +158,8 @@ def test_variables_a_person_reads() -> None:
         "ZERO_RENAME_MODE": "replace",
         "ZERO_RENAME_PARTITIONS": '["day=1", "day=a;b,c", "p=\\"$x"]',
         "ZERO_RENAME_ON_CONFLICT": "last_wins",
+        "ZERO_RENAME_ON_SUPERSEDED": "skip",
+        "ZERO_RENAME_RUN_RANK": '{"":[0.1,1000000000.0],"day=\\"\\u00fc\\"":[1357084800.0]}',
         "ZERO_RENAME_SUCCESS_MARKERS": "table",
         "ZERO_RENAME_READERS": "heads",
         "ZERO_RENAME_DATA_ROOT": "s3://fast/a b/lake?endpoint=http://nvme.example:9000"

@@ -22,8 +22,10 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.commit.claim import claim_all
 from zero_rename.committer.commit.commit import _claims, _targets
+from zero_rename.committer.commit.state.heads import read_head
 from zero_rename.committer.format.layout import UNPARTITIONED
 from zero_rename.committer.format.records.head import PartitionHead, Slot
+from zero_rename.committer.format.records.partition_ranks import PartitionRanks
 from zero_rename.committer.store.requests import Put
 from zero_rename.committer.upkeep.gc.collect import gc
 from zero_rename.committer.upkeep.rebuilt_heads import rebuild_heads
@@ -48,6 +50,7 @@ def rebuilt(world: World, apply: bool = True) -> list[RebuiltHead]:
 def restored(world: World, *heads: str, loses: Callable[[World], None] | None = None) -> World:
     """The table with heads lost and built again, which is as it was."""
     before: Snapshot = world.snapshot()
+    ranks = _ranks(world)
     for key in heads or (HEAD,):
         del world.store.objects[key]
     stored = dict(world.store.objects)
@@ -59,11 +62,17 @@ def restored(world: World, *heads: str, loses: Callable[[World], None] | None = 
     assert {it.action for it in done} == {RebuildAction.REBUILT}
     after = world.snapshot()
     assert (after.files, after.versions) == (before.files, before.versions)
+    assert _ranks(world) == ranks, "a late run would take the place of a newer one's rows"
     assert world.driver.run(verify(world.context)) == []
     assert rebuilt(world) == []
     world.load(DAY2)
     world.assert_clean()
     return world
+
+
+def _ranks(world: World) -> dict[str, PartitionRanks]:
+    slots = [Slot.partition(ROOT, name) for name in (DAY1, DAY2)]
+    return {it.name: world.driver.run(read_head(world.context, it)).head.ranks for it in slots}
 
 
 def left(world: World, *keys: str, why: str) -> None:
@@ -105,6 +114,13 @@ class TestRebuilt:
         world = filled()
         world.load(DAY2, mode=Mode.REPLACE)
         world.load(DAY2)
+        restored(world)
+
+    def test_after_appends_of_older_runs(self) -> None:
+        world = filled()
+        world.load(DAY2, mode=Mode.REPLACE, run_rank=2)
+        world.load(DAY2, run_rank=3)
+        world.load(DAY2, run_rank=1)
         restored(world)
 
     def test_one_that_was_emptied(self) -> None:

@@ -260,7 +260,7 @@ class TestSize:
         world.advance(DAY)
         collect(world)
         world.write_index()
-        assert control_bytes(world) <= 120 * 512 < before
+        assert control_bytes(world) <= 120 * 525 < before
         assert len(world.snapshot().files) == 120
 
     def test_a_partition_of_many_appends_lists_each_file_a_few_times_over(

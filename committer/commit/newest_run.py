@@ -1,0 +1,89 @@
+"""Runs that give way to newer ones, under ``on_conflict=newest_run``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ..errors import SupersededRunError, first_few
+from ..format.job_spec import Mode, OnConflict, OnSuperseded
+from ..format.records.head import HeadState, Slot
+from ..format.run_rank import RunRanks
+from ..store.requests import All, Step
+from .state.context import Context
+from .state.heads import read_head
+from .state.job_state import OpenedJob
+
+
+def is_superseded(opened: OpenedJob, state: HeadState, replaces: bool) -> bool:
+    """Whether a newer run has loaded a partition that a job is to write.
+
+    :raises InvalidInputError: the ranks of the two do not compare.
+    """
+    if opened.spec.on_conflict is not OnConflict.NEWEST_RUN or state.slot.is_run:
+        return False
+    return state.head.ranks.supersede(opened.rank(state.slot.name), replaces)
+
+
+def is_newest(opened: OpenedJob, state: HeadState, replaces: bool) -> bool:
+    """Whether all that a partition holds is of older runs than a job's, so that whatever came since
+    the job opened is as if it had come before."""
+    if opened.spec.on_conflict is not OnConflict.NEWEST_RUN or state.slot.is_run:
+        return False
+    rank, ranks = opened.rank(state.slot.name), state.head.ranks
+    return rank is not None and rank.is_newer_than(ranks.newest if replaces else ranks.replaced)
+
+
+def refuse_superseded(opened: OpenedJob, states: Iterable[HeadState], named: int) -> None:
+    """Refuse a job by the heads of partitions that it is to write for sure, as it opens: nobody
+    computes rows that are then left out.
+
+    :param named: how many partitions the job names; where it leaves superseded ones out, others
+        are to be left. 0: it may write any.
+    :raises SupersededRunError: newer runs have loaded what it is to write.
+    """
+    replaces = opened.spec.mode is Mode.REPLACE
+    found = {it.slot.name: writer_of(it) for it in states if is_superseded(opened, it, replaces)}
+    skips = opened.spec.on_superseded is OnSuperseded.SKIP
+    if found and not (skips and len(found) != named):
+        raise superseded_run(found, skips)
+
+
+def find_superseded(
+    context: Context, partitions: Iterable[str], ranks: RunRanks, replaces: bool
+) -> Step[dict[str, str]]:
+    """Look which partitions newer runs have loaded than one that is about to begin a job: a request
+    for each. What comes after this look the job finds as it claims.
+
+    :param replaces: whether the job replaces partitions; else it appends.
+    :returns: by partition, the job that wrote it last.
+    :raises InvalidInputError: the ranks do not compare.
+    """
+    slots = [Slot.partition(context.root, name) for name in partitions]
+    states = yield from All(tuple(read_head(context, slot) for slot in slots))
+    return {
+        it.slot.name: writer_of(it)
+        for it in states
+        if it.head.ranks.supersede(ranks.rank(it.slot.name), replaces)
+    }
+
+
+def writer_of(state: HeadState) -> str:
+    """The job that moved a head last, for a message."""
+    return state.head.last_job or "an unknown job"
+
+
+def superseded_run(superseded: Mapping[str, str], skips: bool) -> SupersededRunError:
+    """The error of a run that gives way to newer ones.
+
+    :param superseded: partitions, each with the job that wrote it last.
+    :param skips: the job was to leave these out, and none is left.
+    """
+    named = [f"{name or 'the table'} (by {job})" for name, job in superseded.items()]
+    return SupersededRunError(
+        f"Newer runs have loaded {first_few(named)}, and on_conflict=newest_run keeps their rows. "
+        "Nothing of this job is visible.",
+        partitions=superseded,
+        skips=skips,
+        remedy="Nothing is to be done if the newer rows are to stay. To load the older ones in "
+        "their place, run this again with on_conflict=last_wins.",
+    )

@@ -1,0 +1,168 @@
+"""Rank of a run: how new it is beside others that load the same partition.
+
+Under ``on_conflict=newest_run`` a late run does not take the place of rows of a newer one. What the
+user calls newer comes from whoever runs the job: an orchestrator's data interval, a number of the
+user's own; of a program that nobody runs, the time at which its job opened.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from enum import StrEnum
+from typing import Any
+
+from ..errors import InvalidInputError
+from .layout import UNPARTITIONED
+
+#: Beyond this not every whole number is a float of its own.
+_GREATEST = 2**53
+_NUMBER = re.compile(r"[+-]?[0-9]{1,16}(\.[0-9]{1,9})?")
+_WANTED = "a number, or a date or time as 2013-01-02 or 2013-01-02T06:00:00+00:00"
+
+
+class RankKind(StrEnum):
+    """What ranks are measured in."""
+
+    #: Seconds since the epoch.
+    TIME = "time"
+    #: A user's own count.
+    NUMBER = "number"
+
+
+@dataclass(frozen=True)
+class RunRank:
+    """How new a run is.
+
+    :param value: the greater, the newer: seconds since the epoch, or a number.
+    :param then: of two runs of one value, seconds since the epoch by which the later one is newer.
+    :param kind: what ``value`` is.
+    """
+
+    value: float
+    then: float = 0.0
+    kind: RankKind = RankKind.TIME
+
+    @staticmethod
+    def of(given: object, then: datetime | None = None) -> RunRank:
+        """What a user gives as a rank.
+
+        :param given: a number, a date or time (UTC where it has no zone), or a text of one.
+        :param then: when the run was made.
+        :raises InvalidInputError: it is none of these.
+        """
+        later = 0.0 if then is None else _seconds(then)
+        if isinstance(given, date):
+            return RunRank(_seconds(given), later)
+        text = str(given).strip()
+        if not isinstance(given, bool) and _NUMBER.fullmatch(text):
+            number = float(text)
+            if abs(number) < _GREATEST:
+                return RunRank(number, later, RankKind.NUMBER)
+        try:
+            return RunRank(_seconds(datetime.fromisoformat(text)), later)
+        except ValueError as error:
+            raise InvalidInputError(
+                f"run_rank is {given!r}; nothing was sent.", remedy=f"Give {_WANTED}."
+            ) from error
+
+    def is_newer_than(self, other: RunRank | None) -> bool:
+        """Whether a run of this rank is newer than one of another; any is newer than one of none.
+
+        :raises InvalidInputError: the two are measured in different things.
+        """
+        if other is None:
+            return True
+        if other.kind is not self.kind:
+            raise InvalidInputError(
+                f"The run's rank is {self}, and the rank of the rows that are there is {other}: a "
+                f"{self.kind} and a {other.kind} do not say which run is newer. Nothing of this "
+                "job is visible.",
+                remedy="Give all runs of a table ranks of one kind, by run_rank. To begin with "
+                "another kind, load the partition once with on_conflict='last_wins'.",
+            )
+        return (self.value, self.then) > (other.value, other.then)
+
+    def __str__(self) -> str:
+        if self.kind is RankKind.NUMBER:
+            return f"{self.value:g}" if self.value != int(self.value) else f"{int(self.value)}"
+        return datetime.fromtimestamp(self.value, UTC).isoformat()
+
+
+def _seconds(given: date) -> float:
+    """A date or time in seconds since the epoch; without a zone it is UTC."""
+    if not isinstance(given, datetime):
+        given = datetime(given.year, given.month, given.day, tzinfo=UTC)
+    # Not the datetime of a library, which may do arithmetic of its own.
+    given = datetime.fromisoformat(given.isoformat())
+    return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()
+
+
+@dataclass(frozen=True)
+class RunRanks:
+    """How new a job's run is, in each partition.
+
+    :param by_partition: under :data:`.layout.UNPARTITIONED`, in all others.
+    """
+
+    by_partition: Mapping[str, RunRank]
+
+    @staticmethod
+    def of(given: object) -> RunRanks:
+        """The ranks of a run that is as new in all partitions.
+
+        :param given: as for :meth:`RunRank.of`, or a rank.
+        :raises InvalidInputError: it is no rank.
+        """
+        rank = given if isinstance(given, RunRank) else RunRank.of(given)
+        return RunRanks({UNPARTITIONED: rank})
+
+    @staticmethod
+    def parse(text: str) -> RunRanks:
+        """Ranks from a text: of :meth:`__str__`, or what a user gives for one run.
+
+        :raises ValueError: with what it should have been.
+        """
+        try:
+            if not text.lstrip().startswith("{"):
+                return RunRanks.of(text)
+            return RunRanks({name: rank_from_json(it) for name, it in json.loads(text).items()})
+        except (ValueError, TypeError, RecursionError) as error:
+            raise ValueError(f"is {_WANTED}") from error
+
+    def rank(self, partition: str) -> RunRank | None:
+        """The run's rank in a partition; ``None``: it has none there."""
+        return self.by_partition.get(partition, self.by_partition.get(UNPARTITIONED))
+
+    def __str__(self) -> str:
+        said = {name: rank_to_json(it) for name, it in self.by_partition.items()}
+        return json.dumps(said, separators=(",", ":"), sort_keys=True)
+
+
+#: Of a job that writes again what is there: the partitions keep their ranks.
+NO_RANK = RunRanks({})
+
+
+def rank_to_json(rank: RunRank) -> list[Any]:
+    """A rank as a list of its members, without those at the end that are as usual."""
+    if rank.kind is not RankKind.TIME:
+        return [rank.value, rank.then, rank.kind.value]
+    return [rank.value, rank.then] if rank.then else [rank.value]
+
+
+def rank_from_json(said: Any) -> RunRank:
+    """A rank from a list of :func:`rank_to_json`.
+
+    :raises ValueError: it is no rank.
+    """
+    if type(said) is not list or not 0 < len(said) <= 3:
+        raise ValueError("is no list of one to three")
+    numbers = [float(it) for it in said[:2] if type(it) in (int, float)]
+    if len(numbers) != len(said[:2]) or not all(map(math.isfinite, numbers)):
+        raise ValueError("has no number")
+    value, then = (*numbers, 0.0)[:2]
+    return RunRank(value, then, RankKind(said[2]) if len(said) > 2 else RankKind.TIME)

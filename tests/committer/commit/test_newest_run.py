@@ -1,0 +1,322 @@
+"""Jobs under ``on_conflict=newest_run``: a late run never takes the place of a newer run's rows."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from support.memory_store import MemoryStore
+from support.protocol import DAY1, DAY2, DAY3, World, memory_table, rows_by_partition
+from zero_rename.committer import (
+    CommitConflictError,
+    Committed,
+    InvalidInputError,
+    JobSpec,
+    Mode,
+    OnConflict,
+    OnRepeat,
+    OnSuperseded,
+    Owner,
+    Readers,
+    RunRank,
+    RunRanks,
+    SupersededRunError,
+    Table,
+)
+from zero_rename.committer.commit.open import open_job
+from zero_rename.committer.format.layout import job_ids_begin
+from zero_rename.committer.upkeep.restoring import plan_undo
+
+OLD, MIDDLE, NEW = (RunRank(float(day)) for day in (1, 2, 3))
+NEWEST: dict[str, Any] = {"mode": Mode.REPLACE, "on_conflict": OnConflict.NEWEST_RUN}
+APPEND: dict[str, Any] = {**NEWEST, "mode": Mode.APPEND}
+SKIP: dict[str, Any] = {**NEWEST, "on_superseded": OnSuperseded.SKIP}
+
+
+@pytest.fixture(params=[Readers.LISTING, Readers.HEADS])
+def readers(request: pytest.FixtureRequest) -> Readers:
+    return request.param
+
+
+@pytest.fixture
+def world(readers: Readers) -> World:
+    world = World()
+    world.load(DAY3, readers=readers, run_rank=OLD)
+    return world
+
+
+class TestReplaces:
+    def test_a_late_run_is_refused_and_changes_nothing(self, world: World) -> None:
+        newer = world.load(DAY1, run_rank=NEW, **NEWEST)
+        with pytest.raises(SupersededRunError, match=f"{DAY1} \\(by {newer.job}\\)") as caught:
+            world.load(DAY1, DAY2, run_rank=OLD, **NEWEST)
+        assert caught.value.partitions == {DAY1: newer.job}
+        assert world.jobs_of(DAY1) == [newer.job]
+        assert world.jobs_of(DAY2) == []
+        world.assert_clean()
+
+    def test_a_newer_run_takes_the_place_of_what_came_while_it_worked(self, world: World) -> None:
+        opened, result = world.written(DAY1, run_rank=NEW, **NEWEST)
+        world.load(DAY1, run_rank=OLD, **NEWEST)
+        done = world.commit(opened, result)
+        assert world.jobs_of(DAY1) == [done.job]
+
+    def test_an_older_run_gives_way_to_what_came_while_it_worked(self, world: World) -> None:
+        opened, result = world.written(DAY1, run_rank=OLD, **NEWEST)
+        newer = world.load(DAY1, run_rank=NEW, **NEWEST)
+        with pytest.raises(SupersededRunError):
+            world.commit(opened, result)
+        assert world.jobs_of(DAY1) == [newer.job]
+        world.assert_clean()
+
+    @pytest.mark.parametrize("policy", [NEWEST, SKIP])
+    def test_a_late_run_that_names_its_partition_is_refused_as_it_opens(
+        self, world: World, policy: dict[str, Any]
+    ) -> None:
+        newer = world.load(DAY1, run_rank=NEW, **NEWEST)
+        with pytest.raises(SupersededRunError, match=newer.job):
+            world.open(run_rank=OLD, replace_partitions=(DAY1,), **policy)
+        world.assert_clean()
+        if policy is SKIP:
+            assert world.open(run_rank=OLD, replace_partitions=(DAY1, DAY2), **policy)
+
+    def test_of_one_rank_what_was_there_is_replaced(self, world: World) -> None:
+        world.load(DAY1, run_rank=MIDDLE, **NEWEST)
+        again = world.load(DAY1, run_rank=MIDDLE, **NEWEST)
+        assert world.jobs_of(DAY1) == [again.job]
+
+    def test_of_one_rank_what_came_meanwhile_is_a_conflict(self, world: World) -> None:
+        opened, result = world.written(DAY1, run_rank=MIDDLE, **NEWEST)
+        other = world.load(DAY1, run_rank=MIDDLE, **NEWEST)
+        with pytest.raises(CommitConflictError, match=DAY1):
+            world.commit(opened, result)
+        assert world.jobs_of(DAY1) == [other.job]
+
+    def test_of_one_value_the_run_that_was_made_later_is_newer(self, world: World) -> None:
+        world.load(DAY1, run_rank=RunRank(5.0, then=2.0), **NEWEST)
+        with pytest.raises(SupersededRunError):
+            world.load(DAY1, run_rank=RunRank(5.0, then=1.0), **NEWEST)
+        assert world.load(DAY1, run_rank=RunRank(5.0, then=3.0), **NEWEST)
+
+    def test_without_a_rank_the_job_that_opened_later_is_newer(self, world: World) -> None:
+        first, second = (
+            world.with_context(job_id=lambda at=at: f"{job_ids_begin(at, 10)}{'0' * 16}")
+            for at in (1e9, 1e9 + 1)
+        )
+        opened, result = first.written(DAY1, **NEWEST)
+        later = second.load(DAY1, **NEWEST)
+        with pytest.raises(SupersededRunError, match=later.job):
+            first.commit(opened, result)
+
+    def test_what_was_read_stays_the_base(self, world: World) -> None:
+        world.load(DAY1, run_rank=OLD)
+        base = world.snapshot().base
+        world.load(DAY1, run_rank=MIDDLE)
+        with pytest.raises(CommitConflictError, match="since this job read"):
+            world.load(DAY1, run_rank=NEW, base=base, **NEWEST)
+
+    def test_last_wins_loads_older_rows_and_its_rank_counts(self, world: World) -> None:
+        world.load(DAY1, run_rank=NEW)
+        world.load(DAY1, mode=Mode.REPLACE, on_conflict=OnConflict.LAST_WINS, run_rank=OLD)
+        middle = world.load(DAY1, run_rank=MIDDLE, **NEWEST)
+        assert world.jobs_of(DAY1) == [middle.job]
+
+    def test_the_whole_table_is_judged_partition_by_partition(self, world: World) -> None:
+        newer = world.load(DAY1, run_rank=NEW, **NEWEST)
+        done = world.load(DAY2, run_rank=MIDDLE, replace_table=True, **SKIP)
+        assert world.jobs_of(DAY1) == [newer.job]
+        assert world.jobs_of(DAY2) == [done.job]
+        assert world.jobs_of(DAY3) == []
+        assert done.superseded == {DAY1: newer.job}
+
+    def test_each_partition_has_its_own_rank(self, world: World) -> None:
+        world.load(DAY1, DAY2, run_rank=MIDDLE, **NEWEST)
+        done = world.load(DAY1, DAY2, run_rank=RunRanks({DAY1: OLD, DAY2: NEW}), **SKIP)
+        assert [it.partition for it in done.partitions] == [DAY2]
+
+
+class TestSkip:
+    def test_superseded_partitions_are_left_out_and_the_others_written(self, world: World) -> None:
+        newer = world.load(DAY1, run_rank=NEW, **NEWEST)
+        done = world.load(DAY1, DAY2, run_rank=OLD, **SKIP)
+        assert rows_by_partition(done) == {DAY2: 1}
+        assert done.superseded == {DAY1: newer.job}
+        assert done.left_out == 1
+        assert world.jobs_of(DAY1) == [newer.job]
+        assert world.jobs_of(DAY2) == [done.job]
+        world.assert_clean()
+
+    def test_who_asks_later_is_told_the_same(self, world: World) -> None:
+        world.load(DAY1, run_rank=NEW, **NEWEST)
+        done = world.load(DAY1, DAY2, run_rank=OLD, idempotency_key="late", **SKIP)
+        again = world.load(DAY1, DAY2, run_rank=OLD, idempotency_key="late", **SKIP)
+        assert again.repeated
+        assert (again.superseded, again.left_out) == (done.superseded, done.left_out)
+
+    def test_a_run_of_which_nothing_is_left_is_refused(self, world: World) -> None:
+        newer = world.load(DAY1, run_rank=NEW, **NEWEST)
+        for key in (None, "late"):
+            with pytest.raises(SupersededRunError, match=newer.job):
+                world.load(DAY1, run_rank=OLD, idempotency_key=key, **SKIP)
+        world.assert_clean()
+
+    def test_rows_of_a_first_attempt_are_known_after_one_that_left_their_partition_out(
+        self, world: World, readers: Readers
+    ) -> None:
+        """They may come back, where the newer run is undone."""
+        own = {"idempotency_key": "late", "on_repeat": OnRepeat.REPLACE_OWN, "run_rank": OLD}
+        first = world.load(DAY1, DAY2, **own, **SKIP)
+        newer = world.load(DAY1, run_rank=NEW, **NEWEST)
+        second = world.load(DAY1, DAY2, **own, **SKIP)
+        assert second.narrows == first.job
+        third = world.load(DAY2, **own, **{**SKIP, "mode": Mode.APPEND})
+        assert (world.jobs_of(DAY1), world.jobs_of(DAY2)) == ([newer.job], [third.job])
+        if readers is Readers.HEADS:
+            plan = world.driver.run(plan_undo(world.context, newer.job))
+            world.commit(world.driver.run(open_job(world.context, plan.spec(Owner()))))
+            assert world.jobs_of(DAY1) == [first.job]
+            fourth = world.load(DAY1, **own, **{**SKIP, "mode": Mode.APPEND})
+            assert world.jobs_of(DAY1) == [fourth.job]
+
+
+class TestAppends:
+    def test_never_give_way_to_appends(self, world: World) -> None:
+        newer = world.load(DAY1, run_rank=NEW, **APPEND)
+        older = world.load(DAY1, run_rank=OLD, **APPEND)
+        assert world.jobs_of(DAY1) == [newer.job, older.job]
+
+    def test_give_way_to_a_newer_replace(self, world: World) -> None:
+        newer = world.load(DAY1, run_rank=NEW, **NEWEST)
+        with pytest.raises(SupersededRunError):
+            world.load(DAY1, run_rank=OLD, **APPEND)
+        assert world.jobs_of(DAY1) == [newer.job]
+
+    def test_follow_an_older_replace_that_came_meanwhile(self, world: World) -> None:
+        opened, result = world.written(DAY1, run_rank=NEW, **APPEND)
+        older = world.load(DAY1, run_rank=OLD, **NEWEST)
+        done = world.commit(opened, result)
+        assert world.jobs_of(DAY1) == [older.job, done.job]
+
+    def test_keep_an_older_replace_from_their_rows(self, world: World) -> None:
+        newer = world.load(DAY1, run_rank=NEW, **APPEND)
+        with pytest.raises(SupersededRunError):
+            world.load(DAY1, run_rank=MIDDLE, **NEWEST)
+        world.load(DAY1, run_rank=OLD, **APPEND)
+        with pytest.raises(SupersededRunError):  # The oldest row does not make the newest older.
+            world.load(DAY1, run_rank=MIDDLE, **NEWEST)
+        assert world.jobs_of(DAY1)[0] == newer.job
+
+
+class TestRefused:
+    def test_ranks_of_two_kinds(self, world: World) -> None:
+        world.load(DAY1, run_rank=7, **NEWEST)
+        with pytest.raises(
+            InvalidInputError,
+            match=r"is 2013-01-01T00:00:00\+00:00, and the rank of the rows that are there is 7",
+        ):
+            world.load(DAY1, run_rank=date(2013, 1, 1), **NEWEST)
+        world.assert_clean()
+        last = {"mode": Mode.REPLACE, "on_conflict": OnConflict.LAST_WINS}
+        world.load(DAY1, run_rank=date(2013, 1, 1), **last)
+        assert world.load(DAY1, run_rank=date(2013, 1, 2), **NEWEST)
+
+    @pytest.mark.parametrize(
+        ("policy", "said"),
+        [
+            ({"mode": Mode.FAIL_IF_EXISTS}, "fail-if-exists"),
+            ({"mode": Mode.REPLACE, "merges": {DAY1: ("zr1-x",)}}, "latest_by"),
+            ({"mode": Mode.REPLACE, "run_rank": "yesterday"}, "run_rank is 'yesterday'"),
+            ({"mode": Mode.REPLACE, "run_rank": True}, "run_rank is True"),
+        ],
+    )
+    def test_what_cannot_be_kept(self, world: World, policy: dict[str, Any], said: str) -> None:
+        with pytest.raises(InvalidInputError, match=said):
+            JobSpec(world.open().schema, on_conflict=OnConflict.NEWEST_RUN, **policy)
+
+    def test_skip_where_no_run_gives_way(self, world: World) -> None:
+        with pytest.raises(InvalidInputError, match="on_conflict=fail lets none"):
+            JobSpec(world.open().schema, on_superseded=OnSuperseded.SKIP)
+
+
+class TestRank:
+    @pytest.mark.parametrize(
+        ("given", "rank"),
+        [
+            (7, "7"),
+            ("-7.5", "-7.5"),
+            ("2013-01-02", "2013-01-02T00:00:00+00:00"),
+            (date(2013, 1, 2), "2013-01-02T00:00:00+00:00"),
+            (datetime(2013, 1, 2, 6, tzinfo=UTC), "2013-01-02T06:00:00+00:00"),
+            ("2013-01-02T06:00:00+02:00", "2013-01-02T04:00:00+00:00"),
+        ],
+    )
+    def test_what_a_user_gives(self, given: object, rank: str) -> None:
+        assert str(RunRank.of(given)) == rank
+
+    def test_a_text_of_ranks_comes_back(self) -> None:
+        ranks = RunRanks({"": RunRank(0.1, 2.5), "day=ü": RunRank.of(3)})
+        assert RunRanks.parse(str(ranks)) == ranks
+        assert RunRanks.parse("2013-01-02") == RunRanks.of(date(2013, 1, 2))
+
+    @pytest.mark.parametrize(
+        "text", ["", "{", "{}x", '{"a":1}', '{"":[1,2,"way"]}', "nan", "1e999"]
+    )
+    def test_another_text_is_refused(self, text: str) -> None:
+        with pytest.raises(ValueError, match="is a number, or a date"):
+            RunRanks.parse(text)
+
+
+def test_newest_run_costs_no_request_more(world: World) -> None:
+    def requests(**policy: Any) -> int:
+        world.driver.requests.clear()
+        world.load(DAY1, DAY2, mode=Mode.REPLACE, run_rank=MIDDLE, **policy)
+        return len(world.driver.requests)
+
+    requests()
+    assert requests() == requests(on_conflict=OnConflict.NEWEST_RUN)
+
+
+class TestRewritten:
+    """What is only written again, or brought back, is as new as it was."""
+
+    @pytest.fixture
+    def table(self, readers: Readers) -> Table:
+        table = memory_table(MemoryStore())
+        self.load(table, 3, readers=readers)
+        self.load(table, 1, mode=Mode.APPEND, on_conflict=OnConflict.FAIL)
+        return table
+
+    def load(self, table: Table, rank: int, **policy: Any) -> Committed:
+        rows = pa.table({"id": [rank], "day": [1]})
+        given = {**NEWEST, "partition_by": ["day"], "run_rank": rank, **policy}
+        with table.job(rows.schema, **given) as job:
+            job.write(rows)
+        assert job.committed is not None
+        return job.committed
+
+    def ids(self, table: Table) -> list[int]:
+        return sorted(table.to_arrow()["id"].to_pylist())
+
+    def test_by_a_compaction(self, table: Table) -> None:
+        assert table.compact(apply=True)
+        with pytest.raises(SupersededRunError):
+            self.load(table, 2)
+        assert self.ids(table) == [1, 3]
+
+    def test_by_a_merge_of_an_older_run(self, table: Table) -> None:
+        table.merge(pa.table({"id": [1, 5], "day": [1, 1]}), ["id"])
+        with pytest.raises(SupersededRunError):
+            self.load(table, 2)
+        assert self.ids(table) == [1, 3, 5]
+
+    @pytest.mark.parametrize("readers", [Readers.HEADS])
+    def test_by_an_undoing(self, table: Table) -> None:
+        newest = self.load(table, 9)
+        table.undo(newest.job, apply=True)
+        with pytest.raises(SupersededRunError):
+            self.load(table, 2)
+        self.load(table, 4)
+        assert self.ids(table) == [4]

@@ -1,0 +1,150 @@
+"""Tasks under ``on_conflict=newest_run``: a late one starts no Spark, and fails or is skipped."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+
+from support.airflow import Tables
+from support.fake_spark import WRITES, FakeSpark
+from support.spark_loads import operator, refused, run
+from zero_rename.committer import InvalidInputError, RunRank
+from zero_rename.provider.task_context import run_rank
+
+pytestmark = pytest.mark.usefixtures("spark")
+NEWEST: dict[str, Any] = {"mode": "overwrite", "on_conflict": "newest_run", "partition": "day=1"}
+SKIP: dict[str, Any] = {**NEWEST, "on_superseded": "skip"}
+EARLIER, LATER = (datetime(2013, month, 1, tzinfo=UTC) for month in (1, 3))
+#: Another run, of March, loads the day while the application is at work.
+OVERTAKEN = (
+    """
+import os
+from datetime import date
+
+import pyarrow as pa
+from zero_rename import committer
+
+rows = pa.table({"day": pa.array([1], pa.int32()), "flight": ["newer"]})
+newer = committer.Table(os.environ["ZERO_RENAME_TABLE"]).job(
+    rows.schema, mode="replace", partition_by=("day",), run_rank=date(2013, 3, 2)
+)
+with newer:
+    newer.write(rows)
+"""
+    + WRITES
+)
+
+
+def flights(tables: Tables) -> list[str]:
+    return sorted(tables.table().to_arrow()["flight"].to_pylist())
+
+
+class TestBeforeSpark:
+    def test_late_run_fails_for_good_and_starts_no_spark(
+        self, tables: Tables, spark: FakeSpark
+    ) -> None:
+        newer = run(operator(tables, **NEWEST), run_id="newer", start=LATER)
+        before = len(spark.calls())
+        task = operator(tables, **NEWEST)
+        with pytest.raises(AirflowFailException, match=f"Not submitted.*{newer['job']}"):
+            run(task, run_id="late", start=EARLIER)
+        assert len(spark.calls()) == before
+
+    def test_late_run_is_skipped_where_it_says_so(self, tables: Tables, spark: FakeSpark) -> None:
+        newer = run(operator(tables, **NEWEST), run_id="newer", start=LATER)
+        before = len(spark.calls())
+        task = operator(tables, **SKIP)
+        with pytest.raises(AirflowSkipException, match=newer["job"]):
+            run(task, run_id="late", start=EARLIER)
+        assert len(spark.calls()) == before
+
+    def test_run_that_newer_ones_left_a_partition_writes_that(
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        newer = run(operator(tables, **NEWEST), run_id="newer", start=LATER)
+        monkeypatch.setenv("TEST_DAYS", "1,2")
+        task = operator(tables, **{**SKIP, "partition": ["day=1", "day=2"]})
+        report = run(task, run_id="late", start=EARLIER)
+        assert [it["partition"] for it in report["partitions"]] == ["day=2"]
+        assert report["superseded"] == {"day=1": newer["job"]}
+        assert report["rows_left_out"] == 1
+        assert flights(tables) == ["f1", "f2"]
+
+    def test_last_wins_loads_the_older_rows_on_purpose(self, tables: Tables) -> None:
+        run(operator(tables, **NEWEST), run_id="newer", start=LATER)
+        deliberate = operator(tables, **{**NEWEST, "on_conflict": "{{ params.policy }}"})
+        report = run(deliberate, run_id="late", start=EARLIER, params={"policy": "last_wins"})
+        assert tables.table().files()[0].job == report["job"]
+
+    def test_rank_is_what_the_task_says(self, tables: Tables) -> None:
+        run(operator(tables, **NEWEST, run_rank="{{ params.n }}"), run_id="a", params={"n": 7})
+        late = operator(tables, **NEWEST, run_rank="{{ params.n }}")
+        with pytest.raises(AirflowFailException, match="Newer runs have loaded day=1"):
+            run(late, run_id="b", params={"n": 6})
+
+    def test_rank_of_another_kind_is_refused(self, tables: Tables) -> None:
+        run(operator(tables, **NEWEST, run_rank=7), run_id="a")
+        with pytest.raises(AirflowFailException, match="The run's rank is 2013-02-02"):
+            run(operator(tables, **NEWEST), run_id="b")
+
+
+@pytest.mark.parametrize(
+    ("policy", "ends"), [(NEWEST, AirflowFailException), (SKIP, AirflowSkipException)]
+)
+def test_run_that_is_overtaken_while_it_works_ends_as_its_policy_says(
+    tables: Tables, spark: FakeSpark, policy: dict[str, Any], ends: type[Exception]
+) -> None:
+    spark.runs(OVERTAKEN)
+    with pytest.raises(ends, match=r"Newer runs have loaded day=1.*SupersededRunError"):
+        run(operator(tables, **policy))
+    assert flights(tables) == ["newer"]
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            ({"committer": "magic", "on_conflict": "newest_run"}, "on_conflict='newest_run'"),
+            ({"committer": "magic", "on_superseded": "skip"}, "on_superseded='skip'"),
+            ({"committer": "directory", "run_rank": 7}, "run_rank='7'"),
+            ({"on_conflict": "newest"}, "on_conflict is 'newest'"),
+            ({"run_rank": "soon"}, "run_rank is 'soon'"),
+        ],
+    )
+    def test_while_the_dag_file_is_parsed(self, arguments: dict[str, Any], said: str) -> None:
+        with pytest.raises(InvalidInputError, match=said):
+            operator(**arguments)
+
+    def test_a_connections_policy_that_the_committer_cannot_keep(
+        self, tables: Tables, spark: FakeSpark, connect: Any
+    ) -> None:
+        connect("zr", extra={"table_root": tables.url(""), "on_conflict": "newest_run"})
+        task = operator(table="flights", zero_rename_conn_id="zr", committer="magic")
+        refused(spark, "on_conflict='newest_run' is given with the committer magic", task)
+
+
+class TestRank:
+    DUE = SimpleNamespace(run_after=datetime(2013, 5, 5, tzinfo=UTC))
+
+    @pytest.mark.parametrize(
+        ("context", "value", "then"),
+        [
+            ({"data_interval_end": LATER, "dag_run": DUE}, LATER, DUE.run_after),
+            ({"partition_date": EARLIER, "dag_run": DUE}, EARLIER, DUE.run_after),
+            ({"dag_run": DUE}, DUE.run_after, DUE.run_after),
+            ({"logical_date": EARLIER, "data_interval_end": LATER}, LATER, EARLIER),
+            ({"logical_date": EARLIER}, EARLIER, EARLIER),
+        ],
+        ids=["interval", "partition", "due", "Airflow 2", "Airflow 2, no interval"],
+    )
+    def test_of_a_run(self, context: dict[str, Any], value: datetime, then: datetime) -> None:
+        ranks = run_rank(context, None)
+        assert ranks is not None
+        assert ranks.rank("any") == RunRank(value.timestamp(), then.timestamp())
+
+    def test_of_a_run_that_has_nothing(self) -> None:
+        assert run_rank({}, None) is None
