@@ -20,10 +20,17 @@ if TYPE_CHECKING:
 
 #: Reads the ``_SUCCESS`` of a partition or, for ``None``, the table's (:meth:`.Table.marker`).
 ReadMarker = Callable[[str | None], "SuccessMarker | None"]
-READY, WAITING, FAILED = "ready", "waiting", "failed"
+READY, WAITING, FAILED, ERROR = "ready", "waiting", "failed", "error"
 ON_FOREIGN_MARKER = ("wait", "fail")
-#: States of a task that has ended and will not load any more unless somebody clears it.
-_OVER = ("success", "skipped", "removed")
+_BY_HAND = "it was marked so by hand, or it wrote elsewhere than to {table}"
+_WITHOUT_COMMIT = "it ended without a commit in {table}"
+#: States of a task that has ended and will not load any more unless somebody clears it, each with
+#: what it says of a task that has committed nothing.
+_OVER = {
+    **dict.fromkeys(("success", "skipped", "removed"), _BY_HAND),
+    "failed": _WITHOUT_COMMIT,
+    "upstream_failed": "a task before it has failed, and it did not start",
+}
 #: The id of a job of Hadoop's committers.
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -32,7 +39,8 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 class QueryResult:
     """What one look found.
 
-    :param state: :data:`READY`, :data:`WAITING`, or :data:`FAILED` where waiting is in vain.
+    :param state: :data:`READY`, :data:`WAITING`, :data:`FAILED` where waiting is in vain, or
+        :data:`ERROR` where the table could not be read.
     :param explanation: one or two sentences, for the log or the error.
     :param report: the committed job (:func:`.reports.commit_report`) when ready.
     :param absent: nothing of the job is there.
@@ -161,14 +169,15 @@ class JobQuery:
     def after(self, result: QueryResult, task_state: str | None) -> QueryResult:
         """What an answer means, given the state in which the task was *before* the look.
 
-        A task that was marked as success by hand has committed nothing, and will not.
+        A task that has ended without a commit will not commit. Its application may outlive it:
+        while a job claims the run's head, a commit may still come.
         """
-        if not result.absent or task_state not in _OVER:
+        if not (result.absent and result.quiet) or task_state not in _OVER:
             return result
+        why = _OVER[task_state].format(table=self.table)
         return QueryResult(
             FAILED,
-            f"{result.explanation} Its task's state is {task_state!r}: it was marked so by hand, "
-            f"or it wrote elsewhere than to {self.table}. Clear it to load.",
+            f"{result.explanation} Its task's state is {task_state!r}: {why}. Clear it to load.",
         )
 
     def ask(self, table: Table) -> QueryResult:

@@ -4,7 +4,7 @@ another place there comes from ``airflow.providers.common.compat.sdk``."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException
@@ -85,6 +85,17 @@ def states_in_database(
         for run_id, task_id, map_index, state in found:
             states[run_id][task_id if map_index < 0 else f"{task_id}_{map_index}"] = state
     return states
+
+
+def trigger_timeout(next_method: str, next_kwargs: Mapping[str, Any] | None) -> str | None:
+    """Return Airflow's words for the time-out of a wait in the triggerer; ``None``: it is none.
+
+    Airflow 2.11 raises for it what it raises for a trigger that failed.
+
+    :param next_method: how the task is resumed.
+    """
+    error = str((next_kwargs or {}).get("error", ""))
+    return error if next_method == "__fail__" and "timeout" in error.lower() else None
 
 
 def keep_link(ti: Any, key: str, url: str) -> None:

@@ -21,7 +21,7 @@ from ..committer.errors import (
     StoreUnreachableError,
     ZeroRenameError,
 )
-from ..orchestration.job_query import FAILED, WAITING, QueryResult, ReadMarker
+from ..orchestration.job_query import ERROR, FAILED, WAITING, QueryResult, ReadMarker
 from ..orchestration.look import State, look
 from ..orchestration.partitions_query import PartitionsQuery, TableQuery, spelled
 from ..orchestration.runs.partitions import table_spelling
@@ -192,9 +192,9 @@ class TableWatch:
             if table is not None and self._tables.forget(self._conn_id, table):
                 answers = [QueryResult(WAITING, f"To be asked again: {error}")] * len(joined)
             else:
-                answers = [QueryResult(FAILED, str(error))] * len(joined)
+                answers = [QueryResult(ERROR, str(error))] * len(joined)
         except ZeroRenameError as error:
-            answers = [QueryResult(FAILED, str(error))] * len(joined)
+            answers = [_without_answer(error)] * len(joined)
         finally:
             if table is not None:
                 table.driver.close()
@@ -246,7 +246,13 @@ def _answer(
     except StoreRefusedError:
         raise
     except ZeroRenameError as error:
-        return QueryResult(FAILED, str(error))
+        return _without_answer(error)
+
+
+def _without_answer(error: ZeroRenameError) -> QueryResult:
+    """The result of a look that failed, as a poke in a worker fails: waiting for what cannot be
+    right is in vain, and all else may be right at the next try."""
+    return QueryResult(FAILED if isinstance(error, InvalidInputError) else ERROR, str(error))
 
 
 def _task_states() -> AskStates | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from ..orchestration.job_query import WAITING
+from ..orchestration.job_query import ERROR, WAITING, QueryResult
 from ..orchestration.partitions_query import table_query
 from .table_watch import watch
 
@@ -48,11 +48,18 @@ class SuccessManifestTrigger(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yields one event: ``state`` (``ready`` or ``failed``), ``explanation``, ``report``."""
+        """Yield one event: ``state`` (``ready``, ``failed`` or ``error``), ``explanation``,
+        ``report``."""
         query = table_query(self.query)
         watched = watch(self.zero_rename_conn_id, query.table)
-        async for result in watched.results(query, self.poke_interval):
-            if result.state == WAITING:
-                _log.info("Waiting: %s", result.explanation)
-            else:
-                yield TriggerEvent(asdict(result))
+        try:
+            async for result in watched.results(query, self.poke_interval):
+                if result.state == WAITING:
+                    _log.info("Waiting: %s", result.explanation)
+                else:
+                    yield TriggerEvent(asdict(result))
+        except Exception as error:
+            # The failure of a trigger skips a sensor with soft_fail; that of a poke fails it.
+            _log.exception("%s", query.table)
+            said = f"{type(error).__name__}: {error}"
+            yield TriggerEvent(asdict(QueryResult(ERROR, said)))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from inspect import unwrap
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.providers.common.compat.sdk import (
     AirflowException,
@@ -18,7 +21,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from ..committer.errors import InvalidInputError, StoreUnreachableError, ZeroRenameError
-from ..orchestration.job_query import FAILED, READY, WAITING, JobQuery, QueryResult
+from ..orchestration.job_query import ERROR, FAILED, READY, WAITING, JobQuery, QueryResult
 from ..orchestration.partitions_query import PartitionsQuery, TableQuery, spelled
 from ..orchestration.runs.arguments import (
     Parser,
@@ -39,7 +42,7 @@ from ..orchestration.runs.partitions import (
 from ..orchestration.runs.task_run import idempotency_key_of
 from ..orchestration.table_names import check_table_name
 from ..orchestration.templates import check_named, is_known
-from ..provider.compat import asks_states, states_of_tasks
+from ..provider.compat import asks_states, states_of_tasks, trigger_timeout
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.staleness import check_on_stale, make_again, see_to_stale
 from ..provider.task_arguments import TaskArguments
@@ -54,6 +57,8 @@ if TYPE_CHECKING:
 
 #: What is asked of partitions, whichever job committed them.
 _OF_PARTITIONS = ("partitions", "from_date", "to_date", "newer_than", "committer", "check_files")
+#: Under which name a wait in the triggerer carries the end of the sensor's time, in Unix seconds.
+_UNTIL = "until"
 #: Arguments that are texts once they are rendered.
 _TEXTS = (
     *("table", "job", "upstream_task_id", "idempotency_key", "partition", "partition_format"),
@@ -193,6 +198,8 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         self._explained = ""
         self._table: Table | None = None
         self._asked: TableQuery | None = None
+        self._until = 0.0
+        self._resumed: Callable[[Context], Any] | None = None
         self._check_arguments()
 
     def execute(self, context: Context) -> Any:
@@ -200,26 +207,72 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
 
         :raises AirflowSensorTimeout: names what was waited for.
         """
-        if not self.deferrable:
-            with self._named(context):
-                return super().execute(context)
-        result = self.poke(context)
-        if result.is_done:
-            return result.xcom_value
-        self.defer(
-            trigger=SuccessManifestTrigger(
-                query=(self._asked or self._query(context)).as_dict(),
-                zero_rename_conn_id=self.zero_rename_conn_id,
-                poke_interval=self.poke_interval,
-            ),
-            method_name="execute_complete",
-            timeout=timedelta(seconds=self.timeout),
-        )
+        self._until = time.time() + self.timeout
+        return self._polled(context)
+
+    def resume_execution(
+        self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
+    ) -> Any:
+        """Go on after a wait in the triggerer: with the answer, or with the time-out.
+
+        :raises AirflowSensorTimeout: names what was waited for.
+        """
+        given = dict(next_kwargs or {})
+        # A wait that began before an upgrade has no end of its own.
+        self._until = given.pop(_UNTIL, time.time() + self.timeout)
+        self._resumed = partial(self._resume, next_method, given)
+        return self._polled(context)
+
+    def defer(self, *, kwargs: dict[str, Any] | None = None, **given: Any) -> NoReturn:
+        """Defer with the end of the sensor's time, so that a second wait does not begin it anew."""
+        super().defer(kwargs={**(kwargs or {}), _UNTIL: self._until}, **given)
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look once.
+        """Look once. A deferrable sensor then waits in the triggerer.
 
         :raises AirflowFailException: waiting is in vain, or the call cannot be right.
+        :raises ZeroRenameError: the table could not be read.
+        """
+        resumed, self._resumed = self._resumed, None
+        if resumed is not None:
+            return PokeReturnValue(True, resumed(context))
+        return self._judge(context, self._ask(context))
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any] | None:
+        """Judge what the trigger answered.
+
+        :raises AirflowFailException: waiting is in vain.
+        :raises ZeroRenameError: the table could not be read.
+        """
+        return self._judge(context, QueryResult(**event)).xcom_value
+
+    def proceed(
+        self, context: Context, event: object = None, *, progress: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """Go on to make again what is stale, after a wait in the triggerer; then look once more."""
+        make_again(self, context, progress, self.poke_interval)
+        return self.poke(context).xcom_value
+
+    def _polled(self, context: Context) -> Any:
+        """Poll as any sensor does, which decides for an error of whichever poke whether the task is
+        failed or skipped, or goes on: ``soft_fail``, ``never_fail`` and ``silent_fail``."""
+        # Unwrapped: Airflow warns of an execute() that is not the task's first.
+        poll = unwrap(BaseSensorOperator.execute)
+        with self._named(context):
+            return poll(self, context)
+
+    def _resume(self, next_method: str, next_kwargs: dict[str, Any], context: Context) -> Any:
+        timeout = trigger_timeout(next_method, next_kwargs)
+        if timeout is not None:
+            raise AirflowSensorTimeout(f"Airflow ended the wait in the triggerer: {timeout}.")
+        # Past the sensor's own, which skips with soft_fail what a poke fails of.
+        return super(BaseSensorOperator, self).resume_execution(next_method, next_kwargs, context)
+
+    def _ask(self, context: Context) -> QueryResult:
+        """Ask the table.
+
+        :raises AirflowFailException: the call cannot be right.
+        :raises ZeroRenameError: the table could not be read.
         """
         try:
             query = self._query(context)
@@ -233,36 +286,11 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
             ask = asks_states(context["ti"])  # pyright: ignore
             keys = [query.idempotency_key] if query.idempotency_key else []
             state = next(iter(states_of_tasks(ask, keys).values()), None)
-            result = query.after(query.ask(self._table), state)
+            return query.after(query.ask(self._table), state)
         except InvalidInputError as error:
             raise AirflowFailException(str(error)) from error
         except StoreUnreachableError as error:
-            result = QueryResult(WAITING, str(error))
-        return self._judge(context, result)
-
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any] | None:
-        """What the trigger answered.
-
-        :raises AirflowFailException: waiting is in vain.
-        """
-        return self._judge(context, QueryResult(**event)).xcom_value
-
-    def proceed(
-        self, context: Context, event: object = None, *, progress: Mapping[str, Any]
-    ) -> dict[str, Any] | None:
-        """Go on to make again what is stale, after a wait in the triggerer; then look once more."""
-        make_again(self, context, progress, self.poke_interval)
-        return self.poke(context).xcom_value
-
-    def resume_execution(
-        self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
-    ) -> Any:
-        """After the triggerer: the answer, or the time-out.
-
-        :raises AirflowSensorTimeout: names what was waited for.
-        """
-        with self._named(context):
-            return super().resume_execution(next_method, next_kwargs, context)
+            return QueryResult(WAITING, str(error))
 
     @contextmanager
     def _named(self, context: Context) -> Iterator[None]:
@@ -270,13 +298,16 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         try:
             yield
         except (AirflowSensorTimeout, AirflowSkipException) as error:
-            cause = error.__cause__ if isinstance(error, AirflowSkipException) else None
-            seen = "" if isinstance(cause, AirflowFailException) else self._last_seen(context)
+            kind, cause = type(error), error.__cause__
+            if self.never_fail:
+                kind = AirflowSkipException
+            is_late = cause is None or isinstance(cause, AirflowSensorTimeout)
+            seen = self._last_seen(context) if is_late else ""
             try:
                 query = self._query(context)
             except InvalidInputError:
                 raise error from None
-            raise type(error)(
+            raise kind(
                 f"{cause or error} Waited for {query.subject} of {query.table}. {seen}".rstrip()
             ) from error
 
@@ -284,7 +315,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         """What the last look saw; what one now sees where the triggerer was the one that looked."""
         if not self._explained:
             try:
-                self.poke(context)
+                return self._ask(context).explanation
             except (AirflowException, ZeroRenameError) as error:
                 return str(error)
         return self._explained
@@ -292,12 +323,31 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
     def _judge(self, context: Context, result: QueryResult) -> PokeReturnValue:
         if result.state == FAILED:
             raise AirflowFailException(result.explanation)
+        if result.state == ERROR:
+            raise ZeroRenameError(result.explanation)
         if result.explanation != self._explained:
             self._explained = result.explanation
             self.log.info("%s: %s", result.state.capitalize(), result.explanation)
         if result.state == READY and result.report and see_to_stale(self, context, result.report):
             return self.poke(context)
+        if result.state != READY and self.deferrable:
+            self._defer(context)
         return PokeReturnValue(result.state == READY, result.report)
+
+    def _defer(self, context: Context) -> NoReturn:
+        """Wait in the triggerer for the rest of the sensor's time."""
+        rest = self._until - time.time()
+        if rest <= 0:
+            raise AirflowSensorTimeout(f"The timeout of {self.timeout:g} s is over.")
+        self.defer(
+            trigger=SuccessManifestTrigger(
+                query=(self._asked or self._query(context)).as_dict(),
+                zero_rename_conn_id=self.zero_rename_conn_id,
+                poke_interval=self.poke_interval,
+            ),
+            method_name="execute_complete",
+            timeout=timedelta(seconds=rest),
+        )
 
     def _check_arguments(self) -> None:
         """While a DAG file is parsed: what no template hides.

@@ -189,6 +189,25 @@ def test_the_trigger_of_a_deferred_sensor(daily: Any) -> None:
     assert failed.payload["state"] == "failed"
 
 
+@pytest.mark.parametrize("soft_fail", [False, True])
+def test_a_time_out_in_the_triggerer_names_what_was_waited_for(
+    dags: dict[str, Any], soft_fail: bool
+) -> None:
+    """This Airflow raises for it what it raises for a trigger that failed."""
+    from airflow.exceptions import AirflowSensorTimeout, AirflowSkipException
+
+    from zero_rename.sensors.success_manifest import SuccessManifestSensor
+
+    task = SuccessManifestSensor(
+        task_id="wait", table=TABLE, idempotency_key="none", deferrable=True, soft_fail=soft_fail
+    )
+    kwargs = {"error": "Trigger/execution timeout"}
+    expected = AirflowSkipException if soft_fail else AirflowSensorTimeout
+    context: Any = {"ti": SimpleNamespace(task_id="wait"), "task": task}
+    with pytest.raises(expected, match=f"Waited for the job of none of {TABLE}. Nothing committed"):
+        task.resume_execution("__fail__", kwargs, context)
+
+
 def test_the_link_is_kept_for_the_web_server(dags: dict[str, Any], retried: Any) -> None:
     from airflow.models.taskinstancekey import TaskInstanceKey
     from airflow.serialization import serialized_objects

@@ -263,6 +263,41 @@ def test_a_deferred_sensor_wakes_up_when_the_job_commits(
     assert len(looks) >= 3
 
 
+def test_sensors_of_a_failed_load_end_at_once_and_alike(
+    tables: Tables, spark: FakeSpark, dag_of: Callable[..., Any]
+) -> None:
+    """They waited to the end of their time; with ``soft_fail`` the deferrable one failed of what
+    skipped the other."""
+    spark.runs("raise SystemExit(4)")
+    each = """
+        for name, given in {
+            "poked": {}, "deferrable": {"deferrable": True},
+            "poked_softly": {"soft_fail": True},
+            "deferrable_softly": {"soft_fail": True, "deferrable": True},
+        }.items():
+            load >> SuccessManifestSensor(
+                task_id=name, table=load.table, upstream_task_id="load", trigger_rule="all_done",
+                poke_interval=1, timeout=3600, **given,
+            )
+    """
+    dag = dag_of(
+        "failed_load",
+        f"""
+        load = ZeroRenameSparkSubmitOperator(
+            task_id="load", application="{JOB_FILE}", table="{tables.url()}", partition="*",
+        )
+        """
+        + each,
+    )
+    run = dag.test(logical_date=datetime(2013, 2, 1, tzinfo=UTC))
+    states = {it.task_id: str(it.state) for it in run.get_task_instances()}
+    assert states == {
+        "load": "failed",
+        **dict.fromkeys(("poked", "deferrable"), "failed"),
+        **dict.fromkeys(("poked_softly", "deferrable_softly"), "skipped"),
+    }
+
+
 def test_a_retry_reports_its_own_run_s_commit_and_no_run_s_of_before(
     tables: Tables, spark: FakeSpark, dag_of: Callable[[str, str], Any], tmp_path: Path
 ) -> None:

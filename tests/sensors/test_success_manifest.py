@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
@@ -12,7 +11,6 @@ from airflow.sdk.exceptions import (
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
-    TaskDeferralTimeout,
     TaskDeferred,
 )
 
@@ -47,8 +45,7 @@ def run(task: SuccessManifestSensor, **context: Any) -> Any:
 def time_out(task: SuccessManifestSensor) -> None:
     """After a wait in the triggerer that took too long."""
     context: Any = task_context(task)
-    with patch.object(task, "execute_complete", side_effect=TaskDeferralTimeout("too long")):
-        task.resume_execution("execute_complete", {"event": {}}, context)
+    task.resume_execution("__fail__", {"error": "Trigger timeout"}, context)
 
 
 class TestHere:
@@ -232,8 +229,18 @@ class TestHere:
         with pytest.raises(AirflowSkipException, match=f"of {tables.url()}"):
             run(sensor(tables, upstream_task_id="load", soft_fail=True))
 
-    @pytest.mark.parametrize("state", ["success", "skipped"])
-    def test_a_task_that_was_marked_as_done(self, tables: Tables, state: str) -> None:
+    @pytest.mark.parametrize(
+        ("state", "why"),
+        [
+            ("success", "marked so by hand"),
+            ("skipped", "marked so by hand"),
+            ("failed", "it ended without a commit in s3://"),
+            ("upstream_failed", "a task before it has failed"),
+        ],
+    )
+    def test_a_task_that_has_ended_without_a_commit_is_not_waited_for(
+        self, tables: Tables, state: str, why: str
+    ) -> None:
         """It waited to the end of its time-out."""
         asked: list[dict[str, Any]] = []
 
@@ -244,7 +251,9 @@ class TestHere:
         task = sensor(tables, upstream_task_id="load", timeout=3600)
         context = task_context(task)
         context["ti"].get_task_states = get_task_states
-        with pytest.raises(AirflowFailException, match=f"state is '{state}'.*Clear it to load"):
+        with pytest.raises(
+            AirflowFailException, match=f"state is '{state}': .*{why}.*Clear it to load"
+        ):
             run_task(task, context)
         runs = ["scheduled__2013-02-02"]
         assert asked == [{"dag_id": "flights", "task_ids": ["load"], "run_ids": runs}]
@@ -342,8 +351,8 @@ class TestDeferred:
     def test_it_is_deferred_once_with_its_whole_timeout(self, tables: Tables) -> None:
         with pytest.raises(TaskDeferred) as caught:
             run(sensor(tables, idempotency_key="k", min_rows=1, deferrable=True, timeout=90))
-        deferred = caught.value
-        assert deferred.timeout == timedelta(seconds=90)
+        deferred: Any = caught.value
+        assert timedelta(seconds=60) < deferred.timeout <= timedelta(seconds=90)
         assert deferred.method_name == "execute_complete"
         _, kwargs = deferred.trigger.serialize()
         assert kwargs["poke_interval"] == 0.05
@@ -366,7 +375,7 @@ class TestDeferred:
         self, tables: Tables, soft_fail: bool, expected: type[Exception]
     ) -> None:
         task = sensor(tables, idempotency_key="k", deferrable=True, soft_fail=soft_fail)
-        said = f"too long Waited for the job of k of {tables.url()}. Noth"
+        said = f"Trigger timeout. Waited for the job of k of {tables.url()}. Noth"
         with pytest.raises(expected, match=said):
             time_out(task)
 
