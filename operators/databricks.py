@@ -62,9 +62,9 @@ class ZeroRenameDatabricksSubmitRunOperator(ServiceLoadOperator, DatabricksSubmi
     build_package = staticmethod(build_wheel)
 
     def __init__(self, **kwargs: Any) -> None:
-        # DatabricksSubmitRunOperator's own way to find a run again would take a cleared task's.
-        kwargs["durable"] = False
         super().__init__(**kwargs)
+        # DatabricksSubmitRunOperator's own way to find a run again would take a cleared task's.
+        self.durable = False
 
     def _check_arguments(self, parsing: bool = False) -> None:
         super()._check_arguments(parsing)

@@ -48,9 +48,9 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
     }
 
     def __init__(self, **kwargs: Any) -> None:
-        # GlueJobOperator's own way to find a run again would take a cleared task's for done.
-        kwargs["durable"] = False
         super().__init__(**kwargs)
+        # GlueJobOperator's own way to find a run again would take a cleared task's for done.
+        self.durable = False
 
     def _check_arguments(self, parsing: bool = False) -> None:
         super()._check_arguments(parsing)

@@ -27,7 +27,7 @@ from ..orchestration.submit.preflight import check_files
 from ..orchestration.submit.properties import private_folder
 from ..orchestration.submit.submission import Cluster, Submission, prepare
 from ..provider.failures import explained, final_where_refused
-from ..provider.spark_hook import MaskingSparkSubmitHook, find_cluster
+from ..provider.spark_hook import MaskingSparkSubmitHook, check_tracking, find_cluster
 from ..s3a.hadoop.settings import NATIVE, Committer, check_options
 from .loading.load import LoadOperator, TableLoad
 
@@ -110,6 +110,9 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         self.pass_credentials = pass_credentials
         self._submission: Submission | None = None
         super().__init__(**kwargs)
+        # SparkSubmitOperator's own way to find an application again would take a cleared task's for
+        # this try's, and submit nothing. It was called reconnect_on_retry once.
+        self.durable = self.reconnect_on_retry = False
 
     def on_kill(self) -> None:
         """Kill the application, and abort its job, or finish it if it had decided to commit.
@@ -247,10 +250,11 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
     def _cluster(self) -> Cluster:
         """Where the Spark connection leads, and whether the arguments may go there.
 
-        :raises InvalidInputError: the connection cannot be used, or ``env_vars`` with credentials
-            would reach a command line.
+        :raises InvalidInputError: the connection cannot be used, ``env_vars`` with credentials
+            would reach a command line, or the application's end would not be waited for.
         """
         cluster = find_cluster(self._conn_id, self._deploy_mode, self._spark_binary)
+        check_tracking(SparkSubmitOperator._get_hook(self))
         if cluster.master.startswith(("yarn", "k8s")):
             refuse_in_settings(self.env_vars, "env_vars")
         return cluster

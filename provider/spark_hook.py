@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.providers.common.compat.sdk import AirflowNotFoundException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException
 
 from ..committer.errors import InvalidInputError
 from ..orchestration.submit.credentials import mask, refuse_values
@@ -16,6 +16,12 @@ from ..orchestration.submit.submission import Cluster, Submission
 
 #: Types of a connection to a master; all but the first come of URIs such as ``yarn://``.
 _TYPES = ("spark", "yarn", "k8s", "local", "mesos")
+#: Clusters by what their master's URL begins with: the setting by which spark-submit waits for an
+#: application whose driver is in the cluster, and the argument by which the hook does.
+_TRACKING = (
+    ("yarn", "spark.yarn.submit.waitAppCompletion", "yarn_track_via_rm_api"),
+    ("k8s", "spark.kubernetes.submission.waitAppCompletion", "track_driver_via_k8s_api"),
+)
 
 
 class MaskingSparkSubmitHook(SparkSubmitHook):
@@ -101,10 +107,52 @@ def find_cluster(conn_id: str, deploy_mode: str | None, binary: str | None) -> C
         )
     try:
         hook = SparkSubmitHook(conn_id=conn_id, deploy_mode=deploy_mode, spark_binary=binary)
-    except (ValueError, RuntimeError) as error:
+    except (ValueError, RuntimeError, NameError) as error:
+        # A NameError: the hook of Kubernetes without the provider that it needs.
         raise InvalidInputError(
             f"The Spark connection {conn_id!r} cannot be used: {error}",
-            remedy="Mend the connection or the task's arguments, or install what is missing.",
+            remedy="Mend the connection or the task's arguments, or install what is missing; for "
+            "Kubernetes that is apache-airflow-providers-cncf-kubernetes.",
         ) from error
     known = hook._connection
     return Cluster(known["master"], known["deploy_mode"], known["spark_binary"])
+
+
+def check_tracking(hook: SparkSubmitHook) -> None:
+    """Check that an application in a cluster is waited for: by spark-submit, or by the hook, which
+    asks the cluster's API and needs spark-submit to end before.
+
+    :param hook: as the base operator makes it; nothing is submitted yet.
+    :raises InvalidInputError: nobody waits, both do, or the API cannot be asked.
+    """
+    known: Any = hook
+    for kind, setting, argument in _TRACKING:
+        tracked = bool(getattr(known, f"_{argument}", False))
+        if tracked:
+            _check_api(known, argument)
+        said = str(known._conf.get(setting, "")).strip().lower()
+        where = known._connection
+        if not where["master"].startswith(kind) or where["deploy_mode"] != "cluster":
+            continue
+        if (said, tracked) in (("true", True), ("false", False)):
+            why = (
+                "spark-submit would wait for the application, and its id would be known too late"
+                if tracked
+                else "nobody would wait for the application, whose rows come later"
+            )
+            raise InvalidInputError(
+                f"conf has {setting}={said}, and {argument} is {tracked}: {why}. Nothing was "
+                "submitted.",
+                remedy=f"Remove {setting} from conf, or give {argument}={not tracked}.",
+            )
+
+
+def _check_api(known: Any, argument: str) -> None:
+    try:
+        getattr(known, f"_validate_{argument}_config")()
+    except (ValueError, RuntimeError, AirflowException) as error:
+        raise InvalidInputError(
+            f"{argument}=True cannot be honoured: {error} Nothing was submitted.",
+            remedy=f"Mend the Spark connection or the task's arguments, or leave {argument} out: "
+            "spark-submit then waits for the application.",
+        ) from error

@@ -69,7 +69,16 @@ class TestWhileADagFileIsParsed:
 class TestWhatTemplatesMake:
     """Rendered as they are (``render_template_as_native_obj``), or the outputs of tasks."""
 
-    @pytest.mark.parametrize("name", LoadOperator.template_fields)
+    @pytest.mark.parametrize("value", [True, {"day": 1}, [1.5]])
+    def test_that_is_no_rank(self, tables: Tables, value: object) -> None:
+        task, given = operator(tables), cast("Any", task_context())
+        task.run_rank = value
+        with pytest.raises(AirflowFailException, match=r"^run_rank is .*; nothing was sent"):
+            task.execute(given)
+
+    @pytest.mark.parametrize(
+        "name", [it for it in LoadOperator.template_fields if it != "run_rank"]
+    )
     @pytest.mark.parametrize("value", [1.5, {"day": 1}, [1.5]])
     def test_that_is_no_text(self, tables: Tables, name: str, value: object) -> None:
         """Each try failed with what Python says of it."""
