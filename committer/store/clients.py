@@ -47,6 +47,7 @@ SIGV4 = "AWS4-HMAC-SHA256"
 # Since 1.36 boto3 adds CRC32 trailers to uploads and checks checksums of answers by default.
 # Ceph, older MinIO and others refuse or mangle such uploads; the sha256 of the payload, which
 # SigV4 signs, protects the bytes on the way as well, and our records carry a sha256 of the file.
+# A bucket that demands a checksum (Object Lock) gets Content-MD5, once it has said so.
 _OURS: dict[str, Any] = {
     "request_checksum_calculation": "when_required",
     "response_checksum_validation": "when_required",
@@ -423,5 +424,9 @@ def _add_md5(params: dict[str, Any], **_: Any) -> None:
     if isinstance(body, str):
         body = body.encode()
     if isinstance(body, bytes):
-        digest = hashlib.md5(body, usedforsecurity=False).digest()
-        params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()
+        params["headers"]["Content-MD5"] = content_md5(body)
+
+
+def content_md5(body: bytes | memoryview) -> str:
+    """Return the header ``Content-MD5`` of a body."""
+    return base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()

@@ -218,6 +218,16 @@ def final_refusal(
     )
 
 
+def demands_digest(error: Exception) -> bool:
+    """Whether a write was refused since it had no checksum, as a bucket with Object Lock does: by
+    S3's code, or by MinIO's."""
+    if not isinstance(error, boto.ClientError) or status_of(error) != 400:
+        return False
+    said = str(error.response.get("Error", {}).get("Message") or "")
+    code = code_of(error)
+    return code == "MissingContentMD5" or (code == "InvalidRequest" and "Content-MD5" in said)
+
+
 def _sentence(error: boto.ClientError) -> str:
     """What the store says of it, in one line."""
     said = " ".join(str(error.response.get("Error", {}).get("Message") or "").split())

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from .encryption import Encryption
 from .lifecycle import LifecycleRule
+from .tiering import TieringRule
 
 T = TypeVar("T")
 T1 = TypeVar("T1")
@@ -112,10 +113,13 @@ class Deleted:
 
 @dataclass(frozen=True)
 class ListedObject:
+    """:param storage_class: ``None``: the usual one, STANDARD."""
+
     key: str
     etag: str
     size: int
     last_modified: float
+    storage_class: str | None = None
 
 
 @dataclass(frozen=True)
@@ -278,6 +282,14 @@ class ListParts(Request[PartsPage | Refused]):
 class ListLifecycleRules(Request[LifecycleRules | Unknown]):
     """The own rules, which take objects and uploads by age, of the bucket in which keys below a
     prefix lie; *unknown*: the store does not tell."""
+
+    prefix: str = ""
+
+
+@dataclass(frozen=True)
+class ListTieringRules(Request[tuple[TieringRule, ...] | Unknown]):
+    """The configurations of the same bucket that archive objects which nobody reads; *unknown*: the
+    store does not tell."""
 
     prefix: str = ""
 

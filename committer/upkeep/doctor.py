@@ -43,6 +43,7 @@ from .lost_partitions import lost_partitions
 from .problem import Problem, about_damage
 from .purge_plan import Judged, Wanted, Whose, judge_uploads
 from .store_problems import about_fast_root, about_rights, about_store
+from .tiering_problems import about_tiering
 
 DAY = 24 * 3600.0
 #: Seconds a table may wait for somebody to run recovery.
@@ -74,7 +75,8 @@ def examine(context: Context, max_duration: float | None = None) -> Step[list[Pr
     else:
         context = context.of(table)
         problems += yield from _about_table(context, table)
-    return problems + (yield from _about_lifecycle(context, max_duration))
+    problems += yield from _about_lifecycle(context, max_duration)
+    return problems + (yield from about_tiering(context))
 
 
 def problems(context: Context) -> Step[list[Problem]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,20 @@ import pytest
 from botocore.exceptions import ClientError
 from conftest import Behind
 
-from support.faulty_server import Received
+from support.faulty_server import Answer, Received, Reply
 from support.memory_s3 import MemoryS3
-from support.refusing_store import OBJECT_LOCK, denial, makes_an_object, refusing
+from support.refusing_store import (
+    OBJECT_LOCK,
+    RETAINING,
+    carries_bytes,
+    denial,
+    has_checksum,
+    makes_an_object,
+    refusing,
+)
 from zero_rename import Table
 from zero_rename.committer import (
+    FileOptions,
     InvalidInputError,
     StoreRefusedError,
     StoreUnfitError,
@@ -23,13 +33,15 @@ from zero_rename.committer import (
     UnfinishedCommitError,
 )
 from zero_rename.committer.store.fast_root import FastRoot
+from zero_rename.committer.store.requests import Done, Put, Refused
 from zero_rename.committer.upkeep.doctor import backstop
 from zero_rename.committer.upkeep.upload_selection import UploadsPath
 from zero_rename.orchestration.table_names import table_url
 
 DATA = pa.table({"day": [1, 1], "value": [1, 2]})
 
-LOCKED = refusing(makes_an_object, denial(400, "InvalidRequest", OBJECT_LOCK))
+SENTENCE = "The specified bucket takes no such object."
+CLOSED = refusing(makes_an_object, denial(400, "InvalidRequest", SENTENCE))
 
 
 def problems(table: Table) -> dict[str, Any]:
@@ -39,9 +51,8 @@ def problems(table: Table) -> dict[str, Any]:
 def test_permanent_refusal_of_a_record_ends_the_job_after_one_request(
     behind: Behind, s3_bucket: Any
 ) -> None:
-    server, table = behind(LOCKED), Table(f"s3://{s3_bucket.name}/t")
-    words = "Content-MD5 OR x-amz-checksum- HTTP header"
-    with pytest.raises(StoreRefusedError, match=words) as it, table.job(DATA.schema) as job:
+    server, table = behind(CLOSED), Table(f"s3://{s3_bucket.name}/t")
+    with pytest.raises(StoreRefusedError, match=SENTENCE) as it, table.job(DATA.schema) as job:
         job.write(DATA)
     assert "would be refused again" in str(it.value)
     assert [got.path for got in server.received if got.method == "PUT"] != []
@@ -50,9 +61,77 @@ def test_permanent_refusal_of_a_record_ends_the_job_after_one_request(
 
 
 def test_doctor_tells_that_the_store_refuses_writes(behind: Behind, s3_bucket: Any) -> None:
-    behind(LOCKED)
+    behind(CLOSED)
     found = problems(Table(f"s3://{s3_bucket.name}/t"))["store refuses writes"]
-    assert OBJECT_LOCK in found.detail
+    assert SENTENCE in found.detail
+
+
+def changed_by_every_verb(table: Table) -> None:
+    rows = pa.table({"day": [1, 1, 2], "value": [1, 2, 3]})
+    for mode in ("append", "append", "replace"):
+        with table.job(rows.schema, partition_by=("day",), mode=mode) as job:
+            job.write(rows)
+    assert table.merge(pa.table({"day": [2], "value": [4]}), on=["value"]).committed
+    assert table.delete([("value", "=", 1)], apply=True).rows.deleted == 1
+    assert table.copy(Table(f"{table.root.url}2")).files == 2
+    table.purge(apply=True)
+    table.gc(0, apply=True)
+    assert table.verify() == []
+    assert sorted(table.to_arrow()["value"].to_pylist()) == [2, 3, 4]
+
+
+def test_bucket_that_retains_objects_takes_every_write_with_a_checksum(
+    behind: Behind, s3_bucket: Any
+) -> None:
+    """Object Lock refuses what has none; boto3's own are switched off."""
+    server, table = behind(RETAINING), Table(f"s3://{s3_bucket.name}/t")
+    changed_by_every_verb(table)
+    writes = [got for got in server.received if carries_bytes(got)]
+    refused = [got for got in writes if not has_checksum(got)]
+    # The first that was sent, and who was sent beside it.
+    assert 0 < len(refused) <= 4
+    assert writes[: len(refused)] == refused
+    assert "store refuses writes" not in problems(table)
+
+
+def test_parts_of_a_file_have_a_checksum_where_objects_are_retained(
+    behind: Behind, s3_bucket: Any
+) -> None:
+    server, table = behind(RETAINING), Table(f"s3://{s3_bucket.name}/t")
+    noise = pa.table({"noise": [random.Random(1).randbytes(12 * 1024 * 1024)]})
+    files = FileOptions(compression="none", part_bytes=5 * 1024 * 1024)
+    with table.job(noise.schema, files=files) as job:
+        job.write(noise)
+    parts = [got for got in server.received if "partNumber=" in got.path]
+    assert len({got.path for got in parts if has_checksum(got)}) > 1
+    assert table.to_arrow() == noise
+
+
+def test_write_under_a_condition_is_sent_again_with_a_checksum(
+    behind: Behind, s3_bucket: Any
+) -> None:
+    behind(RETAINING)
+    driver = Table(f"s3://{s3_bucket.name}/t").driver
+    put = Put("t/note", b"{}", if_none_match=True)
+    assert isinstance(driver.run(put), Done)
+    assert driver.run(put) == Refused("PreconditionFailed")
+
+
+def test_store_that_takes_all_gets_no_checksum(behind: Behind, s3_bucket: Any) -> None:
+    """To compute one takes CPU, and older stores mangle boto3's trailers."""
+    server = behind(lambda got, pass_on: pass_on())
+    with Table(f"s3://{s3_bucket.name}/t").job(DATA.schema) as job:
+        job.write(DATA)
+    assert [got.path for got in server.received if carries_bytes(got) and has_checksum(got)] == []
+
+
+def test_store_that_refuses_a_checksum_as_well_is_asked_twice(
+    behind: Behind, s3_bucket: Any
+) -> None:
+    server = behind(refusing(makes_an_object, denial(400, "InvalidRequest", OBJECT_LOCK)))
+    with pytest.raises(StoreRefusedError, match="would be refused again"):
+        Table(f"s3://{s3_bucket.name}/t").job(DATA.schema).__enter__()
+    assert [has_checksum(got) for got in server.received if makes_an_object(got)] == [False, True]
 
 
 def test_permanent_refusal_of_a_data_file_is_told_by_the_stores_sentence(
@@ -182,3 +261,82 @@ def test_arn_for_a_bucket_is_refused_and_its_alias_named(
     with pytest.raises(InvalidInputError, match="ARN where a bucket's name is") as refused:
         parse(url)
     assert "-s3alias" in str(refused.value)
+
+
+TIERING = """<ListBucketIntelligentTieringConfigurationsOutput>
+<IsTruncated>false</IsTruncated>
+<IntelligentTieringConfiguration><Id>cold</Id><Status>{status}</Status>
+<Filter><Prefix>{prefix}</Prefix></Filter>
+<Tiering><AccessTier>DEEP_ARCHIVE_ACCESS</AccessTier><Days>180</Days></Tiering>
+<Tiering><AccessTier>ARCHIVE_ACCESS</AccessTier><Days>90</Days></Tiering>
+</IntelligentTieringConfiguration>
+</ListBucketIntelligentTieringConfigurationsOutput>"""
+ARCHIVED, UNKNOWN = "intelligent tiering archives the table", "intelligent tiering unknown"
+TIERED = FileOptions(storage_class="INTELLIGENT_TIERING")
+
+
+def tiering(reply: Reply) -> Answer:
+    """A store that answers so when it is asked for such configurations."""
+    return refusing(lambda got: "intelligent-tiering" in got.path, reply)
+
+
+def configured(status: str, prefix: str) -> Answer:
+    text = TIERING.format(status=status, prefix=prefix)
+    return tiering(Reply(200, text.encode(), {"Content-Type": "application/xml"}))
+
+
+def loaded(bucket: Any, files: FileOptions) -> Table:
+    table = Table(f"s3://{bucket.name}/t")
+    with table.job(DATA.schema, files=files) as job:
+        job.write(DATA)
+    return Table(table.root.url)
+
+
+@pytest.mark.parametrize("prefix", ["t/", "", "t/part-", "t"])
+def test_doctor_names_a_configuration_that_archives_what_nobody_reads(
+    prefix: str, behind: Behind, s3_bucket: Any
+) -> None:
+    behind(configured("Enabled", prefix))
+    found = problems(loaded(s3_bucket, TIERED))[ARCHIVED]
+    assert found.subject == "cold"
+    assert "90 days to ARCHIVE_ACCESS" in found.detail
+    assert "t/part-" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("status", "prefix", "files"),
+    [
+        ("Disabled", "t/", TIERED),
+        ("Enabled", "u/", TIERED),
+        ("Enabled", "t/", FileOptions()),
+        ("Enabled", "t/", FileOptions(storage_class="STANDARD_IA")),
+    ],
+)
+def test_configuration_that_takes_none_of_the_table_is_no_finding(
+    status: str, prefix: str, files: FileOptions, behind: Behind, s3_bucket: Any
+) -> None:
+    behind(configured(status, prefix))
+    assert {ARCHIVED, UNKNOWN} & set(problems(loaded(s3_bucket, files))) == set()
+
+
+def test_configurations_that_the_store_does_not_tell_are_a_finding_of_tables_of_that_class(
+    behind: Behind, s3_bucket: Any
+) -> None:
+    behind(tiering(denial(403, "AccessDenied", "Access Denied")))
+    found = problems(loaded(s3_bucket, TIERED))[UNKNOWN]
+    assert "s3:GetIntelligentTieringConfiguration" in found.remedy
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        denial(403, "AccessDenied", "Access Denied"),
+        denial(501, "NotImplemented", "no"),
+        Reply(200, b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"),
+    ],
+)
+def test_store_without_such_configurations_is_no_finding(
+    reply: Reply, behind: Behind, s3_bucket: Any
+) -> None:
+    behind(tiering(reply))
+    assert {ARCHIVED, UNKNOWN} & set(problems(loaded(s3_bucket, FileOptions()))) == set()

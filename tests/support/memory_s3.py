@@ -347,6 +347,7 @@ _OPERATIONS: dict[str, Callable[[_Bucket, str, dict[str, Any]], dict[str, Any]]]
     "AbortMultipartUpload": _abort,
     "GetBucketLifecycleConfiguration": _rules,
     "PutBucketLifecycleConfiguration": _put_rules,
+    "ListBucketIntelligentTieringConfigurations": lambda bucket, operation, given: _answer(),
     "HeadBucket": lambda bucket, operation, given: _answer(),
 }
 #: As :func:`.counting.operation` names what it sees of a request.
@@ -355,5 +356,6 @@ _COUNTED_AS = {
     "UploadPartCopy": "UploadPart",
     "GetBucketLifecycleConfiguration": "GET bucket",
     "PutBucketLifecycleConfiguration": "PUT bucket",
+    "ListBucketIntelligentTieringConfigurations": "GET bucket",
     "HeadBucket": "HEAD bucket",
 }

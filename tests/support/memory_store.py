@@ -279,6 +279,9 @@ class MemoryStore:
     def _list_lifecycle_rules(self, _: s.ListLifecycleRules) -> s.LifecycleRules:
         return s.LifecycleRules(self.rules)
 
+    def _list_tiering_rules(self, _: s.ListTieringRules) -> tuple[()]:
+        return ()
+
     def _put_lifecycle_rule(self, request: s.PutLifecycleRule) -> s.Done:
         others = (rule for rule in self.rules if rule.name != request.rule.name)
         self.rules = (*others, request.rule)
@@ -385,6 +388,7 @@ _CALLS = {
     for kind in (
         *(s.Get, s.Head, s.Put, s.PutFile, s.Delete, s.DeleteMany, CopyFile, CopyPart),
         *(s.ListObjects, s.ListUploads, s.ListParts, s.ListLifecycleRules, s.PutLifecycleRule),
+        s.ListTieringRules,
         *(s.CreateUpload, s.UploadPart, s.CompleteUpload, s.AbortUpload),
     )
 }

@@ -41,6 +41,24 @@ def names_encryption(got: Received, algorithm: str, key: str | None = None) -> b
     return (got.headers.get(SSE), got.headers.get(_KEY)) == (algorithm, key)
 
 
+def carries_bytes(got: Received) -> bool:
+    """Whether a request is a PUT of an object's or a part's bytes: no copy."""
+    below = urlsplit(got.path).path.strip("/").partition("/")[2]
+    return got.method == "PUT" and bool(below) and "x-amz-copy-source" not in got.headers
+
+
+def has_checksum(got: Received) -> bool:
+    """Whether a request has a checksum of its body that S3 knows."""
+    return any(it == "content-md5" or it.startswith("x-amz-checksum-") for it in got.headers)
+
+
+#: A bucket whose objects are retained by Object Lock, which takes none without a checksum.
+RETAINING = refusing(
+    lambda got: carries_bytes(got) and not has_checksum(got),
+    denial(400, "InvalidRequest", OBJECT_LOCK),
+)
+
+
 def demanding_encryption(algorithm: str, key: str | None = None) -> Answer:
     """A store whose bucket policy denies every object that is not encrypted so, as the policies in
     AWS's guide do, by its headers alone.
