@@ -230,8 +230,9 @@ class WriterOptions:
     )
     freeze_workers: bool = option(
         values.flag,
-        "Keep what a Python worker holds after its first task, once, out of the garbage collection "
-        "that Spark starts after each task (`gc.freeze()`). Not where something else has done so.",
+        "Spare a Python worker what Spark has it repeat around each task: keep what it holds after "
+        "its first task out of the garbage collection after each (`gc.freeze()`), unless other "
+        "code has frozen objects; read unchanged zip archives on its path once (Python to 3.12).",
         True,
     )
     coordination: Coordination = option(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ..committer.errors import ZeroRenameError
 from ..committer.format.handoff import LOG_LEVEL
+from .zip_archives import spare_unchanged_archives
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,18 +33,29 @@ def in_worker() -> bool:
     return os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER"
 
 
-def freeze_worker() -> None:
-    """Keep what this worker holds by now out of Python's garbage collection, once in its life.
+#: Whether :func:`ease_reuse` has looked at this process: counting what is frozen visits all of it,
+#: 14 ms.
+_is_eased = False
 
-    Spark's daemon has a worker that it uses again collect garbage after each task, over all that
-    was ever imported (``pyspark/daemon.py``): 40 ms with pandas, pyarrow and boto3. Does nothing in
-    other processes, in a worker of one task, nor where somebody has frozen objects before.
+
+def ease_reuse() -> None:
+    """Spare a worker that Spark uses again what it would repeat around each task, once in its life.
+
+    Before a task, Spark has it read the zip archives on its path (:mod:`.zip_archives`). After it,
+    its daemon has it collect garbage over all that was ever imported (``pyspark/daemon.py``), 40 ms
+    with pandas, pyarrow and boto3: what the worker holds by now is frozen. Does nothing in other
+    processes and in a worker of one task. Freezes nothing where other code has frozen objects.
     """
+    global _is_eased
     from pyspark import TaskContext
 
     # Spark before 4 does not call a worker what in_worker() goes by.
     is_used_again = TaskContext.get() is not None and os.environ.get("SPARK_REUSE_WORKER")
-    if is_used_again and not gc.get_freeze_count():
+    if _is_eased or not is_used_again:
+        return
+    _is_eased = True
+    spare_unchanged_archives()
+    if not gc.get_freeze_count():
         gc.collect()  # What is garbage now would stay for good.
         gc.freeze()
 

@@ -110,7 +110,7 @@ def _opened(planned: PlannedJob, freeze: bool) -> TableWriter:
 class TableWriter(DataSourceArrowWriter):
     """One open job. Pickled from the planner to every task, and to commit and abort.
 
-    :param freeze: freeze its tasks' workers (:func:`.worker.freeze_worker`).
+    :param freeze: freeze its tasks' workers (:func:`.worker.ease_reuse`).
     :param by_reads: whether its base is what this application has read.
     """
 

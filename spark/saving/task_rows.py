@@ -22,7 +22,7 @@ import pyarrow as pa
 from ...committer.commit.state.job_state import OpenedJob
 from ...committer.format.records.pending_file import TaskResult
 from ...committer.table import Table
-from ..worker import freeze_worker, readable_errors
+from ..worker import ease_reuse, readable_errors
 
 logger = logging.getLogger("zero_rename.spark.saving.task_rows")
 #: The columns of what the functions return: number of a task, and what it reports. Of the end
@@ -37,7 +37,7 @@ ShippedTask = Callable[[Iterator[Any]], Iterator[Any]]
 def shipped_task(opened: OpenedJob, freeze: bool) -> ShippedTask:
     """What each task does: write its rows, and report in one row what it has left.
 
-    :param freeze: freeze each worker once (:func:`.worker.freeze_worker`).
+    :param freeze: freeze each worker once (:func:`.worker.ease_reuse`).
     """
     version = sys.modules[__name__.partition(".")[0]].__version__
     # Tasks need not know the state of every partition.
@@ -102,13 +102,13 @@ def report(
 def write_rows(opened: OpenedJob, freeze: bool, batches: Iterable[pa.RecordBatch]) -> TaskResult:
     """Upload one task's rows; they stay invisible. Runs in a worker, once per attempt.
 
-    :param freeze: freeze the worker after it (:func:`.worker.freeze_worker`).
+    :param freeze: freeze the worker after it (:func:`.worker.ease_reuse`).
     :param batches: with the job's columns, by position: their names may differ by case, and Spark
         takes dots and backticks in names for syntax.
     """
     result = _uploaded(opened, batches)
     if freeze:
-        freeze_worker()
+        ease_reuse()
     return result
 
 

@@ -17,6 +17,11 @@ from support.moto_server import S3Server
 from support.spark import environment
 from support.waiting import STUCK
 
+#: What Spark's version and its way to run (classic, Connect) decide of workers that are used again.
+WORKERS = (
+    "test_reused_workers_read_no_unchanged_archive_again",
+    "test_archive_added_later_and_replaced_in_place_is_imported",
+)
 #: What differs by Spark's version: its types, how it repeats tasks and ends jobs, a whole pipeline.
 KEPT = (
     *("test_append_overwrite_and_named_partitions", "test_types", "test_the_flights_pipeline"),
@@ -28,10 +33,14 @@ KEPT = (
     *("test_the_state_is_the_one_that_was_there", "test_a_view_shows_the_state"),
     "test_any_sequence_leaves_what_a_dictionary_says",
     *("test_merge_of_reordered_fields", "test_merge_that_widens", "test_update_by_reordered"),
+    *WORKERS,
 )
 #: Tests of the Python data source, from 4.1.
 FORMAT = ("reading/test_load.py::test_an_empty_table",)
-SAVING = ("saving/test_save.py", "saving/test_distribution.py", "saving/test_killed_driver.py")
+SAVING = (
+    *("saving/test_save.py", "saving/test_distribution.py", "saving/test_killed_driver.py"),
+    "saving/test_reused_workers.py",
+)
 #: Merges, updates and deletions.
 CHANGING = ("test_row_sequences.py", "test_fields_by_name.py")
 #: Tests of ``load()`` that need no Python data source.

@@ -104,3 +104,35 @@ def test_one_that_another_has_frozen_is_left_alone(spark: Any, url: str) -> None
         again = {pid: seen for pid, seen in look(spark).items() if pid in before}
     assert again, "no worker was used again: the test shows nothing"
     assert all(seen.marked for seen in again.values())
+
+
+def test_frozen_objects_are_counted_once_in_a_workers_life(spark: Any, url: str) -> None:
+    """Counting them takes as long as to collect garbage over them."""
+
+    def calls(batches: Any) -> Any:
+        """How often this worker has counted, from the first time this is asked."""
+        import gc
+        import os
+        import sys
+
+        import pyarrow as pa
+
+        for _ in batches:
+            pass
+        if "calls_of_a_test" not in sys.modules:
+            made: Any = []
+            sys.modules["calls_of_a_test"] = made
+            count = gc.get_freeze_count
+            gc.get_freeze_count = lambda: (made.append(1), count())[1]
+        found = len(sys.modules["calls_of_a_test"])  # pyright: ignore
+        yield pa.record_batch([[os.getpid()], [found]], list("pn"))
+
+    with workers_of(spark, "counted", worker_python()):
+        tasks = spark.range(0, 8, 1, 8)
+        before = {row.p for row in tasks.mapInArrow(calls, "p long, n long").collect()}
+        save(tasks, url)
+        save(tasks, url)
+        rows = tasks.mapInArrow(calls, "p long, n long").collect()
+    counts = {row.n for row in rows if row.p in before}
+    assert any(counts), "no worker that was asked before has written: the test shows nothing"
+    assert max(counts) == 1

@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from support.moto_server import S3Server
-from support.spark_elsewhere import CHANGING, FORMAT, KEPT, LOADING, SAVING, passed_elsewhere
+from support.spark_elsewhere import (
+    CHANGING,
+    FORMAT,
+    KEPT,
+    LOADING,
+    SAVING,
+    WORKERS,
+    passed_elsewhere,
+)
 from tools.environments import SPARK_4_0, SPARK_4_1, PinnedEnvironment
 
 pytestmark = [
@@ -37,6 +45,7 @@ _BY_CONNECT = (
     ),
     *("test_rows_of_a_partition_come_together", "test_a_frame_with_an_order_of_its_own"),
     *("test_the_state_is_the_one", "test_an_overwrite_is_held", "test_a_view_shows_the_state"),
+    *WORKERS,
 )
 
 
