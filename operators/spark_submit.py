@@ -11,6 +11,8 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from ..committer.errors import InvalidInputError
+from ..committer.format.job_spec import OnConflict, OnSuperseded
+from ..committer.format.layout import UNPARTITIONED
 from ..orchestration.runs.arguments import (
     Parser,
     read_flag,
@@ -26,7 +28,7 @@ from ..orchestration.submit.credentials import refuse_in_arguments, refuse_in_se
 from ..orchestration.submit.preflight import check_files
 from ..orchestration.submit.properties import private_folder
 from ..orchestration.submit.submission import Cluster, Submission, prepare
-from ..provider.failures import explained, final_where_refused
+from ..provider.failures import ended_for_good, explained, final_where_refused
 from ..provider.spark_hook import MaskingSparkSubmitHook, check_tracking, find_cluster
 from ..s3a.hadoop.settings import NATIVE, Committer, check_options
 from .loading.load import LoadOperator, TableLoad
@@ -145,7 +147,8 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         if load.committer != NATIVE:
             with final_where_refused():
                 load.table.driver.encrypt_by_default(encryption_of(self._s3a_options(load)))
-        report = loaded_by_s3a(load.table, load.run, load.handoff.mode, self.on_repeat)
+        with ended_for_good():
+            report = loaded_by_s3a(load.table, load.run, load.handoff.mode, self.on_repeat)
         if report is not None:
             return report
         if load.committer == NATIVE:
@@ -156,13 +159,19 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         """The same with one of Hadoop's committers, which has no idempotency key, no heads and no
         decision: so its settings are checked before, and what it left after."""
         from ..orchestration.s3a.configuration import LoadRequest, check_submission, render
+        from ..orchestration.s3a.conflicts import ConflictPolicy
         from ..orchestration.s3a.load import S3ALoad
 
         table, run, hook = load.table, load.run, load.hook
         mode, partitions = load.handoff.mode, load.handoff.partitions
         wanted = LoadRequest(Committer(load.committer), table.root, mode, partitions)
-        s3a_load = S3ALoad(table, run, wanted)
+        said = load.handoff
+        policy = ConflictPolicy(
+            said.on_conflict or OnConflict.FAIL, said.on_superseded or OnSuperseded.FAIL
+        )
+        rank = None if said.run_rank is None else said.run_rank.rank(UNPARTITIONED)
         with final_where_refused():
+            s3a_load = S3ALoad(table, run, wanted, policy, rank)
             self._check_files()
             keys = hook.credentials_env() if self.pass_credentials else {}
             options = self._s3a_options(load)
@@ -170,17 +179,20 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
             settings = render(wanted, options, hook.s3a_store(), s3a_load.uuid, passes_keys)
             check_submission(wanted, self._spark_call(), settings, table)
             committer = str(wanted.committer)
-            handoff = replace(load.handoff, committer=committer, s3a_run=s3a_load.uuid)
+            # What there is to do about other runs is done here: the application could not.
+            ours = {"on_conflict": None, "on_superseded": None, "run_rank": None}
+            handoff = replace(said, committer=committer, s3a_run=s3a_load.uuid, **ours)
             load = replace(load, handoff=handoff)
             variables = handoff.encode()
         self._log_opening(load, f"{s3a_load.uuid} of {run.idempotency_key}, try {run.try_number}")
-        with (
-            s3a_load.submitted(),
-            explained(table, run, self._last_words),
-            self._prepared(hook, variables, settings),
-        ):
-            SparkSubmitOperator.execute(self, context)
-        return s3a_load.report()
+        with ended_for_good():
+            with (
+                s3a_load.submitted(),
+                explained(table, run, self._last_words),
+                self._prepared(hook, variables, settings),
+            ):
+                SparkSubmitOperator.execute(self, context)
+            return s3a_load.report()
 
     def _s3a_options(self, load: TableLoad) -> dict[str, Any]:
         """What is asked for of the committer; the encryption as the connection has it for tables,

@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import (
     AirflowSkipException,
 )
 
-from ..committer.errors import InvalidInputError
+from ..committer.errors import CommitConflictError, InvalidInputError, SupersededRunError
 from ..committer.format.job_spec import Mode, OnConflict, OnSuperseded
 
 if TYPE_CHECKING:
@@ -66,6 +66,23 @@ def refuse_superseded(table: Table, handoff: Handoff) -> None:
         return
     text = f"Not submitted. {superseded_run(found, skips)}"
     raise AirflowSkipException(text) if skips else AirflowFailException(text)
+
+
+@contextmanager
+def ended_for_good() -> Iterator[None]:
+    """Let a conflict with another run in the block fail its task for good, or skip it.
+
+    :raises AirflowSkipException: newer runs have loaded all that it was to load, and it is to be
+        skipped then.
+    :raises AirflowFailException: in place of a conflict that the next try would meet again, or not
+        see.
+    """
+    try:
+        yield
+    except SupersededRunError as error:
+        raise (AirflowSkipException if error.skips else AirflowFailException)(str(error)) from error
+    except CommitConflictError as error:
+        raise AirflowFailException(str(error)) from error
 
 
 @contextmanager

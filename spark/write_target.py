@@ -16,7 +16,7 @@ from ..committer.format.handoff import HANDOFF, HANDOFF_SETTING, Handoff
 from ..committer.format.job_spec import Distribute, Mode, choice
 from ..committer.format.layout import TableRoot
 from ..committer.format.read_base import ReadBase
-from ..s3a.hadoop.settings import NATIVE, check_committer, check_records
+from ..s3a.hadoop.settings import NATIVE, check_committer, check_records, check_unwatched
 from .startup.preflight import warn_of_overwrites
 
 if TYPE_CHECKING:
@@ -89,15 +89,10 @@ def resolve(
     said = handoff.about(root)
     word = check_committer(committer or said.committer or NATIVE)
     options = dict(options or {})
-    check_records(
-        word,
-        {
-            "code_version": code_version or said.code_version,
-            "on_conflict": options.get("onConflict") or said.on_conflict,
-            "on_superseded": options.get("onSuperseded") or said.on_superseded,
-            "run_rank": options.get("runRank") or said.run_rank,
-        },
-    )
+    check_records(word, code_version or said.code_version)
+    names = {"on_conflict": "onConflict", "on_superseded": "onSuperseded", "run_rank": "runRank"}
+    about_runs = {name: options.get(option) for name, option in names.items()}
+    check_unwatched(word, {name: it or getattr(said, name) for name, it in about_runs.items()})
     if isinstance(base, str):
         options, base = {**options, "base": base}, None
     state = base if base is None or isinstance(base, ReadBase) else base.base

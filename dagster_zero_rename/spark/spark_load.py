@@ -28,7 +28,7 @@ from zero_rename.orchestration.runs.outcomes import (
     settled,
     told_failure,
 )
-from zero_rename.s3a.hadoop.settings import check_records
+from zero_rename.s3a.hadoop.settings import check_unwatched
 
 from ..asset_write import asset_paths, earlier_commit, tell
 from ..failures import final_failure
@@ -81,7 +81,10 @@ class SparkLoad:
             very step has written it before; nothing was submitted.
         """
         check_merge(vars(policy), committer)
-        check_records(committer, vars(policy))
+        # Its default, fail, is about data that functions of assets return.
+        asked = policy.on_conflict == OnConflict.NEWEST_RUN
+        about_runs = {"on_conflict": policy.on_conflict if asked else None}
+        check_unwatched(committer, {**about_runs, "on_superseded": policy.on_superseded})
         paths = asset_paths(step, policy, _layout(step, table, policy.partition_expr))
         wait_for_living(table, step)
         earlier, before = earlier_commit(step, table), table.job_of_key(step.idempotency_key)
@@ -110,7 +113,7 @@ class SparkLoad:
             partitions=tuple(self.paths.values()),
             # Of a table without partitions, which is emptied as a day without rows is.
             replace_table=True if replacing and not self.paths else None,
-            on_conflict=OnConflict(self.policy.on_conflict),
+            on_conflict=OnConflict(self.policy.on_conflict) if native else None,
             on_superseded=OnSuperseded(superseded) if superseded else None,
             run_rank=self.step.run_rank(self.paths) if native else None,
             readers=None if self.policy.readers is None else Readers(self.policy.readers),

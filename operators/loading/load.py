@@ -298,7 +298,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         if known(self.on_repeat) or self.on_repeat is None:
             check_on_repeat(self.on_repeat)
         if known(self.committer):
-            check_records(check_committer(self.committer or ""), self._policies)
+            check_records(check_committer(self.committer or ""), self.code_version)
         if self.catalog and known(self.catalog):
             check_catalog(self.catalog)
         self._check_partitions(parsing, known)
@@ -360,9 +360,8 @@ class LoadOperator(TaskArguments, BaseOperator):
             link_to_table(self, ti, hook, table.root.url, partitions, committer == NATIVE)
             given = {name: it for name, it in self._policies.items() if it is not None}
             said = hook.settings.policies | {name: POLICIES[name](it) for name, it in given.items()}
-            check_records(committer, said)
-            if committer == NATIVE:
-                said["run_rank"] = run_rank(context, self.run_rank)
+            check_records(committer, self.code_version)
+            said["run_rank"] = run_rank(context, self.run_rank)
             handoff = replace(run.handoff(), table=table.root, partitions=partitions, **said)
             if "=" not in (context.get("partition_key") or ""):
                 self._check_schedule(handoff.mode)

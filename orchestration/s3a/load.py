@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import RefusedError, VerificationError, ZeroRenameError, first_few
-from ...committer.format.job_spec import NOBODY, Mode
+from ...committer.format.job_spec import NOBODY, Mode, OnConflict
 from ...committer.format.layout import TableRoot
+from ...committer.format.run_rank import RunRank
 from ...committer.periodic import repeating
 from ...committer.store.requests import Step
 from ...s3a.hadoop.job_traces import read_marker
@@ -32,6 +33,15 @@ from ...s3a.runs.try_record import (
 from ...s3a.verification.verify import CommittedWrite, Contents, verified
 from ..runs.reports import of_partitions, one_line, summary, totals
 from .configuration import LoadRequest
+from .conflicts import (
+    USUAL,
+    ConflictPolicy,
+    check_policy,
+    conflict_error,
+    ended_before,
+    met,
+    refuse_rivals,
+)
 from .tries import Tries, raw_write, refuse_late_commits
 
 if TYPE_CHECKING:
@@ -51,6 +61,7 @@ def loaded_by_s3a(
     :return: the report where nothing is to be loaded.
     :raises OutcomeUnknownError: an earlier try is at work, or cannot be settled just now.
     :raises RefusedError: loading again would double rows.
+    :raises CommitConflictError: it has committed beside another run of the same partitions.
     """
 
     def report_of(record: TryRecord, writes: Sequence[WriteRecord]) -> dict[str, Any]:
@@ -61,6 +72,8 @@ def loaded_by_s3a(
         return None
     decided, report = run.on_repeat(on_repeat, found.owner), dict(found.report or {})
     if decided == "skip":
+        if said := report.get("conflict"):
+            raise conflict_error(table, str(report["job"]), said)
         refuse_late_commits(table, run.idempotency_key)
         report["repeated"] = True
         _log.info("Not submitted: this run has committed %s", one_line(report))
@@ -82,10 +95,22 @@ class S3ALoad:
     """One try of a task.
 
     :param load: what is loaded, by which committer.
+    :param policy: what it does about other runs of the same partitions.
+    :param rank: how new its run is.
     """
 
-    def __init__(self, table: Table, run: TaskRun, load: LoadRequest) -> None:
+    def __init__(
+        self,
+        table: Table,
+        run: TaskRun,
+        load: LoadRequest,
+        policy: ConflictPolicy = USUAL,
+        rank: RunRank | None = None,
+    ) -> None:
+        check_policy(policy, load.mode, bool(load.partitions))
         self.load = load
+        self._policy = policy
+        self._ended_before: frozenset[str] = frozenset()
         self.uuid = run_uuid()
         self._table = table
         self._root = table.root
@@ -96,6 +121,7 @@ class S3ALoad:
             committer=load.committer,
             mode=None if load.mode is None else str(load.mode),
             partitions=load.partitions,
+            rank=rank,
         )
 
     @contextmanager
@@ -108,6 +134,8 @@ class S3ALoad:
         self._try = self._table.run(ledger.open_try(self._root, self._try))
         try:
             refuse_late_commits(self._table, self._try.idempotency_key, quiet=True)
+            refuse_rivals(self._table, self._try, self._policy)
+            self._ended_before = ended_before(self._table, self._try)
         except ZeroRenameError:
             # Nothing was submitted.
             self._note(ledger.close_try(self._root, self._try, state=UNDONE))
@@ -125,6 +153,7 @@ class S3ALoad:
 
         :raises VerificationError: it is not what a committed job leaves, or there is nothing; or
             an earlier try that counted as dead has committed as well.
+        :raises CommitConflictError: another run wrote the same partitions meanwhile.
         """
         known = self._table.run(ledger.find(self._root, self._try.idempotency_key, self.uuid))
         record = self._try if known is None else known.record
@@ -137,6 +166,10 @@ class S3ALoad:
             self._note(ledger.note_failed(self._root, self._try))
             raise
         report = s3a_report(self._table, record, writes, jobs)
+        if conflict := met(self._table, self._try, self._ended_before):
+            kept = self._policy.on_conflict is OnConflict.LAST_WINS
+            report["overlapped" if kept else "conflict"] = conflict
+            _log.warning("%s", conflict)
         done = {"state": COMMITTED, "report": report, "writes": ()}
         self._table.run(ledger.close_try(self._root, self._try, **done))
         left = self._table.run(ledger.remove_reports(self._root, self.uuid))
@@ -144,6 +177,8 @@ class S3ALoad:
             _log.warning("Reports of this try that nobody needs any more were left: %s", left)
         _log.info("Committed %s", summary(report))
         refuse_late_commits(self._table, self._try.idempotency_key)
+        if "conflict" in report:
+            raise conflict_error(self._table, report["job"], report["conflict"])
         return report
 
     def _check(self, writes: Sequence[WriteRecord]) -> None:

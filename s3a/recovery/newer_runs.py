@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from ...committer.format.layout import TableRoot
 from ...committer.store.requests import Step
 from ..runs.ledger import tries_since
-from ..runs.try_record import COMMITTED, PATIENCE, SUBMITTED, UNDONE, WRITTEN, StoredTry, TryRecord
+from ..runs.rivals import has_committed, is_at_work, meet
+from ..runs.try_record import StoredTry, TryRecord
 from .leftovers import LeftoverJob
 
 
@@ -40,12 +41,12 @@ def find_newer_run(root: TableRoot, job: LeftoverJob, record: TryRecord) -> Step
     mine = {_folder(root, commit.key) for commit in job.commits}
     later = yield from tries_since(root, record.opened_at)
     found = [it for it in later if _is_newer(it, record) and _replaces(it.record, mine)]
-    for is_at_work, its in (
-        (False, [it for it in found if _has_committed(it.record)]),
-        (True, [it for it in found if _is_at_work(it)]),
+    for at_work, its in (
+        (False, [it for it in found if has_committed(it.record)]),
+        (True, [it for it in found if is_at_work(it)]),
     ):
         if its:
-            return NewerRun(_said(its[-1].record, is_at_work), is_at_work)
+            return NewerRun(_said(its[-1].record, at_work), at_work)
     return None
 
 
@@ -58,38 +59,20 @@ def _is_newer(it: StoredTry, record: TryRecord) -> bool:
     return other.idempotency_key != record.idempotency_key and other.opened_at > record.opened_at
 
 
-def _has_committed(record: TryRecord) -> bool:
-    is_written = any(it.state == WRITTEN for it in record.writes)
-    return record.state == COMMITTED or (record.state != UNDONE and is_written)
-
-
-def _is_at_work(it: StoredTry) -> bool:
-    return it.record.state == SUBMITTED and it.silent_for < PATIENCE
-
-
 def _replaces(record: TryRecord, folders: Collection[str]) -> bool:
     """Tell whether a try replaces, as far as it says, partitions in one of some folders."""
     for write in record.writes:
         named = write.among or ((write.partition,) if write.partition else record.partitions)
-        if not write.is_adding and _meet(named, folders):
+        if not write.is_adding and meet(named, folders):
             return True
     # Before its first write a try says which partitions it may write, and not how.
-    return not record.writes and _meet(record.partitions, folders)
+    return not record.writes and meet(record.partitions, folders)
 
 
-def _meet(named: Collection[str], folders: Collection[str]) -> bool:
-    """Tell whether partitions are among folders, or around or in them; none named: any may be."""
-    return not named or any(
-        f"{folder}/".startswith(f"{name}/") or f"{name}/".startswith(f"{folder}/")
-        for name in named
-        for folder in folders
-    )
-
-
-def _said(record: TryRecord, is_at_work: bool) -> str:
+def _said(record: TryRecord, at_work: bool) -> str:
     owner = record.owner
     whose = owner.application or "a later run"
     if owner.dag_id is not None:
         whose = f"{owner.dag_id}.{owner.task_id} of run {owner.run_id}"
-    does = "is at work on" if is_at_work else "has committed"
+    does = "is at work on" if at_work else "has committed"
     return f"a later run ({whose}) {does} the same partitions"

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from ...committer.format.job_spec import Mode, Owner
 from ...committer.format.records.codec import decode, encode
 from ...committer.format.records.marks import DEFAULTED, LEFT_OUT, Count
+from ...committer.format.records.partition_ranks import Rank
 from ...committer.store.requests import Found
 from ..hadoop.settings import Committer
 
@@ -123,6 +124,7 @@ class TryRecord:
         takes their rows' place.
     :param recovered: UUIDs of its jobs that a recovery has committed: a retry must not load
         their rows again.
+    :param rank: how new its run is; ``None``: not said.
     :param writes: by number.
     """
 
@@ -139,6 +141,7 @@ class TryRecord:
     replaced: Annotated[tuple[str, ...], DEFAULTED] = ()
     recovered: Annotated[tuple[str, ...], LEFT_OUT] = ()
     writes: tuple[WriteRecord, ...] = ()
+    rank: Rank = None
 
     @property
     def is_alone(self) -> bool:

@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 
 from support.airflow import Tables
 from support.fake_spark import WRITES, FakeSpark
-from support.spark_loads import operator, refused, run
+from support.spark_loads import operator, run
 from zero_rename.committer import InvalidInputError, RunRank
 from zero_rename.provider.task_context import run_rank
 
@@ -108,9 +108,6 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            ({"committer": "magic", "on_conflict": "newest_run"}, "on_conflict='newest_run'"),
-            ({"committer": "magic", "on_superseded": "skip"}, "on_superseded='skip'"),
-            ({"committer": "directory", "run_rank": 7}, "run_rank='7'"),
             ({"on_conflict": "newest"}, "on_conflict is 'newest'"),
             ({"run_rank": "soon"}, "run_rank is 'soon'"),
         ],
@@ -118,13 +115,6 @@ class TestRefused:
     def test_while_the_dag_file_is_parsed(self, arguments: dict[str, Any], said: str) -> None:
         with pytest.raises(InvalidInputError, match=said):
             operator(**arguments)
-
-    def test_a_connections_policy_that_the_committer_cannot_keep(
-        self, tables: Tables, spark: FakeSpark, connect: Any
-    ) -> None:
-        connect("zr", extra={"table_root": tables.url(""), "on_conflict": "newest_run"})
-        task = operator(table="flights", zero_rename_conn_id="zr", committer="magic")
-        refused(spark, "on_conflict='newest_run' is given with the committer magic", task)
 
 
 class TestRank:

@@ -17,7 +17,8 @@ def _read(said: Any) -> RunRank | None:
     return None if said is None else rank_from_json(said)
 
 
-_Recorded = Annotated[RunRank | None, LEFT_OUT, Converted(_write, _read)]
+#: A rank in a record, if there is one.
+Rank = Annotated[RunRank | None, LEFT_OUT, Converted(_write, _read)]
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,8 @@ class PartitionRanks:
     :param replaced: the rank of the run that has replaced it last; ``None``: none has.
     """
 
-    newest: _Recorded = None
-    replaced: _Recorded = None
+    newest: Rank = None
+    replaced: Rank = None
 
     def after(self, rank: RunRank | None, replaces: bool) -> PartitionRanks:
         """The ranks once a job has written.
