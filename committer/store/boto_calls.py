@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
-from itertools import count
+from itertools import count, zip_longest
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -39,6 +39,7 @@ from .upload_parts import PartBody
 _GONE = {"NoSuchKey", "404", "NotFound"}
 #: What stores answer about an upload that is not there.
 _NO_UPLOAD = {"NoSuchUpload", "404", "NotFound", "NoSuchKey"}
+_CHECKSUMS = {"CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"}
 _REFUSED_READS = {"PreconditionFailed", "InvalidRange"}
 #: Requests that change what a key holds, so that it counts whether they were carried out.
 _CHANGES = (
@@ -375,8 +376,10 @@ class S3Requests:
     def _complete_upload(self, request: store.CompleteUpload) -> store.Done:
         # Quoted here, as every client sends them; stores differ over quotes in If-Match only.
         parts = [
-            {"PartNumber": number, "ETag": f'"{etag}"'}
-            for number, etag in enumerate(request.etags, start=1)
+            {"PartNumber": number, "ETag": f'"{etag}"', **_checksum(said)}
+            for number, (etag, said) in enumerate(
+                zip_longest(request.etags, request.checksums, fillvalue=""), start=1
+            )
         ]
         answer = self._client.complete_multipart_upload(
             Bucket=self.bucket,
@@ -385,6 +388,13 @@ class S3Requests:
             MultipartUpload={"Parts": parts},
         )
         return _done(answer)
+
+
+def _checksum(said: str) -> dict[str, str]:
+    """A part's checksum as boto3 takes it; none of an algorithm that it does not know."""
+    algorithm, _, value = said.partition(" ")
+    name = algorithm.upper().replace("_", "")
+    return {f"Checksum{name}": value} if name in _CHECKSUMS else {}
 
 
 def _condition(if_match: str | None, if_none_match: bool) -> dict[str, Any]:

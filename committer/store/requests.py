@@ -343,11 +343,16 @@ class UploadPart(Request[Done | Refused]):
 
 @dataclass(frozen=True)
 class CompleteUpload(Request[Done | Refused | Unknown]):
-    """Unconditional on purpose: a conditional one that fails with 409 destroys the upload."""
+    """Unconditional on purpose: a conditional one that fails with 409 destroys the upload.
+
+    :param checksums: of the parts, where another client began the upload with some: algorithm and
+        value, ``CRC32 XHxvCQ==``; empty: none.
+    """
 
     key: str
     upload_id: str
     etags: tuple[str, ...]
+    checksums: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

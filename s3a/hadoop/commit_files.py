@@ -45,6 +45,14 @@ def _etag(value: Any) -> str:
     return etag
 
 
+def _checksum(value: Any) -> str:
+    """Algorithm and value of the second form; empty where there is none."""
+    if not isinstance(value, dict):
+        return ""
+    said = value.get("checksumAlgorithm"), value.get("checksum")
+    return " ".join(said) if all(isinstance(it, str) and it for it in said) else ""
+
+
 def _text(value: Any) -> str:
     """One string for all that are equal: a job's records repeat its bucket, its UUID and its tasks
     in every file's."""
@@ -54,6 +62,7 @@ def _text(value: Any) -> str:
 
 
 ETag = Annotated[str, Converted(str, _etag)]
+PartChecksum = Annotated[str, Converted(str, _checksum)]
 Filled = Annotated[str, Checked(bool, "is empty")]
 Repeated = Annotated[str, Converted(str, _text)]
 #: From string to string, where a null value counts as none.
@@ -67,6 +76,8 @@ class PendingCommit:
     :param key: the key it will appear under, in ``bucket``; neither is trusted.
     :param etags: of parts 1…n, without quotes. Hadoop's own check lets an empty list pass; no
         store completes such an upload.
+    :param checksums: of the same parts, ``CRC32 XHxvCQ==``; empty: none. A store that has them of
+        an upload wants them named again to complete it.
     :param length: bytes of the finished object.
     :param job: the committer's UUID.
     :param created_ms: by the clock of the host that wrote it, 0 where it does not say.
@@ -80,6 +91,7 @@ class PendingCommit:
     length: Annotated[Count, DEFAULTED] = 0
     job: Annotated[Repeated, Named("jobId"), DEFAULTED] = ""
     created_ms: Annotated[int, Named("created"), DEFAULTED] = 0
+    checksums: Annotated[tuple[PartChecksum, ...], Named("etags")] = ()
 
 
 @dataclass(frozen=True)

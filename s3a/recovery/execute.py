@@ -222,7 +222,8 @@ def _complete(file: NamedFile) -> Step[_Treated]:
         return key, FileOutcome.AS_IT_WAS, ""
     for attempt in _TRIES.attempts():
         yield from _TRIES.pause(attempt)
-        answer = yield from CompleteUpload(key, file.commit.upload_id, file.commit.etags)
+        commit = file.commit
+        answer = yield from CompleteUpload(key, commit.upload_id, commit.etags, commit.checksums)
         if isinstance(answer, Done):
             return key, FileOutcome.COMPLETED, ""
         found = yield from Head(key)

@@ -82,6 +82,31 @@ def test_job_in_a_bucket_that_demands_encryption_is_rolled_forward(
     assert marker["ServerSideEncryption"] == "aws:kms"
 
 
+@pytest.mark.usefixtures("s3_server")
+def test_upload_with_checksums_is_completed_by_them(s3_bucket: Any, behind: Behind) -> None:
+    """S3 refuses a completion without those that an upload was begun with."""
+    root = TableRoot(s3_bucket.name, "wh/flights")
+    made = MagicJob(connect(s3_bucket.name).perform, root).begin()
+    files = [made.upload(made.name(0, day)) for day in ("day=1", "day=2")]
+    commits = [file.commit(root.bucket, JOB, "") for file in files]
+    said = {"checksumAlgorithm": "CRC32", "checksum": "LvjZFg=="}
+    for commit in commits:
+        commit["etags"] = [{**it, **said} for it in commit["etags"]]
+    made.pending_set(0, commits)
+    made.complete(files[0])
+
+    def answer(got: Received, pass_on: Callable[[], Reply]) -> Reply:
+        completes = got.method == "POST" and "uploadId" in got.path
+        bare = completes and got.body.count(b"<ChecksumCRC32>LvjZFg==<") != got.body.count(
+            b"<Part>"
+        )
+        return s3_error(400, "InvalidRequest") if bare else pass_on()
+
+    behind(answer)
+    (done,) = as_json("s3a-recover", root.url, "--dead", JOB, "--apply")
+    assert (done["outcome"], done["completed"]) == ("rolled-forward", 1)
+
+
 def encrypted(request: Any, encryption: Encryption) -> Any:
     """As S3A sends it by its own setting."""
     return with_encryption(request, encryption) if names_none(request) else request

@@ -48,8 +48,9 @@ def carries_bytes(got: Received) -> bool:
 
 
 def has_checksum(got: Received) -> bool:
-    """Whether a request has a checksum of its body that S3 knows."""
-    return any(it == "content-md5" or it.startswith("x-amz-checksum-") for it in got.headers)
+    """Whether a request has a checksum of its body that S3 knows, before the body or after it."""
+    named = {"content-md5", "x-amz-sdk-checksum-algorithm"}
+    return any(it in named or it.startswith("x-amz-checksum-") for it in got.headers)
 
 
 #: A bucket whose objects are retained by Object Lock, which takes none without a checksum.

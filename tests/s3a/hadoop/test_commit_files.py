@@ -87,6 +87,16 @@ class TestPending:
             5,
         )
 
+    def test_checksums_beside_etags_are_read(self) -> None:
+        parts = [
+            {"etag": '"a"', "checksumAlgorithm": "CRC32", "checksum": "XHxvCQ=="},
+            {"etag": "b", "checksumAlgorithm": None, "checksum": None},
+            "c",
+        ]
+        found = PendingSet.parse(encoded(SET | {"commits": [COMMIT | {"etags": parts}]}), "k")
+        assert found.commits[0].etags == ("a", "b", "c")
+        assert found.commits[0].checksums == ("CRC32 XHxvCQ==", "", "")
+
     def test_etags_as_strings(self) -> None:
         # S3A conformance 34
         read = pending(etags=["5d41", '"6e52"'])

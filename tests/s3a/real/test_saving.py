@@ -14,7 +14,14 @@ import pytest
 
 from support.faulty_server import FaultyServer
 from support.hadoop_committers import Application, Place
-from support.refusing_store import demanding_encryption, makes_an_object, names_encryption
+from support.refusing_store import (
+    RETAINING,
+    carries_bytes,
+    demanding_encryption,
+    has_checksum,
+    makes_an_object,
+    names_encryption,
+)
 from zero_rename.committer import (
     DestinationExistsError,
     JobFencedError,
@@ -34,6 +41,8 @@ from zero_rename.spark.s3a import recorded_write as s3a_writer
 
 COMMITTERS = tuple(Committer)
 ONCE = "flights/run/load"
+#: Of a bucket with Object Lock, as docs/s3a.md has it.
+CHECKSUMS = "fs.s3a.create.checksum.algorithm"
 pytestmark = pytest.mark.thinned(committer=("magic", "partitioned"))
 
 
@@ -239,6 +248,18 @@ class TestOnRecord:
         assert any("__magic" in got.path for got in writes)
         assert [got.path for got in writes if not names_encryption(got, "AES256")] == []
         assert [write.state for write in self.writes(place, run)] == [WRITTEN]
+        assert ids(application, place) == {1: [1], 2: [2]}
+
+    def test_bucket_that_retains_objects_takes_files_and_records_by_one_setting(
+        self, application: Application, place: Place, run: str
+    ) -> None:
+        with FaultyServer(RETAINING, application.store.endpoint) as store:
+            bucket = f"fs.s3a.bucket.{place.bucket}"
+            said = {f"{bucket}.endpoint": store.endpoint, CHECKSUMS: "CRC32"}
+            with application.with_committer("magic", said):
+                save(days(application, (1, 1), (2, 2)), partition_by=["day"])
+        bare = [got.path for got in store.received if carries_bytes(got) and not has_checksum(got)]
+        assert [path for path in bare if "/_zero_rename/" not in path] == []
         assert ids(application, place) == {1: [1], 2: [2]}
 
     def test_parts_of_one_call_are_counted(
