@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from support.airflow import Connect, Tables, migrate
@@ -19,7 +20,10 @@ from support.fake_spark import FakeSpark, installed
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 EXAMPLES = Path(__file__).parents[2] / "example_dags"
-NAMES = ("flights_backfill.py", "flights_hourly.py", "flights_two_producers.py")
+NAMES = (
+    *("flights_backfill.py", "flights_hourly.py", "flights_last_week.py"),
+    "flights_two_producers.py",
+)
 #: Writes two rows for each partition that the operator names, by the writer's own options.
 APPLICATION = """
 import os
@@ -42,6 +46,8 @@ job = committer.Table(os.environ["ZERO_RENAME_TABLE"]).job(
     partition_by=options.partition_by,
     replace_partitions=named,
     on_conflict=options.on_conflict,
+    on_superseded=options.on_superseded,
+    run_rank=options.run_rank,
     idempotency_key=options.idempotency_key,
     on_repeat=options.on_repeat,
     owner=options.owner("test"),
@@ -120,6 +126,54 @@ def test_producers_of_one_partition_have_the_policy_of_their_dag(
     assert {tuple(words(call)) for call in spark.calls()} == {
         ("--csv", f"/data/{name}.csv", "--day", "2013-02-01") for name in ("airline", "airport")
     }
+
+
+def test_late_run_of_a_week_keeps_off_the_days_that_newer_runs_have_loaded(
+    dags: dict[str, Any], tables: Tables, spark: FakeSpark
+) -> None:
+    def run(day: int, **conf: str) -> Any:
+        return dags["flights_last_week"].test(
+            logical_date=datetime(2013, 2, day, tzinfo=UTC), run_conf=conf
+        )
+
+    def states(of: Any) -> dict[str, str]:
+        return {it.task_id: str(it.state) for it in of.get_task_instances()}
+
+    assert str(run(10).state) == "success"
+    late = run(9)
+    assert states(late) == {"load": "success", "report": "success"}
+    report = xcom(late, "load")
+    assert [it["partition"] for it in report["partitions"]] == ["year=2013/month=2/day=2"]
+    assert len(report["superseded"]) == 6
+    submitted = len(spark.calls())
+    later = run(11)
+    assert len(xcom(later, "load")["partitions"]) == 7
+    again = run(8)
+    assert len(xcom(again, "load")["superseded"]) == 6
+    assert len(spark.calls()) == submitted + 2
+
+
+def test_run_of_a_week_that_newer_runs_have_loaded_is_skipped_and_its_successor_is_not(
+    dags: dict[str, Any], tables: Tables, spark: FakeSpark
+) -> None:
+    names = ("year", "month", "day", "dep_delay")
+    rows = pa.Table.from_pylist(
+        [{"year": 2013, "month": 2, "day": day, "dep_delay": 0} for day in range(1, 29)],
+        schema=pa.schema([(name, pa.int32()) for name in names]),
+    )
+    newer = tables.table("flights_last_week").job(
+        rows.schema, partition_by=names[:3], run_rank=datetime(2013, 3, 1, tzinfo=UTC)
+    )
+    with newer:
+        newer.write(rows)
+    run = dags["flights_last_week"].test(logical_date=datetime(2013, 2, 20, tzinfo=UTC))
+    found = {it.task_id: str(it.state) for it in run.get_task_instances()}
+    assert found == {"load": "skipped", "report": "success"}
+    assert spark.calls() == []
+    on_purpose = dags["flights_last_week"].test(
+        logical_date=datetime(2013, 2, 21, tzinfo=UTC), run_conf={"policy": "last_wins"}
+    )
+    assert len(xcom(on_purpose, "load")["partitions"]) == 7
 
 
 def test_an_hour_starts_its_report(dags: dict[str, Any], tables: Tables, spark: FakeSpark) -> None:

@@ -38,6 +38,7 @@ def test_which_there_are(dags: dict[str, Any]) -> None:
         "flights_first_wins",
         "flights_hour_report",
         "flights_hourly",
+        "flights_last_week",
         "flights_last_wins",
         "flights_maintenance",
         "flights_monthly",

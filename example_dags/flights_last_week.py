@@ -1,0 +1,61 @@
+"""The last seven days, loaded anew each day: a late run keeps off what newer runs have loaded.
+
+Flights of a day are corrected for some days after it, so each run replaces seven partitions. A late
+run (a backfill, a cleared day, a slow one) has older rows of most of them. Under
+``on_conflict="newest_run"`` it leaves those out that a newer run has loaded, and writes the others;
+its task is skipped, before Spark starts, where none is left. What comes after it runs all the same,
+by ``none_failed``.
+
+To load older rows on purpose, trigger the DAG with the parameter ``policy`` set to ``last_wins``.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.common.compat.sdk import DAG, Param, chain
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.timetables.interval import CronDataIntervalTimetable
+
+from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
+
+PARAMS: Any = {
+    "csv": Param("/data/flights.csv", type="string", description="Flights as they are known today"),
+    "policy": Param("newest_run", enum=["newest_run", "last_wins"]),
+}
+
+
+def week_until(day: datetime) -> list[str]:
+    """The partitions of seven days, the last one among them."""
+    days = (day - timedelta(days=number) for number in range(6, -1, -1))
+    return [f"year={it.year}/month={it.month}/day={it.day}" for it in days]
+
+
+FIRST = "{{ (data_interval_start - macros.timedelta(days=6)) | ds }}"
+LAST = "{{ data_interval_start | ds }}"
+
+with DAG(
+    dag_id="flights_last_week",
+    schedule=CronDataIntervalTimetable("@daily", "UTC"),  # pyright: ignore[reportAbstractUsage]
+    start_date=datetime(2013, 1, 7, tzinfo=UTC),
+    catchup=False,
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
+    params=PARAMS,
+    user_defined_macros={"week_until": week_until},
+    tags=["example", "zero_rename"],
+    doc_md=__doc__,
+):
+    load = ZeroRenameSparkSubmitOperator(
+        task_id="load",
+        application=str(Path(__file__).parent / "jobs" / "flights_job.py"),
+        application_args=["--csv", "{{ params.csv }}", "--days", FIRST, LAST],
+        table="flights_last_week",
+        partition="{{ week_until(data_interval_start) }}",
+        mode="overwrite",
+        on_conflict="{{ params.policy }}",
+        on_superseded="{{ 'skip' if params.policy == 'newest_run' else 'fail' }}",
+    )
+    report = EmptyOperator(task_id="report", trigger_rule="none_failed")
+    chain(load, report)
