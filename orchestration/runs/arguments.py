@@ -46,14 +46,15 @@ def invalid(name: str, given: object, why: str, remedy: str) -> InvalidInputErro
 
 
 def read_text(name: str, given: object) -> str:
-    """Return a text. A whole number is its digits: native rendering makes it of ``"4"``.
+    """Return a text. A whole number is its digits: native rendering makes it of ``"4"``. A date, a
+    time or a duration, which it leaves as it is, is what Jinja writes of it.
 
     :raises InvalidInputError: anything else. A fraction has lost its digits (``4.10`` is rendered
         as 4.1), and a boolean or nothing is no name.
     """
     if isinstance(given, str):
         return str(given)
-    if isinstance(given, int) and not isinstance(given, bool):
+    if isinstance(given, int | date | timedelta) and not isinstance(given, bool):
         return str(given)
     lost = " The digits of a number may be lost by then: quote it, \"'{{ … }}'\"."
     raise invalid(

@@ -74,7 +74,7 @@ def tasks(url: str) -> dict[str, dict[str, Any]]:
             **{"application": file, "files": file, "py_files": file, "properties_file": file},
             "conf": {"spark.x": "{{ 1 }}"},
             "env_vars": {"TEST_DAYS": "{{ 1 }}"},
-            "application_args": ["--day", "{{ ds_nodash }}"],
+            "application_args": ["{{ data_interval_start }}", "{{ ds_nodash }}"],
             "post_submit_commands": ["{{ 'true' }}"],
             "name": "{{ ds_nodash }}",
             "s3a_options": {"threads": "{{ 8 }}"},
@@ -193,7 +193,7 @@ def test_two_runs_load_whatever_templates_are_rendered_to(
         assert report["repeated"] is False
     call = next(it for it in spark.calls() if f"_{native}" in it["env"]["ZERO_RENAME_DAG"])
     assert call["env"]["ZERO_RENAME_CODE_VERSION"] == "4"
-    assert call["argv"][-2:] == ["--day", "20130201"]
+    assert call["argv"][-2:] == ["2013-02-01 00:00:00+00:00", "20130201"]
     assert "spark.x=1" in call["argv"]
     merges = [it["env"] for it in spark.calls() if it["env"]["ZERO_RENAME_TASK"] == "load_a_merge"]
     assert [it["ZERO_RENAME_MERGE_ON"] for it in merges] == ['["day"]'] * 2

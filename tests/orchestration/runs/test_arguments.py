@@ -97,6 +97,9 @@ def test_an_hour_as_the_last_date_is_that_hour(last: Any) -> None:
     [
         (read_text, 4, "4"),
         (read_text, "4.10", "4.10"),
+        (read_text, date(2025, 12, 31), "2025-12-31"),
+        (read_text, datetime(2025, 12, 31, tzinfo=UTC), "2025-12-31 00:00:00+00:00"),
+        (read_word, timedelta(hours=1), "1:00:00"),
         (read_word, 0.5, "0.5"),
         (read_word, True, "True"),
         (read_words, ["--day", 7], ["--day", "7"]),
