@@ -11,16 +11,16 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.types as pt
 
 from ..committer.errors import InvalidInputError, UnsupportedTypeError
 from ..committer.format.schema.array_cast import cast_array
-from ..committer.format.schema.compatibility import normalise
+from ..committer.format.schema.compatibility import cast_column, normalise
 from ..committer.format.schema.row_metadata import ROW_METADATA
+from ..committer.format.schema.spark_types import seen_by_spark
 from ..committer.format.schema.types import SPARK_VERSION
 
 if TYPE_CHECKING:
@@ -132,10 +132,18 @@ def spark_schema(schema: pa.Schema, columns: Sequence[str] | None = None) -> Str
 
 def _stored_field(stored: dict[str, Any]) -> Any:
     """A column as Spark has written it down; user-defined types that this Python cannot import
-    are the types that they are stored as."""
+    are the types that they are stored as.
+
+    :raises UnsupportedTypeError: a newer Spark wrote it, in a type that this one lacks.
+    """
+    from pyspark.errors import PySparkException
     from pyspark.sql.types import StructField
 
-    return StructField.fromJson(_importable(stored, stored["name"]))
+    form = _importable(stored, stored["name"])
+    try:
+        return StructField.fromJson(form)
+    except PySparkException as error:
+        raise _no_type(stored["name"], json.dumps(form["type"])) from error
 
 
 def _importable(form: Any, column: str) -> Any:
@@ -170,43 +178,17 @@ def _spark_field(name: str, kind: pa.DataType) -> Any:
     from pyspark.sql.types import StructField
 
     try:
-        return StructField(name, from_arrow_type(_for_spark(kind)), True)
+        return StructField(name, from_arrow_type(seen_by_spark(kind)), True)
     except PySparkException as error:
-        raise UnsupportedTypeError(
-            f"Spark has no type for the column {name!r}, whose type is {kind}.",
-            remedy="Read the other columns, by the option columns.",
-        ) from error
+        raise _no_type(name, str(kind)) from error
 
 
-#: Normalised Arrow types that Spark lacks, and the smallest of its types that holds their values.
-_WIDENED: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
-    (pt.is_uint8, pa.int16()),
-    (pt.is_uint16, pa.int32()),
-    (pt.is_uint32, pa.int64()),
-    (pt.is_uint64, pa.decimal128(20, 0)),
-    (pt.is_fixed_size_binary, pa.binary()),
-)
-
-
-def _for_spark(kind: pa.DataType) -> pa.DataType:
-    for holds, widened in _WIDENED:
-        if holds(kind):
-            return widened
-    if pt.is_list(kind):
-        return pa.list_(_for_spark(kind.value_type))
-    if pt.is_map(kind):
-        return pa.map_(_for_spark(kind.key_type), _for_spark(kind.item_type))
-    if pt.is_struct(kind) and not is_variant(kind):
-        return pa.struct([f.with_type(_for_spark(f.type)) for f in kind])
-    return kind
-
-
-def is_variant(kind: pa.DataType) -> bool:
-    """Whether an Arrow struct is Spark's form of a variant."""
-    index = kind.get_field_index("metadata") if pt.is_struct(kind) else -1
-    if index < 0 or kind.get_field_index("value") < 0:
-        return False
-    return (kind.field(index).metadata or {}).get(b"variant") == b"true"
+def _no_type(name: str, kind: str) -> UnsupportedTypeError:
+    return UnsupportedTypeError(
+        f"This Spark has no type for the column {name!r}, whose type is {kind}; nothing was read.",
+        remedy="Read the other columns, by columns=; or all of them, by a newer Spark or "
+        "Table.to_arrow().",
+    )
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -226,3 +208,16 @@ def for_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """
     columns = [cast_array(batch.column(field.name), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def in_job_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Name a batch of Spark as a job's columns, and cast those whose types Spark lacks.
+
+    :param schema: the job's columns, in the batch's order.
+    :raises InvalidInputError: a value does not fit its column; names the column.
+    """
+    columns = [
+        column if seen_by_spark(field.type) == field.type else cast_column(column, field)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=schema.names)

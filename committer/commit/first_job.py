@@ -31,6 +31,7 @@ from ..format.schema.evolution import evolved, lacked_of, lacking, overwritten
 from ..format.schema.hive_paths import escape, parse_partition
 from ..format.schema.lost_records import refuse_orphans
 from ..format.schema.row_metadata import renamed
+from ..format.schema.spark_types import in_own_types
 from ..store.conditional_put import NotWritten, Uncertain, Written, put_record, write_id_of
 from ..store.encryption import Encryption
 from ..store.fast_root import FastRoot
@@ -262,12 +263,19 @@ def confirm(
         logger.info("%s: table.json stays as it is: %s", context.root.url, error)
 
 
-def in_its_case(found: FoundTable | None, spec: JobSpec) -> JobSpec:
-    """The job with its columns named as the table's, where case does not tell them apart."""
-    if not spec.any_case or found is None or not found.counts:
+def in_its_columns(found: FoundTable | None, spec: JobSpec) -> JobSpec:
+    """Give a job's columns the table's names where case does not tell them apart, and the table's
+    types where Spark sees them in those of the job."""
+    if found is None or not found.counts or spec.schema_mode is SchemaMode.OVERWRITE:
         return spec
-    if spec.schema_mode is SchemaMode.OVERWRITE:
-        return spec
+    if spec.any_case:
+        spec = _in_its_case(found, spec)
+    if spec.spark_types:
+        spec = replace(spec, schema=in_own_types(spec.schema, found.record.schema))
+    return spec
+
+
+def _in_its_case(found: FoundTable, spec: JobSpec) -> JobSpec:
     theirs = found.record.schema.names
     own = {name: find_column(name, theirs) or name for name in spec.schema.names}
 

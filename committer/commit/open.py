@@ -31,7 +31,7 @@ from ..store.conditional_put import Uncertain, Written, put_record
 from ..store.requests import All, Delete, Put, Step
 from .abort import abort_job_id
 from .apply import committed, finish
-from .first_job import check_table, confirm, design_table, in_its_case
+from .first_job import check_table, confirm, design_table, in_its_columns
 from .index.write_index import is_behind
 from .narrowed_run import as_planned
 from .newest_run import refuse_superseded
@@ -127,7 +127,7 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
             _sure_heads(context, spec, listing),
         )
     )
-    spec = in_its_case(found, spec)
+    spec = in_its_columns(found, spec)
     table, new = yield from _table_for(context, found, job, spec, tuple(listing.heads.values()))
     spec = replace(spec, files=spec.files.encrypted_by(table.encryption))
     context = context.of(table)
@@ -187,7 +187,7 @@ def _sure_heads(
 def _opened_uncoordinated(context: Context, job: str, spec: JobSpec) -> Step[OpenedJob]:
     """No heads, no look at others: the table alone."""
     found = yield from find_table(context)
-    spec = in_its_case(found, spec)
+    spec = in_its_columns(found, spec)
     table, new = yield from _table_for(context, found, job, spec, ())
     spec = replace(spec, files=spec.files.encrypted_by(table.encryption))
     return OpenedJob(

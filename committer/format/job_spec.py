@@ -311,6 +311,8 @@ class JobSpec:
         to which these came later.
     :param schema_mode: what becomes of the table's columns where the job brings others.
     :param any_case: columns that differ from the table's by case alone are those, as Spark has it.
+    :param spark_types: columns in the types in which Spark sees the table's are of the table's own
+        types: the writer casts their values, and refuses one that does not fit.
     :param on_conflict: what to do where another job changed a partition since this one opened.
     :param on_superseded: what to do, under ``on_conflict=newest_run``, where a newer run loaded it.
     :param run_rank: how new the job's run is: a number, a date or a time, or several by partition
@@ -351,6 +353,7 @@ class JobSpec:
     lacked: Collection[str] = ()
     schema_mode: SchemaMode = SchemaMode.KEEP
     any_case: bool = False
+    spark_types: bool = False
     on_conflict: OnConflict = OnConflict.FAIL
     on_superseded: OnSuperseded = OnSuperseded.FAIL
     run_rank: RunRanks | None = None

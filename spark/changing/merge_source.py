@@ -21,6 +21,7 @@ from ...committer.errors import (
 from ...committer.format.schema.compatibility import check_same, find_column
 from ...committer.format.schema.evolution import evolved
 from ...committer.format.schema.row_metadata import renamed
+from ...committer.format.schema.spark_types import in_own_types
 from ...committer.merge_request import IGNORE, UPDATE, MergeRequest, several_rows
 from ...committer.table import Table
 from ..reading.load import quoted
@@ -275,6 +276,7 @@ class _SourceReading:
         stored = renamed(stored, names)
         if is_first:
             return stored  # Whatever a condition names may be a value as well.
+        stored = in_own_types(stored, own)
         for name in names:
             # It says what becomes of rows, and is no column of them.
             if name not in own.names and rules.serves(name):

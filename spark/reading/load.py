@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 logger = logging.getLogger("zero_rename.spark.reading.load")
+#: Whether Spark's own sources and operators take the type TIME: not by default in Spark 4.3.
+_TIME_TYPE = "spark.sql.timeType.enabled"
 
 
 class By(StrEnum):
@@ -184,6 +186,9 @@ def _by_spark(spark: SparkSession, request: _ReadRequest) -> DataFrame | Session
     ):
         why = "files of other programs may spell columns in another case, which it tells apart"
         return SessionStore(None, why, OURS)
+    why_no_time = _why_no_time(spark, request)
+    if why_no_time is not None:
+        return why_no_time
     endpoint = request.table.driver.clients.endpoint
     store = session_store(spark, snapshot.root, endpoint, snapshot.files[0])
     if store.scheme is None:
@@ -197,6 +202,21 @@ def _by_spark(spark: SparkSession, request: _ReadRequest) -> DataFrame | Session
         return SessionStore(None, why, OURS)
     logger.info("%s is read by Spark itself, through %s://", snapshot.root.url, store.scheme)
     return request.of(frame)
+
+
+def _why_no_time(spark: SparkSession, request: _ReadRequest) -> SessionStore | None:
+    """What keeps Spark's reader from columns of the type TIME that are asked for."""
+    named = (f.name for f in request.schema if "TimeType(" in repr(f.dataType))
+    column = next(named, None)
+    if column is None:
+        return None
+    if spark.conf.get(_TIME_TYPE, None) != "true":
+        why = f"its reader takes no TIME, which is the type of the column {column}"
+        return SessionStore(None, why, f'{OURS} Or call spark.conf.set("{_TIME_TYPE}", "true").')
+    if any(file.is_foreign for file in request.snapshot.files):
+        why = f"files of other programs may hold {column} in milliseconds, which its reader refuses"
+        return SessionStore(None, why, OURS)
+    return None
 
 
 def quoted(name: str) -> str:

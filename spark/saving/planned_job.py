@@ -120,6 +120,7 @@ def planned_job(
         owner=options.owner(application),
         files=options.files(),
         any_case=any_case,
+        spark_types=True,
         **policy,
     )
     return PlannedJob(table, spec, own_key)

@@ -22,6 +22,7 @@ import pyarrow as pa
 from ...committer.commit.state.job_state import OpenedJob
 from ...committer.format.records.pending_file import TaskResult
 from ...committer.table import Table
+from ..types import in_job_types
 from ..worker import ease_reuse, readable_errors
 
 logger = logging.getLogger("zero_rename.spark.saving.task_rows")
@@ -124,7 +125,7 @@ def _uploaded(opened: OpenedJob, batches: Iterable[pa.RecordBatch]) -> TaskResul
     writer = table.task_writer(opened, task, attempt)
     try:
         for batch in batches:
-            writer.write(batch.rename_columns(opened.spec.schema.names))
+            writer.write(in_job_types(batch, opened.spec.schema))
         result = replace(writer.close(), retries=table.retries - before)
     except BaseException:
         writer.abort()

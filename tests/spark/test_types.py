@@ -106,3 +106,18 @@ class TestUserDefinedTypes:
     ) -> None:
         assert spark_schema(self.stored("points"), ["n"]).simpleString() == "struct<n:int>"
         assert caplog.text == ""
+
+
+@pytest.mark.parametrize("kind", ["moment(6)", {"type": "array", "elementType": "moment"}])
+def test_type_of_a_newer_spark_is_refused_by_column_where_it_is_asked_for(kind: Any) -> None:
+    if isinstance(kind, dict):
+        kind["containsNull"] = True
+    fields = [
+        {"name": "n", "type": "integer", "nullable": True, "metadata": {}},
+        {"name": "t", "type": kind, "nullable": True, "metadata": {}},
+    ]
+    metadata = {ROW_METADATA: json.dumps({"type": "struct", "fields": fields}).encode()}
+    schema = pa.schema([("n", pa.int32()), ("t", pa.binary())], metadata)
+    with pytest.raises(UnsupportedTypeError, match=r"no type for the column 't', .*moment"):
+        spark_schema(schema)
+    assert spark_schema(schema, ["n"]).names == ["n"]

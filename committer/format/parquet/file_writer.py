@@ -16,6 +16,8 @@ from ...store.requests import ObjectSettings
 from ..job_spec import FileOptions
 from ..layout import JOB_METADATA
 from ..records.pending_file import PendingFile
+from ..schema.array_cast import cast_array
+from .annotations import stored_schema
 from .column_bounds import summarise
 from .row_content import RowContent
 
@@ -126,6 +128,7 @@ class FileWriter:
         self._aborted = False
         self.rows = 0
         self._schema = schema
+        self._stored = stored_schema(schema)
         self._compression = compression
         self._sorted_by = sorted_by
         self._content = content
@@ -146,7 +149,7 @@ class FileWriter:
         if self._writer is None:  # not in __init__: it writes, and may fail
             self._writer = pq.ParquetWriter(
                 self._sink,
-                self._schema,
+                self._stored,
                 compression=self._compression,
                 compression_level=_LEVELS.get(self._compression),
                 use_dictionary=dictionary_columns(rows),  # pyright: ignore[reportArgumentType]
@@ -154,10 +157,20 @@ class FileWriter:
                 sorting_columns=self._sorting_columns(),
                 **_LIKE_SPARK,
             )
-        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        self._writer.write_table(self._annotated(rows), row_group_size=max(1, rows.num_rows))
         self.rows += rows.num_rows
         if self._content is not None:
             self._content.add(rows)
+
+    def _annotated(self, rows: pa.Table) -> pa.Table:
+        """Rows in the types by which pyarrow writes the annotations of their columns."""
+        if self._stored.equals(self._schema):
+            return rows
+        columns = [
+            pa.chunked_array([cast_array(chunk, field.type) for chunk in column.chunks], field.type)
+            for column, field in zip(rows.columns, self._stored, strict=True)
+        ]
+        return pa.Table.from_arrays(columns, schema=self._stored)
 
     def seal(self) -> None:
         """Write the footer, and send what is left without waiting for the store.
@@ -206,7 +219,7 @@ class FileWriter:
         if not self._sorted_by:
             return None
         keys = [(name, "ascending") for name in self._sorted_by]
-        return pq.SortingColumn.from_ordering(self._schema, keys, null_placement="at_end")
+        return pq.SortingColumn.from_ordering(self._stored, keys, null_placement="at_end")
 
     def abort(self) -> Exception | None:
         """Give the file up, finished or not. May be repeated.

@@ -23,7 +23,8 @@ from ..layout import TableRoot
 from ..schema.compatibility import respelled, type_differences
 from ..schema.evolution import joined_type
 from ..schema.hive_paths import partition_values
-from ..schema.types import find_column, normalise
+from ..schema.types import ANNOTATION, find_column, normalise
+from .annotations import agreed, annotated_schema
 from .column_bounds import chunk_bounds, is_ordered
 from .row_counts import counted_rows
 
@@ -168,9 +169,11 @@ def read_columns(
     try:
         metadata = pq.read_metadata(pa.BufferReader(body))
         counted_rows(metadata)
-        arrow = metadata.schema.to_arrow_schema()
+        arrow, refused = annotated_schema(metadata)
     except (pa.ArrowException, OSError) as error:
         raise not_parquet(file.key, error) from error
+    if refused:
+        return FileColumns(pa.schema([]), problem="; ".join(refused.values())), length
     inside = [field for field in arrow if find_column(field.name, partition_by)]
     try:
         plain = _columns(metadata, arrow, [field.name for field in inside])
@@ -217,7 +220,12 @@ def _columns(metadata: pq.FileMetaData, arrow: pa.Schema, without: Sequence[str]
 
 
 def _bare(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(field.name, field.type) for field in schema])
+    """Columns without what a file says of them, but for the marks of annotations."""
+    fields = []
+    for column in schema:
+        said = (column.metadata or {}).get(ANNOTATION)
+        fields.append(column.with_metadata(None if said is None else {ANNOTATION: said}))
+    return pa.schema(fields)
 
 
 def int96_columns(file: pq.ParquetSchema) -> frozenset[str]:
@@ -458,7 +466,8 @@ def _join(fields: dict[str, pa.Field], fixed: frozenset[str], columns: FileColum
         if kind is None:
             problems.append(f"{given.name} is {given.type} there, in the table {own.type}")
         else:
-            after[name] = own.with_type(kind)
+            wider = own.with_type(kind)
+            after[name] = wider if name in fixed else agreed(wider, given)
     if not problems:
         fields |= after
     return problems

@@ -20,6 +20,7 @@ from ..records.data_file import DataFile
 from ..schema.compatibility import cast_column, is_later, type_differences
 from ..schema.hive_paths import partition_values
 from ..schema.types import find_column, normalise
+from .annotations import annotated_schema
 from .calendars import FileCalendar, physical_types
 from .foreign_columns import contradiction, int96_columns, misfit, not_parquet
 from .row_counts import counted_rows
@@ -163,6 +164,7 @@ class _FileReader:
         """
         shown = {self._stored_as(name) for name in schema.names}
         problems = [f"{name} is not in the table" for name in self._present if name not in shown]
+        problems += self._annotated[1].values()
         for name in partition_by:
             stored = self._stored_as(name)
             if stored is None:
@@ -224,6 +226,10 @@ class _FileReader:
         return columns
 
     @cached_property
+    def _annotated(self) -> tuple[pa.Schema, dict[str, str]]:
+        return annotated_schema(self._parquet.metadata)
+
+    @cached_property
     def _physical_types(self) -> dict[str, list[str]]:
         """The physical types of each column's leaves, found once a file."""
         return physical_types(self._parquet.schema, self._parquet.schema_arrow)
@@ -245,7 +251,7 @@ class _FileReader:
 
     def _check(self, fields: Sequence[pa.Field]) -> None:
         """Refuse a file whose columns are not, or cannot become, those wanted."""
-        found = self._parquet.schema_arrow
+        found = self._annotated[0] if self._file.is_foreign else self._parquet.schema_arrow
         problems: list[str] = []
         for field in fields:
             name = self._stored_as(field.name)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from .types import find_column
+from .types import annotation_of, find_column
 
 #: Types that many of Arrow's functions have no kernels for, and the same values in one that has.
 _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
@@ -37,6 +37,10 @@ def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     own = array.type
     if own.equals(kind):
         return array
+    if isinstance(own, pa.BaseExtensionType):
+        return cast_array(array.storage, kind)
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, cast_array(array, kind.storage_type))
     if pt.is_dictionary(own):
         return cast_array(array.dictionary, kind).take(array.indices)
     if pt.is_struct(own) and pt.is_struct(kind):
@@ -86,6 +90,8 @@ def plain_columns(table: pa.Table) -> pa.Table:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
+    if annotation_of(kind) is not None:
+        return _plain(kind.storage_type)
     if pt.is_dictionary(kind):
         return _plain(kind.value_type)
     if pt.is_struct(kind):

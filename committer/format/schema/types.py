@@ -19,14 +19,17 @@ duration                                     duration[us]. Parquet has no such t
                                              in the file's metadata; DuckDB sees microseconds
 null                                         unchanged; Spark reads an int column of nulls
 dictionary                                   the type of its values
+arrow.uuid, arrow.json                       fixed_size_binary(16), string. The column is marked
+                                             (:data:`ANNOTATION`), so that files have Parquet's
+                                             annotation UUID or JSON again
 list, large_list, fixed_size_list            list, its field named ``element``
 struct, map                                  of normalised fields
 ===========================================  ================================================
 
 A cast that would lose something (nanoseconds below a microsecond) is refused when the value is
 met. Refused outright: unions, run-end encoded arrays, list views (pyarrow 26 casts them to
-broken arrays), calendar intervals, extension types, decimals beyond 38 digits, structs without
-fields, and names that differ only in case.
+broken arrays), calendar intervals, other extension types, decimals beyond 38 digits, structs
+without fields, and names that differ only in case.
 
 Every column is nullable whatever a batch says: Spark sends ``not null`` for columns that merely
 happen to hold no null."""
@@ -66,6 +69,12 @@ _DROPPED_FIELD_METADATA = frozenset({b"PARQUET:field_id", b"zero_rename.later"})
 #: Marks a column in a table's schema that came by evolution: files before do not have it, and jobs
 #: may leave it out.
 LATER = b"zero_rename.later"
+#: Marks a column, or a field in one, whose values in files have an annotation of Parquet's that no
+#: plain type of Arrow stands for: its value is the annotation's name.
+ANNOTATION = b"zero_rename.annotation"
+#: The types of such values by the annotation, and Arrow's extension types for them.
+ANNOTATED = {b"UUID": pa.binary(16), b"JSON": pa.string()}
+_EXTENSIONS = {"arrow.uuid": b"UUID", "arrow.json": b"JSON"}
 
 
 def find_column(name: str, names: Iterable[str]) -> str | None:
@@ -124,11 +133,24 @@ def _normal_fields(fields: Iterable[pa.Field], path: str) -> list[pa.Field]:
 
 
 def _normal_field(field: pa.Field, name: str, path: str, nullable: bool = True) -> pa.Field:
-    metadata = _keep(field.metadata, _DROPPED_FIELD_METADATA)
-    return pa.field(name, _normal(field.type, path), nullable, metadata)
+    metadata = _keep(field.metadata, _DROPPED_FIELD_METADATA) or {}
+    kind = _normal(field.type, path)
+    said = annotation_of(field.type) or metadata.pop(ANNOTATION, None)
+    if said is not None and ANNOTATED.get(said) == kind:
+        metadata[ANNOTATION] = said
+    return pa.field(name, kind, nullable, metadata or None)
+
+
+def annotation_of(kind: pa.DataType) -> bytes | None:
+    """The annotation of Parquet's that an extension type of Arrow stands for."""
+    if not isinstance(kind, pa.BaseExtensionType):
+        return None
+    return _EXTENSIONS.get(kind.extension_name)
 
 
 def _normal(kind: pa.DataType, path: str) -> pa.DataType:
+    if annotation_of(kind) is not None:
+        return _normal(kind.storage_type, path)
     if isinstance(kind, pa.BaseExtensionType):
         raise _unsupported(path, kind, f"Write its storage, {kind.storage_type}.")
     if pt.is_dictionary(kind):

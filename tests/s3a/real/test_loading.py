@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import os
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from zero_rename.committer.store.requests import Put
 from zero_rename.spark import create_view, load, register, save
 from zero_rename.spark.startup import preflight
 
+TIME_TYPE = "spark.sql.timeType.enabled"
 SCHEMA = pa.schema([("n", pa.int64()), ("p", pa.string())])
 
 
@@ -80,6 +82,59 @@ def test_all_types_are_what_this_package_s_reader_finds(spark: Any, url: str, ma
     assert not is_by_spark(ours)
     assert found.schema == ours.schema
     assert repr(rows(found)) == repr(rows(ours))
+
+
+class TestTime:
+    """The type TIME, which Spark 4.3 makes and hands over, and whose own reader takes it only where
+    a setting says so."""
+
+    @pytest.fixture
+    def default(self, spark: Any) -> Iterator[None]:
+        """A session as users have it."""
+        spark.conf.unset(TIME_TYPE)
+        yield
+        spark.conf.set(TIME_TYPE, "true")
+
+    @pytest.fixture
+    def saved(self, spark: Any, url: str) -> str:
+        save(
+            spark.sql("select 1 n, named_struct('t', time'01:02:03.000001') s, time'04:05' t"), url
+        )
+        return url
+
+    def test_columns_are_read_in_a_session_of_defaults(
+        self, spark: Any, saved: str, default: None
+    ) -> None:
+        found = load(spark, saved)
+        assert not is_by_spark(found)
+        at = dt.time(1, 2, 3, 1)
+        assert found.collect() == [(1, (at,), dt.time(4, 5))]
+        assert load(spark, saved, columns=["s"], where="n = 1").collect() == [((at,),)]
+        with pytest.raises(
+            InvalidInputError, match=r"takes no TIME, which is .* the column s"
+        ) as no:
+            load(spark, saved, by="spark")
+        assert TIME_TYPE in (no.value.remedy or "")
+
+    def test_other_columns_are_read_by_spark_in_a_session_of_defaults(
+        self, spark: Any, saved: str, default: None
+    ) -> None:
+        found = load(spark, saved, columns=["n"], by="spark")
+        assert (is_by_spark(found), found.collect()) == (True, [(1,)])
+
+    def test_columns_are_read_by_spark_where_the_session_says_so(
+        self, spark: Any, saved: str
+    ) -> None:
+        found = load(spark, saved, where="t > time'04:00'")
+        assert (is_by_spark(found), found.count()) == (True, 1)
+
+    @pytest.mark.parametrize("unit", [pa.time32("ms"), pa.time64("us"), pa.time64("ns")], ids=str)
+    def test_files_of_other_programs_are_read_in_each_unit(
+        self, spark: Any, url: str, unit: pa.DataType
+    ) -> None:
+        values = pa.array([dt.time(4, 5), None], pa.time64("us")).cast(unit)
+        put_foreign(url, "f.parquet", pa.table({"t": values}))
+        assert load(spark, url).collect() == [(dt.time(4, 5),), (None,)]
 
 
 def test_partitions_are_cut_off_before_spark_plans(spark: Any, url: str) -> None:
