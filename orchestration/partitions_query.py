@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from ..committer.errors import InvalidInputError, RecordDamagedError, counted
+from ..committer.errors import InvalidInputError, counted
 from ..committer.format.layout import TableRoot
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, ListedObject, Step
@@ -17,10 +17,10 @@ from .job_query import READY, WAITING, JobQuery, QueryResult, check_least
 from .look import State, look
 from .runs.partitions import MOST_PARTITIONS, check_partition
 from .runs.reports import of_partitions
+from .s3a.written_partitions import written_partitions
 
 if TYPE_CHECKING:
     from ..committer import Table
-    from ..committer.format.records.success_marker import SuccessMarker
     from ..committer.scan.partition_state import PartitionState
 
 #: Partitions that are still missing, in an explanation.
@@ -39,6 +39,7 @@ class HeldPartition:
     :param rows: ``None`` where nobody counted them; ``bytes`` as well.
     :param keys: of the files, each with its size in bytes where that is known.
     :param unfinished: a job that is committed and not applied to its end.
+    :param missing: how many files of its last job are surely not there, besides those of ``keys``.
     :param stable: this stays so while nothing changes at the key that was read.
     """
 
@@ -50,6 +51,7 @@ class HeldPartition:
     keys: Mapping[str, int | None]
     version: int | None = None
     unfinished: str | None = None
+    missing: int = 0
     stable: bool = True
 
     @property
@@ -69,7 +71,8 @@ class PartitionsQuery:
     :param newer_than_version: jobs moved it beyond this version.
     :param newer_than: it was committed last after this time, seconds since the epoch.
     :param min_rows: it holds so many rows; ``min_files``: so many files.
-    :param committer: who committed it: by its head, or one of Hadoop's by its ``_SUCCESS``.
+    :param committer: who committed it: by its head, or one of Hadoop's by its runs' reports and by
+        ``_SUCCESS``.
     :param check_files: every file that it is said to hold is there, by a listing.
     :param apply: apply a committed job whose owner has not, rather than wait for somebody.
     :param spelled: the partitions are written as their table writes them.
@@ -161,7 +164,8 @@ class PartitionsQuery:
             table.recover()
             held, lacking = self._held(table, None)
         lacking |= {name: why for name, it in held.items() if (why := self._lacks(it)) is not None}
-        quiet = all(it.stable for it in held.values())
+        # A report of the ledger comes where nothing is watched.
+        quiet = self.committer == NATIVE and all(it.stable for it in held.values())
         if not lacking and self.check_files:
             lacking, quiet = self._without_files(table, held), False
         if lacking:
@@ -175,7 +179,7 @@ class PartitionsQuery:
         why: dict[str, str] = {}
         if self.committer != NATIVE:
             count = self.min_rows is not None
-            held, why = held_by_markers(table, self.partitions, self.committer, count)
+            held, why = held_by_s3a(table, self.partitions, self.committer, count)
         else:
             if seen is None:
                 seen = table.run(look(set(self.watched(table.root)), {}))
@@ -201,7 +205,13 @@ class PartitionsQuery:
         return None
 
     def _without_files(self, table: Table, held: Mapping[str, HeldPartition]) -> dict[str, str]:
-        return {
+        short = {
+            name: f"{it.missing} of {counted(it.files + it.missing, 'file is', 'files are')} not "
+            "there"
+            for name, it in held.items()
+            if it.missing
+        }
+        return short | {
             name: f"{len(keys)} of {counted(held[name].files, 'file is', 'files are')} not there, "
             f"such as {keys[0]}"
             for name, keys in absent_files(table, held).items()
@@ -265,56 +275,30 @@ def _of_state(state: PartitionState) -> HeldPartition:
     )
 
 
-def held_by_markers(
+def held_by_s3a(
     table: Table, partitions: Sequence[str], committer: str, count: bool
 ) -> tuple[dict[str, HeldPartition], dict[str, str]]:
-    """Partitions that one of Hadoop's committers wrote, by the ``_SUCCESS`` in each or, where the
-    job was one of the whole table, by the table's, if it names a file of the partition.
-
-    A marker names its first 100 files. Its time is that of the host that wrote it.
+    """Find partitions that one of Hadoop's committers wrote (:mod:`.s3a.written_partitions`).
 
     :param count: read the rows' number from the files' footers.
     :return: what they hold, and why others do not count, by partition.
     """
-    root, of_table = table.root, _marker(table, None)
-    held: dict[str, HeldPartition] = {}
-    refused: dict[str, str] = {}
-    for name in partitions:
-        marker = _marker(table, name)
-        if marker is None and not isinstance(of_table, str) and of_table is not None:
-            marker = of_table if _keys(root, of_table, name) else None
-        if marker is None:
-            continue
-        if isinstance(marker, str):
-            refused[name] = marker
-        elif marker.committer != committer or not marker.success:
-            refused[name] = f"_SUCCESS is of the {marker.committer!r} committer"
-            if marker.committer == committer:
-                refused[name] = "_SUCCESS says that its job failed"
-        else:
-            held[name] = HeldPartition(
-                partition=name,
-                job=marker.job,
-                decided_at=marker.timestamp_ms / 1000,
-                rows=table.scan(partitions=[name]).count() if count else None,
-                bytes=None,
-                keys=dict.fromkeys(_keys(root, marker, name)),
-            )
+    written, refused = written_partitions(table, partitions, committer)
+    held = {}
+    for name, found in written.items():
+        sizes = [size for size in found.keys.values() if size is not None]
+        held[name] = HeldPartition(
+            partition=name,
+            job=found.job,
+            decided_at=found.decided_at,
+            rows=table.scan(partitions=[name]).count() if count else None,
+            bytes=sum(sizes) if len(sizes) == len(found.keys) else None,
+            keys=found.keys,
+            missing=found.missing,
+            # Others tell of a commit than the keys that are watched: the ledger.
+            stable=False,
+        )
     return held, refused
-
-
-def _marker(table: Table, place: str | None) -> SuccessMarker | str | None:
-    """A marker, or why it cannot be read."""
-    try:
-        return table.marker(place)
-    except RecordDamagedError as error:
-        return error.message
-
-
-def _keys(root: TableRoot, marker: SuccessMarker, partition: str) -> list[str]:
-    prefix = root.partition_prefix(partition)
-    names = [name.lstrip("/") for name in marker.filenames]
-    return [name for name in names if name.startswith(prefix)]
 
 
 def absent_files(table: Table, held: Mapping[str, HeldPartition]) -> dict[str, list[str]]:

@@ -104,9 +104,10 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         partition, which is waited for. (templated)
     :param min_files: the same of files. (templated)
     :param committer: who has to have committed the partitions: ``zero_rename``, by their heads, or
-        ``magic``, ``directory``, ``partitioned``, by their ``_SUCCESS``. (templated)
+        ``magic``, ``directory``, ``partitioned``, by their runs' reports and ``_SUCCESS``.
+        (templated)
     :param check_files: list the partitions, and wait until every file is there that their heads,
-        or ``_SUCCESS``, name. (templated)
+        or ``_SUCCESS``, name, and as many as the last job left. (templated)
     :param apply: finish a committed job whose owner died, rather than wait for maintenance;
         needs the right to write. (templated)
     :param on_foreign_marker: where nothing is committed and a ``_SUCCESS`` of another committer

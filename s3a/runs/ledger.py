@@ -185,6 +185,28 @@ def read_report(root: TableRoot, write: WriteRecord) -> Step[JobSummary | None]:
     return (yield from find_report(root, write.uuid, folder))
 
 
+def is_closed(key: str) -> bool:
+    """Tell whether a key is that of a closed try's record."""
+    return key.endswith(_CLOSED) and not key.endswith(_OPEN)
+
+
+def unsettled(keys: Sequence[str]) -> list[str]:
+    """Pick the keys of the tries of which it is not known what came of them.
+
+    :param keys: all below :func:`runs_prefix`.
+    """
+    return [key for key in _of_tries(keys) if not is_closed(key)]
+
+
+def read_record(key: str) -> Step[StoredTry | None]:
+    """Read the record of a try by its key; ``None`` where it is gone.
+
+    :raises RecordDamagedError: it cannot be read.
+    """
+    found = yield from Get(key, most=LIST_BYTES)
+    return StoredTry.of(found) if isinstance(found, Found) else None
+
+
 def _of_tries(keys: Sequence[str]) -> list[str]:
     """One key for each try among those of its records: the closed one where both are there."""
     closed = {key for key in keys if not key.endswith(_OPEN)}

@@ -1,0 +1,190 @@
+"""Partitions that Hadoop's committers wrote, as sensors see them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from support.airflow import Tables
+from zero_rename.committer import Table
+from zero_rename.committer.format.job_spec import NOBODY
+from zero_rename.orchestration.job_query import READY, WAITING, QueryResult
+from zero_rename.orchestration.partitions_query import PartitionsQuery
+from zero_rename.s3a.runs import ledger
+from zero_rename.s3a.runs.try_record import COMMITTED, UNDONE, TryRecord, run_uuid
+
+pytestmark = pytest.mark.memory_s3
+AT = 1_359_700_000.0
+WRITE = "0b1c2d3e-0000-4000-8000-00000000000{}"
+
+
+def ask(tables: Tables, *days: int, **asked: Any) -> QueryResult:
+    return asking(tables.table(), tables.url(), *days, **asked)
+
+
+def asking(table: Table, url: str, *days: int, **asked: Any) -> QueryResult:
+    query = PartitionsQuery(url, tuple(f"day={day}" for day in days), committer="magic", **asked)
+    query.check()
+    return query.ask(table)
+
+
+def put_files(tables: Tables, day: int, count: int, write: int = 1) -> list[str]:
+    keys = [
+        f"wh/flights/day={day}/part-{number:05}-{WRITE.format(write)}.c000.parquet"
+        for number in range(count)
+    ]
+    for key in keys:
+        tables.bucket.put(key, b"rows")
+    return keys
+
+
+def put_marker(tables: Tables, keys: list[str], job: str, at: float = AT, place: str = "") -> None:
+    said = {
+        "name": "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1",
+        "success": True,
+        "timestamp": int(at * 1000),
+        "committer": "magic",
+        "jobId": job,
+        "filenames": [f"/{key}" for key in keys[:100]],
+        "iostatistics": {"counters": {"committer_commits_completed": len(keys)}},
+    }
+    tables.bucket.put(f"wh/flights/{place}_SUCCESS", json.dumps(said).encode())
+
+
+def put_report(tables: Tables, at: float, **files: int) -> str:
+    """What an operator's load leaves beside the table."""
+    table, run = tables.table(), run_uuid()
+    entries = [
+        {"partition": name.replace("_", "="), "files": count, "rows": 1, "bytes": 4}
+        for name, count in files.items()
+    ]
+    report = {"job": run, "jobs": [run], "decided_at": at, "committer": "magic"}
+    record = TryRecord(run, f"flights/{run}/load", NOBODY, "magic", "overwrite")
+    record = table.run(ledger.open_try(table.root, record))
+    report["partitions"] = entries
+    table.run(ledger.close_try(table.root, record, state=COMMITTED, report=report))
+    return run
+
+
+def test_partitions_stay_ready_after_loads_of_other_days(tables: Tables) -> None:
+    jobs = []
+    for day in range(1, 8):
+        keys = put_files(tables, day, 1, day)
+        jobs.append(put_report(tables, AT + day, **{f"day_{day}": 1}))
+        put_marker(tables, keys, jobs[-1], AT + day)
+    result = ask(tables, *range(1, 8))
+    assert (result.state, result.quiet) == (READY, False)
+    assert [it["job"] for it in (result.report or {})["partitions"]] == jobs
+
+
+def test_last_day_of_a_month_of_248_files_is_ready_by_the_write_that_names_share(
+    tables: Tables,
+) -> None:
+    keys = [key for day in range(10, 41) for key in put_files(tables, day, 8)]
+    put_marker(tables, keys, "2b1f")
+    result = ask(tables, *range(10, 41), min_files=8)
+    assert (result.state, (result.report or {})["files"]) == (READY, 248)
+
+
+def test_files_of_another_write_do_not_make_a_partition_ready(tables: Tables) -> None:
+    put_marker(tables, put_files(tables, 1, 2), "2b1f")
+    put_files(tables, 2, 2, write=2)
+    assert "day=2 (no commit)" in ask(tables, 1, 2).explanation
+
+
+@pytest.mark.parametrize("told_by", ["report", "marker"])
+def test_partition_of_150_files_has_150_and_misses_the_one_that_is_deleted(
+    tables: Tables, told_by: str
+) -> None:
+    keys = put_files(tables, 1, 150)
+    if told_by == "report":
+        put_report(tables, AT, day_1=150)
+    else:
+        put_marker(tables, keys, "2b1f", place="day=1/")
+    result = ask(tables, 1, min_files=120, check_files=True)
+    assert (result.state, (result.report or {})["files"]) == (READY, 150)
+    assert (result.report or {})["bytes"] == 600
+    tables.bucket.client.delete_object(Bucket=tables.bucket.name, Key=keys[149])
+    missing = ask(tables, 1, min_files=120, check_files=True)
+    assert missing.state == WAITING
+    assert "day=1 (1 of 150 files are not there)" in missing.explanation
+
+
+def test_later_marker_of_a_job_that_nobody_recorded_counts_before_the_report(
+    tables: Tables,
+) -> None:
+    run = put_report(tables, AT, day_1=1)
+    keys = put_files(tables, 1, 1)
+    put_marker(tables, keys, "2b1f", AT - 1, "day=1/")
+    assert (ask(tables, 1).report or {})["job"] == run
+    put_marker(tables, keys, "2b1f", AT + 1, "day=1/")
+    assert (ask(tables, 1).report or {})["job"] == "2b1f"
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "marker is empty"),
+        (b"{", "is not JSON"),
+        (b" " * 50_000_000, "has more than 8388608 bytes"),
+    ],
+    ids=["empty", "no JSON", "50 MB"],
+)
+def test_marker_that_says_nothing_is_named_and_hides_no_report(
+    tables: Tables, body: bytes, why: str
+) -> None:
+    put_files(tables, 1, 1)
+    tables.bucket.put("wh/flights/day=1/_SUCCESS", body)
+    assert why in ask(tables, 1).explanation
+    put_report(tables, AT, day_1=1)
+    assert ask(tables, 1).state == READY
+
+
+@pytest.mark.parametrize("named", [("day=1",), ()], ids=["named", "any"])
+def test_report_does_not_count_while_another_try_may_replace_the_files(
+    tables: Tables, named: tuple[str, ...]
+) -> None:
+    put_files(tables, 1, 1)
+    put_report(tables, AT, day_1=1)
+    table, run = tables.table(), run_uuid()
+    record = TryRecord(run, "flights/again/load", NOBODY, "magic", "overwrite", named)
+    record = table.run(ledger.open_try(table.root, record))
+    assert "day=1 (the run flights/again/load loads it" in ask(tables, 1).explanation
+    table.run(ledger.close_try(table.root, record, state=UNDONE))
+    assert ask(tables, 1).state == READY
+
+
+def test_partition_whose_files_are_all_gone_is_not_ready(tables: Tables) -> None:
+    put_report(tables, AT, day_1=2, day_2=0)
+    assert "day=1 (none of the 2 files of job" in ask(tables, 1).explanation
+    assert ask(tables, 2).state == READY
+
+
+def test_damaged_report_is_named_and_does_not_hide_others(tables: Tables) -> None:
+    put_files(tables, 1, 1)
+    put_report(tables, AT, day_1=1)
+    key = ledger.closed_key(tables.table().root, "flights/other/load", run_uuid())
+    tables.bucket.put(key, b"{")
+    assert ask(tables, 1).state == READY
+    assert f"({key})" in ask(tables, 2).explanation
+
+
+@pytest.mark.parametrize("told_by", ["report", "marker"])
+def test_polls_of_31_partitions_take_three_requests_after_the_first(
+    tables: Tables, told_by: str
+) -> None:
+    days = range(10, 41)
+    for day in days:
+        keys = put_files(tables, day, 2, day % 10)
+        if told_by == "report":
+            put_report(tables, AT + day, **{f"day_{day}": 2})
+        else:
+            put_marker(tables, keys, "2b1f", place=f"day={day}/")
+    put_marker(tables, [], "2b1f")
+    table = tables.table()
+    assert asking(table, tables.url(), *days, min_files=3).state == WAITING
+    tables.bucket.counter.reset()
+    assert asking(table, tables.url(), *days, min_files=3).state == WAITING
+    assert tables.bucket.counter.counts() == {"ListObjects": 2, "GetObject": 1}
