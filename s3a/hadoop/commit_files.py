@@ -49,8 +49,10 @@ def _checksum(value: Any) -> str:
     """Algorithm and value of the second form; empty where there is none."""
     if not isinstance(value, dict):
         return ""
-    said = value.get("checksumAlgorithm"), value.get("checksum")
-    return " ".join(said) if all(isinstance(it, str) and it for it in said) else ""
+    algorithm, checksum = value.get("checksumAlgorithm"), value.get("checksum")
+    if not (isinstance(algorithm, str) and isinstance(checksum, str) and algorithm and checksum):
+        return ""
+    return f"{algorithm} {checksum}"
 
 
 def _text(value: Any) -> str:
