@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ..errors import SupersededRunError, first_few
 from ..format.job_spec import Mode, OnConflict, OnSuperseded
+from ..format.layout import UNPARTITIONED
 from ..format.records.head import HeadState, Slot
 from ..format.run_rank import RunRanks
 from ..store.requests import All, Step
@@ -78,7 +79,10 @@ def superseded_run(superseded: Mapping[str, str], skips: bool) -> SupersededRunE
     :param superseded: partitions, each with the job that wrote it last.
     :param skips: the job was to leave these out, and none is left.
     """
-    named = [f"{name or 'the table'} (by {job})" for name, job in superseded.items()]
+    named = [
+        f"{'the table' if name == UNPARTITIONED else name} (by {job})"
+        for name, job in superseded.items()
+    ]
     return SupersededRunError(
         f"Newer runs have loaded {first_few(named)}, and on_conflict=newest_run keeps their rows. "
         "Nothing of this job is visible.",

@@ -440,6 +440,13 @@ class JobSpec:
                 "fail-if-exists writes to none of these; nothing was sent.",
                 remedy="Append or replace, or leave on_conflict out.",
             )
+        if self.schema_mode is SchemaMode.OVERWRITE and self.on_superseded is not OnSuperseded.FAIL:
+            raise InvalidInputError(
+                f"on_superseded={self.on_superseded} leaves partitions of newer runs as they are, "
+                "and schema_mode=overwrite takes the columns from them; nothing was sent.",
+                remedy="Leave on_superseded out: the job is then refused where newer runs have "
+                "loaded a partition. Or ask for schema_mode=merge.",
+            )
 
     def emptied(self, every: Iterable[str]) -> set[str]:
         """The partitions among all of a table that the job empties whatever rows it has."""

@@ -70,14 +70,12 @@ class RunRank:
                 f"run_rank is {given!r}; nothing was sent.", remedy=f"Give {_WANTED}."
             ) from error
 
-    def is_newer_than(self, other: RunRank | None) -> bool:
-        """Whether a run of this rank is newer than one of another; any is newer than one of none.
+    def check_kind(self, other: RunRank | None) -> None:
+        """Refuse to compare a rank with one that is measured in another thing.
 
-        :raises InvalidInputError: the two are measured in different things.
+        :raises InvalidInputError: the two are.
         """
-        if other is None:
-            return True
-        if other.kind is not self.kind:
+        if other is not None and other.kind is not self.kind:
             raise InvalidInputError(
                 f"The run's rank is {self}, and the rank of the rows that are there is {other}: a "
                 f"{self.kind} and a {other.kind} do not say which run is newer. Nothing of this "
@@ -85,6 +83,15 @@ class RunRank:
                 remedy="Give all runs of a table ranks of one kind, by run_rank. To begin with "
                 "another kind, load the partition once with on_conflict='last_wins'.",
             )
+
+    def is_newer_than(self, other: RunRank | None) -> bool:
+        """Whether a run of this rank is newer than one of another; any is newer than one of none.
+
+        :raises InvalidInputError: the two are measured in different things.
+        """
+        if other is None:
+            return True
+        self.check_kind(other)
         return (self.value, self.then) > (other.value, other.then)
 
     def __str__(self) -> str:

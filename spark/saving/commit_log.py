@@ -64,7 +64,7 @@ def log_commit(done: Committed) -> None:
             done.table,
             done.job,
             done.left_out,
-            first_few([f"{name or 'the table'} (by {by})" for name, by in done.superseded.items()]),
+            first_few([f"{name} (by {by})" for name, by in done.superseded.items()]),
         )
     elif done.narrows is not None:
         logger.warning(

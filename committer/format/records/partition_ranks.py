@@ -54,6 +54,9 @@ class PartitionRanks:
         :raises InvalidInputError: ranks of two kinds.
         """
         theirs = self.newest if replaces else self.replaced
+        if rank is not None:
+            # Also for an append beside appends: no replace could be compared with both.
+            rank.check_kind(self.newest)
         if theirs is None or rank is None:
             return theirs is not None
         return not rank.is_newer_than(theirs) and rank != theirs

@@ -23,6 +23,7 @@ from zero_rename.committer import (
     Readers,
     RunRank,
     RunRanks,
+    SchemaMode,
     SupersededRunError,
     Table,
 )
@@ -223,9 +224,26 @@ class TestRefused:
         world.load(DAY1, run_rank=date(2013, 1, 1), **last)
         assert world.load(DAY1, run_rank=date(2013, 1, 2), **NEWEST)
 
+    def test_append_of_another_kind_than_the_appends_that_are_there(self, world: World) -> None:
+        """No replace could be compared with both."""
+        first = world.load(DAY1, run_rank=7, **APPEND)
+        with pytest.raises(InvalidInputError, match="rank of the rows that are there is 7"):
+            world.load(DAY1, run_rank=date(2013, 1, 1), **APPEND)
+        assert world.jobs_of(DAY1) == [first.job]
+        world.assert_clean()
+
     @pytest.mark.parametrize(
         ("policy", "said"),
         [
+            (
+                {
+                    "mode": Mode.REPLACE,
+                    "replace_table": True,
+                    "schema_mode": SchemaMode.OVERWRITE,
+                    "on_superseded": OnSuperseded.SKIP,
+                },
+                "schema_mode=overwrite takes the columns",
+            ),
             ({"mode": Mode.FAIL_IF_EXISTS}, "fail-if-exists"),
             ({"mode": Mode.REPLACE, "merges": {DAY1: ("zr1-x",)}}, "latest_by"),
             ({"mode": Mode.REPLACE, "run_rank": "yesterday"}, "run_rank is 'yesterday'"),
@@ -277,6 +295,19 @@ def test_newest_run_costs_no_request_more(world: World) -> None:
 
     requests()
     assert requests() == requests(on_conflict=OnConflict.NEWEST_RUN)
+
+
+def test_unpartitioned_table_is_named_as_such() -> None:
+    table = memory_table(MemoryStore())
+    rows = pa.table({"id": [1]})
+    for rank in (2, 3):
+        with table.job(rows.schema, replace_table=True, run_rank=rank, **NEWEST) as job:
+            job.write(rows)
+    with (
+        pytest.raises(SupersededRunError, match=r"loaded the table \(by zr1-"),
+        table.job(rows.schema, replace_table=True, run_rank=1, **NEWEST) as job,
+    ):
+        job.write(rows)
 
 
 class TestRewritten:
