@@ -148,7 +148,10 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
             with final_where_refused():
                 load.table.driver.encrypt_by_default(encryption_of(self._s3a_options(load)))
         with ended_for_good():
-            report = loaded_by_s3a(load.table, load.run, load.handoff.mode, self.on_repeat)
+            said = load.handoff
+            report = loaded_by_s3a(
+                load.table, load.run, said.mode, self.on_repeat, said.on_conflict
+            )
         if report is not None:
             return report
         if load.committer == NATIVE:
@@ -185,7 +188,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
             load = replace(load, handoff=handoff)
             variables = handoff.encode()
         self._log_opening(load, f"{s3a_load.uuid} of {run.idempotency_key}, try {run.try_number}")
-        with ended_for_good():
+        with ended_for_good(), final_where_refused():
             with (
                 s3a_load.submitted(),
                 explained(table, run, self._last_words),

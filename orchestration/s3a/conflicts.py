@@ -9,20 +9,30 @@ policy can undo that, and the task says so at each try until somebody loads the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+import math
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...committer.commit.newest_run import superseded_run
 from ...committer.errors import (
     CommitConflictError,
+    DamagedError,
     InvalidInputError,
     OutcomeUnknownError,
     first_few,
 )
 from ...committer.format.job_spec import Mode, OnConflict, OnSuperseded
-from ...s3a.runs.rivals import living_rivals, loaded_partitions, replaces, said_of, written_rivals
-from ...s3a.runs.try_record import SETTLED, TryRecord
+from ...committer.format.records.partition_ranks import NO_RANKS
+from ...s3a.runs.rivals import (
+    living_rivals,
+    loads_of_others,
+    replaces,
+    said_of,
+    written_at,
+    written_rivals,
+)
+from ...s3a.runs.try_record import SETTLED, TryRecord, WriteRecord
 
 if TYPE_CHECKING:
     from ...committer import Table
@@ -76,12 +86,30 @@ def refuse_rivals(table: Table, mine: TryRecord, policy: ConflictPolicy) -> None
     :raises CommitConflictError: under *fail* another run that opened before is at work. Final: the
         next try would not see it, and write over its rows.
     :raises OutcomeUnknownError: one opened in the same second, and gives way as well; or it is at
-        work, and the policy is *newest_run*: which is newer is asked again when it has ended.
+        work, and the policy is *newest_run*: which is newer is asked again when it has ended. Or
+        nobody can tell whether one is at work, or has loaded the partitions.
     :raises SupersededRunError: newer runs have loaded the partitions.
     """
+    # First, so that one which ends between the two looks is seen by the second.
+    found = table.run(living_rivals(table.root, mine))
     if policy.on_conflict is OnConflict.NEWEST_RUN:
         _refuse_superseded(table, mine, policy)
-    rivals = table.run(living_rivals(table.root, mine))
+    if found.damage:
+        said = (
+            "The record of another try cannot be read, so nobody can tell whether it is at work on "
+            "the same partitions"
+        )
+        if policy.on_conflict is OnConflict.LAST_WINS:
+            _log.warning("%s: %s", said, found.damage)
+            return
+        raise OutcomeUnknownError(
+            f"{said}. Nothing was submitted. {found.damage}",
+            table=table.root.url,
+            job=mine.uuid,
+            remedy="Restore that object from a version or backup; or choose "
+            "on_conflict='last_wins', which does not ask.",
+        )
+    rivals = found.known
     if not rivals:
         return
     named = first_few([said_of(it) for it in rivals])
@@ -108,14 +136,16 @@ def refuse_rivals(table: Table, mine: TryRecord, policy: ConflictPolicy) -> None
 def _refuse_superseded(table: Table, mine: TryRecord, policy: ConflictPolicy) -> None:
     """:raises SupersededRunError: newer runs have loaded all partitions, or some; a committer of
     Hadoop's cannot leave out some.
-    :raises InvalidInputError: ranks of two kinds."""
-    loaded = table.run(loaded_partitions(table.root, mine))
+    :raises InvalidInputError: ranks of two kinds.
+    :raises OutcomeUnknownError: nobody knows whether a newer run has loaded some."""
+    loads = table.run(loads_of_others(table.root, mine))
     found = {
         name: said_of(it.by)
-        for name, it in loaded.items()
+        for name, it in loads.partitions.items()
         if it.ranks.supersede(mine.rank, replaces(mine))
     }
     if not found:
+        _refuse_doubtful(table, mine, loads.doubtful)
         return
     skips = policy.on_superseded is OnSuperseded.SKIP and len(found) == len(mine.partitions)
     error = superseded_run(found, skips)
@@ -125,10 +155,28 @@ def _refuse_superseded(table: Table, mine: TryRecord, policy: ConflictPolicy) ->
     raise error
 
 
+def _refuse_doubtful(table: Table, mine: TryRecord, doubtful: Iterable[TryRecord]) -> None:
+    """:raises OutcomeUnknownError: one of them is a newer run, which may have committed."""
+    for it in doubtful:
+        if NO_RANKS.after(it.rank, replaces(it)).supersede(mine.rank, replaces(mine)):
+            raise OutcomeUnknownError(
+                f"A newer run has begun to write the same partitions, and nobody knows yet whether "
+                f"it has committed: {said_of(it)}. Nothing was submitted.",
+                table=table.root.url,
+                job=mine.uuid,
+                remedy="Let the task be retried when that run has ended. If its worker has died, "
+                "its next try says what it did, or RecoverS3AJobsOperator.",
+            )
+
+
 def ended_before(table: Table, mine: TryRecord) -> frozenset[str]:
     """The other runs of the partitions that ended in the second in which a try opened, by the UUIDs
-    of their tries. Asked before anything is submitted: the store's times have whole seconds."""
-    rivals = table.run(written_rivals(table.root, mine))
+    of their tries. Asked before anything is submitted: the store's times have whole seconds. None
+    where a record cannot be read, which :func:`met` tells."""
+    try:
+        rivals = table.run(written_rivals(table.root, mine))
+    except DamagedError:
+        return frozenset()
     return frozenset(it.uuid for it in rivals if it.state in SETTLED)
 
 
@@ -138,7 +186,34 @@ def met(table: Table, mine: TryRecord, before: Collection[str]) -> str:
 
     :param before: those that had ended when it began.
     """
-    rivals = [it for it in table.run(written_rivals(table.root, mine)) if it.uuid not in before]
+    return _said_of_met(table, mine, lambda it: it.uuid not in before)
+
+
+def met_unseen(table: Table, mine: TryRecord, writes: Iterable[WriteRecord]) -> str:
+    """:func:`met` for a try whose worker did not live to look, by the times on record: what ended
+    in the second in which it opened had ended before its application began.
+
+    :param writes: what it is known to have committed.
+    """
+    ended = [it.ended_at for it in writes]
+    until = max(ended) if all(ended) else math.inf
+
+    def is_between(it: TryRecord) -> bool:
+        had_ended = it.state in SETTLED and written_at(it) < int(mine.opened_at) + 1
+        return it.opened_at <= until and not had_ended
+
+    return _said_of_met(table, mine, is_between)
+
+
+def _said_of_met(table: Table, mine: TryRecord, counts: Callable[[TryRecord], bool]) -> str:
+    try:
+        found = table.run(written_rivals(table.root, mine))
+    except DamagedError as error:
+        return (
+            "The record of another try cannot be read, so nobody can tell whether it wrote the "
+            f"same partitions while this run was at work: {error}"
+        )
+    rivals = [it for it in found if counts(it)]
     if not rivals:
         return ""
     named = first_few([said_of(it) for it in rivals])

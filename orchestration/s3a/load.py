@@ -40,6 +40,7 @@ from .conflicts import (
     conflict_error,
     ended_before,
     met,
+    met_unseen,
     refuse_rivals,
 )
 from .tries import Tries, raw_write, refuse_late_commits
@@ -52,12 +53,16 @@ _log = logging.getLogger(__name__)
 
 
 def loaded_by_s3a(
-    table: Table, run: TaskRun, mode: Mode | None, on_repeat: str
+    table: Table,
+    run: TaskRun,
+    mode: Mode | None,
+    on_repeat: str,
+    on_conflict: OnConflict | None = None,
 ) -> dict[str, Any] | None:
     """Settle a run's earlier tries with Hadoop's committers, whichever it is to use now.
 
     :param mode: what the run is to do, ``None`` where only its application knows.
-    :param on_repeat: as the operator was given it.
+    :param on_repeat: as the operator was given it; so too ``on_conflict``.
     :return: the report where nothing is to be loaded.
     :raises OutcomeUnknownError: an earlier try is at work, or cannot be settled just now.
     :raises RefusedError: loading again would double rows.
@@ -65,7 +70,8 @@ def loaded_by_s3a(
     """
 
     def report_of(record: TryRecord, writes: Sequence[WriteRecord]) -> dict[str, Any]:
-        return s3a_report(table, record, writes, [described(table, write) for write in writes])
+        report = s3a_report(table, record, writes, [described(table, write) for write in writes])
+        return _with_conflict(report, met_unseen(table, record, writes), on_conflict)
 
     found = Tries(table, run.idempotency_key, report_of, insist=on_repeat == "append").settle()
     if found is None:
@@ -166,10 +172,8 @@ class S3ALoad:
             self._note(ledger.note_failed(self._root, self._try))
             raise
         report = s3a_report(self._table, record, writes, jobs)
-        if conflict := met(self._table, self._try, self._ended_before):
-            kept = self._policy.on_conflict is OnConflict.LAST_WINS
-            report["overlapped" if kept else "conflict"] = conflict
-            _log.warning("%s", conflict)
+        said = met(self._table, self._try, self._ended_before)
+        report = _with_conflict(report, said, self._policy.on_conflict)
         done = {"state": COMMITTED, "report": report, "writes": ()}
         self._table.run(ledger.close_try(self._root, self._try, **done))
         left = self._table.run(ledger.remove_reports(self._root, self.uuid))
@@ -219,6 +223,16 @@ class S3ALoad:
             self._table.run(step)
         except ZeroRenameError as error:
             _log.warning("What became of this try could not be put on record: %s", error)
+
+
+def _with_conflict(
+    report: dict[str, Any], said: str, on_conflict: OnConflict | None
+) -> dict[str, Any]:
+    """A report with what is said of other runs that wrote the same partitions, if anything."""
+    if not said:
+        return report
+    _log.warning("%s", said)
+    return report | {"overlapped" if on_conflict is OnConflict.LAST_WINS else "conflict": said}
 
 
 def described(table: Table, write: WriteRecord) -> CommittedWrite:

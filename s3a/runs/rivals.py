@@ -8,16 +8,17 @@ names, or all of the table. One whose mode only its application knows may replac
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ...committer.format.job_spec import Mode
 from ...committer.format.layout import TableRoot
 from ...committer.format.records.partition_ranks import NO_RANKS, PartitionRanks
 from ...committer.store.requests import Step
-from .ledger import open_tries, tries_since
+from .ledger import open_key, open_tries, tries_since
 from .try_record import (
     COMMITTED,
+    OPERATOR_INTERVAL,
     PATIENCE,
     SUBMITTED,
     UNDONE,
@@ -26,6 +27,18 @@ from .try_record import (
     StoredTry,
     TryRecord,
 )
+
+
+@dataclass(frozen=True)
+class LivingRivals:
+    """Other runs at work on partitions of a try.
+
+    :param known: these.
+    :param damage: why the record of another one cannot be read; ``""`` for none.
+    """
+
+    known: tuple[TryRecord, ...]
+    damage: str
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,19 @@ class LoadedPartition:
 
     ranks: PartitionRanks
     by: TryRecord
+
+
+@dataclass(frozen=True)
+class Loads:
+    """What other runs have loaded of the partitions of a try.
+
+    :param partitions: by their names.
+    :param doubtful: tries that have begun to write some, and of which nobody knows whether they
+        have committed.
+    """
+
+    partitions: Mapping[str, LoadedPartition]
+    doubtful: tuple[TryRecord, ...]
 
 
 def meet(named: Collection[str], folders: Collection[str]) -> bool:
@@ -56,7 +82,7 @@ def is_at_work(it: StoredTry) -> bool:
 
 def has_committed(record: TryRecord) -> bool:
     """Whether something of a try is in its table."""
-    is_written = any(it.state == WRITTEN for it in record.writes)
+    is_written = bool(record.recovered) or any(it.state == WRITTEN for it in record.writes)
     return record.state == COMMITTED or (record.state != UNDONE and is_written)
 
 
@@ -65,7 +91,13 @@ def replaces(record: TryRecord) -> bool:
     return record.mode == Mode.REPLACE or (record.mode is None and bool(record.partitions))
 
 
-def living_rivals(root: TableRoot, mine: TryRecord) -> Step[list[TryRecord]]:
+def written_at(record: TryRecord) -> float:
+    """When a try wrote last, as far as its record says, by the store's clock."""
+    ended = max((it.ended_at for it in record.writes if it.state == WRITTEN), default=0.0)
+    return (record.report or {}).get("decided_at") or ended or record.opened_at
+
+
+def living_rivals(root: TableRoot, mine: TryRecord) -> Step[LivingRivals]:
     """Other runs at work on partitions of a try, where one of the two replaces, that opened before
     it or in the same second. One that opens later sees this try. A LIST for each thousand records,
     and a GET for each open one.
@@ -73,11 +105,12 @@ def living_rivals(root: TableRoot, mine: TryRecord) -> Step[list[TryRecord]]:
     :param mine: on record by now.
     """
     found = yield from open_tries(root)
-    return [
+    known = tuple(
         it.record
         for it in found.known
         if is_at_work(it) and it.record.opened_at <= mine.opened_at and _are_rivals(it.record, mine)
-    ]
+    )
+    return LivingRivals(known, found.damage)
 
 
 def written_rivals(root: TableRoot, mine: TryRecord) -> Step[list[TryRecord]]:
@@ -87,27 +120,29 @@ def written_rivals(root: TableRoot, mine: TryRecord) -> Step[list[TryRecord]]:
     :raises RecordDamagedError: one cannot be read.
     """
     later = yield from tries_since(root, mine.opened_at)
-    return [it.record for it in later if _has_written(it.record) and _are_rivals(it.record, mine)]
+    return [
+        it.record
+        for it in later
+        if _has_written(it.record, mine.opened_at) and _are_rivals(it.record, mine)
+    ]
 
 
-def loaded_partitions(root: TableRoot, mine: TryRecord) -> Step[dict[str, LoadedPartition]]:
-    """What other runs have loaded of the partitions that a try names, by these. A LIST for each
-    thousand records, and a GET for each.
+def loads_of_others(root: TableRoot, mine: TryRecord) -> Step[Loads]:
+    """What other runs have loaded of the partitions that a try names. A LIST for each thousand
+    records, and a GET for each.
 
     :raises RecordDamagedError: one cannot be read.
     """
     every = yield from tries_since(root, 0.0)
-    done = [it.record for it in every if it.record.state == COMMITTED]
-    done.sort(key=lambda it: (it.report or {}).get("decided_at") or it.opened_at)
+    others = [it for it in every if it.record.idempotency_key != mine.idempotency_key]
+    done = sorted((it.record for it in others if has_committed(it.record)), key=written_at)
     found: dict[str, LoadedPartition] = {}
     for record in done:
-        if record.idempotency_key == mine.idempotency_key:
-            continue
-        for name in mine.partitions:
-            if meet(_loaded_by(record), (name,)) and _loaded_by(record):
-                before = found[name].ranks if name in found else NO_RANKS
-                found[name] = LoadedPartition(before.after(record.rank, replaces(record)), record)
-    return found
+        for name in _loaded_of(record, mine.partitions):
+            before = found[name].ranks if name in found else NO_RANKS
+            found[name] = LoadedPartition(before.after(record.rank, replaces(record)), record)
+    doubtful = (it.record for it in others if _is_doubtful(root, it))
+    return Loads(found, tuple(it for it in doubtful if meet(it.partitions, mine.partitions)))
 
 
 def said_of(record: TryRecord) -> str:
@@ -118,13 +153,35 @@ def said_of(record: TryRecord) -> str:
     return f"{owner.dag_id}.{owner.task_id} of run {owner.run_id} ({record.uuid})"
 
 
-def _loaded_by(record: TryRecord) -> tuple[str, ...]:
-    entries = (record.report or {}).get("partitions") or ()
-    return tuple({*record.partitions, *(it["partition"] for it in entries if it.get("partition"))})
+def _loaded_of(record: TryRecord, named: Collection[str]) -> list[str]:
+    """The partitions, of some, that a committed try has loaded, or may have: those that it names
+    and those that its report does. Where neither names all of its files, any."""
+    report = record.report or {}
+    entries = [it for it in report.get("partitions") or () if it.get("partition")]
+    by_partition = sum(it.get("files") or 0 for it in entries)
+    if not record.partitions and record.report and by_partition == report.get("files"):
+        loaded = tuple(it["partition"] for it in entries)
+        return [name for name in named if loaded and meet(loaded, (name,))]
+    loaded = (*record.partitions, *(it["partition"] for it in entries if record.partitions))
+    return [name for name in named if meet(loaded, (name,))]
 
 
-def _has_written(record: TryRecord) -> bool:
-    return has_committed(record) or any(it.state == WRITING for it in record.writes)
+def _is_doubtful(root: TableRoot, it: StoredTry) -> bool:
+    """Whether nobody knows if a try that has begun to write has committed. What recovery has rolled
+    back is closed."""
+    record = it.record
+    is_open = it.key == open_key(root, record.idempotency_key, record.uuid)
+    begun = any(write.state == WRITING for write in record.writes)
+    return is_open and begun and record.state != UNDONE and not has_committed(record)
+
+
+def _has_written(record: TryRecord, since: float) -> bool:
+    """Whether a try has written since a moment. A record may change later than that: who settles
+    the try of a dead worker enters what it has done before."""
+    if record.state != UNDONE and any(it.state == WRITING for it in record.writes):
+        return True
+    # What no save() wrote has the date of its operator's last heartbeat.
+    return has_committed(record) and written_at(record) + OPERATOR_INTERVAL >= int(since)
 
 
 def _are_rivals(other: TryRecord, mine: TryRecord) -> bool:

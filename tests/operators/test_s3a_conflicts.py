@@ -180,6 +180,13 @@ class TestNewestRun:
         with pytest.raises(AirflowFailException, match=r"loaded day=1 .*written day=2 besides"):
             self.load(tables, EARLIER, on_superseded="skip", partition=two)
 
+    def test_ranks_of_two_kinds_fail_for_good(self, tables: Tables, spark: FakeSpark) -> None:
+        self.load(tables, LATER, run_rank=7)
+        calls = len(spark.calls())
+        with pytest.raises(AirflowFailException, match="rank of the rows that are there is 7"):
+            self.load(tables, EARLIER)
+        assert len(spark.calls()) == calls
+
     def test_late_append_follows_appends(self, tables: Tables) -> None:
         self.load(tables, LATER, mode="append")
         assert self.load(tables, EARLIER, mode="append")["rows"] == 1

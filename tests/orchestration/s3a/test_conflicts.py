@@ -1,0 +1,235 @@
+"""Runs by Hadoop's committers that meet: what a try sees of others that died, or whose records
+changed late or cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from support.memory_store import MemoryDriver
+from support.s3a_jobs import JOB, ROOT, World, a_try
+from support.s3a_stand_in import marker
+from zero_rename.committer import (
+    CommitConflictError,
+    DamagedError,
+    OutcomeUnknownError,
+    Owner,
+    RunRank,
+    SupersededRunError,
+    Table,
+)
+from zero_rename.committer.format.job_spec import Mode, OnConflict
+from zero_rename.committer.store.requests import Put
+from zero_rename.orchestration.runs.task_run import TaskRun
+from zero_rename.orchestration.s3a.configuration import LoadRequest
+from zero_rename.orchestration.s3a.conflicts import ConflictPolicy
+from zero_rename.orchestration.s3a.load import S3ALoad, loaded_by_s3a
+from zero_rename.s3a.hadoop.settings import Committer
+from zero_rename.s3a.runs import ledger, rivals
+from zero_rename.s3a.runs.try_record import (
+    COMMITTED,
+    FAILED,
+    FENCED,
+    PATIENCE,
+    UNDONE,
+    WRITING,
+    WRITTEN,
+    TryRecord,
+    WriteRecord,
+)
+
+RUN = TaskRun("flights", "r", "load", -1, 1, 1)
+OLD, NEW = RunRank(1.0), RunRank(9.0)
+NEWEST, LAST = ConflictPolicy(OnConflict.NEWEST_RUN), ConflictPolicy(OnConflict.LAST_WINS)
+DAY = f"{ROOT.url}/day=1"
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def table(world: World) -> Table:
+    table = Table(ROOT.url)
+    table.driver = MemoryDriver(world.store, None, world.clock)  # pyright: ignore
+    return table
+
+
+def write(state: str, **given: Any) -> WriteRecord:
+    return WriteRecord("w1", 1, "magic", DAY, "replace", "day=1", state=state, **given)
+
+
+def put(table: Table, **given: Any) -> TryRecord:
+    """Another run's try of the day, on record."""
+    owner = Owner("hourly", "manual", "load")
+    record = a_try(owner=owner, **{"mode": "replace", "partitions": ("day=1",), **given})
+    return table.run(ledger.open_try(ROOT, record))
+
+
+def load(table: Table, policy: ConflictPolicy = NEWEST, rank: RunRank | None = OLD) -> S3ALoad:
+    return S3ALoad(
+        table, RUN, LoadRequest(Committer.MAGIC, ROOT, Mode.REPLACE, ("day=1",)), policy, rank
+    )
+
+
+def refuse(load: S3ALoad, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said), load.submitted():
+        pytest.fail("It is submitted.")
+
+
+def submit(load: S3ALoad) -> None:
+    with load.submitted():
+        pass
+
+
+class TestNewerRunThatDied:
+    @pytest.mark.parametrize("policy", [{"writes": (write(WRITTEN),)}, {"recovered": ("w1",)}])
+    def test_older_run_gives_way_to_what_it_had_committed(
+        self, world: World, table: Table, policy: dict[str, Any]
+    ) -> None:
+        put(table, rank=NEW, state=FENCED, **policy)
+        world.clock.advance(PATIENCE + 1)
+        refuse(load(table), SupersededRunError, "have loaded day=1")
+        submit(load(table, rank=RunRank(10.0)))
+
+    def test_older_run_is_tried_again_until_somebody_knows(
+        self, world: World, table: Table
+    ) -> None:
+        newer = put(table, rank=NEW, writes=(write(WRITING),))
+        world.clock.advance(PATIENCE + 1)
+        refuse(load(table), OutcomeUnknownError, "nobody knows yet whether it has committed")
+        submit(load(table, rank=RunRank(10.0)))
+        table.run(ledger.forget_try(ROOT, newer))  # As recovery does that has rolled it back.
+        submit(load(table))
+
+    @pytest.mark.parametrize("report", [None, {"files": 200, "partitions": []}])
+    def test_older_run_gives_way_where_nobody_knows_which_partitions_it_loaded(
+        self, table: Table, report: dict[str, Any] | None
+    ) -> None:
+        newer = put(table, rank=NEW, partitions=())
+        table.run(ledger.close_try(ROOT, newer, state=COMMITTED, report=report))
+        refuse(load(table), SupersededRunError, "have loaded day=1")
+
+    def test_run_of_any_partitions_that_loaded_others_is_passed_by(self, table: Table) -> None:
+        newer = put(table, rank=NEW, partitions=())
+        report = {"files": 1, "partitions": [{"partition": "day=2", "files": 1}]}
+        table.run(ledger.close_try(ROOT, newer, state=COMMITTED, report=report))
+        submit(load(table))
+
+
+def test_newer_run_that_ends_between_the_two_looks_is_seen(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = put(table, rank=NEW)
+    look = ledger.open_tries
+
+    def looks(root: Any) -> Any:
+        found = yield from look(root)
+        yield from ledger.close_try(root, newer, state=COMMITTED)
+        return found
+
+    monkeypatch.setattr(rivals, "open_tries", looks)
+    refuse(load(table), SupersededRunError, "have loaded day=1")
+
+
+class TestDamagedRecord:
+    KEY = ledger.open_key(ROOT, "load/other", JOB)
+
+    @pytest.mark.parametrize("policy", [NEWEST, ConflictPolicy()])
+    def test_run_does_not_begin_beside_it(self, table: Table, policy: ConflictPolicy) -> None:
+        table.run(Put(self.KEY, b"{"))
+        with pytest.raises(DamagedError if policy is NEWEST else OutcomeUnknownError) as caught:
+            submit(load(table, policy))
+        assert self.KEY in str(caught.value)
+
+    def test_last_wins_says_so_and_goes_on(
+        self, table: Table, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        table.run(Put(self.KEY, b"{"))
+        submit(load(table, LAST))
+        assert "nobody can tell whether it is at work" in caplog.text
+
+    def test_run_that_has_committed_beside_it_says_so(self, world: World, table: Table) -> None:
+        mine = load(table, ConflictPolicy())
+        with mine.submitted():
+            enter(world, table, mine)
+            table.run(Put(self.KEY, b"{"))
+        with pytest.raises(CommitConflictError, match="cannot be read, so nobody can tell"):
+            mine.report()
+
+
+def enter(world: World, table: Table, mine: S3ALoad) -> None:
+    """The application commits."""
+    job = f"{mine.uuid[:-4]}0001"
+    world.store.apply(Put(f"{ROOT.prefix}/day=1/_SUCCESS", marker(job, "magic", {})))
+    known = table.run(ledger.find(ROOT, RUN.idempotency_key, mine.uuid))
+    assert known is not None
+    done = replace(write(WRITTEN, opened_at=world.clock(), ended_at=world.clock()), uuid=job)
+    assert table.run(ledger.swap(known, known.record.with_write(done)))
+
+
+@contextmanager
+def killed(mine: S3ALoad) -> Iterator[None]:
+    """The worker dies when its application has done what is in the block."""
+
+    def die() -> Iterator[None]:
+        with mine.submitted():
+            yield
+            raise OSError("killed")
+
+    dying = die()
+    next(dying)
+    yield
+    with pytest.raises(OSError, match="killed"):
+        next(dying)
+
+
+class TestMeeting:
+    def test_retry_of_a_dead_worker_finds_what_its_run_met(
+        self, world: World, table: Table
+    ) -> None:
+        mine = load(table, ConflictPolicy())
+        with killed(mine):
+            world.clock.advance(PATIENCE + 1)
+            other = put(table)
+            world.clock.advance(60)
+            report = {"decided_at": world.clock(), "partitions": []}
+            table.run(ledger.close_try(ROOT, other, state=COMMITTED, report=report))
+            enter(world, table, mine)
+        for _ in range(2):
+            with pytest.raises(CommitConflictError, match=r"while this one was at work: hourly"):
+                loaded_by_s3a(table, RUN, Mode.REPLACE, "skip")
+
+    def test_run_that_began_after_a_dead_one_had_committed_met_nobody(
+        self, world: World, table: Table
+    ) -> None:
+        mine = load(table, ConflictPolicy())
+        with killed(mine):
+            enter(world, table, mine)
+        world.clock.advance(PATIENCE + 1)
+        other = put(table)
+        table.run(ledger.close_try(ROOT, other, state=COMMITTED))
+        report = loaded_by_s3a(table, RUN, Mode.REPLACE, "skip")
+        assert report is not None
+        assert "conflict" not in report
+
+    @pytest.mark.parametrize("state", [COMMITTED, UNDONE])
+    def test_run_that_is_settled_late_was_not_met(
+        self, world: World, table: Table, state: str
+    ) -> None:
+        """The try of a worker that died before this run began."""
+        written = WRITTEN if state == COMMITTED else WRITING
+        ended = world.clock()
+        other = put(table, state=FAILED, writes=(write(written, ended_at=ended),))
+        world.clock.advance(3600)
+        mine = load(table, ConflictPolicy())
+        with mine.submitted():
+            enter(world, table, mine)
+            report = {"decided_at": ended, "partitions": []}
+            table.run(ledger.close_try(ROOT, other, state=state, report=report))
+        assert "conflict" not in mine.report()
