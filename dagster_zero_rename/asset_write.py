@@ -37,6 +37,7 @@ from zero_rename.orchestration.runs.reports import commit_report, summary
 from .asset_step import AssetStep, begin_reads
 from .distinct_keys import check_keys
 from .event_metadata import (
+    SUPERSEDED_BY,
     VERSION,
     commit_metadata,
     data_version,
@@ -415,8 +416,11 @@ def tell(
     for key, path in paths.items():
         # An append changes the partitions that it has rows for, a merge those whose rows change.
         done = changed.get(path) or PartitionCommit(path, 0, 0, 0, 0, 0)
+        newer = committed.superseded.get(path)
         whole = mode is Mode.REPLACE or (mode is Mode.MERGE and path in changed)
-        told = partition_metadata(root, done, replaced=whole)
+        told = partition_metadata(root, done, replaced=whole and newer is None)
+        if newer is not None:
+            told[SUPERSEDED_BY] = newer
         if path not in changed:
             del told[VERSION]
         context.add_asset_metadata(told, step.asset, key)

@@ -18,6 +18,8 @@ from zero_rename.committer.readable_table import ReadableTable
 
 JOB = "zero_rename/job"
 VERSION = "zero_rename/version"
+#: Of a partition that a job has left to a newer run: the job that wrote it last.
+SUPERSEDED_BY = "zero_rename/superseded_by"
 
 
 def table_metadata(root: TableRoot, schema: pa.Schema) -> dict[str, Any]:

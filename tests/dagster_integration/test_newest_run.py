@@ -68,6 +68,18 @@ def test_run_of_several_days_leaves_out_those_that_newer_runs_have_loaded(
     assert (result.success, others[0].success) == (True, True)
     found = newest.table("flights").to_arrow().sort_by("day")["number"].to_pylist()
     assert found == [2, 1]
+    told = {
+        it.materialization.partition: it.materialization.metadata for it in materializations(result)
+    }
+    (newer,) = (it.materialization.metadata for it in materializations(others[0]))
+    assert told[DAY]["zero_rename/superseded_by"] == newer["zero_rename/job"]
+    counts = [told[day].get("dagster/partition_row_count") for day in (DAY, NEXT)]
+    assert counts == [None, dg.IntMetadataValue(1)]
+
+
+def materializations(result: dg.ExecuteInProcessResult) -> list[Any]:
+    events = result.get_asset_materialization_events()
+    return [event.step_materialization_data for event in events]
 
 
 def test_rank_is_the_end_of_each_keys_window_and_then_the_first_runs_making(
