@@ -34,18 +34,21 @@ def is_newest(opened: OpenedJob, state: HeadState, replaces: bool) -> bool:
     return rank is not None and rank.is_newer_than(ranks.newest if replaces else ranks.replaced)
 
 
-def refuse_superseded(opened: OpenedJob, states: Iterable[HeadState], named: int) -> None:
+def refuse_superseded(opened: OpenedJob, states: Iterable[HeadState]) -> None:
     """Refuse a job by the heads of partitions that it is to write for sure, as it opens: nobody
-    computes rows that are then left out.
+    computes rows that are then left out. Where it leaves superseded ones out, another one that it
+    names, or any where it names none, is to be left.
 
-    :param named: how many partitions the job names; where it leaves superseded ones out, others
-        are to be left. 0: it may write any.
     :raises SupersededRunError: newer runs have loaded what it is to write.
     """
-    replaces = opened.spec.mode is Mode.REPLACE
-    found = {it.slot.name: writer_of(it) for it in states if is_superseded(opened, it, replaces)}
+    replaces, only = opened.spec.mode is Mode.REPLACE, opened.narrowed
+    own = (it for it in states if only is None or it.slot.name in only)
+    found = {it.slot.name: writer_of(it) for it in own if is_superseded(opened, it, replaces)}
+    named = {*opened.spec.replace_partitions} if opened.partition_by else {UNPARTITIONED}
+    if only is not None:
+        named &= only
     skips = opened.spec.on_superseded is OnSuperseded.SKIP
-    if found and not (skips and len(found) != named):
+    if found and not (skips and len(found) != len(named)):
         raise superseded_run(found, skips)
 
 

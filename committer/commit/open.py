@@ -157,14 +157,13 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
     )
     if earlier is not None and spec.on_repeat is OnRepeat.SKIP:
         return replace(opened, repeated=committed(context, earlier, repeated=True))
-    named = len(spec.replace_partitions) if table.partition_by else 1
-    refuse_superseded(opened, read.values(), named)
-    if earlier is None:
-        return opened
-    if spec.on_repeat is OnRepeat.REPLACE_OWN:
-        since = yield from _own_since(context, earlier.decision)
-        opened = replace(opened, repeat_of=earlier.decision.job, own_since=since)
-    return (yield from as_planned(context, opened, earlier.decision))
+    if earlier is not None:
+        if spec.on_repeat is OnRepeat.REPLACE_OWN:
+            since = yield from _own_since(context, earlier.decision)
+            opened = replace(opened, repeat_of=earlier.decision.job, own_since=since)
+        opened = yield from as_planned(context, opened, earlier.decision)
+    refuse_superseded(opened, read.values())
+    return opened
 
 
 def _sure_heads(

@@ -382,8 +382,9 @@ class LoadOperator(TaskArguments, BaseOperator):
             stored = stored_partitions(table, load.handoff.partitions)
             handoff = replace(load.handoff, partitions=stored, on_repeat=OnRepeat(on_repeat))
             load = replace(load, handoff=handoff, earlier=earlier)
-        refuse_superseded(table, handoff)
-        tell_narrowing(table, run.idempotency_key, earlier)
+        planned = tell_narrowing(table, run.idempotency_key, earlier)
+        about = stored if planned is None else tuple(it for it in stored if it in planned)
+        refuse_superseded(table, replace(handoff, partitions=about))
         self._log_opening(load, f"{run.idempotency_key}, try {run.try_number}")
         self._submitted = table, run
         self._submit(context, load)

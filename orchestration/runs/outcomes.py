@@ -88,21 +88,28 @@ def jobs_of_run(table: Table, last: str) -> Iterator[Committed]:
         job = done.narrows
 
 
-def tell_narrowing(table: Table, idempotency_key: str, earlier: str | None) -> None:
+def tell_narrowing(
+    table: Table, idempotency_key: str, earlier: str | None
+) -> Collection[str] | None:
     """Say whether a plan lets a run make only some of its partitions again: its application goes by
-    that, and not every service shows what that says. Asks only where the run has a job already."""
+    that, and not every service shows what that says. Asks only where the run has a job already.
+
+    :returns: these partitions; ``None``: there is no such plan.
+    """
     # On use: DAG files are parsed by processes that run nothing.
     from ...committer.commit.narrowed_run import read_narrowing
 
     left = None if earlier is None else table.run(read_narrowing(table.root, idempotency_key))
-    if left is not None and not left.said.over and not left.said.whole:
-        _log.warning(
-            "%s of DAG %s, run %s, has planned that this run makes only these partitions again: %s",
-            left.said.planner.task_id,
-            left.said.planner.dag_id,
-            left.said.planner.run_id,
-            ", ".join(sorted(left.said.partitions)),
-        )
+    if left is None or left.said.over or left.said.whole:
+        return None
+    _log.warning(
+        "%s of DAG %s, run %s, has planned that this run makes only these partitions again: %s",
+        left.said.planner.task_id,
+        left.said.planner.dag_id,
+        left.said.planner.run_id,
+        ", ".join(sorted(left.said.partitions)),
+    )
+    return left.said.partitions.keys()
 
 
 def nothing_committed(table: Table, run: LoadRun, earlier: str | None) -> RefusedError:

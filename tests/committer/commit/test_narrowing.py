@@ -12,7 +12,13 @@ from support.faults import Crash
 from support.memory_store import ManualClock, MemoryStore
 from support.protocol import memory_table
 from zero_rename import Table
-from zero_rename.committer import CommitConflictError, Committed, InvalidInputError, Owner
+from zero_rename.committer import (
+    CommitConflictError,
+    Committed,
+    InvalidInputError,
+    Owner,
+    SupersededRunError,
+)
 from zero_rename.committer.commit.narrowed_run import leave_narrowing, read_narrowing
 from zero_rename.committer.format.layout import new_write_id
 from zero_rename.committer.format.records.narrowing import Narrowing
@@ -105,6 +111,25 @@ def test_only_what_is_named_is_made_again(run: Backfill) -> None:
     assert [it.partition for it in again.partitions] == ["day=1"]
     assert run.table.partition_job("day=3") == mended.job
     assert run.table.result(again.job) == again
+
+
+@pytest.mark.parametrize("on_superseded", ["fail", "skip"])
+def test_newer_runs_of_other_partitions_do_not_keep_it_from_its_own(
+    run: Backfill, on_superseded: str
+) -> None:
+    newest: dict[str, Any] = {"on_conflict": "newest_run", "run_rank": 5}
+    newest["on_superseded"] = on_superseded
+    days: dict[str, Any] = {"replace_partitions": ("day=1", "day=2", "day=3")}
+    for day in (1, 2, 3):
+        run.load({day: day}, run_rank=5, idempotency_key=None, on_conflict="last_wins")
+    run.load({1: 10, 2: 20, 3: 30}, clear=1, on_conflict="last_wins", run_rank=5)
+    run.load({3: 33}, idempotency_key=None, run_rank=9, on_conflict="last_wins")
+    run.narrow(1)
+    run.load({1: 11, 2: 21, 3: 31}, clear=2, **newest, **days)
+    assert run.days == [(1, 11), (2, 20), (3, 33)]
+    run.narrow(3)
+    with pytest.raises(SupersededRunError):
+        run.load({1: 12, 2: 22, 3: 32}, clear=3, **newest, **days)
 
 
 @pytest.mark.parametrize("named", [False, True])
