@@ -22,7 +22,7 @@ from .layout import UNPARTITIONED
 #: Beyond this not every whole number is a float of its own.
 _GREATEST = 2**53
 _NUMBER = re.compile(r"[+-]?[0-9]{1,16}(\.[0-9]{1,9})?")
-_WANTED = "a number, or a date or time as 2013-01-02 or 2013-01-02T06:00:00+00:00"
+_WANTED = "a number below 2^53, or a date or time as 2013-01-02 or 2013-01-02T06:00:00+00:00"
 
 
 class RankKind(StrEnum):
@@ -56,15 +56,14 @@ class RunRank:
         :raises InvalidInputError: it is none of these.
         """
         later = 0.0 if then is None else _seconds(then)
-        if isinstance(given, date):
-            return RunRank(_seconds(given), later)
-        text = str(given).strip()
-        if not isinstance(given, bool) and _NUMBER.fullmatch(text):
-            number = float(text)
-            if abs(number) < _GREATEST:
-                return RunRank(number, later, RankKind.NUMBER)
+        number = _number(given)
+        if number is not None:
+            return RunRank(number, later, RankKind.NUMBER)
         try:
-            return RunRank(_seconds(datetime.fromisoformat(text)), later)
+            moment = (
+                given if isinstance(given, date) else datetime.fromisoformat(str(given).strip())
+            )
+            return RunRank(_seconds(moment), later)
         except ValueError as error:
             raise InvalidInputError(
                 f"run_rank is {given!r}; nothing was sent.", remedy=f"Give {_WANTED}."
@@ -98,6 +97,17 @@ class RunRank:
         if self.kind is RankKind.NUMBER:
             return f"{self.value:g}" if self.value != int(self.value) else f"{int(self.value)}"
         return datetime.fromtimestamp(self.value, UTC).isoformat()
+
+
+def _number(given: object) -> float | None:
+    """What a user gives as a number; ``None``: it is none, or one that has no float of its own."""
+    if isinstance(given, bool | date):
+        return None
+    text = str(given).strip()
+    if not isinstance(given, float) and not _NUMBER.fullmatch(text):
+        return None
+    number = float(text)
+    return number if abs(number) < _GREATEST else None
 
 
 def _seconds(given: date) -> float:
@@ -168,7 +178,10 @@ def rank_from_json(said: Any) -> RunRank:
     """
     if type(said) is not list or not 0 < len(said) <= 3:
         raise ValueError("is no list of one to three")
-    numbers = [float(it) for it in said[:2] if type(it) in (int, float)]
+    try:
+        numbers = [float(it) for it in said[:2] if type(it) in (int, float)]
+    except OverflowError as error:
+        raise ValueError("has a number that is no float") from error
     if len(numbers) != len(said[:2]) or not all(map(math.isfinite, numbers)):
         raise ValueError("has no number")
     value, then = (*numbers, 0.0)[:2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -248,6 +249,9 @@ class TestRefused:
             ({"mode": Mode.REPLACE, "merges": {DAY1: ("zr1-x",)}}, "latest_by"),
             ({"mode": Mode.REPLACE, "run_rank": "yesterday"}, "run_rank is 'yesterday'"),
             ({"mode": Mode.REPLACE, "run_rank": True}, "run_rank is True"),
+            ({"mode": Mode.REPLACE, "run_rank": float("nan")}, "run_rank is nan"),
+            ({"mode": Mode.REPLACE, "run_rank": 2**53}, "Give a number below"),
+            ({"mode": Mode.REPLACE, "run_rank": pd.NaT}, "run_rank is NaT"),
         ],
     )
     def test_what_cannot_be_kept(self, world: World, policy: dict[str, Any], said: str) -> None:
@@ -265,6 +269,8 @@ class TestRank:
         [
             (7, "7"),
             ("-7.5", "-7.5"),
+            (0.1 + 0.2, "0.3"),
+            (2**53 - 1, "9007199254740991"),
             ("2013-01-02", "2013-01-02T00:00:00+00:00"),
             (date(2013, 1, 2), "2013-01-02T00:00:00+00:00"),
             (datetime(2013, 1, 2, 6, tzinfo=UTC), "2013-01-02T06:00:00+00:00"),
@@ -280,10 +286,11 @@ class TestRank:
         assert RunRanks.parse("2013-01-02") == RunRanks.of(date(2013, 1, 2))
 
     @pytest.mark.parametrize(
-        "text", ["", "{", "{}x", '{"a":1}', '{"":[1,2,"way"]}', "nan", "1e999"]
+        "text",
+        ["", "{", "{}x", '{"a":1}', '{"":[1,2,"way"]}', "nan", "1e999", f'{{"":[1{"0" * 400}]}}'],
     )
     def test_another_text_is_refused(self, text: str) -> None:
-        with pytest.raises(ValueError, match="is a number, or a date"):
+        with pytest.raises(ValueError, match=r"is a number below 2\^53, or a date"):
             RunRanks.parse(text)
 
 
