@@ -151,11 +151,16 @@ class _Job:
         return path_columns(self.paths) if known is None else known
 
     @property
+    def named(self) -> tuple[str, ...] | None:
+        """The partitions that may be written; ``None`` of an asset without partitions."""
+        return None if self.step.keys is None else tuple(self.paths.values())
+
+    @property
     def policies(self) -> dict[str, Any]:
         """What a job and a merge are both told."""
         return {
             "partition_by": self.partition_by,
-            "only_partitions": tuple(self.paths.values()),
+            "only_partitions": self.named,
             "schema_mode": self.policy.schema_mode,
             "readers": self.policy.readers,
             "data_root": self.policy.data_root,
@@ -263,12 +268,11 @@ def _write(job: _Job, rows: Rows) -> Committed:
     if mode is Mode.MERGE:
         return _merge(job, rows)
     replacing = mode is Mode.REPLACE
-    paths = tuple(job.paths.values())
     write = job.table.job(
         job.layout.schema if rows.empty or rows.schema is None else rows.schema,
         mode=mode,
-        replace_partitions=paths if replacing else (),
-        replace_table=replacing and not paths,
+        replace_partitions=job.named if replacing else None,
+        replace_table=replacing and job.named is None,
         on_conflict=policy.on_conflict,
         on_superseded=policy.on_superseded or OnSuperseded.FAIL,
         run_rank=job.step.run_rank(job.paths),
@@ -334,14 +338,14 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
     if policy.parsed_mode is Mode.MERGE:
         return _merge_spark(job, frame, options)
     options["schemaMode"] = str(policy.schema_mode)
-    if policy.parsed_mode is Mode.REPLACE and not job.paths:
+    if policy.parsed_mode is Mode.REPLACE and job.named is None:
         options["replaceTable"] = "true"
     committed = save(
         frame,
         job.table.root.url,
         partition_by=job.partition_by,
         mode=policy.parsed_mode,
-        partitions=list(job.paths.values()) or None,
+        partitions=job.named,
         committer=NATIVE,
         base=policy.base,
         options=options,
@@ -360,8 +364,8 @@ def _merge_spark(job: _Job, frame: Any, options: dict[str, str]) -> Committed:
             table=job.table.root.url,
             remedy="Give it in Spark's SQL: delete_when=\"op = 'D'\".",
         )
-    if job.paths:
-        options["onlyPartitions"] = json.dumps(list(job.paths.values()))
+    if job.named is not None:
+        options["onlyPartitions"] = json.dumps(job.named)
     done = merge(
         frame,
         job.table.root.url,

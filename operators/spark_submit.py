@@ -166,7 +166,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         from ..orchestration.s3a.load import S3ALoad
 
         table, run, hook = load.table, load.run, load.hook
-        mode, partitions = load.handoff.mode, load.handoff.partitions
+        mode, partitions = load.handoff.mode, load.partitions
         wanted = LoadRequest(Committer(load.committer), table.root, mode, partitions)
         said = load.handoff
         policy = ConflictPolicy(

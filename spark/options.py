@@ -72,11 +72,11 @@ class WriterOptions:
         None,
         "mode",
     )
-    replace_partitions: tuple[str, ...] = option(
+    replace_partitions: tuple[str, ...] | None = option(
         partial(values.named, texts.PATHS),
         "With mode overwrite: the partitions to replace, `day=2013-01-01;day=2013-01-02`, or as a "
         "JSON list. They are emptied even if no row arrives, and rows for any other are refused.",
-        (),
+        None,
         "partitions",
         f" and `{Handoff.variable('mode')}` is `replace`",
     )
@@ -92,11 +92,11 @@ class WriterOptions:
         False,
         "replace_table",
     )
-    only_partitions: tuple[str, ...] = option(
+    only_partitions: tuple[str, ...] | None = option(
         partial(values.named, texts.PATHS),
         "The only partitions that rows may be for, `day=2013-01-01;day=2013-01-02`, in either "
         "mode: others are refused before anything is visible.",
-        (),
+        None,
         "partitions",
         f" and `{Handoff.variable('mode')}` is another or absent",
     )
@@ -284,7 +284,7 @@ class WriterOptions:
                 ("replaceWhere", self.replace_where),
                 ("replaceTable", self.replace_table),
             )
-            if value
+            if value is not None and value is not False
         ]
         if overwrite and self.fail_if_exists:
             raise InvalidInputError(
@@ -408,7 +408,12 @@ def writer_options(
 
 def names_key(given: Mapping[str, str]) -> bool:
     """Whether a write was given an idempotency key of its own, by whichever spelling."""
-    return plain("idempotency_key") in map(plain, given)
+    return is_given(given, "idempotency_key")
+
+
+def is_given(given: Mapping[str, str], member: str) -> bool:
+    """Tell whether options have a member's, by whichever spelling."""
+    return plain(member) in map(plain, given)
 
 
 def read_reader_options(given: Mapping[str, str]) -> ReaderOptions:

@@ -14,6 +14,7 @@ says which (:mod:`~.committer.format.handoff`): the Airflow operator, by its ``c
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
     from ..committer.commit.snapshot import Snapshot
     from ..committer.commit.state.job_state import Committed
+
+logger = logging.getLogger("zero_rename.spark.save_frame")
 
 
 def save(
@@ -56,8 +59,8 @@ def save(
         ``fail-if-exists``; ``None`` for what the operator asks for, which may be ``merge``, by the
         key that it names, else append.
     :param partitions: the only partitions that may be written, ``["day=2013-01-01"]``; with
-        overwrite they are emptied even if no row arrives. ``None`` for those that the operator
-        names.
+        overwrite they are emptied even if no row arrives. An empty list names none: all rows are
+        refused, and none change nothing. ``None`` for those that the operator names.
     :param committer: ``zero_rename``, ``magic``, ``directory`` or ``partitioned``;
         ``None`` for what the operator says, else ``zero_rename``. The session has to be
         configured for it, as the operator does.
@@ -106,6 +109,8 @@ def save(
             if session is not None:
                 report_commit(session, committed, is_asset=handoff.table in (None, target.root))
             return committed
+        if target.partitions == ():
+            return _refuse_all_rows(frame, target)
         from .s3a.recorded_write import save_by_s3a
         from .saving.distribution import distributed
 
@@ -114,6 +119,22 @@ def save(
             frame = distributed(frame, target.partition_by, None, target.root.url)
         save_by_s3a(frame, target, handoff)
         return None
+
+
+def _refuse_all_rows(frame: DataFrame, target: WriteTarget) -> None:
+    """See that a frame has no rows where no partition is named that they could go to.
+
+    :raises InvalidInputError: it has.
+    """
+    if frame.isEmpty():
+        logger.info("%s: no partition is named, and there are no rows", target.root.url)
+        return
+    raise InvalidInputError(
+        "There are rows, and partitions=[] names no partition that this write may write; nothing "
+        "was written.",
+        table=target.root.url,
+        remedy="Name the partitions, or leave partitions out.",
+    )
 
 
 def _merged(

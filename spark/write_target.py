@@ -30,7 +30,7 @@ class WriteTarget:
     """What the call and the application's submitter come to.
 
     :param partition_by: partition columns, outermost first.
-    :param partitions: the only ones that may be written, as Hive-escaped paths; none for any.
+    :param partitions: the only ones that may be written, as Hive-escaped paths; ``None`` for any.
     :param base: what the rows were computed from, where that is no text among the options.
     :param distribute: as the call says; ``None`` for what the options and the submitter do.
     :param code_version: of the program; ``None`` for the options' and the submitter's.
@@ -41,11 +41,16 @@ class WriteTarget:
     committer: str
     mode: Mode
     partition_by: tuple[str, ...]
-    partitions: tuple[str, ...]
+    partitions: tuple[str, ...] | None
     base: ReadBase | None = None
     distribute: Distribute | None = None
     code_version: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def among(self) -> tuple[str, ...]:
+        """The partitions named, for a committer of Hadoop's; none: any."""
+        return self.partitions or ()
 
     @property
     def named_options(self) -> dict[str, Any]:
@@ -55,12 +60,14 @@ class WriteTarget:
             "path": self.root.url,
             "partition_by": self.partition_by,
             "fail_if_exists": self.mode is Mode.FAIL_IF_EXISTS,
-            "replace_partitions" if replaces else "only_partitions": self.partitions,
             "base": self.base,
             "distribute": self.distribute,
             "code_version": self.code_version,
         }
-        return {name: value for name, value in named.items() if value}
+        named = {name: value for name, value in named.items() if value}
+        if self.partitions is not None:
+            named["replace_partitions" if replaces else "only_partitions"] = self.partitions
+        return named
 
 
 def resolve(
@@ -131,15 +138,17 @@ def _mode(given: str | None, expected: Mode | None) -> Mode:
     return mode
 
 
-def _partitions(given: Sequence[str] | None, allowed: tuple[str, ...]) -> tuple[str, ...]:
+def _partitions(
+    given: Sequence[str] | None, allowed: tuple[str, ...] | None
+) -> tuple[str, ...] | None:
     if given is None:
         return allowed
     wanted = tuple(dict.fromkeys(_listed("partitions", "paths", given)))
-    others = sorted(set(wanted) - set(allowed)) if allowed else []
+    others = [] if allowed is None else sorted(set(wanted) - set(allowed))
     if others:
         raise InvalidInputError(
             f"The application writes {first_few(others)}, and its task is about "
-            f"{first_few(allowed)}; nothing was written.",
+            f"{first_few(allowed) if allowed else 'none'}; nothing was written.",
             remedy="Mend the application's partitions= or the task's partition.",
         )
     return wanted
@@ -180,7 +189,7 @@ def submitted(session: SparkSession) -> Iterator[Handoff]:
     warn_of_overwrites(session)
     take_handoff(session)
     said = Handoff.decode(os.environ)
-    its = said.table, said.idempotency_key, said.owner, said.partitions, said.encryption
+    its = said.table, said.idempotency_key, said.owner, said.partitions or (), said.encryption
     with failures_told(*its):
         yield said
 

@@ -80,7 +80,7 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
             "frame.repartition(the partition columns).",
         )
     table, name = Table(options.path), application()
-    named = (*options.replace_partitions, *options.only_partitions)
+    named = (*(options.replace_partitions or ()), *(options.only_partitions or ()))
     encryption = options.files().encrypted_if_right or options.default_encryption
     with failures_told(table.root, options.idempotency_key, options.owner(name), named, encryption):
         planned = planned_job(table, schema, overwrite, options, names_key(given), name)

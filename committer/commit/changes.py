@@ -56,7 +56,7 @@ def targets_of(
     files: dict[str, list[PendingFile]] = {}
     for file in (file for result in results for file in result.files):
         files.setdefault(file.partition, []).append(file)
-    names = sorted({*files, *opened.spec.replace_partitions, *others})
+    names = sorted({*files, *(opened.spec.replace_partitions or ()), *others})
     return {name: Target(name, tuple(files.get(name, ())), replaces) for name in names}
 
 

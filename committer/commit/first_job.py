@@ -283,12 +283,15 @@ def _in_its_case(found: FoundTable, spec: JobSpec) -> JobSpec:
         parts = [(own.get(name, name), raw) for name, raw in parse_partition(path)]
         return "/".join(f"{escape(name)}={raw}" for name, raw in parts) or path
 
+    def all_named(paths: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return None if paths is None else tuple(map(named, paths))
+
     return replace(
         spec,
         schema=renamed(spec.schema, list(own.values())),
         partition_by=spec.partition_by and tuple(own[name] for name in spec.partition_by),
-        replace_partitions=tuple(map(named, spec.replace_partitions)),
-        only_partitions=tuple(map(named, spec.only_partitions)),
+        replace_partitions=all_named(spec.replace_partitions),
+        only_partitions=all_named(spec.only_partitions),
     )
 
 

@@ -92,13 +92,13 @@ class Handoff:
     mode: Mode | None = _variable(
         "ZERO_RENAME_MODE", values.mode, "The mode: append, replace, fail-if-exists or merge."
     )
-    #: Hive-escaped paths; none for any.
-    partitions: tuple[str, ...] = _variable(
+    #: Hive-escaped paths; ``None`` for any.
+    partitions: tuple[str, ...] | None = _variable(
         "ZERO_RENAME_PARTITIONS",
         values.PATHS.decode,
         "The only partitions that rows may be for, day=2013-01-01;day=2013-01-02 or a JSON list; "
-        "with mode replace they are emptied even if no row arrives.",
-        (),
+        "with mode replace they are emptied even if no row arrives. [] names none: all rows are "
+        "refused.",
     )
     on_conflict: OnConflict | None = _variable(
         "ZERO_RENAME_ON_CONFLICT",
@@ -225,7 +225,7 @@ class Handoff:
         return {
             Handoff.variable(name): _encoded(_VARIABLES[name], value)
             for name, value in given.items()
-            if value not in (None, ())
+            if value is not None and value != _VARIABLES[name].default
         }
 
     def pack(self) -> str:

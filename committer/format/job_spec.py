@@ -284,12 +284,13 @@ class JobSpec:
     :param partition_by: the partition columns, outermost first; ``None`` takes the table's own,
         a new table's from the directories that are there (none: it is unpartitioned).
     :param replace_partitions: Hive-escaped partition paths that are emptied and marked even if
-        no row arrives; rows for any other partition are refused. Only with mode replace.
+        no row arrives; rows for any other partition are refused. An empty list names none: it
+        empties nothing, and all rows are refused. ``None``: any. Only with mode replace.
     :param replace_table: empty every partition. Only with mode replace.
     :param replace_where: empty each partition of the table that this contains, also one that comes
         while the job claims; rows for any other are refused. Only with mode replace.
     :param only_partitions: Hive-escaped partition paths; rows for any other are refused, in
-        whatever mode. None allows any.
+        whatever mode; of an empty list all rows. ``None`` allows any.
     :param base: what the job has read of the table; ``None``: nothing, so that what is there
         when it opens counts.
     :param serializable: partitions of ``base`` that the job does not write are to be as it read
@@ -339,10 +340,10 @@ class JobSpec:
     schema: pa.Schema
     mode: Mode = Mode.APPEND
     partition_by: tuple[str, ...] | None = None
-    replace_partitions: tuple[str, ...] = ()
+    replace_partitions: tuple[str, ...] | None = None
     replace_table: bool = False
     replace_where: Collection[str] | None = None
-    only_partitions: tuple[str, ...] = ()
+    only_partitions: tuple[str, ...] | None = None
     adopt_partitions: tuple[str, ...] = ()
     keep_replaced: bool = False
     merges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -398,13 +399,14 @@ class JobSpec:
             checked_code_version(self.code_version)
         if self.data_root is not None:
             object.__setattr__(self, "data_root", FastRoot.parse(self.data_root))
-        others = set(self.replace_partitions) - set(self.only_partitions)
-        if self.only_partitions and (others or self.empties_unnamed):
+        only = self.only_partitions
+        others = set(self.replace_partitions or ()).difference(only or ())
+        if only is not None and (others or self.empties_unnamed):
             what = "the whole table" if self.replace_table else "all that fits a condition"
             what = sorted(others)[0] if others else what
             raise InvalidInputError(
-                f"The job replaces {what}, and may write {first_few(self.only_partitions)} "
-                "only; nothing was sent.",
+                f"The job replaces {what}, and may write "
+                f"{first_few(only) if only else 'no partition'} only; nothing was sent.",
                 remedy="Name that partition among those it may write, or do not replace it.",
             )
         self._check_conflict_policy()
@@ -457,7 +459,7 @@ class JobSpec:
     def sure_partitions(self, every: Iterable[str]) -> set[str]:
         """The partitions among all of a table that the job changes whatever rows it has, if it has
         any: an unpartitioned table's is the only one."""
-        named = {UNPARTITIONED, *self.replace_partitions}
+        named = {UNPARTITIONED, *(self.replace_partitions or ())}
         return self.emptied(every) | named.intersection(every)
 
     @property
@@ -475,4 +477,6 @@ class JobSpec:
         """The partitions rows may go to; ``None`` for any."""
         if self.replace_where is not None:
             return self.replace_where
-        return frozenset(self.replace_partitions or self.only_partitions) or None
+        named = self.replace_partitions
+        named = self.only_partitions if named is None else named
+        return None if named is None else frozenset(named)

@@ -164,7 +164,7 @@ def replacing_policies(
     }
     policies = {
         "mode": Mode.REPLACE,
-        "replace_partitions": tuple(sorted(partitions)) if state.partition_by else (),
+        "replace_partitions": tuple(sorted(partitions)) if state.partition_by else None,
         "replace_table": not state.partition_by,
         "base": state.base,
         "merges": merges,

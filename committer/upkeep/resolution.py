@@ -68,12 +68,12 @@ class ResolutionPlan:
 
     def spec(self, owner: Owner, discard: bool) -> JobSpec:
         """The job that carries it out."""
-        partitions = () if not self.snapshot.partition_by else (self.resolution.partition,)
+        partitions = (self.resolution.partition,) if self.snapshot.partition_by else None
         return JobSpec(
             self.snapshot.schema,
             Mode.REPLACE,
             replace_partitions=partitions,
-            replace_table=not partitions,
+            replace_table=partitions is None,
             base=self.snapshot.base,
             keep_replaced=not discard,
             merges={self.resolution.partition: self.origins},

@@ -59,12 +59,12 @@ class RestorePlan:
 
     def spec(self, owner: Owner) -> JobSpec:
         """The job that carries it out."""
-        named = tuple(sorted(self.restored.versions)) if self.partition_by else ()
+        named = tuple(sorted(self.restored.versions)) if self.partition_by else None
         return JobSpec(
             self.schema,
             Mode.REPLACE,
             replace_partitions=named,
-            replace_table=not named,
+            replace_table=named is None,
             base=ReadBase(self.url, dict(self.restored.found), whole=False),
             restores=self.restored.versions,
             owner=owner,

@@ -110,9 +110,9 @@ class SparkLoad:
             table=self.table.root,
             committer=self.committer,
             mode=self.policy.parsed_mode,
-            partitions=tuple(self.paths.values()),
+            partitions=None if self.step.keys is None else tuple(self.paths.values()),
             # Of a table without partitions, which is emptied as a day without rows is.
-            replace_table=True if replacing and not self.paths else None,
+            replace_table=True if replacing and self.step.keys is None else None,
             on_conflict=OnConflict(self.policy.on_conflict) if native else None,
             on_superseded=OnSuperseded(superseded) if superseded else None,
             run_rank=self.step.run_rank(self.paths) if native else None,

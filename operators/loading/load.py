@@ -109,6 +109,11 @@ class TableLoad:
     committer: str
     earlier: str | None = None
 
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions that the run may write; none: whatever its rows have."""
+        return self.handoff.partitions or ()
+
 
 class LoadOperator(TaskArguments, BaseOperator):
     """Base of the operators that submit an application which writes one table.
@@ -362,7 +367,8 @@ class LoadOperator(TaskArguments, BaseOperator):
             said = hook.settings.policies | {name: POLICIES[name](it) for name, it in given.items()}
             check_records(committer, self.code_version)
             said["run_rank"] = run_rank(context, self.run_rank)
-            handoff = replace(run.handoff(), table=table.root, partitions=partitions, **said)
+            said |= {"table": table.root, "partitions": partitions or None}
+            handoff = replace(run.handoff(), **said)
             if "=" not in (context.get("partition_key") or ""):
                 self._check_schedule(handoff.mode)
         return TableLoad(run, hook, table, handoff, committer)
@@ -379,7 +385,7 @@ class LoadOperator(TaskArguments, BaseOperator):
             self.log.info("To load again, clear the task or give on_repeat='replace_own'.")
             return report | {"repeated": True}
         with final_where_refused():
-            stored = stored_partitions(table, load.handoff.partitions)
+            stored = stored_partitions(table, load.partitions) or None
             handoff = replace(load.handoff, partitions=stored, on_repeat=OnRepeat(on_repeat))
             load = replace(load, handoff=handoff, earlier=earlier)
         planned = tell_narrowing(table, run.idempotency_key, earlier)
@@ -408,7 +414,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         report = commit_report(committed)
         report["repeated"] = not run.made(table.owner_of(job))
         self.log.info("Committed %s", summary(report))
-        asked = stored_partitions(table, load.handoff.partitions)
+        asked = stored_partitions(table, load.partitions)
         check_partitions(table, committed, asked, load.earlier)
         return report
 
@@ -464,7 +470,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         handoff = load.handoff
         said = opening(
             table=load.table.root.url,
-            partition=partitions_line(handoff.partitions),
+            partition=partitions_line(load.partitions),
             mode=handoff.mode or "the application's",
             committer=handoff.committer or NATIVE,
             on_conflict=handoff.on_conflict or "the application's",

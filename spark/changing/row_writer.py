@@ -19,7 +19,7 @@ from ...committer.format.records.inputs import Inputs
 from ...committer.row_rewrite import TableChange
 from ...committer.table import Table
 from ...s3a.hadoop.settings import NATIVE
-from ..options import WriterOptions, names_key, writer_options
+from ..options import WriterOptions, is_given, names_key, writer_options
 from ..pipes import pipes_session, report_commit
 from ..reading.table_reads import TableReads
 from ..saving.arrow_save import all_read, carry_out
@@ -46,7 +46,9 @@ class RowWriter:
         self.session = session
         self.table = Table(target.root.url)
         self._own_key = names_key(target.options)
-        own = {"expected_mode": None, "replace_table": False, "replace_partitions": ()}
+        own = {"expected_mode": None, "replace_table": False, "replace_partitions": None}
+        # What the call itself names is refused below.
+        own = {name: it for name, it in own.items() if not is_given(target.options, name)}
         self._options = writer_options(target.options, handoff, target.named_options | own)
         _refuse_policies(self._options, target.root.url)
         default = self._options.default_encryption
@@ -173,7 +175,7 @@ def _refuse_policies(options: WriterOptions, table: str) -> None:
         "failIfExists": options.fail_if_exists,
         "replaceWhere": options.replace_where,
         "replaceTable": options.replace_table,
-        "replacePartitions": options.replace_partitions,
+        "replacePartitions": options.replace_partitions is not None,
         "schemaMode": options.schema_mode is not SchemaMode.KEEP,
         "base": options.base,
         f"onConflict={options.on_conflict}": options.on_conflict is not OnConflict.FAIL,

@@ -64,7 +64,7 @@ def save_by_s3a(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> None
     :raises JobFencedError: a later try of the run has begun. In all cases nothing was written.
     """
     committer = Committer(target.committer)
-    writes = plan(committer, target.mode, target.root, target.partition_by, target.partitions)
+    writes = plan(committer, target.mode, target.root, target.partition_by, target.among)
     view = SessionView(frame.sparkSession)
     job = _Application(target, view, handoff)
     check_timestamps(frame, target.partition_by, target.root.url)
@@ -93,7 +93,7 @@ class _Application:
             owner=replace(handoff.owner, application=view.hadoop("spark.app.name")),
             committer=target.committer,
             mode=str(target.mode),
-            partitions=target.partitions,
+            partitions=target.among,
         )
         self._table = Table(target.root.url, client_of(view, target.root.bucket))
         self._records = Table(self._beside.url, client_of(view, self._beside.bucket))
@@ -184,7 +184,7 @@ class _Application:
             partition=write.partition,
             part=part,
             parts=parts,
-            among=() if write.partition else self._target.partitions,
+            among=() if write.partition else self._target.among,
         )
         if number == 1:
             self._check_alone()
@@ -285,7 +285,7 @@ class _Application:
         if target.committer != Committer.PARTITIONED or target.mode is not Mode.REPLACE:
             return ()
         emptied = []
-        for name in target.partitions:
+        for name in target.among:
             files = self._table.run(list_data(target.root, name))
             if not files or any(record.uuid in item.key for item in files):
                 continue

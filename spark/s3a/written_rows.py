@@ -34,12 +34,12 @@ def rows_of(frame: DataFrame, target: WriteTarget, write: PlannedWrite) -> DataF
     do natively, before anything of it is visible."""
     from pyspark.sql import functions as F
 
-    if not target.partitions:
+    if not target.among:
         return frame
-    among = reduce(or_, map(_is_in, target.partitions))
+    among = reduce(or_, map(_is_in, target.among))
     mine = F.lit(True) if write.partition is None else _is_in(write.partition)
     refused = F.raise_error(
-        F.lit(f"A row belongs to none of the partitions {first_few(target.partitions)}")
+        F.lit(f"A row belongs to none of the partitions {first_few(target.among)}")
     )
     kept = frame.where(F.when(among, mine).otherwise(refused.cast("boolean")))
     return kept if write.partition is None else kept.drop(*target.partition_by)

@@ -142,11 +142,11 @@ def advise(error: CommitConflictError, opened: OpenedJob, base: ReadBase) -> Non
 
 
 def _named(
-    table: Table, options: WriterOptions, stored: pa.Schema, paths: tuple[str, ...]
-) -> tuple[str, ...]:
+    table: Table, options: WriterOptions, stored: pa.Schema, paths: tuple[str, ...] | None
+) -> tuple[str, ...] | None:
     """Partitions in their canonical spelling."""
     if not paths:
-        return ()
+        return paths
     columns = options.partition_by
     if columns is None:
         columns = _columns_of(table)

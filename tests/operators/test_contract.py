@@ -91,7 +91,7 @@ def test_a_load_that_adds_may_write_its_partitions_only(tables: Tables, connect:
         given = task._table_load(context).handoff.encode()
         options = read_writer_options({"path": tables.url()}, given)
         assert options.only_partitions == ("day=a;b,c",)
-        assert options.replace_partitions == ()
+        assert options.replace_partitions is None
 
 
 @pytest.mark.parametrize(
@@ -127,4 +127,4 @@ def test_a_merge_is_handed_over_with_its_words(
 def test_they_do_not_speak_of_another_table(given: dict[str, str], tables: Tables) -> None:
     options = read_writer_options({"path": tables.url("other")}, given)
     assert options.idempotency_key is None
-    assert options.replace_partitions == ()
+    assert options.replace_partitions is None

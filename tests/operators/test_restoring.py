@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from support.airflow import Tables, run_task, task_context
+from support.waiting import until
 from zero_rename.committer import Table
 from zero_rename.operators.restoring import RestoreTableOperator
 
@@ -56,6 +58,36 @@ def test_one_partition_as_of_a_version(tables: Tables, table: Table) -> None:
     load(table, 1)
     load(table, 2, mode="replace")
     run(tables, as_of="1", partitions=["day=1"], apply=True)
+    assert values(table) == {1, 2}
+
+
+def _second_that_is_over() -> str:
+    """A moment after all that was done, and before all that is to come: decisions have seconds."""
+    then = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(seconds=1)
+    after = then + dt.timedelta(seconds=1)
+    until("the next second", lambda: dt.datetime.now(dt.UTC) >= after)
+    return then.isoformat()
+
+
+@pytest.mark.parametrize("partitions", [[], "[]"])
+def test_restoring_an_empty_list_of_partitions_changes_none(
+    tables: Tables, table: Table, partitions: Any
+) -> None:
+    load(table, 1)
+    then = _second_that_is_over()
+    load(table, 2, mode="replace")
+    assert run(tables, as_of=then)["versions"] == {"day=1": 1, "day=2": 1}
+    report = run(tables, as_of=then, partitions=partitions, apply=True)
+    assert (report["versions"], report["job"]) == ({}, None)
+    assert values(table) == {2}
+
+
+def test_partitions_may_be_the_text_that_a_template_makes_of_a_list(
+    tables: Tables, table: Table
+) -> None:
+    load(table, 1)
+    load(table, 2, mode="replace")
+    run(tables, as_of="1", partitions="['day=1']", apply=True)
     assert values(table) == {1, 2}
 
 

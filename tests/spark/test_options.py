@@ -236,7 +236,7 @@ def test_the_environment_completes_the_options():
 def test_partitions_are_emptied_only_where_the_submitter_says_replace(mode):
     environment = ENVIRONMENT | {"ZERO_RENAME_MODE": mode}
     options = read_writer_options({}, environment)
-    assert (options.replace_partitions, options.only_partitions) == ((), ("day=1",))
+    assert (options.replace_partitions, options.only_partitions) == (None, ("day=1",))
     options = read_writer_options({"replacePartitions": "day=2"}, environment)
     assert (options.replace_partitions, options.only_partitions) == (("day=2",), ("day=1",))
 
@@ -254,7 +254,7 @@ def test_a_bad_variable_is_named():
 
 def test_a_condition_takes_the_place_of_partitions():
     options = read_writer_options({"replaceWhere": "a = 1"}, ENVIRONMENT)
-    assert (options.replace_where, options.replace_partitions) == ("a = 1", ())
+    assert (options.replace_where, options.replace_partitions) == ("a = 1", None)
     both = read_writer_options({"replaceWhere": "a = 1", "replacePartitions": "a=1"}, {})
     with pytest.raises(InvalidInputError, match="replacePartitions and replaceWhere contradict"):
         both.mode(overwrite=True)

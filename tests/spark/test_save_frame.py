@@ -32,7 +32,7 @@ def asked(environ: dict[str, str] | None = None, **given: Any) -> Any:
 class TestWhatIsAsked:
     def test_by_hand(self) -> None:
         found = asked()
-        assert (found.committer, found.mode, found.partitions) == ("zero_rename", Mode.APPEND, ())
+        assert (found.committer, found.mode, found.partitions) == ("zero_rename", Mode.APPEND, None)
         assert (found.root, found.partition_by) == (ROOT, ("day",))
 
     def test_by_the_operator(self) -> None:
@@ -45,7 +45,7 @@ class TestWhatIsAsked:
         found = asked(environ, table=None)
         assert (found.committer, found.mode, found.partitions) == ("magic", Mode.REPLACE, DAYS)
         other = asked(environ, table="s3://bucket/wh/other")
-        assert (other.committer, other.mode, other.partitions) == ("magic", Mode.APPEND, ())
+        assert (other.committer, other.mode, other.partitions) == ("magic", Mode.APPEND, None)
 
     def test_the_application_may_name_fewer_partitions(self) -> None:
         environ = {"ZERO_RENAME_PARTITIONS": json.dumps(DAYS)}

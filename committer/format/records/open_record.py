@@ -41,7 +41,8 @@ class OpenRecord:
         policy = {
             f.name: getattr(spec, f.name) for f in fields(OpenRecord) if hasattr(spec, f.name)
         }
-        return OpenRecord(job, write_id, partitions=spec.replace_partitions, **policy)
+        named = spec.replace_partitions or ()
+        return OpenRecord(job, write_id, partitions=named, **policy)
 
     @property
     def patience(self) -> float:

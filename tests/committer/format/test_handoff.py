@@ -112,7 +112,7 @@ def test_it_comes_back(handoff: Handoff) -> None:
     variables = handoff.encode()
     assert Handoff.decode(variables) == handoff
     assert Handoff.decode({"PATH": "/bin", **variables}) == handoff
-    said = {f.name for f in fields(Handoff) if getattr(handoff, f.name) not in (None, ())}
+    said = {f.name for f in fields(Handoff) if getattr(handoff, f.name) != f.default}
     assert set(variables) == {Handoff.variable(name) for name in said}
 
 
