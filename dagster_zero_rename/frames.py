@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.scan.table_scan import TableScan
@@ -20,7 +21,7 @@ def read_as(
 
     :param kind: the class that is asked for: of pyarrow a ``Table`` or ``RecordBatchReader``, of
         pandas or pyspark a ``DataFrame``, of polars a ``DataFrame`` or ``LazyFrame``, of duckdb a
-        ``DuckDBPyRelation``; ``Any`` is a pyarrow Table.
+        ``DuckDBPyRelation``; ``Any`` is a pyarrow Table, ``Optional`` of a class that class.
     :param partitions: ``None`` for all.
     :raises InvalidInputError: another class.
     :raises SnapshotGoneError: a replace removed a file meanwhile; read again.
@@ -44,6 +45,9 @@ def is_spark(kind: Any) -> bool:
 
 
 def _name_of(kind: Any) -> str:
+    classes = [it for it in get_args(kind) if it is not NoneType]
+    if get_origin(kind) in (Union, UnionType) and len(classes) == 1:
+        return _name_of(classes[0])
     if kind is Any or kind is None:
         return _TABLE
     # DuckDB's classes are of the module _duckdb in some versions, and of duckdb in others.

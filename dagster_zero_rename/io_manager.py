@@ -3,7 +3,7 @@
 from typing import Any, Self
 
 import dagster as dg
-from pydantic import model_validator
+from pydantic import PrivateAttr, model_validator
 
 from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
 
@@ -11,6 +11,7 @@ from .asset_step import begin_reads, step_of
 from .failures import final_failures
 from .frames import is_spark, read_as
 from .key_paths import Layout, key_paths
+from .op_values import default_io_manager, is_asset_input
 from .resource import PARTITION_EXPR, ZeroRenameResource
 
 
@@ -24,11 +25,15 @@ class ZeroRenameIOManager(dg.ConfigurableIOManager, ZeroRenameResource):
     An asset's metadata may have ``table``, ``partition_expr`` and ``mode``, as the arguments of
     ``write``; an input's, ``columns``. Inputs are read as they are annotated: a pyarrow Table (also
     where there is no annotation) or RecordBatchReader, a pandas, polars or Spark data frame, a
-    DuckDB relation.
+    DuckDB relation; ``Optional`` of one of these as that one.
+
+    What ops of a graph or a job hand to each other is no asset: Dagster's default I/O manager keeps
+    it.
     """
 
     #: In the place of the other fields.
     zero_rename: dg.ResourceDependency[ZeroRenameResource | None] = None  # pyright: ignore
+    _default: dg.IOManager | None = PrivateAttr(None)
 
     @model_validator(mode="after")
     def _check_place(self) -> Self:
@@ -46,20 +51,32 @@ class ZeroRenameIOManager(dg.ConfigurableIOManager, ZeroRenameResource):
         return self
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Write what an asset's function returned.
+        """Write what an asset's function returned; keep what an op hands to another one.
 
         :raises Failure: and ``ZeroRenameError``, as :meth:`.resource.ZeroRenameResource.write`.
         """
-        (self.zero_rename or self).write(context, obj)
+        if context.has_asset_key:
+            (self.zero_rename or self).write(context, obj)
+            return
+        self._between_ops(context).handle_output(context, obj)
 
     def load_input(self, context: dg.InputContext) -> Any:
-        """Read the partitions of an asset that a run depends on, as one state.
+        """Read the partitions of an asset that a run depends on, as one state; or what an op
+        before has handed over.
 
         :raises TableNotFoundError: nothing has written that asset's table yet.
         :raises Failure: its partitions are none of the table's, or nobody reads a table as that.
         """
         with final_failures(step_of(context)):
-            return self._read(context)
+            if is_asset_input(context):
+                return self._read(context)
+        return self._between_ops(context).load_input(context)
+
+    def _between_ops(self, context: dg.OutputContext | dg.InputContext) -> dg.IOManager:
+        """Dagster's default I/O manager, one for all values: it may keep them in memory."""
+        if self._default is None:
+            self._default = default_io_manager(context.step_context.instance)
+        return self._default
 
     def _read(self, context: dg.InputContext) -> Any:
         begin_reads(step_of(context), unread=True)

@@ -57,7 +57,13 @@ def _checked_reader(data: Any) -> pa.RecordBatchReader:
     reader = reader_of(data)
     if reader is not None:
         return reader
-    what = "nothing (None)" if data is None else f"a {type(data).__module__}.{type(data).__name__}"
+    if data is None:
+        raise InvalidInputError(
+            "The asset's rows are None; nothing was written.",
+            remedy="Where there are no rows, return a frame without rows: with mode overwrite it "
+            "empties the run's partitions. Annotate a function that writes by itself '-> None'.",
+        )
+    what = f"a {type(data).__module__}.{type(data).__name__}"
     raise InvalidInputError(
         f"The asset's rows are {what}, which this package cannot write; nothing was written.",
         remedy=f"Return {TAKEN}; a Spark data frame; or an iterator of any but the last.",
