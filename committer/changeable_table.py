@@ -10,11 +10,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .commit.first_job import spelled_for
 from .commit.snapshot import Snapshot, state_without_table
 from .commit.state.job_state import Committed
 from .errors import CommitConflictError, InvalidInputError, SnapshotGoneError, TableNotFoundError
 from .format.given_rows import table_of
-from .format.job_spec import FileOptions, JobSpec, OnRepeat, Owner, Readers, SchemaMode, choice
+from .format.job_spec import (
+    FileOptions,
+    JobSpec,
+    OnRepeat,
+    Owner,
+    Readers,
+    SchemaMode,
+    choice,
+    partition_names,
+)
 from .format.parquet.foreign_columns import ForeignFile, check_files
 from .format.parquet.reader import read_batches
 from .format.parquet.row_filter import Filter, RowFilter
@@ -106,7 +116,7 @@ class ChangeableTable(ReadableTable):
             given.schema,
             idempotency_key=idempotency_key,
             on_repeat=OnRepeat(on_repeat),
-            only_partitions=None if only_partitions is None else tuple(only_partitions),
+            only_partitions=partition_names("only_partitions", only_partitions),
             readers=None if readers is None else choice("readers", Readers, readers),
             data_root=data_root,
             owner=owner or this_process(),
@@ -237,6 +247,7 @@ class ChangeableTable(ReadableTable):
             schema_mode=plan.schema_mode,
             change_reads=plan.report().reads(plan.counts),
         )
+        spec = spelled_for(spec, plan.schema, plan.state.partition_by)
         if not plan.changed:
             needed = key is not None or not plan.schema.equals(plan.state.schema)
             with self.held_against(plan.state):

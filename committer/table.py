@@ -32,6 +32,7 @@ from .format.job_spec import (
     Readers,
     SchemaMode,
     SuccessMarkers,
+    partition_names,
 )
 from .format.parquet.task_writer import TaskWriter
 from .format.read_base import ReadBase
@@ -131,9 +132,9 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         spec = JobSpec(
             self.schema if schema is None else schema_of(schema),
             partition_by=tuple(partition_by) if partition_by is not None else None,
-            replace_partitions=None if replace_partitions is None else tuple(replace_partitions),
+            replace_partitions=partition_names("replace_partitions", replace_partitions),
             replace_table=replace_table,
-            only_partitions=None if only_partitions is None else tuple(only_partitions),
+            only_partitions=partition_names("only_partitions", only_partitions),
             base=base.base if isinstance(base, Snapshot) else base,
             idempotency_key=idempotency_key,
             max_duration=max_duration,

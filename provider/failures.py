@@ -59,10 +59,11 @@ def refuse_superseded(table: Table, handoff: Handoff) -> None:
     # On use: DAG files are parsed by processes that submit nothing.
     from ..committer.commit.newest_run import superseded_run
 
+    named = handoff.partitions or ()
     with final_where_refused():
-        found = table.newer_runs(handoff.partitions, ranks, mode is Mode.REPLACE)
+        found = table.newer_runs(named, ranks, mode is Mode.REPLACE)
     skips = handoff.on_superseded is OnSuperseded.SKIP
-    if not found or (skips and len(found) < len(handoff.partitions)):
+    if not found or (skips and len(found) < len(named)):
         return
     text = f"Not submitted. {superseded_run(found, skips)}"
     raise AirflowSkipException(text) if skips else AirflowFailException(text)

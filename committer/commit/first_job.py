@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..errors import (
     DamagedError,
@@ -28,7 +29,7 @@ from ..format.records.table_record import TableRecord
 from ..format.schema.compatibility import check_same, check_types, find_column
 from ..format.schema.directory import Directory
 from ..format.schema.evolution import evolved, lacked_of, lacking, overwritten
-from ..format.schema.hive_paths import escape, parse_partition
+from ..format.schema.hive_paths import normalise_partition
 from ..format.schema.lost_records import refuse_orphans
 from ..format.schema.row_metadata import renamed
 from ..format.schema.spark_types import in_own_types
@@ -52,6 +53,9 @@ from .state.found_table import FoundTable, find_table, is_unused, refuse_partiti
 from .state.heads import ListedHead, read_head
 from .state.job_state import OpenedJob
 from .state.probe import probe
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 logger = logging.getLogger("zero_rename.committer.commit.first_job")
 
@@ -278,20 +282,28 @@ def in_its_columns(found: FoundTable | None, spec: JobSpec) -> JobSpec:
 def _in_its_case(found: FoundTable, spec: JobSpec) -> JobSpec:
     theirs = found.record.schema.names
     own = {name: find_column(name, theirs) or name for name in spec.schema.names}
-
-    def named(path: str) -> str:
-        parts = [(own.get(name, name), raw) for name, raw in parse_partition(path)]
-        return "/".join(f"{escape(name)}={raw}" for name, raw in parts) or path
-
-    def all_named(paths: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        return None if paths is None else tuple(map(named, paths))
-
     return replace(
         spec,
         schema=renamed(spec.schema, list(own.values())),
         partition_by=spec.partition_by and tuple(own[name] for name in spec.partition_by),
-        replace_partitions=all_named(spec.replace_partitions),
-        only_partitions=all_named(spec.only_partitions),
+    )
+
+
+def spelled_for(spec: JobSpec, schema: pa.Schema, partition_by: Sequence[str]) -> JobSpec:
+    """Return the job with its partitions named as a table stores them: ``day=01`` of a column of
+    numbers is ``day=1``.
+
+    :raises InvalidInputError: a partition that such a table cannot have.
+    """
+
+    def stored(paths: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        found = (normalise_partition(path, schema, partition_by) for path in paths or ())
+        return None if paths is None else tuple(dict.fromkeys(found))
+
+    return replace(
+        spec,
+        replace_partitions=stored(spec.replace_partitions),
+        only_partitions=stored(spec.only_partitions),
     )
 
 

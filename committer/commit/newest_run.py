@@ -44,7 +44,7 @@ def refuse_superseded(opened: OpenedJob, states: Iterable[HeadState]) -> None:
     replaces, only = opened.spec.mode is Mode.REPLACE, opened.narrowed
     own = (it for it in states if only is None or it.slot.name in only)
     found = {it.slot.name: writer_of(it) for it in own if is_superseded(opened, it, replaces)}
-    named = {*opened.spec.replace_partitions} if opened.partition_by else {UNPARTITIONED}
+    named = {*(opened.spec.replace_partitions or ())} if opened.partition_by else {UNPARTITIONED}
     if only is not None:
         named &= only
     skips = opened.spec.on_superseded is OnSuperseded.SKIP

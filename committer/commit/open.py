@@ -31,7 +31,7 @@ from ..store.conditional_put import Uncertain, Written, put_record
 from ..store.requests import All, Delete, Put, Step
 from .abort import abort_job_id
 from .apply import committed, finish
-from .first_job import check_table, confirm, design_table, in_its_columns
+from .first_job import check_table, confirm, design_table, in_its_columns, spelled_for
 from .index.write_index import is_behind
 from .narrowed_run import as_planned
 from .newest_run import refuse_superseded
@@ -129,6 +129,7 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
     )
     spec = in_its_columns(found, spec)
     table, new = yield from _table_for(context, found, job, spec, tuple(listing.heads.values()))
+    spec = spelled_for(spec, table.schema, table.partition_by)
     spec = replace(spec, files=spec.files.encrypted_by(table.encryption))
     context = context.of(table)
     others.discard(job)
@@ -188,6 +189,7 @@ def _opened_uncoordinated(context: Context, job: str, spec: JobSpec) -> Step[Ope
     found = yield from find_table(context)
     spec = in_its_columns(found, spec)
     table, new = yield from _table_for(context, found, job, spec, ())
+    spec = spelled_for(spec, table.schema, table.partition_by)
     spec = replace(spec, files=spec.files.encrypted_by(table.encryption))
     return OpenedJob(
         job=job,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
@@ -377,7 +377,7 @@ class JobSpec:
         """Take words for choices, such as ``"overwrite"`` for :attr:`Mode.REPLACE`.
 
         :raises InvalidInputError: a word that is none of the choices, partitions to replace that
-            may not be written, or columns to overwrite where files stay.
+            may not be written or without mode replace, or columns to overwrite where files stay.
         """
         object.__setattr__(self, "mode", Mode.parse(self.mode))
         if self.mode is Mode.MERGE:
@@ -399,6 +399,27 @@ class JobSpec:
             checked_code_version(self.code_version)
         if self.data_root is not None:
             object.__setattr__(self, "data_root", FastRoot.parse(self.data_root))
+        self._check_partitions()
+        self._check_conflict_policy()
+        whole = self.replace_table and self.mode is Mode.REPLACE
+        if self.schema_mode is SchemaMode.OVERWRITE and not whole:
+            raise InvalidInputError(
+                "The job asks for schema_mode=overwrite without replacing the whole table: files "
+                "of the former columns would stay. Nothing was sent.",
+                remedy="Ask for mode overwrite with replace_table (option replaceTable) as well, "
+                "or for schema_mode=merge (option mergeSchema).",
+            )
+
+    def _check_partitions(self) -> None:
+        if self.mode is not Mode.REPLACE and (
+            self.replace_partitions is not None or self.empties_unnamed
+        ):
+            what = "partitions" if self.replace_partitions is not None else "what fits a condition"
+            what = "the whole table" if self.replace_table else what
+            raise InvalidInputError(
+                f"The job is to replace {what}, and its mode is {self.mode}. Nothing was sent.",
+                remedy='Give mode="overwrite", or leave out what it is to replace.',
+            )
         only = self.only_partitions
         others = set(self.replace_partitions or ()).difference(only or ())
         if only is not None and (others or self.empties_unnamed):
@@ -408,15 +429,6 @@ class JobSpec:
                 f"The job replaces {what}, and may write "
                 f"{first_few(only) if only else 'no partition'} only; nothing was sent.",
                 remedy="Name that partition among those it may write, or do not replace it.",
-            )
-        self._check_conflict_policy()
-        whole = self.replace_table and self.mode is Mode.REPLACE
-        if self.schema_mode is SchemaMode.OVERWRITE and not whole:
-            raise InvalidInputError(
-                "The job asks for schema_mode=overwrite without replacing the whole table: files "
-                "of the former columns would stay. Nothing was sent.",
-                remedy="Ask for mode overwrite with replace_table (option replaceTable) as well, "
-                "or for schema_mode=merge (option mergeSchema).",
             )
 
     def _check_conflict_policy(self) -> None:
@@ -480,3 +492,20 @@ class JobSpec:
         named = self.replace_partitions
         named = self.only_partitions if named is None else named
         return None if named is None else frozenset(named)
+
+
+def partition_names(name: str, given: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return the partitions in an argument without repetition; ``None`` where none is given.
+
+    :param name: the argument's, for the error.
+    :raises InvalidInputError: a text in the place of a list, or something else than texts.
+    """
+    if given is None:
+        return None
+    if isinstance(given, str) or not all(isinstance(path, str) for path in given):
+        one = given if isinstance(given, str) and given else "day=2013-01-01"
+        raise InvalidInputError(
+            f"{name}={given!r} is not a list of partition paths; nothing was sent.",
+            remedy=f"Give a list of texts: {name}={[one]!r}.",
+        )
+    return tuple(dict.fromkeys(given))

@@ -88,6 +88,6 @@ def stored_names(
             table=context.root.url,
             remedy=f"Give a list: partitions=[{partitions!r}].",
         )
-    if not isinstance(partitions, list | tuple | set | frozenset) or not table.partition_by:
+    if not isinstance(partitions, list | tuple | set | frozenset):
         return partitions
     return frozenset(normalise_partition(p, table.schema, table.partition_by) for p in partitions)

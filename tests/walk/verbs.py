@@ -72,7 +72,7 @@ def _write(world: World, table: Table, operation: Operation, verb: str) -> _Want
     mode = "replace" if verb.startswith(("replace", "overwrite")) else "append"
     mode = "fail-if-exists" if verb == "fail if exists" else mode
     whole = verb in ("replace table", "overwrite schema")
-    named = names if verb == "replace named" and world.plan.partitioned else ()
+    named = names if verb == "replace named" and world.plan.partitioned else None
     if named and operation.choice:
         rows.pop(names[-1], None)
     words |= {"mode": mode, "replace_table": whole, "replace_partitions": named}
@@ -85,7 +85,7 @@ def _write(world: World, table: Table, operation: Operation, verb: str) -> _Want
             job,
             rows=rows,
             mode=mode,
-            named=named,
+            named=named or (),
             whole=whole,
             last_wins=options.get("on_conflict") == "last_wins",
             idempotency_key=options.get("idempotency_key"),
