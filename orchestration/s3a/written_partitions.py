@@ -94,6 +94,9 @@ def _look(
     written: dict[str, WrittenPartition] = {}
     refused: dict[str, str] = {}
     for name in partitions:
+        if conflict := said.latest.get(name, {}).get("conflict"):
+            refused[name] = f"{conflict} Nobody can tell whose rows are there"
+            continue
         files = {it.key: it.size for it in listed[name] if root.is_data(it)}
         by_report = _by_report(said, name, files, committer)
         by_marker = _by_marker(root, name, files, markers.get(name), of_root, committer)

@@ -18,6 +18,7 @@ from zero_rename.committer import InvalidInputError, OutcomeUnknownError, Owner
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
+from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
 EARLIER, LATER = (datetime(2013, month, 1, tzinfo=UTC) for month in (1, 3))
 #: Another run loads the day while the application is at work, and ends first.
@@ -33,7 +34,8 @@ other = TryRecord(
     run_uuid(), "other", Owner("hourly", "manual", "load"), "magic", "replace", ("day=1",)
 )
 other = table.run(ledger.open_try(table.root, other))
-report = {"job": other.uuid, "partitions": [{"partition": "day=1"}]}
+report = {"job": other.uuid, "committer": "magic", "decided_at": other.opened_at}
+report["partitions"] = [{"partition": "day=1", "files": 0, "rows": 0, "bytes": 0}]
 table.run(ledger.close_try(table.root, other, state=COMMITTED, report=report))
 """
     + APPLICATION
@@ -219,6 +221,23 @@ class TestMet:
             ):
                 run(operator(tables, retries=2), try_number=try_number)
         assert len(spark.calls()) == 1
+
+    def test_no_sensor_takes_it_for_a_load(self, tables: Tables, spark: FakeSpark) -> None:
+        spark.runs(MEETS)
+        with pytest.raises(AirflowFailException):
+            run(operator(tables))
+        by_run = SuccessManifestSensor(task_id="wait", table=tables.url(), upstream_task_id="load")
+        context: Any = task_context(by_run)
+        with pytest.raises(AirflowFailException, match=r"at work: hourly\.load .*clear it"):
+            by_run.poke(context)
+        by_day = SuccessManifestSensor(
+            task_id="days", table=tables.url(), partitions=["day=1"], committer="magic"
+        )
+        assert by_day.poke(context).is_done is False
+        spark.runs(APPLICATION)
+        run(operator(tables), try_number=2, max_tries=1, clear_number=1)
+        assert by_run.poke(context).is_done is True
+        assert by_day.poke(context).is_done is True
 
     def test_clear_that_replaces_settles_it(self, tables: Tables, spark: FakeSpark) -> None:
         spark.runs(MEETS)
