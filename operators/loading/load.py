@@ -389,7 +389,7 @@ class LoadOperator(TaskArguments, BaseOperator):
             handoff = replace(load.handoff, partitions=stored, on_repeat=OnRepeat(on_repeat))
             load = replace(load, handoff=handoff, earlier=earlier)
         planned = tell_narrowing(table, run.idempotency_key, earlier)
-        about = stored if planned is None else tuple(it for it in stored if it in planned)
+        about = stored if planned is None else tuple(it for it in stored or () if it in planned)
         refuse_superseded(table, replace(handoff, partitions=about))
         self._log_opening(load, f"{run.idempotency_key}, try {run.try_number}")
         self._submitted = table, run

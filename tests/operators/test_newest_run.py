@@ -12,7 +12,10 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from support.airflow import Tables
 from support.fake_spark import WRITES, FakeSpark
 from support.spark_loads import operator, run
-from zero_rename.committer import InvalidInputError, RunRank
+from zero_rename.committer import InvalidInputError, Owner, RunRank
+from zero_rename.committer.commit.narrowed_run import leave_narrowing
+from zero_rename.committer.format.layout import new_write_id
+from zero_rename.committer.format.records.narrowing import Narrowing
 from zero_rename.provider.task_context import run_rank
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -90,6 +93,20 @@ class TestBeforeSpark:
         run(operator(tables, **NEWEST, run_rank=7), run_id="a")
         with pytest.raises(AirflowFailException, match="The run's rank is 2013-02-02"):
             run(operator(tables, **NEWEST), run_id="b")
+
+
+def test_narrowed_run_that_names_no_partitions_is_submitted(
+    tables: Tables, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_OVERWRITE", "1")
+    task = operator(tables, **{**NEWEST, "partition": "*"})
+    first = run(task)
+    table = tables.table()
+    key = f"flights/scheduled__2013-02-02/{task.task_id}"
+    plan = Narrowing(new_write_id(), key, first["job"], {"day=1": 1}, 3600, Owner("plan"))
+    assert table.run(leave_narrowing(table.root, plan, None))
+    again = run(task, try_number=2, max_tries=1, clear_number=1)
+    assert (again["job"] != first["job"], len(spark.calls())) == (True, 2)
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ class Application:
     def write(self, variables: dict[str, str]) -> None:
         handoff = Handoff.decode(variables)
         assert handoff.table is not None
+        assert handoff.partitions is not None
         found = [dict(part.split("=") for part in p.split("/")) for p in handoff.partitions]
         rows = pa.table({name: [int(row[name]) for row in found] for name in found[0]})
         given = {"path": handoff.table.url, "partitionBy": ",".join(rows.column_names)}
