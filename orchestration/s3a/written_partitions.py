@@ -210,15 +210,16 @@ def _ledger(root: TableRoot, memory: _Memory) -> Step[_Ledger]:
             memory.reports[key] = closed[key], known.record.report if known and is_done else None
     memory.reports = {key: kept for key, kept in memory.reports.items() if key in closed}
     latest: dict[str, Mapping[str, Any]] = {}
-    for _, report in sorted(memory.reports.values(), key=lambda it: _decided(it[1])):
+    for _, report in sorted(memory.reports.values(), key=lambda it: _order(it[1])):
         if report is not None:
             latest |= {entry["partition"]: report for entry in report["partitions"]}
     at_work = [known for known in read[len(new) :] if isinstance(known, StoredTry)]
     return _Ledger(latest, at_work, next((it for it in read if isinstance(it, str)), ""))
 
 
-def _decided(report: Mapping[str, Any] | None) -> float:
-    return report["decided_at"] if report is not None else 0.0
+def _order(report: Mapping[str, Any] | None) -> tuple[float, bool]:
+    """By time, in whole seconds; of two that met in one, the one that says so comes last."""
+    return (0.0, False) if report is None else (report["decided_at"], "conflict" in report)
 
 
 def _readable(key: str) -> Step[StoredTry | str | None]:

@@ -234,7 +234,10 @@ def test_a_table_that_a_merge_makes_and_a_run_without_rows(zero: ZeroRenameResou
         ({"merge_on": ["k"]}, "mode is not merge"),
         ({"mode": "append", "latest_by": "at"}, "latest_by is given, and mode is not merge"),
         ({"across_partitions": True}, "across_partitions is given, and mode is not merge"),
-        ({**RULE, "mode": "merge", "across_partitions": "x"}, "across_partitions='x' is neither"),
+        (
+            {**RULE, "mode": "merge", "across_partitions": "x"},
+            "across_partitions='x': neither true nor false",
+        ),
     ],
 )
 def test_what_cannot_be_right_breaks_the_definitions(given: dict[str, Any], message: str) -> None:

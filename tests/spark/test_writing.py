@@ -83,7 +83,7 @@ def test_rows_for_other_partitions_than_the_only_ones(spark, url, frame, mode):
     with pytest.raises(Exception, match="p=y") as caught:
         write(frame, url, mode, partitionBy="p", onlyPartitions="p=x")
     assert "InvalidInputError" in str(caught.value)
-    assert "not among those that this job may write" in str(caught.value)
+    assert "not among the partitions that this job may write" in str(caught.value)
     assert not Table(url).exists()
     write(frame.where("p = 'x'"), url, mode, partitionBy="p", onlyPartitions="p=x")
     assert list(count(spark, url)) == ["x"]
@@ -107,7 +107,7 @@ def test_partitions_are_replaced_by_a_condition(spark, url):
     write(days, url, partitionBy="day,p")
     some = days.where("n in (2, 4)").selectExpr("n * 10 n", "day", "p").repartition(1)
     where = "Day between '2013-01-02' and '2013-01-05' and p like 'A%'"
-    with pytest.raises(Exception, match="not among those that this job may write"):
+    with pytest.raises(Exception, match="not among the partitions that this job may write"):
         write(days, url, "overwrite", replaceWhere=where)
     write(some.where("n = 20"), url, "overwrite", replaceWhere=where)
     assert sorted(row["n"] for row in read(spark, url).collect()) == [0, 1, 3, 5, 20]

@@ -248,10 +248,10 @@ class TaskWriter:
         for partition, rows in parts:
             if self._allowed is not None and partition not in self._allowed:
                 what = f"the partition {partition!r}" if self._partitioned else "the table"
+                named = ": it names none" if self._allowed == frozenset() else ""
                 raise InvalidInputError(
                     f"There are rows for {what}, which is not among the partitions that this job "
-                    f"may write{'' if self._allowed else ': it names none'}. Nothing of this task "
-                    "is visible.",
+                    f"may write{named}. Nothing of this task is visible.",
                     table=self._root.url,
                     job=self._job,
                     remedy="Filter the rows, or name that partition too.",
