@@ -40,6 +40,8 @@ from zero_rename.spark.job_tags import Operations
 from zero_rename.spark.s3a import recorded_write as s3a_writer
 
 COMMITTERS = tuple(Committer)
+#: A file system that another test has made keeps the endpoint that it was made with.
+UNCACHED = {"fs.s3a.impl.disable.cache": "true"}
 ONCE = "flights/run/load"
 #: Of a bucket with Object Lock, as docs/s3a.md has it.
 CHECKSUMS = "fs.s3a.create.checksum.algorithm"
@@ -240,7 +242,7 @@ class TestOnRecord:
     ) -> None:
         said = Encryption(Algorithm.SSE_S3)
         with FaultyServer(demanding_encryption("AES256"), application.store.endpoint) as store:
-            endpoint = {f"fs.s3a.bucket.{place.bucket}.endpoint": store.endpoint}
+            endpoint = {f"fs.s3a.bucket.{place.bucket}.endpoint": store.endpoint, **UNCACHED}
             with application.with_committer("magic", endpoint, encryption=said.algorithm):
                 save(days(application, (1, 1), (2, 2)), partition_by=["day"])
         writes = [got for got in store.received if makes_an_object(got)]
@@ -255,7 +257,7 @@ class TestOnRecord:
     ) -> None:
         with FaultyServer(RETAINING, application.store.endpoint) as store:
             bucket = f"fs.s3a.bucket.{place.bucket}"
-            said = {f"{bucket}.endpoint": store.endpoint, CHECKSUMS: "CRC32"}
+            said = {f"{bucket}.endpoint": store.endpoint, CHECKSUMS: "CRC32", **UNCACHED}
             with application.with_committer("magic", said):
                 save(days(application, (1, 1), (2, 2)), partition_by=["day"])
         bare = [got.path for got in store.received if carries_bytes(got) and not has_checksum(got)]
