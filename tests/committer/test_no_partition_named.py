@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from support.memory_store import MemoryStore
-from support.protocol import memory_table
+from support.protocol import memory_table, put_rows
 from zero_rename.committer import InvalidInputError, Table, TableNotFoundError
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.job_spec import JobSpec, Mode
@@ -32,9 +32,7 @@ def table() -> Table:
 
 
 def put(table: Table, rows: list[dict[str, Any]], **policy: Any) -> Any:
-    with table.job(SCHEMA, **policy) as job:
-        job.write(pa.Table.from_pylist(rows, SCHEMA))
-    return job.committed
+    return put_rows(table, SCHEMA, rows, **policy)
 
 
 def held(table: Table) -> list[dict[str, Any]]:

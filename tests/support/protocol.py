@@ -172,6 +172,15 @@ def memory_table(store: MemoryStore, url: str = ROOT.url) -> Table:
     return table
 
 
+def put_rows(
+    table: Table, schema: pa.Schema, rows: list[dict[str, Any]], **policy: Any
+) -> Committed | None:
+    """Write rows by one job."""
+    with table.job(schema, **policy) as job:
+        job.write(pa.Table.from_pylist(rows, schema))
+    return job.committed
+
+
 def die_of(fault: Fault, world: World, opened: OpenedJob, *results: TaskResult) -> None:
     """Commit, and die of a fault; the world's driver works again afterwards."""
     world.driver.fault = fault
