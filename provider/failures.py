@@ -57,22 +57,19 @@ def refuse_superseded(table: Table, handoff: Handoff) -> None:
     if handoff.on_conflict is not OnConflict.NEWEST_RUN or ranks is None or mode is None:
         return
     # On use: DAG files are parsed by processes that submit nothing.
-    from ..committer.commit.newest_run import superseded_run
+    from ..committer.commit.newest_run import refuse_overtaken
 
     named = handoff.partitions or ()
-    with final_where_refused():
+    with ended_for_good("Not submitted. "), final_where_refused():
         found = table.newer_runs(named, ranks, mode is Mode.REPLACE)
-    skips = handoff.on_superseded is OnSuperseded.SKIP
-    if not found or (skips and len(found) < len(named)):
-        return
-    text = f"Not submitted. {superseded_run(found, skips)}"
-    raise AirflowSkipException(text) if skips else AirflowFailException(text)
+        refuse_overtaken(found, named, handoff.on_superseded or OnSuperseded.FAIL)
 
 
 @contextmanager
-def ended_for_good() -> Iterator[None]:
+def ended_for_good(first: str = "") -> Iterator[None]:
     """Let a conflict with another run in the block fail its task for good, or skip it.
 
+    :param first: what the task says before the error's own words.
     :raises AirflowSkipException: newer runs have loaded all that it was to load, and it is to be
         skipped then.
     :raises AirflowFailException: in place of a conflict that the next try would meet again, or not
@@ -81,9 +78,10 @@ def ended_for_good() -> Iterator[None]:
     try:
         yield
     except SupersededRunError as error:
-        raise (AirflowSkipException if error.skips else AirflowFailException)(str(error)) from error
+        kind = AirflowSkipException if error.skips else AirflowFailException
+        raise kind(f"{first}{error}") from error
     except CommitConflictError as error:
-        raise AirflowFailException(str(error)) from error
+        raise AirflowFailException(f"{first}{error}") from error
 
 
 @contextmanager

@@ -126,8 +126,8 @@ def resolve_partitions(
 
 
 def run_rank(context: Mapping[str, Any], given: object | None) -> RunRanks | None:
-    """How new a run is: what its task says; else the end of its data interval, or its partition's
-    date; else when it was due. Of two that are equally new, the one that was due later is newer.
+    """Rank a run: by what its task says; else by the end of its data interval, or its partition's
+    date; else by when it was due. Of two of one rank, the one that was due later is newer.
 
     Never its start: Airflow sets that anew when a task is cleared. Airflow 2 tells when a run was
     due by its logical date. ``None``: the run has none of these; its job is as new as its opening.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ..errors import SupersededRunError, first_few
 from ..format.job_spec import Mode, OnConflict, OnSuperseded
@@ -16,7 +16,7 @@ from .state.job_state import OpenedJob
 
 
 def is_superseded(opened: OpenedJob, state: HeadState, replaces: bool) -> bool:
-    """Whether a newer run has loaded a partition that a job is to write.
+    """Tell whether a newer run has loaded a partition that a job is to write.
 
     :raises InvalidInputError: the ranks of the two do not compare.
     """
@@ -26,18 +26,17 @@ def is_superseded(opened: OpenedJob, state: HeadState, replaces: bool) -> bool:
 
 
 def is_newest(opened: OpenedJob, state: HeadState, replaces: bool) -> bool:
-    """Whether all that a partition holds is of older runs than a job's, so that whatever came since
-    the job opened is as if it had come before."""
+    """Tell whether all rows of a partition that a job would replace or add to are of older runs:
+    what came since the job opened then counts as if it had come before."""
     if opened.spec.on_conflict is not OnConflict.NEWEST_RUN or state.slot.is_run:
         return False
-    rank, ranks = opened.rank(state.slot.name), state.head.ranks
-    return rank is not None and rank.is_newer_than(ranks.newest if replaces else ranks.replaced)
+    rank = opened.rank(state.slot.name)
+    return rank is not None and rank.is_newer_than(state.head.ranks.against(replaces))
 
 
 def refuse_superseded(opened: OpenedJob, states: Iterable[HeadState]) -> None:
-    """Refuse a job by the heads of partitions that it is to write for sure, as it opens: nobody
-    computes rows that are then left out. Where it leaves superseded ones out, another one that it
-    names, or any where it names none, is to be left.
+    """Refuse a job as it opens, by the heads of partitions that it is to write for sure: nobody
+    computes rows that are then left out.
 
     :raises SupersededRunError: newer runs have loaded what it is to write.
     """
@@ -47,7 +46,20 @@ def refuse_superseded(opened: OpenedJob, states: Iterable[HeadState]) -> None:
     named = {*(opened.spec.replace_partitions or ())} if opened.partition_by else {UNPARTITIONED}
     if only is not None:
         named &= only
-    skips = opened.spec.on_superseded is OnSuperseded.SKIP
+    refuse_overtaken(found, named, opened.spec.on_superseded)
+
+
+def refuse_overtaken(
+    found: Mapping[str, str], named: Collection[str], on_superseded: OnSuperseded
+) -> None:
+    """Refuse a run by what newer ones have loaded, unless it leaves that out and another partition
+    is left: one that it names, or any where it names none.
+
+    :param found: partitions that newer runs have loaded, each with the job that wrote it last.
+    :param named: all that the run names.
+    :raises SupersededRunError: it is refused.
+    """
+    skips = on_superseded is OnSuperseded.SKIP
     if found and not (skips and len(found) != len(named)):
         raise superseded_run(found, skips)
 
@@ -72,12 +84,12 @@ def find_superseded(
 
 
 def writer_of(state: HeadState) -> str:
-    """The job that moved a head last, for a message."""
+    """Name the job that moved a head last, for a message."""
     return state.head.last_job or "an unknown job"
 
 
 def superseded_run(superseded: Mapping[str, str], skips: bool) -> SupersededRunError:
-    """The error of a run that gives way to newer ones.
+    """Build the error of a run that gives way to newer ones.
 
     :param superseded: partitions, each with the job that wrote it last.
     :param skips: the job was to leave these out, and none is left.

@@ -75,7 +75,7 @@ class OnConflict(StrEnum):
 
 
 class OnSuperseded(StrEnum):
-    """What a job does that finds partitions loaded by a newer run, under
+    """What a job does with partitions that a newer run has loaded, under
     :attr:`OnConflict.NEWEST_RUN`."""
 
     #: It is aborted with :class:`.SupersededRunError`.
@@ -433,13 +433,8 @@ class JobSpec:
 
     def _check_conflict_policy(self) -> None:
         """:raises InvalidInputError: it says of newer runs what the job cannot keep to."""
+        check_superseded(self.on_conflict, self.on_superseded, "nothing was sent")
         if self.on_conflict is not OnConflict.NEWEST_RUN:
-            if self.on_superseded is not OnSuperseded.FAIL:
-                raise InvalidInputError(
-                    f"on_superseded={self.on_superseded} is about runs that give way to newer "
-                    f"ones, and on_conflict={self.on_conflict} lets none; nothing was sent.",
-                    remedy="Give on_conflict=newest_run as well, or leave on_superseded out.",
-                )
             return
         if self.row_changes or self.merges:
             raise InvalidInputError(
@@ -492,6 +487,20 @@ class JobSpec:
         named = self.replace_partitions
         named = self.only_partitions if named is None else named
         return None if named is None else frozenset(named)
+
+
+def check_superseded(on_conflict: OnConflict, on_superseded: OnSuperseded, undone: str) -> None:
+    """Refuse to skip for newer runs where no run gives way to them.
+
+    :param undone: what has not happened, for the error: ``nothing was sent``.
+    :raises InvalidInputError: it is so.
+    """
+    if on_conflict is not OnConflict.NEWEST_RUN and on_superseded is OnSuperseded.SKIP:
+        raise InvalidInputError(
+            f"on_superseded={on_superseded} is about runs that give way to newer ones, and "
+            f"on_conflict={on_conflict} lets none; {undone}.",
+            remedy="Give on_conflict=newest_run as well, or leave on_superseded out.",
+        )
 
 
 def partition_names(name: str, given: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -22,7 +22,7 @@ from ...committer.errors import (
     OutcomeUnknownError,
     first_few,
 )
-from ...committer.format.job_spec import Mode, OnConflict, OnSuperseded
+from ...committer.format.job_spec import Mode, OnConflict, OnSuperseded, check_superseded
 from ...committer.format.records.partition_ranks import NO_RANKS
 from ...s3a.runs.rivals import (
     living_rivals,
@@ -62,13 +62,8 @@ def check_policy(policy: ConflictPolicy, mode: Mode | None, names_partitions: bo
     :raises InvalidInputError: *newest_run* without partitions, or without a mode; skipping without
         *newest_run*.
     """
+    check_superseded(policy.on_conflict, policy.on_superseded, "nothing was submitted")
     if policy.on_conflict is not OnConflict.NEWEST_RUN:
-        if policy.on_superseded is OnSuperseded.SKIP:
-            raise InvalidInputError(
-                f"on_superseded=skip is about runs that give way to newer ones, and on_conflict="
-                f"{policy.on_conflict} lets none; nothing was submitted.",
-                remedy="Give on_conflict=newest_run as well, or leave on_superseded out.",
-            )
         return
     if not names_partitions or mode not in (Mode.APPEND, Mode.REPLACE):
         what = "partition names none" if not names_partitions else "mode is not append or overwrite"
@@ -170,8 +165,8 @@ def _refuse_doubtful(table: Table, mine: TryRecord, doubtful: Iterable[TryRecord
 
 
 def ended_before(table: Table, mine: TryRecord) -> frozenset[str]:
-    """The other runs of the partitions that ended in the second in which a try opened, by the UUIDs
-    of their tries. Asked before anything is submitted: the store's times have whole seconds. None
+    """Return the UUIDs of tries of other runs of the partitions that ended in the second in which a
+    try opened. Asked before anything is submitted: the store's times have whole seconds. None
     where a record cannot be read, which :func:`met` tells."""
     try:
         rivals = table.run(written_rivals(table.root, mine))
@@ -221,7 +216,7 @@ def _said_of_met(table: Table, mine: TryRecord, counts: Callable[[TryRecord], bo
 
 
 def conflict_error(table: Table, job: str, said: str) -> CommitConflictError:
-    """The error of a load that has committed beside another one.
+    """Build the error of a load that has committed beside another one.
 
     :param said: of :func:`met`.
     """

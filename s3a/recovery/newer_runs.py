@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ...committer.format.layout import TableRoot
 from ...committer.store.requests import Step
 from ..runs.ledger import tries_since
-from ..runs.rivals import has_committed, is_at_work, meet
+from ..runs.rivals import has_committed, is_at_work, meet, run_of_try
 from ..runs.try_record import StoredTry, TryRecord
 from .leftovers import LeftoverJob
 
@@ -70,9 +70,6 @@ def _replaces(record: TryRecord, folders: Collection[str]) -> bool:
 
 
 def _said(record: TryRecord, at_work: bool) -> str:
-    owner = record.owner
-    whose = owner.application or "a later run"
-    if owner.dag_id is not None:
-        whose = f"{owner.dag_id}.{owner.task_id} of run {owner.run_id}"
+    whose = run_of_try(record, "a later run")
     does = "is at work on" if at_work else "has committed"
     return f"a later run ({whose}) {does} the same partitions"

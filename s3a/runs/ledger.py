@@ -140,8 +140,7 @@ def tries_of(root: TableRoot, idempotency_key: str) -> Step[tuple[StoredTry, ...
 def open_tries(root: TableRoot) -> Step[OpenTries]:
     """All tries of a table of which it is not known what came of them."""
     listing = yield from list_objects(runs_prefix(root))
-    keys = [key for key in _of_tries(listing.keys) if key.endswith(_OPEN)]
-    found = yield from All(tuple(_readable(key) for key in keys))
+    found = yield from All(tuple(_readable(key) for key in unsettled(listing.keys)))
     damaged = [one for one in found if isinstance(one, str)]
     known = tuple(one for one in found if isinstance(one, StoredTry) and one.key.endswith(_OPEN))
     return OpenTries(known, damaged[0] if damaged else "")
@@ -220,9 +219,9 @@ def _closed(key: str) -> str:
 def _read(key: str) -> Step[StoredTry | None]:
     """A try by either key of its record, which may be closed at any moment."""
     for place in (_closed(key), key, _closed(key)):
-        found = yield from Get(place, most=LIST_BYTES)
-        if isinstance(found, Found):
-            return StoredTry.of(found)
+        found = yield from read_record(place)
+        if found is not None:
+            return found
     return None
 
 

@@ -76,31 +76,31 @@ def meet(named: Collection[str], folders: Collection[str]) -> bool:
 
 
 def is_at_work(it: StoredTry) -> bool:
-    """Whether a try has not ended, as far as its record says."""
+    """Tell whether a try has not ended, as far as its record says."""
     return it.record.state == SUBMITTED and it.silent_for < PATIENCE
 
 
 def has_committed(record: TryRecord) -> bool:
-    """Whether something of a try is in its table."""
+    """Tell whether something of a try is in its table."""
     is_written = bool(record.recovered) or any(it.state == WRITTEN for it in record.writes)
     return record.state == COMMITTED or (record.state != UNDONE and is_written)
 
 
 def replaces(record: TryRecord) -> bool:
-    """Whether a try holds partitions: its rows take the place of others'."""
+    """Tell whether a try holds partitions: its rows take the place of others'."""
     return record.mode == Mode.REPLACE or (record.mode is None and bool(record.partitions))
 
 
 def written_at(record: TryRecord) -> float:
-    """When a try wrote last, as far as its record says, by the store's clock."""
+    """Return when a try wrote last, as far as its record says, by the store's clock."""
     ended = max((it.ended_at for it in record.writes if it.state == WRITTEN), default=0.0)
     return (record.report or {}).get("decided_at") or ended or record.opened_at
 
 
 def living_rivals(root: TableRoot, mine: TryRecord) -> Step[LivingRivals]:
-    """Other runs at work on partitions of a try, where one of the two replaces, that opened before
-    it or in the same second. One that opens later sees this try. A LIST for each thousand records,
-    and a GET for each open one.
+    """Find other runs at work on partitions of a try, where one of the two replaces, that opened
+    before it or in the same second. One that opens later sees this try. A LIST for each thousand
+    records, and a GET for each open one.
 
     :param mine: on record by now.
     """
@@ -114,8 +114,9 @@ def living_rivals(root: TableRoot, mine: TryRecord) -> Step[LivingRivals]:
 
 
 def written_rivals(root: TableRoot, mine: TryRecord) -> Step[list[TryRecord]]:
-    """Other runs that wrote partitions of a try since the second in which it opened, where one of
-    the two replaces. A LIST for each thousand records, and a GET for each that has changed since.
+    """Find other runs that wrote partitions of a try since the second in which it opened, where one
+    of the two replaces. A LIST for each thousand records, and a GET for each that has changed
+    since.
 
     :raises RecordDamagedError: one cannot be read.
     """
@@ -128,7 +129,7 @@ def written_rivals(root: TableRoot, mine: TryRecord) -> Step[list[TryRecord]]:
 
 
 def loads_of_others(root: TableRoot, mine: TryRecord) -> Step[Loads]:
-    """What other runs have loaded of the partitions that a try names. A LIST for each thousand
+    """Find what other runs have loaded of the partitions that a try names. A LIST for each thousand
     records, and a GET for each.
 
     :raises RecordDamagedError: one cannot be read.
@@ -146,16 +147,24 @@ def loads_of_others(root: TableRoot, mine: TryRecord) -> Step[Loads]:
 
 
 def said_of(record: TryRecord) -> str:
-    """Name the run of a try, for a message."""
+    """Name a try and its run, for a message."""
+    return f"{run_of_try(record, 'another run')} ({record.uuid})"
+
+
+def run_of_try(record: TryRecord, nobody: str) -> str:
+    """Name the run of a try, for a message.
+
+    :param nobody: the name of a run of which the record says nothing.
+    """
     owner = record.owner
     if owner.dag_id is None:
-        return f"{owner.application or 'another run'} ({record.uuid})"
-    return f"{owner.dag_id}.{owner.task_id} of run {owner.run_id} ({record.uuid})"
+        return owner.application or nobody
+    return f"{owner.dag_id}.{owner.task_id} of run {owner.run_id}"
 
 
 def _loaded_of(record: TryRecord, named: Collection[str]) -> list[str]:
-    """The partitions, of some, that a committed try has loaded, or may have: those that it names
-    and those that its report does. Where neither names all of its files, any."""
+    """Pick the partitions that a committed try has loaded, or may have, of some: those that it
+    names and those that its report does; all, where neither names all of its files."""
     report = record.report or {}
     entries = [it for it in report.get("partitions") or () if it.get("partition")]
     by_partition = sum(it.get("files") or 0 for it in entries)
@@ -167,8 +176,8 @@ def _loaded_of(record: TryRecord, named: Collection[str]) -> list[str]:
 
 
 def _is_doubtful(root: TableRoot, it: StoredTry) -> bool:
-    """Whether nobody knows if a try that has begun to write has committed. What recovery has rolled
-    back is closed."""
+    """Tell whether a try has begun to write and nobody knows if it has committed. One that recovery
+    has rolled back is closed."""
     record = it.record
     is_open = it.key == open_key(root, record.idempotency_key, record.uuid)
     begun = any(write.state == WRITING for write in record.writes)
@@ -176,8 +185,8 @@ def _is_doubtful(root: TableRoot, it: StoredTry) -> bool:
 
 
 def _has_written(record: TryRecord, since: float) -> bool:
-    """Whether a try has written since a moment. A record may change later than that: who settles
-    the try of a dead worker enters what it has done before."""
+    """Tell whether a try has written since a moment. A record may change later than that: who
+    settles the try of a dead worker enters what it has done before."""
     if record.state != UNDONE and any(it.state == WRITING for it in record.writes):
         return True
     # What no save() wrote has the date of its operator's last heartbeat.

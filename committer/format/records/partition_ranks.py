@@ -1,4 +1,4 @@
-"""Ranks of a partition: how new the runs are whose rows it holds."""
+"""Ranks of a partition: of the newest run that has rows there, and of the last to replace it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Rank = Annotated[RunRank | None, LEFT_OUT, Converted(_write, _read)]
 
 @dataclass(frozen=True)
 class PartitionRanks:
-    """How new the runs are whose rows a partition holds.
+    """Ranks of the runs that have rows in a partition.
 
     :param newest: the rank of the newest one; ``None``: of no run that has one.
     :param replaced: the rank of the run that has replaced it last; ``None``: none has.
@@ -33,7 +33,7 @@ class PartitionRanks:
     replaced: Rank = None
 
     def after(self, rank: RunRank | None, replaces: bool) -> PartitionRanks:
-        """The ranks once a job has written.
+        """Return the ranks that the partition has once a job has written.
 
         :param rank: of its run; ``None`` of a job that only writes again what is there.
         :param replaces: whether all that was there goes.
@@ -47,13 +47,18 @@ class PartitionRanks:
             return self
         return PartitionRanks(rank, self.replaced)
 
+    def against(self, replaces: bool) -> RunRank | None:
+        """Return the rank that a run is compared with: a replace takes the place of all rows, an
+        append conflicts with a replace alone."""
+        return self.newest if replaces else self.replaced
+
     def supersede(self, rank: RunRank | None, replaces: bool) -> bool:
-        """Whether a newer run has written what a run would take the place of, or add to. Appends
-        never supersede appends.
+        """Tell whether a newer run has written what a run would replace or add to. Appends never
+        supersede appends.
 
         :raises InvalidInputError: ranks of two kinds.
         """
-        theirs = self.newest if replaces else self.replaced
+        theirs = self.against(replaces)
         if rank is not None:
             # Also for an append beside appends: no replace could be compared with both.
             rank.check_kind(self.newest)
