@@ -214,7 +214,8 @@ class SupersededRunError(RefusedError):
     try of this run is newer.
 
     :param partitions: those that newer runs have loaded, each with the job that wrote it last.
-    :param skips: the job was to leave these out, and none was left: whoever runs it skips it.
+    :param skips: the job may leave such partitions out, and no other one was left: whoever runs
+        it counts it as skipped.
     """
 
     def __init__(

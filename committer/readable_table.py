@@ -344,7 +344,7 @@ class ReadableTable:
     def newer_runs(
         self, partitions: Iterable[str], run_rank: RunRanks, replaces: bool
     ) -> dict[str, str]:
-        """Which partitions newer runs have loaded than one that is about to begin a job under
+        """Find the partitions that newer runs have loaded, before a run begins a job under
         ``on_conflict=newest_run``: by partition, the job that wrote it last. A request for each.
 
         :param partitions: as the table spells them.

@@ -104,8 +104,8 @@ class AssetStep:
         return f"{APPLICATION}/{self.root_run}/{asset}/keys-{digest}"
 
     def run_rank(self, paths: Mapping[str, str]) -> RunRanks:
-        """How new the run is, in each partition: the end of its key's time window; of runs for one
-        window, and where keys are no times, when the first run of the chain was made.
+        """Rank the run in each partition: by the end of its key's time window; of runs for one
+        window, and where keys are no times, by when the first run of the chain was made.
 
         :param paths: the partitions of the keys.
         """
@@ -163,7 +163,7 @@ class AssetStep:
 
 
 def _window_end(partitions_def: dg.PartitionsDefinition | None, key: str) -> datetime | None:
-    """The end of a partition key's time window; ``None``: it has none."""
+    """Return the end of a partition key's time window; ``None``: it has none."""
     if isinstance(partitions_def, dg.TimeWindowPartitionsDefinition):
         return partitions_def.time_window_for_partition_key(key).end
     if isinstance(partitions_def, dg.MultiPartitionsDefinition):

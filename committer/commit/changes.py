@@ -163,7 +163,7 @@ def _change(
 
 
 def _ranks_after(opened: OpenedJob, target: Target, state: HeadState | None) -> PartitionRanks:
-    """How new the runs are whose rows a partition holds once the job has written it."""
+    """Return the ranks that a partition has once the job has written it."""
     if state is None:
         return NO_RANKS
     name = target.partition

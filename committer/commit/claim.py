@@ -58,7 +58,7 @@ class Busy:
 
 @dataclass(frozen=True)
 class Superseded:
-    """The slot is of a partition that a newer run has loaded.
+    """A newer run has loaded the slot's partition.
 
     :param loses: whether the job had anything to write there.
     """
@@ -69,7 +69,7 @@ class Superseded:
 
 @dataclass(frozen=True)
 class Claims:
-    """What a job's claims have come to.
+    """The heads that a job has claimed, and the partitions that it leaves out.
 
     :param held: by slot, the head with the job's claim.
     :param superseded: the partitions that the job leaves out, each with the job that wrote it last.

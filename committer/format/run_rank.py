@@ -49,7 +49,7 @@ class RunRank:
 
     @staticmethod
     def of(given: object, then: datetime | None = None) -> RunRank:
-        """What a user gives as a rank.
+        """Read a rank that a user gives.
 
         :param given: a number, a date or time (UTC where it has no zone), or a text of one.
         :param then: when the run was made.
@@ -84,7 +84,8 @@ class RunRank:
             )
 
     def is_newer_than(self, other: RunRank | None) -> bool:
-        """Whether a run of this rank is newer than one of another; any is newer than one of none.
+        """Tell whether a run of this rank is newer than one of another. Any is newer than one
+        without a rank.
 
         :raises InvalidInputError: the two are measured in different things.
         """
@@ -100,7 +101,7 @@ class RunRank:
 
 
 def _number(given: object) -> float | None:
-    """What a user gives as a number; ``None``: it is none, or one that has no float of its own."""
+    """Read a number that a user gives; ``None``: it is none, or no float is exactly it."""
     if isinstance(given, bool | date):
         return None
     text = str(given).strip()
@@ -111,7 +112,7 @@ def _number(given: object) -> float | None:
 
 
 def _seconds(given: date) -> float:
-    """A date or time in seconds since the epoch; without a zone it is UTC."""
+    """Return a date or time in seconds since the epoch; without a zone it is UTC."""
     if not isinstance(given, datetime):
         given = datetime(given.year, given.month, given.day, tzinfo=UTC)
     # Not the datetime of a library, which may do arithmetic of its own.
@@ -130,7 +131,7 @@ class RunRanks:
 
     @staticmethod
     def of(given: object) -> RunRanks:
-        """The ranks of a run that is as new in all partitions.
+        """Give a run the same rank in all partitions.
 
         :param given: as for :meth:`RunRank.of`, or a rank.
         :raises InvalidInputError: it is no rank.
@@ -140,7 +141,7 @@ class RunRanks:
 
     @staticmethod
     def parse(text: str) -> RunRanks:
-        """Ranks from a text: of :meth:`__str__`, or what a user gives for one run.
+        """Read ranks from a text: of :meth:`__str__`, or the one rank that a user gives.
 
         :raises ValueError: with what it should have been.
         """
@@ -152,7 +153,7 @@ class RunRanks:
             raise ValueError(f"is {_WANTED}") from error
 
     def rank(self, partition: str) -> RunRank | None:
-        """The run's rank in a partition; ``None``: it has none there."""
+        """Return the run's rank in a partition; ``None``: it has none there."""
         return self.by_partition.get(partition, self.by_partition.get(UNPARTITIONED))
 
     def __str__(self) -> str:
@@ -165,14 +166,14 @@ NO_RANK = RunRanks({})
 
 
 def rank_to_json(rank: RunRank) -> list[Any]:
-    """A rank as a list of its members, without those at the end that are as usual."""
+    """Write a rank as a list of its members, without those at the end that have their default."""
     if rank.kind is not RankKind.TIME:
         return [rank.value, rank.then, rank.kind.value]
     return [rank.value, rank.then] if rank.then else [rank.value]
 
 
 def rank_from_json(said: Any) -> RunRank:
-    """A rank from a list of :func:`rank_to_json`.
+    """Read a rank from a list of :func:`rank_to_json`.
 
     :raises ValueError: it is no rank.
     """

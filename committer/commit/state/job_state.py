@@ -193,7 +193,8 @@ class OpenedJob:
     inputs: Inputs | None = None
 
     def rank(self, partition: str) -> RunRank | None:
-        """How new its run is in a partition; ``None``: it writes again what is there."""
+        """Return the rank of its run in a partition; ``None``: it only writes again what is
+        there."""
         if self.spec.run_rank is None:
             return RunRank(job_began(self.job))
         return self.spec.run_rank.rank(partition)

@@ -57,7 +57,7 @@ class Failure:
     :param error: the class of the error.
     :param final: whether running the same again cannot mend it, or would hide it.
     :param partitions: that the run was to write; empty: any, or more than are kept.
-    :param skips: the run has given way to newer ones, as it was told to: it is no failure.
+    :param skips: the run has given way to newer ones, as it was told to: its task is skipped.
     """
 
     write_id: str
