@@ -16,7 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as Sheet
 from typer.core import TyperGroup
 
-from ..committer.errors import OutcomeUnknownError, UnfinishedCommitError, ZeroRenameError, escaped
+from ..committer.errors import (
+    OutcomeUnknownError,
+    UnfinishedCommitError,
+    UnfinishedUpkeepError,
+    ZeroRenameError,
+    escaped,
+)
 
 
 class Exit(IntEnum):
@@ -34,6 +40,8 @@ EXIT_CODES = (
     "done; 2 refused, nothing was changed; 3 not known whether it happened, or begun and not "
     "finished: run it again."
 )
+#: Errors after which something may have happened.
+_UNSURE = (OutcomeUnknownError, UnfinishedCommitError, UnfinishedUpkeepError)
 #: What every command does that deletes or decides.
 DRY = "Nothing was changed; --apply does it."
 
@@ -83,7 +91,7 @@ class Refusing(TyperGroup):
             typer.echo(f"{type(error).__name__}: {error}", err=True)
             for note in getattr(error, "__notes__", ()):
                 say(note)
-            unsure = isinstance(error, OutcomeUnknownError | UnfinishedCommitError)
+            unsure = isinstance(error, _UNSURE)
             raise typer.Exit(Exit.UNKNOWN if unsure else Exit.REFUSED) from error
 
 

@@ -76,7 +76,7 @@ def lifecycle(
 
     With --apply the bucket's other rules stay as they are."""
     opened = Table(table)
-    rule = opened.run(backstop(opened.root, days, max_duration, apply))
+    rule = opened.tend(backstop(opened.root, days, max_duration, apply))
     typer.echo(json.dumps({"Rules": [rule.document()]}, indent=None if as_json else 2))
     if apply:
         say(f"The bucket {opened.root.bucket} has the rule {rule.name!r} now.")

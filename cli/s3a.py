@@ -288,7 +288,7 @@ def _found(
 
     options = RecoveryOptions(dead=dead or (), folders=folders or (), **said)
     opened = Table(table)
-    return opened.run(recover_jobs(opened.root, options))
+    return opened.tend(recover_jobs(opened.root, options))
 
 
 def _cells(job: RecoveredJob, columns: Sequence[str], why: str) -> list[Any]:

@@ -156,6 +156,7 @@ class _UploadPrinter:
         """Look at the uploads below ``path``, and abort them where told to."""
         from ..committer.store.driver import connect
         from ..committer.upkeep.recovery import Outcome
+        from ..committer.upkeep.unfinished import unless_begun
         from ..committer.upkeep.upload_selection import UploadsPath
         from ..committer.upkeep.upload_sweep import UploadSweep
         from ..s3a.recovery.living import LivingJobs
@@ -169,7 +170,7 @@ class _UploadPrinter:
                 bar.update(task, description=self._so_far())
 
             sweep = UploadSweep(place, selection, emit, apply=apply, sizes=sizes, spared=spared)
-            settled = connect(place.bucket).run(sweep.run())
+            settled = connect(place.bucket).run(unless_begun(sweep.run()))
         for job in settled:
             say(f"{job.job}: {job.outcome}, {job.detail}")
         self.unsettled = sum(job.outcome is Outcome.FAILED for job in settled)

@@ -25,6 +25,7 @@
     ├── OutcomeUnknownError          it may have happened: clean nothing up, look again
     │   └── CommitStateUnknownError  the decision may be written: ask ``zero-rename jobs``
     ├── UnfinishedCommitError        the job *is* committed; applying it is not finished
+    ├── UnfinishedUpkeepError        maintenance is not finished: run it again
     ├── DamagedError                 what is in the store cannot be right
     │   ├── RecordDamagedError       a control object that cannot be read; names object and field
     │   ├── HeadMovedError           what a head named is gone, since the head has moved
@@ -268,6 +269,11 @@ class CommitStateUnknownError(OutcomeUnknownError):
 
 class UnfinishedCommitError(ZeroRenameError):
     """The job is committed and must not run again; any process can finish applying it."""
+
+
+class UnfinishedUpkeepError(ZeroRenameError):
+    """Maintenance has changed something, and the store failed it before its end. The table is
+    whole; running it again does the rest."""
 
 
 class DamagedError(ZeroRenameError):

@@ -37,6 +37,7 @@ from .errors import TaskLateError as TaskLateError
 from .errors import TaskResultsError as TaskResultsError
 from .errors import UnfinishedAbortError as UnfinishedAbortError
 from .errors import UnfinishedCommitError as UnfinishedCommitError
+from .errors import UnfinishedUpkeepError as UnfinishedUpkeepError
 from .errors import UnsupportedTypeError as UnsupportedTypeError
 from .errors import VerificationError as VerificationError
 from .errors import ZeroRenameError as ZeroRenameError

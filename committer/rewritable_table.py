@@ -30,17 +30,13 @@ from .format.records.inputs import Inputs
 from .readable_table import ReadableTable
 from .scan.current_table import stored_names
 from .sigterm import Termination
-from .store.encryption import Encryption
-from .store.fast_root import FastRoot
 from .table_copy import LANES, Copied, FileCopier, copy_spec
 from .upkeep.checkpoint import (
     CheckpointAction,
     Checkpointed,
     CheckpointOrder,
     CheckpointPlan,
-    DataRootChange,
     NotDurable,
-    change_data_root,
     checkpoint_spec,
     find_not_durable,
     not_durable,
@@ -57,7 +53,7 @@ from .upkeep.compaction import (
 )
 from .upkeep.conflicts import ConflictReport, find_conflicts
 from .upkeep.resolution import Resolution, ResolutionPlan, plan_resolution, plan_undoing
-from .upkeep.table_encryption import EncryptionChange, change_encryption
+from .upkeep.unfinished import unfinished_where_failed
 from .write_job import WriteJob, this_process
 
 logger = logging.getLogger("zero_rename.committer.rewritable_table")
@@ -201,34 +197,6 @@ class RewritableTable(ReadableTable):
     def not_durable(self) -> list[NotDurable]:
         """What lies only in a fast root, by partition, and since when."""
         return not_durable(self.state().files)
-
-    def set_data_root(self, data_root: str | None, apply: bool = False) -> DataRootChange:
-        """Change where jobs' files lie first, from the next job on. What lies in the former data
-        root stays there until it is replaced or copied: its keys say where it is.
-
-        :param data_root: as of :class:`.job_spec.JobSpec`; ``None``: in the table.
-        :param apply: do it; ``False`` only says what is there.
-        :raises TableNotFoundError: no table of this package.
-        :raises InvalidInputError: the table's readers list, it keeps symlink manifests, or the data
-            root lies in it.
-        """
-        root = None if data_root is None else FastRoot.parse(data_root)
-        return self.run(change_data_root(self._context, root, apply))
-
-    def set_encryption(
-        self, encryption: str | None, encryption_key: str | None = None, apply: bool = False
-    ) -> EncryptionChange:
-        """Change the encryption by the store of all that is written for the table from now on:
-        files, records and markers. What is there stays as it is.
-
-        :param encryption: SSE-S3, SSE-KMS or DSSE-KMS; ``None`` leaves it to the bucket.
-        :param encryption_key: the KMS key, by its id, ARN or alias; ``None``: the account's own.
-        :param apply: do it; ``False`` only says what is on record.
-        :raises TableNotFoundError: no table of this package.
-        :raises InvalidInputError: an unknown encryption, or a key that cannot be one.
-        """
-        wanted = Encryption.named(encryption, encryption_key)
-        return self.run(change_encryption(self._context, wanted, apply))
 
     def conflicts(
         self, window: float = 3600.0, since: float = 604800.0, partition: str | None = None
@@ -378,9 +346,13 @@ class RewritableTable(ReadableTable):
 
 @contextmanager
 def _telling(done: Sequence[CompactedPartition | Checkpointed]) -> Iterator[None]:
-    """Have an error note what the jobs before it have committed: it speaks of its own job alone."""
+    """Have an error note what the jobs before it have committed: it speaks of its own job alone.
+
+    :raises UnfinishedUpkeepError: the store failed one of them.
+    """
     try:
-        yield
+        with unfinished_where_failed():
+            yield
     except ZeroRenameError as error:
         committed = [it.partition or "the table" for it in done if it.job is not None]
         if committed:

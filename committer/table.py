@@ -216,7 +216,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         :raises DamagedError: the decision of ``job`` cannot be read.
         :raises UnfinishedCommitError: a decision changed meanwhile; run it again.
         """
-        return self.run(repair(self._context, accept_loss, job, patience))
+        return self.tend(repair(self._context, accept_loss, job, patience))
 
     def rebuild_heads(self, apply: bool = False) -> list[RebuiltHead]:
         """Build the heads that are gone again; none where the decisions do not tell all.
@@ -224,7 +224,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         :param apply: do it; ``False`` only says what would be done.
         :raises TableNotFoundError: no table here.
         """
-        return self.run(rebuild_heads(self._context, apply))
+        return self.tend(rebuild_heads(self._context, apply))
 
     def doctor(self, max_duration: float | None = None) -> list[Problem]:
         """What is or will be wrong with this table, its bucket and store, each with a remedy.
@@ -249,7 +249,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
 
         :raises OutcomeUnknownError: the store did not say whether it was written.
         """
-        return self.run(renew_facts(self._context))
+        return self.tend(renew_facts(self._context))
 
     def verify(
         self, progress: Callable[[int, int], None] = lambda done, total: None
@@ -285,7 +285,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
             is read by them alone.
         """
         context = replace(self._context, read_columns=self._footers.reporting(progress).read)
-        return self.run(adopt_current(context, this_process(), apply))
+        return self.tend(adopt_current(context, this_process(), apply))
 
     def keep_symlinks(self) -> SymlinksReport:
         """Keep a symlink manifest beside each head, which Athena, Trino, Redshift and Hive read,
@@ -297,7 +297,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
             with a former one in which files lie, or to which an open job may yet bring some.
             Nothing was changed.
         """
-        return self.run(keep_symlinks(self._context))
+        return self.tend(keep_symlinks(self._context))
 
     def drop_symlinks(self, apply: bool = False) -> SymlinksReport:
         """Keep no symlink manifests any more, and remove those that are there; without ``apply``
@@ -306,7 +306,7 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         :raises TableNotFoundError: no table of this package.
         :raises UnfinishedCommitError: some could not be removed.
         """
-        return self.run(drop_symlinks(self._context, apply))
+        return self.tend(drop_symlinks(self._context, apply))
 
     def write_index(self) -> bool:
         """Write the index, by which readers open a table of many partitions in a few requests.
@@ -314,4 +314,4 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
         :return: whether it is there now; ``False``: another process wrote it meanwhile, or the
             store refused.
         """
-        return self.run(write_index_now(self._context))
+        return self.tend(write_index_now(self._context))

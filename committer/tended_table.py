@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from .commit.state.old_records import KEPT_FOR
 from .format.as_of import AsOf, Past
@@ -12,25 +12,42 @@ from .format.records.data_file import DataFile
 from .format.records.inputs import Inputs
 from .readable_table import ReadableTable
 from .scan.current_table import stored_names
+from .store.encryption import Encryption
+from .store.fast_root import FastRoot
+from .store.requests import Step
+from .upkeep.checkpoint import DataRootChange, change_data_root
 from .upkeep.gc.collect import GcReport, gc
 from .upkeep.purge import PurgeReport, plan_all, purge, recover_all
 from .upkeep.recovery import Recovered, settle_jobs
 from .upkeep.restoring import Restored, RestorePlan, plan_restore, plan_undo
 from .upkeep.retention import kept_files, retention, set_retention
+from .upkeep.table_encryption import EncryptionChange, change_encryption
+from .upkeep.unfinished import unless_begun
 from .upkeep.upload_selection import Spared, spare_none
 from .write_job import WriteJob, this_process
+
+T = TypeVar("T")
 
 
 class TendedTable(ReadableTable):
     """The half of :class:`.table.Table` that settles and removes what jobs left, and brings back
     what they replaced."""
 
+    def tend(self, step: Step[T]) -> T:
+        """Carry out a step that looks after the table, or after what jobs of other committers left
+        at its root, and return what it returns.
+
+        :raises UnfinishedUpkeepError: the store failed it after it may have changed something.
+        :raises ZeroRenameError: names this table, where it names none.
+        """
+        return self.run(unless_begun(step))
+
     def recover(self, patience: float | None = None) -> list[Recovered]:
         """Settle every open job: finish committed ones, clean up aborted ones, fence dead ones.
 
         :param patience: seconds an undecided job may be silent; ``None`` takes each job's own.
         """
-        return self.run(recover_all(self._context, patience))
+        return self.tend(recover_all(self._context, patience))
 
     def plan_recovery(self, patience: float | None = None) -> list[Recovered]:
         """What :meth:`recover` would do, with the same ``patience``. Changes nothing."""
@@ -39,7 +56,7 @@ class TendedTable(ReadableTable):
     def settle(self, jobs: Collection[str]) -> list[Recovered]:
         """Settle open jobs whose processes have ended: finish those that are committed, abort the
         others. One whose process is alive is fenced. Of one that is not open nothing is said."""
-        return self.run(settle_jobs(self._context, jobs))
+        return self.tend(settle_jobs(self._context, jobs))
 
     def purge(
         self,
@@ -74,7 +91,7 @@ class TendedTable(ReadableTable):
         options: dict[str, Any] = {"patience": patience, "jobs": jobs, "apply": apply}
         options |= {"foreign_older_than": age, "records_older_than": records_older_than}
         options |= {"keep": keep, "spared": spared}
-        return self.run(purge(self._context, **options))
+        return self.tend(purge(self._context, **options))
 
     def gc(self, older_than: float = KEPT_FOR, apply: bool = False) -> GcReport:
         """Make the table's records small: fold what heads name since long, condense the decisions
@@ -85,7 +102,7 @@ class TendedTable(ReadableTable):
         :param apply: do it; ``False`` only says what would be done.
         :raises TableNotFoundError: no table here.
         """
-        return self.run(gc(self._context, older_than, apply))
+        return self.tend(gc(self._context, older_than, apply))
 
     def undo(self, job: str, apply: bool = False) -> Restored:
         """Bring back what partitions held before a job changed them, all of them or none, without
@@ -147,4 +164,32 @@ class TendedTable(ReadableTable):
         :raises InvalidInputError: the table's readers list; less than the longest job may last,
             since what it began with would be gone before its end; more than 100 years.
         """
-        self.run(set_retention(self._context, seconds))
+        self.tend(set_retention(self._context, seconds))
+
+    def set_data_root(self, data_root: str | None, apply: bool = False) -> DataRootChange:
+        """Change where jobs' files lie first, from the next job on. What lies in the former data
+        root stays there until it is replaced or copied: its keys say where it is.
+
+        :param data_root: as of :class:`.job_spec.JobSpec`; ``None``: in the table.
+        :param apply: do it; ``False`` only says what is there.
+        :raises TableNotFoundError: no table of this package.
+        :raises InvalidInputError: the table's readers list, it keeps symlink manifests, or the data
+            root lies in it.
+        """
+        root = None if data_root is None else FastRoot.parse(data_root)
+        return self.tend(change_data_root(self._context, root, apply))
+
+    def set_encryption(
+        self, encryption: str | None, encryption_key: str | None = None, apply: bool = False
+    ) -> EncryptionChange:
+        """Change the encryption by the store of all that is written for the table from now on:
+        files, records and markers. What is there stays as it is.
+
+        :param encryption: SSE-S3, SSE-KMS or DSSE-KMS; ``None`` leaves it to the bucket.
+        :param encryption_key: the KMS key, by its id, ARN or alias; ``None``: the account's own.
+        :param apply: do it; ``False`` only says what is on record.
+        :raises TableNotFoundError: no table of this package.
+        :raises InvalidInputError: an unknown encryption, or a key that cannot be one.
+        """
+        wanted = Encryption.named(encryption, encryption_key)
+        return self.tend(change_encryption(self._context, wanted, apply))

@@ -192,7 +192,7 @@ def purge_destination(
     told: dict[Name, NeededBy] = {}
     # A job of a staging committer shows by nothing but its uploads.
     options = replace(order.recovery, without=place.others)
-    for left, result in table.run(settle_jobs(table.root, options)):
+    for left, result in table.tend(settle_jobs(table.root, options)):
         done.jobs.append(_of_s3a(result))
         told |= {name_of(it): NeededBy(result.job, result.reason) for it in left.uploads}
         seen(_entries_of(left, result))
@@ -223,7 +223,7 @@ def purge_destination(
         apply=order.apply,
         spared=spared,
     )
-    done.jobs += map(_of_ours, table.run(sweep.run()))
+    done.jobs += map(_of_ours, table.tend(sweep.run()))
     return done
 
 

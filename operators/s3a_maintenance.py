@@ -121,7 +121,7 @@ class RecoverS3AJobsOperator(_TableMaintenance):
 
     def _treat(self, table: Table, hook: ZeroRenameHook) -> list[dict[str, Any]]:
         options = dataclasses.replace(self._options(), ask=self._ask)
-        found = table.run(recover_jobs(table.root, options))
+        found = table.tend(recover_jobs(table.root, options))
         self._log_jobs(table, found)
         outcomes = [str(job.outcome) for job in found]
         return [

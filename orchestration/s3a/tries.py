@@ -178,7 +178,7 @@ class Tries:
             folders=tuple(sorted({w.partition for w in writes if w.partition})),
         )
         forward = set()
-        for job in self._table.run(recover_jobs(root, options)):
+        for job in self._table.tend(recover_jobs(root, options)):
             _log.info("Job %s of an earlier try: %s: %s", job.job, job.outcome, job.reason)
             if job.outcome is JobOutcome.ROLLED_FORWARD:
                 forward.add(job.job)

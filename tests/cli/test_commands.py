@@ -31,6 +31,7 @@ from zero_rename.committer import (
     StoreRefusedError,
     TaskResult,
     UnfinishedCommitError,
+    UnfinishedUpkeepError,
     ZeroRenameError,
 )
 from zero_rename.committer.format.layout import TableRoot
@@ -452,6 +453,7 @@ class TestOneMind:
             (OutcomeUnknownError("The store did not say."), Exit.UNKNOWN),
             (CommitStateUnknownError("The decision may be written."), Exit.UNKNOWN),
             (UnfinishedCommitError("It is committed; a file is not visible yet."), Exit.UNKNOWN),
+            (UnfinishedUpkeepError("It is begun."), Exit.UNKNOWN),
             (StoreRefusedError("No right to list."), Exit.REFUSED),
             (DataLostError("A file is gone."), Exit.REFUSED),
         ],

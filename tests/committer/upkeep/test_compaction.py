@@ -87,7 +87,7 @@ def test_an_error_names_the_partitions_that_were_compacted_before_it(
 
     monkeypatch.setattr(tables, "compaction_spec", then)
     done = invoke("compact", table.root.url, "--apply")
-    assert "StoreUnreachableError: The store did not answer." in done.output
+    assert "UnfinishedUpkeepError: It is begun and not finished: The store did not" in done.output
     assert "Committed before, by other jobs: day=1." in done.output
     assert (len(table.files("day=1")), len(table.files("day=2"))) == (1, 3)
 

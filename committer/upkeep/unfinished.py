@@ -1,0 +1,90 @@
+"""Maintenance that the store fails after it has changed something: not refused, but unfinished.
+
+An answer that does not come, or a right that is lacking, says of one request that it did nothing.
+Of what was done before it says nothing; so whoever is told *refused* would take the whole for
+undone. Each verb of maintenance may be run again, and then does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from ..errors import StoreRefusedError, StoreUnreachableError, UnfinishedUpkeepError
+from ..store.requests import (
+    AbortUpload,
+    All,
+    CompleteUpload,
+    Delete,
+    DeleteMany,
+    Put,
+    PutLifecycleRule,
+    Refused,
+    Step,
+    Work,
+)
+
+T = TypeVar("T")
+#: Requests after which the table, or what it has left in its bucket, is not as it was.
+_CHANGES = (Put, Delete, DeleteMany, CompleteUpload, AbortUpload, PutLifecycleRule)
+
+
+def unless_begun(step: Step[T]) -> Step[T]:
+    """Carry out a step of maintenance.
+
+    :raises UnfinishedUpkeepError: the store failed it after it may have changed something.
+    """
+    changed: list[object] = []
+    try:
+        return (yield from _watched(step, changed))
+    except (StoreRefusedError, StoreUnreachableError) as error:
+        if not changed:
+            raise
+        raise _unfinished(error) from error
+
+
+@contextmanager
+def unfinished_where_failed() -> Iterator[None]:
+    """Tell a failure of the store in the block, which changes something at once, as unfinished.
+
+    :raises UnfinishedUpkeepError: in its place.
+    """
+    try:
+        yield
+    except (StoreRefusedError, StoreUnreachableError) as error:
+        raise _unfinished(error) from error
+
+
+def _watched(work: Work[Any], changed: list[object]) -> Generator[Any, Any, Any]:
+    """Carry out work, and put down the requests that may have changed something."""
+    step, answer = iter(work), None
+    failed: Exception | None = None
+    try:
+        while True:
+            try:
+                request = step.send(answer) if failed is None else step.throw(failed)
+            except StopIteration as end:
+                return end.value
+            if isinstance(request, All):
+                request = All(tuple(_watched(it, changed) for it in request.members))
+            try:
+                answer, failed = (yield request), None
+            except Exception as error:
+                failed = error
+            else:
+                if isinstance(request, _CHANGES) and not isinstance(answer, Refused):
+                    changed.append(request)
+    finally:
+        step.close()
+
+
+def _unfinished(error: StoreRefusedError | StoreUnreachableError) -> UnfinishedUpkeepError:
+    return UnfinishedUpkeepError(
+        f"It is begun and not finished: {error.message} The table is whole, and what was done "
+        "before stays.",
+        table=error.table,
+        job=error.job,
+        key=error.key,
+        remedy=" ".join(filter(None, (error.remedy, "Run it again: it does the rest."))),
+    )
