@@ -12,7 +12,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from croniter import CroniterBadDateError, croniter
 
 from ..orchestration.runs.partitions import check_partition_format
-from ..orchestration.runs.schedules import Schedule, starts_of_one_partition, tells_days_apart
+from ..orchestration.runs.schedules import (
+    Schedule,
+    leaves_out_midnight,
+    starts_of_one_partition,
+    tells_days_apart,
+)
 
 if TYPE_CHECKING:
     from dateutil.relativedelta import relativedelta
@@ -77,6 +82,7 @@ def _of_crons(
     if (
         len(crons) == 1
         and _is_once_a_day(*crons[0], zone)
+        and not leaves_out_midnight(zone, schedule.first, schedule.end)
         and _tells_days(schedule, partition_format)
     ):
         return None

@@ -14,8 +14,10 @@ _CYCLE = 28
 #: Starts in a row that are compared: those of a cycle's days; and of a format that tells days
 #: apart, by which only starts of one day, or around a change of the clock, can be alike.
 _IN_A_ROW, _NEIGHBOURS = 12_000, 400
-#: Time before and after a change of the clock in which its starts are compared.
-_AROUND = timedelta(hours=3)
+#: Time before and after a change of the clock in which its starts are compared; and starts that
+#: are compared from a day before on, since a time that the clock leaves out may become one of the
+#: next day.
+_AROUND, _FROM_A_DAY_BEFORE = timedelta(hours=3), 60
 #: Codes of ``strftime`` that always write as many digits, and those of them that make a date.
 _FIXED = re.compile(r"%([YmdFjGVuHMS])|[^%]")
 _DATES = ({"Y", "m", "d"}, {"F"}, {"Y", "j"}, {"G", "V", "u"})
@@ -78,10 +80,13 @@ def _compared(schedule: Schedule, days_differ: bool) -> Iterator[datetime]:
             return
         yield start
     for zone in schedule.zones:
-        falls = clock_falls(zone, schedule.first, end)
-        for fall in sorted({*falls[:2], *falls[-2:]}):
-            for near in schedule.starts(max(fall - _AROUND, schedule.first)):
-                if near > min(fall + _AROUND, end):
+        changes = clock_changes(zone, schedule.first, end)
+        next_ones = [at for at in changes if at > datetime.now(UTC)][:4]
+        for change in sorted({*changes[:4], *next_ones, *changes[-4:]}):
+            day_before = max(change - timedelta(days=1) - _AROUND, schedule.first)
+            yield from islice(schedule.starts(day_before), _FROM_A_DAY_BEFORE)
+            for near in schedule.starts(max(change - _AROUND, schedule.first)):
+                if near > min(change + _AROUND, end):
                     break
                 yield near
     while not days_differ:
@@ -104,21 +109,41 @@ def tells_days_apart(partition_format: str, first: date, last: date) -> bool:
 
 
 @lru_cache
-def clock_falls(zone: tzinfo, first: datetime, last: datetime) -> tuple[datetime, ...]:
-    """The moments at which a zone's clock goes back, in UTC, to the hour."""
+def clock_changes(zone: tzinfo, first: datetime, last: datetime) -> tuple[datetime, ...]:
+    """The first whole hours, in UTC, after a zone's clock went back or forward."""
     found, hour = [], timedelta(hours=1)
     at = first.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     before = _offset(zone, at)
     while at < last:
         at += _STEP
         now = _offset(zone, at)
-        if now < before:
-            fall = at - _STEP
-            while _offset(zone, fall) >= before:
-                fall += hour
-            found.append(fall)
+        if now != before:
+            change = at - _STEP
+            while _offset(zone, change) == before:
+                change += hour
+            found.append(change)
         before = now
     return tuple(found)
+
+
+def clock_falls(zone: tzinfo, first: datetime, last: datetime) -> tuple[datetime, ...]:
+    """Those of the changes at which the clock goes back: it shows some times twice."""
+    hour = timedelta(hours=1)
+    changes = clock_changes(zone, first, last)
+    return tuple(at for at in changes if _offset(zone, at) < _offset(zone, at - hour))
+
+
+def leaves_out_midnight(zone: tzinfo, first: datetime, last: datetime) -> bool:
+    """Whether a zone's clock goes forward over a midnight, so that a time which it leaves out is
+    one of the next day."""
+    hour = timedelta(hours=1)
+    changes = clock_changes(zone, first, last)
+    return any(
+        _offset(zone, at) > _offset(zone, at - hour)
+        # By the former clock it would still be the day before.
+        and (at + _offset(zone, at - hour)).date() < (at + _offset(zone, at)).date()
+        for at in changes
+    )
 
 
 def _offset(zone: tzinfo, moment: datetime) -> timedelta:

@@ -25,7 +25,7 @@ from zero_rename.provider.dag_schedule import _ticks, shared_partition
 
 DAY = "day=%Y-%m-%d"
 WEEK = "year=%Y/week=%V"
-BERLIN = "Europe/Berlin"
+BERLIN, NUUK = "Europe/Berlin", "America/Nuuk"
 FLIGHTS = Asset("flights", uri="s3://lake/flights")
 
 
@@ -49,6 +49,8 @@ def dag(schedule: Any, zone: str = "UTC", **given: Any) -> DAG:
         ("0 0 * * * */30", "UTC", DAY, "UTC", "2013-01-01 00:00.* and 2013-01-01 00:00"),
         # One o'clock in Berlin is of the day before in UTC, in summer only.
         ("30 1 * * *", BERLIN, DAY, "UTC", "2013-03-31 00:30.* and 2013-03-31 23:30"),
+        # Since 2024 Nuuk's clock goes from Saturday's 23:00 to Sunday.
+        ("30 23 * * *", NUUK, DAY, NUUK, r"(\d+-03-\d+) 00:30.* and \1 23:30"),
         (timedelta(hours=12), "UTC", DAY, "UTC", "2013-01-01 00:00.* and 2013-01-01 12:00"),
         (CronDataIntervalTimetable("@hourly", "UTC"), "UTC", DAY, "UTC", "01 00:00.* and .*01:00"),
         (
