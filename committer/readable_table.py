@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from .commit.apply import committed
-from .commit.newest_run import find_superseded
+from .commit.newest_run import SupersededBy, find_superseded
+from .commit.settled import SettledPartition, read_settled
 from .commit.snapshot import Snapshot, Survey, survey
 from .commit.state.context import Context
 from .commit.state.data_listing import list_fast
@@ -27,7 +28,7 @@ from .errors import (
     about,
 )
 from .format.as_of import AsOf, Past
-from .format.job_spec import Owner, Readers
+from .format.job_spec import OnConflict, Owner, Readers
 from .format.layout import UNPARTITIONED, TableRoot
 from .format.parquet.foreign_columns import FooterReader
 from .format.parquet.foreign_table import ListedTable
@@ -342,16 +343,36 @@ class ReadableTable:
         return SuccessMarker.parse(found.body, key) if isinstance(found, Found) else None
 
     def newer_runs(
-        self, partitions: Iterable[str], run_rank: RunRanks, replaces: bool
-    ) -> dict[str, str]:
-        """Find the partitions that newer runs have loaded, before a run begins a job under
-        ``on_conflict=newest_run``: by partition, the job that wrote it last. A request for each.
+        self,
+        partitions: Iterable[str],
+        run_rank: RunRanks,
+        replaces: bool,
+        *,
+        run: str | None = None,
+        on_conflict: OnConflict | str = OnConflict.NEWEST_RUN,
+    ) -> dict[str, SupersededBy]:
+        """Find the partitions in which a run gives way, before it begins a job: newer runs have
+        loaded them, under ``newest_run``; or a conflict over them was settled against the run. A
+        request for each.
 
         :param partitions: as the table spells them.
         :param replaces: whether the job replaces partitions; else it appends.
+        :param run: the run's idempotency key, if it has one.
+        :param on_conflict: its policy; under ``last_wins`` it gives way to nobody.
         :raises InvalidInputError: the ranks do not compare.
         """
-        return self.run(find_superseded(self._context, partitions, run_rank, replaces))
+        policy = OnConflict(on_conflict)
+        step = find_superseded(self._context, partitions, run_rank, replaces, run, policy)
+        return self.run(step)
+
+    def settled(self, partitions: Iterable[str]) -> dict[str, SettledPartition]:
+        """Read which conflicts over partitions are settled, and at which version each partition is:
+        a request for each.
+
+        :param partitions: as the table spells them.
+        :raises RecordDamagedError: a head cannot be read.
+        """
+        return self.run(read_settled(self._context, partitions))
 
     # What became of its jobs
 

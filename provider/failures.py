@@ -15,6 +15,7 @@ from airflow.providers.common.compat.sdk import (
 
 from ..committer.errors import CommitConflictError, InvalidInputError, SupersededRunError
 from ..committer.format.job_spec import Mode, OnConflict, OnSuperseded
+from ..committer.format.run_rank import NO_RANK
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -44,24 +45,29 @@ def final_where_refused() -> Iterator[None]:
 
 
 def refuse_superseded(table: Table, handoff: Handoff) -> None:
-    """Let a run that newer ones have overtaken start no application. What comes after this look its
+    """Let a run that gives way start no application: newer ones have overtaken it, under
+    ``on_conflict=newest_run``, or a conflict was settled against it. What comes after this look its
     job finds as it claims.
 
-    Requests: none but under ``on_conflict=newest_run``; then one for each partition named.
+    Requests: one for each partition named, under ``newest_run``, and under ``fail`` where the task
+    was tried before; else none.
 
-    :raises AirflowSkipException: newer runs have loaded all partitions that it names, and
+    :raises AirflowSkipException: it gives way in all partitions that it names, and
         ``on_superseded`` is ``skip``.
-    :raises AirflowFailException: they have loaded some, and it is not; or ranks do not compare.
+    :raises AirflowFailException: it does in some, and it is not; or ranks do not compare.
     """
-    ranks, mode = handoff.run_rank, handoff.mode
-    if handoff.on_conflict is not OnConflict.NEWEST_RUN or ranks is None or mode is None:
+    policy, mode, named = handoff.on_conflict, handoff.mode, handoff.partitions or ()
+    was_tried = (handoff.try_number or 1) > 1
+    is_ranked = handoff.run_rank is not None and mode is not None
+    asks = {OnConflict.FAIL: was_tried, OnConflict.NEWEST_RUN: is_ranked}
+    if policy is None or not asks.get(policy) or not named:
         return
     # On use: DAG files are parsed by processes that submit nothing.
     from ..committer.commit.newest_run import refuse_overtaken
 
-    named = handoff.partitions or ()
+    ranks, run = handoff.run_rank or NO_RANK, handoff.idempotency_key
     with ended_for_good("Not submitted. "), final_where_refused():
-        found = table.newer_runs(named, ranks, mode is Mode.REPLACE)
+        found = table.newer_runs(named, ranks, mode is Mode.REPLACE, run=run, on_conflict=policy)
         refuse_overtaken(found, named, handoff.on_superseded or OnSuperseded.FAIL)
 
 

@@ -58,10 +58,13 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "row_changes": set(),
         "code_version": set(),
         "run_rank": {"layout"},
-        "job_spec": {"code_version", "layout", "read_base", "row_changes", "run_rank"},
+        "settling": {"run_rank"},
+        "job_spec": {
+            *("code_version", "layout", "read_base", "row_changes", "run_rank", "settling")
+        },
         "file_checks": {"job_spec"},
         "schema": {"layout"},
-        "records": {"job_spec", "layout", "row_changes", "run_rank", "schema"},
+        "records": {"job_spec", "layout", "row_changes", "run_rank", "schema", "settling"},
         "given_rows": {"schema"},
         "parquet": {"job_spec", "file_checks", "layout", "given_rows", "schema", "records"},
     },

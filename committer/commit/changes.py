@@ -166,13 +166,26 @@ def _ranks_after(opened: OpenedJob, target: Target, state: HeadState | None) -> 
     """Return the ranks that a partition has once the job has written it."""
     if state is None:
         return NO_RANKS
+    name, given = target.partition, opened.spec.run_rank
+    settling = opened.settles.get(name)
+    if settling is None:
+        return _usual_ranks(opened, target, state)
+    if settling.rank is None:
+        return replace(_usual_ranks(opened, target, state), settled=settling.runs)
+    rank = given.rank(name) if given else None
+    return state.head.ranks.after_settling(rank, target.replaces, settling)
+
+
+def _usual_ranks(opened: OpenedJob, target: Target, state: HeadState) -> PartitionRanks:
+    """Return the ranks that a partition has after a job that settles nothing there."""
     name = target.partition
     restored = opened.spec.restores.get(name)
     if restored is not None:
         former = state.head.as_of(restored)
         return NO_RANKS if former is None else former.ranks
     if name not in opened.spec.merges:
-        return state.head.ranks.after(opened.rank(name), target.replaces)
+        run = opened.spec.idempotency_key
+        return state.head.ranks.after(opened.rank(name), target.replaces, run)
     # Rows that were there stay, in files of this job; of a merge some are new.
     given = opened.spec.run_rank
     rank = given.rank(name) if given and name in opened.spec.row_changes else None

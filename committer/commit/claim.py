@@ -11,7 +11,7 @@ from ..format.records.head import HeadState, PartitionHead, Slot
 from ..store.conditional_put import NotWritten, Uncertain
 from ..store.requests import Absent, All, Head, Step
 from .apply import finish
-from .newest_run import is_newest, is_superseded, superseded_run, writer_of
+from .newest_run import SupersededBy, is_newest, is_superseded, superseded_run
 from .others import about_other, outwait
 from .state.context import Context
 from .state.decide import not_confirmed, read_decision, unfinished
@@ -58,7 +58,8 @@ class Busy:
 
 @dataclass(frozen=True)
 class Superseded:
-    """A newer run has loaded the slot's partition.
+    """A newer run has loaded the slot's partition, or a conflict over it was settled against the
+    job's run.
 
     :param loses: whether the job had anything to write there.
     """
@@ -148,22 +149,23 @@ def _refuse_superseded(opened: OpenedJob, outcomes: Iterable[_Outcome]) -> None:
     """:raises SupersededRunError: the job leaves nothing out, and newer runs have loaded some."""
     if opened.spec.on_superseded is OnSuperseded.SKIP:
         return
-    if found := _given_way(outcomes):
+    if found := _given_way(opened, outcomes):
         raise superseded_run(found, skips=False)
 
 
 def _claims(opened: OpenedJob, outcomes: Iterable[_Outcome]) -> Claims:
     """:raises SupersededRunError: none of the partitions is the job's to write."""
     held = {it.state.slot: it.state for it in outcomes if isinstance(it, Held)}
-    superseded = _given_way(outcomes)
+    superseded = _given_way(opened, outcomes)
     if superseded and all(slot.is_run for slot in held):
         raise superseded_run(superseded, skips=True)
-    return Claims(held, superseded)
+    return Claims(held, {name: it.job for name, it in superseded.items()})
 
 
-def _given_way(outcomes: Iterable[_Outcome]) -> dict[str, str]:
+def _given_way(opened: OpenedJob, outcomes: Iterable[_Outcome]) -> dict[str, SupersededBy]:
     found = [it for it in outcomes if isinstance(it, Superseded) and it.loses]
-    return {it.state.slot.name: writer_of(it.state) for it in found}
+    run = opened.spec.idempotency_key
+    return {it.state.slot.name: SupersededBy.of(it.state, run) for it in found}
 
 
 def _claim(context: Context, opened: OpenedJob, request: ClaimRequest) -> Step[_Outcome]:
@@ -231,8 +233,11 @@ def _settle(context: Context, state: HeadState, other: str) -> Step[bool]:
 def _changed(opened: OpenedJob, request: ClaimRequest, state: HeadState) -> bool:
     """The conflict test: a replace against the version, an append against the replace version.
 
-    A run's head is always under *fail*: who moved it did this run's work.
+    A run's head is always under *fail*: who moved it did this run's work. So is what a job settles
+    by a plan: it takes away what the plan has seen, and nothing else.
     """
+    if request.slot.name in opened.settles and not request.slot.is_run:
+        return request.read is None or _changed_since(opened, request, state, request.read)
     if opened.spec.on_conflict is OnConflict.LAST_WINS and not request.slot.is_run:
         return False
     if request.read is not None and _changed_since(opened, request, state, request.read):

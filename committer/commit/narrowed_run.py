@@ -1,4 +1,5 @@
 """Narrowing: a plan lets a run make its partitions again, or only some of them, as they were then.
+Where these are in conflict, the run settles that.
 
 Who plans leaves a :class:`.Narrowing` below the run's key, and clears the run's task. The job that
 then opens under the key finds it, takes it for its clear of the task, and leaves out, and leaves
@@ -78,11 +79,12 @@ def end_narrowing(root: TableRoot, left: Left, write_id: str) -> Step[None]:
     yield from leave_narrowing(root, over, left)
 
 
-def as_planned(context: Context, opened: OpenedJob, earlier: Decision) -> Step[OpenedJob]:
+def as_planned(context: Context, opened: OpenedJob, earlier: Decision | None) -> Step[OpenedJob]:
     """A job that repeats its run, with what a plan has left for that. Requests: none but for a task
     of Airflow's, then one; one more where there is something.
 
-    :param earlier: of the run's last job.
+    :param earlier: of the run's last job; ``None``: none has committed. Then only a task that has
+        been tried before asks.
     :raises InvalidInputError: a plan has narrowed the run, and the job is none that can be; or it
         comes too late, and nobody knows whether it was cleared by that plan.
     """
@@ -90,6 +92,8 @@ def as_planned(context: Context, opened: OpenedJob, earlier: Decision) -> Step[O
     mine = spec.owner.cleared
     if spec.idempotency_key is None or mine is None:
         return opened  # No task does this, which somebody could have cleared.
+    if earlier is None and (spec.owner.try_number or 0) < 2:
+        return opened  # Nor this one.
     while True:
         left = yield from read_narrowing(root, spec.idempotency_key)
         if left is None or left.said.over:
@@ -97,22 +101,27 @@ def as_planned(context: Context, opened: OpenedJob, earlier: Decision) -> Step[O
         said = left.said
         # A retry after its own commit, which the run's last job is then. (One that gc has condensed
         # does not tell of which clear it was.)
-        own = said.taken == mine == earlier.owner.cleared
-        if (said.job != earlier.job and not own) or said.taken not in (None, mine):
+        own = earlier is not None and said.taken == mine == earlier.owner.cleared
+        moved = said.job != (None if earlier is None else earlier.job)
+        if (moved and not own) or said.taken not in (None, mine):
             yield from end_narrowing(root, left, context.write_id())
             logger.info("%s: a plan for the run %s is over", root.url, said.idempotency_key)
             return opened
         if not said.whole:
             yield from _check_narrowed(context, opened, left)
+        elif said.settles:
+            yield from _check_in_time(context, opened, left)
         if said.taken == mine:
             break
         taken = replace(said, write_id=context.write_id(), taken=mine)
         if (yield from leave_narrowing(root, taken, left)):
             break
-    again = {it.partition: it.base_version + 1 for it in earlier.partitions if own}
+    changed = earlier.partitions if earlier is not None and own else ()
+    again = {it.partition: it.base_version + 1 for it in changed}
     planned = {name: again.get(name, version) for name, version in said.partitions.items()}
+    opened = replace(opened, planned=planned, settles={**opened.settles, **said.settles})
     if said.whole:
-        return replace(opened, planned=planned)
+        return opened
     logger.warning(
         "%s: job %s makes only %s again: %s has narrowed this run. Rows of other partitions are "
         "left out; what the run wrote there before stays",
@@ -121,23 +130,32 @@ def as_planned(context: Context, opened: OpenedJob, earlier: Decision) -> Step[O
         first_few(sorted(planned)),
         said.planner.task_id or "a plan",
     )
-    return replace(opened, planned=planned, narrowed=frozenset(planned))
+    return replace(opened, narrowed=frozenset(planned))
 
 
 def _check_narrowed(context: Context, opened: OpenedJob, left: Left) -> Step[None]:
     """See that a job can be narrowed, and is so in time."""
+    _refuse_other_kinds(opened, left.said)
+    yield from _check_in_time(context, opened, left)
+
+
+def _check_in_time(context: Context, opened: OpenedJob, left: Left) -> Step[None]:
+    """See that a clear of the task has begun by a plan in time, or still may."""
     said = left.said
-    _refuse_other_kinds(opened, said)
-    if said.taken is None and left.age > said.seconds:  # No clear of the task has begun by it.
-        yield from end_narrowing(context.root, left, context.write_id())
-        raise InvalidInputError(
-            f"A plan was to let this run make only {first_few(sorted(said.partitions))} again, and "
-            f"its time, {said.seconds:,} s, is over. Whether its clear or another one has started "
-            "this try nobody knows. Nothing was written, and the plan is void.",
-            job=opened.job,
-            remedy="Clear the task again: it then loads all partitions of its run. To make only "
-            "those again that are stale, let RecomputeOperator clear it.",
-        )
+    if said.taken is not None or left.age <= said.seconds:
+        return
+    yield from end_narrowing(context.root, left, context.write_id())
+    named = first_few(sorted(said.partitions))
+    what = f"make only {named} again" if not said.settles else f"settle a conflict over {named}"
+    raise InvalidInputError(
+        f"A plan was to let this run {what}, and its time, {said.seconds:,} s, is over. Whether "
+        "its clear or another one has started this try nobody knows. Nothing was written, and the "
+        "plan is void.",
+        job=opened.job,
+        remedy="Clear the task again: it then loads all partitions of its run. To make only "
+        "those again that are stale, let RecomputeOperator clear it; to settle a conflict, "
+        "resolve it again.",
+    )
 
 
 def _read(key: str) -> Step[Left | None]:

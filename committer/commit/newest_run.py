@@ -1,28 +1,70 @@
-"""Runs that give way to newer ones, under ``on_conflict=newest_run``."""
+"""Runs that give way: to newer ones, under ``on_conflict=newest_run``, and to those for which a
+conflict was settled, under any policy but *last_wins*."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 
 from ..errors import SupersededRunError, first_few
 from ..format.job_spec import Mode, OnConflict, OnSuperseded
 from ..format.layout import UNPARTITIONED
 from ..format.records.head import HeadState, Slot
-from ..format.run_rank import RunRanks
+from ..format.run_rank import RunRank, RunRanks
 from ..store.requests import All, Step
 from .state.context import Context
 from .state.heads import read_head
 from .state.job_state import OpenedJob
 
 
+@dataclass(frozen=True)
+class SupersededBy:
+    """What a run gives way to in a partition.
+
+    :param job: the job that wrote the partition last, for a message.
+    :param settled_for: the key of the run for which a conflict over it was settled; ``None``: none
+        was, and the run gives way since it is older.
+    """
+
+    job: str
+    settled_for: str | None = None
+
+    @staticmethod
+    def of(state: HeadState, run: str | None) -> SupersededBy:
+        """Say what the run of a key gives way to."""
+        ranks = state.head.ranks
+        winner = ranks.settled.stands if ranks.settled and ranks.has_lost(run) else None
+        return SupersededBy(state.head.last_job or "an unknown job", winner)
+
+
 def is_superseded(opened: OpenedJob, state: HeadState, replaces: bool) -> bool:
-    """Tell whether a newer run has loaded a partition that a job is to write.
+    """Tell whether a newer run has loaded a partition that a job is to write, or a conflict over it
+    was settled against the job's run. A job that settles one gives way to nobody.
 
     :raises InvalidInputError: the ranks of the two do not compare.
     """
-    if opened.spec.on_conflict is not OnConflict.NEWEST_RUN or state.slot.is_run:
+    name, spec = state.slot.name, opened.spec
+    if state.slot.is_run or name in opened.settles:
         return False
-    return state.head.ranks.supersede(opened.rank(state.slot.name), replaces)
+    return _gives_way(
+        state, spec.on_conflict, spec.idempotency_key, partial(opened.rank, name), replaces
+    )
+
+
+def _gives_way(
+    state: HeadState,
+    policy: OnConflict,
+    run: str | None,
+    rank: Callable[[], RunRank | None],
+    replaces: bool,
+) -> bool:
+    ranks = state.head.ranks
+    if policy is OnConflict.LAST_WINS:
+        return False
+    if ranks.has_lost(run):
+        return True
+    return policy is OnConflict.NEWEST_RUN and ranks.supersede(rank(), replaces, run)
 
 
 def is_newest(opened: OpenedJob, state: HeadState, replaces: bool) -> bool:
@@ -42,7 +84,10 @@ def refuse_superseded(opened: OpenedJob, states: Iterable[HeadState]) -> None:
     """
     replaces, only = opened.spec.mode is Mode.REPLACE, opened.narrowed
     own = (it for it in states if only is None or it.slot.name in only)
-    found = {it.slot.name: writer_of(it) for it in own if is_superseded(opened, it, replaces)}
+    run = opened.spec.idempotency_key
+    found = {
+        it.slot.name: SupersededBy.of(it, run) for it in own if is_superseded(opened, it, replaces)
+    }
     named = {*(opened.spec.replace_partitions or ())} if opened.partition_by else {UNPARTITIONED}
     if only is not None:
         named &= only
@@ -50,12 +95,12 @@ def refuse_superseded(opened: OpenedJob, states: Iterable[HeadState]) -> None:
 
 
 def refuse_overtaken(
-    found: Mapping[str, str], named: Collection[str], on_superseded: OnSuperseded
+    found: Mapping[str, SupersededBy], named: Collection[str], on_superseded: OnSuperseded
 ) -> None:
     """Refuse a run by what newer ones have loaded, unless it leaves that out and another partition
     is left: one that it names, or any where it names none.
 
-    :param found: partitions that newer runs have loaded, each with the job that wrote it last.
+    :param found: the partitions in which the run gives way.
     :param named: all that the run names.
     :raises SupersededRunError: it is refused.
     """
@@ -65,44 +110,56 @@ def refuse_overtaken(
 
 
 def find_superseded(
-    context: Context, partitions: Iterable[str], ranks: RunRanks, replaces: bool
-) -> Step[dict[str, str]]:
-    """Look which partitions newer runs have loaded than one that is about to begin a job: a request
-    for each. What comes after this look the job finds as it claims.
+    context: Context,
+    partitions: Iterable[str],
+    ranks: RunRanks,
+    replaces: bool,
+    run: str | None = None,
+    policy: OnConflict = OnConflict.NEWEST_RUN,
+) -> Step[dict[str, SupersededBy]]:
+    """Look in which partitions a run gives way that is about to begin a job: a request for each.
+    What comes after this look the job finds as it claims.
 
     :param replaces: whether the job replaces partitions; else it appends.
-    :returns: by partition, the job that wrote it last.
+    :param run: the run's key, if it has one.
     :raises InvalidInputError: the ranks do not compare.
     """
     slots = [Slot.partition(context.root, name) for name in partitions]
     states = yield from All(tuple(read_head(context, slot) for slot in slots))
     return {
-        it.slot.name: writer_of(it)
+        it.slot.name: SupersededBy.of(it, run)
         for it in states
-        if it.head.ranks.supersede(ranks.rank(it.slot.name), replaces)
+        if _gives_way(it, policy, run, partial(ranks.rank, it.slot.name), replaces)
     }
 
 
-def writer_of(state: HeadState) -> str:
-    """Name the job that moved a head last, for a message."""
-    return state.head.last_job or "an unknown job"
+def superseded_run(superseded: Mapping[str, SupersededBy], skips: bool) -> SupersededRunError:
+    """Build the error of a run that gives way to others.
 
-
-def superseded_run(superseded: Mapping[str, str], skips: bool) -> SupersededRunError:
-    """Build the error of a run that gives way to newer ones.
-
-    :param superseded: partitions, each with the job that wrote it last.
+    :param superseded: the partitions in which it does.
     :param skips: the job was to leave these out, and none is left.
     """
-    named = [
-        f"{'the table' if name == UNPARTITIONED else name} (by {job})"
-        for name, job in superseded.items()
-    ]
+    settled = {name: it for name, it in superseded.items() if it.settled_for is not None}
+    newer = {name: it for name, it in superseded.items() if it.settled_for is None}
+    said = []
+    if newer:
+        named = first_few([f"{_called(name)} (by {it.job})" for name, it in newer.items()])
+        said.append(f"Newer runs have loaded {named}, and on_conflict=newest_run keeps their rows.")
+    if settled:
+        named = first_few(
+            [f"{_called(name)} (for {it.settled_for})" for name, it in settled.items()]
+        )
+        said.append(f"A conflict was settled against this run over {named}.")
+    again = "" if not settled else ", or settle the conflict for it"
     return SupersededRunError(
-        f"Newer runs have loaded {first_few(named)}, and on_conflict=newest_run keeps their rows. "
-        "Nothing of this job is visible.",
-        partitions=superseded,
+        f"{' '.join(said)} Nothing of this job is visible.",
+        partitions={name: it.job for name, it in superseded.items()},
         skips=skips,
-        remedy="Nothing is to be done if the newer rows are to stay. To load the older ones in "
-        "their place, run this again with on_conflict=last_wins.",
+        remedy=f"Nothing is to be done if {'the newer' if newer else 'those'} rows are to stay. To "
+        f"load {'the older ones' if newer else 'those of this run'} in their place, run this again "
+        f"with on_conflict=last_wins{again}.",
     )
+
+
+def _called(partition: str) -> str:
+    return "the table" if partition == UNPARTITIONED else partition

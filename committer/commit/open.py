@@ -148,6 +148,7 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
         facts=table.facts,
         base={name: listed.etag for name, listed in listing.heads.items()},
         read=read,
+        settles=spec.settles,
         run_base=run.etag if run else None,
         others=frozenset(others),
         new_table=new,
@@ -158,11 +159,11 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
     )
     if earlier is not None and spec.on_repeat is OnRepeat.SKIP:
         return replace(opened, repeated=committed(context, earlier, repeated=True))
-    if earlier is not None:
-        if spec.on_repeat is OnRepeat.REPLACE_OWN:
-            since = yield from _own_since(context, earlier.decision)
-            opened = replace(opened, repeat_of=earlier.decision.job, own_since=since)
-        opened = yield from as_planned(context, opened, earlier.decision)
+    if earlier is not None and spec.on_repeat is OnRepeat.REPLACE_OWN:
+        since = yield from _own_since(context, earlier.decision)
+        opened = replace(opened, repeat_of=earlier.decision.job, own_since=since)
+    decision = None if earlier is None else earlier.decision
+    opened = yield from as_planned(context, opened, decision)
     refuse_superseded(opened, read.values())
     return opened
 

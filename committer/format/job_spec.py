@@ -15,6 +15,7 @@ from .layout import UNPARTITIONED
 from .read_base import ReadBase
 from .row_changes import ChangeReads, RowChanges
 from .run_rank import RunRanks
+from .settling import Settling
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -308,6 +309,8 @@ class JobSpec:
     :param change_reads: of such a job, what it has read.
     :param restores: by partition, the version whose content a replace brings back, without writing
         a byte; 0: it was not there. Only in a table that is read by heads, as long as it is kept.
+    :param settles: by partition, the conflict of runs that the job settles: its rank is not
+        compared there, and the partition must be as ``base`` has it, under any ``on_conflict``.
     :param lacked: columns that the job's files may lack, of a table that it makes: of another table
         to which these came later.
     :param schema_mode: what becomes of the table's columns where the job brings others.
@@ -351,6 +354,7 @@ class JobSpec:
     row_changes: Mapping[str, RowChanges] = field(default_factory=dict)
     change_reads: ChangeReads | None = None
     restores: Mapping[str, int] = field(default_factory=dict)
+    settles: Mapping[str, Settling] = field(default_factory=dict)
     lacked: Collection[str] = ()
     schema_mode: SchemaMode = SchemaMode.KEEP
     any_case: bool = False

@@ -161,6 +161,12 @@ class RunRanks:
         return json.dumps(said, separators=(",", ":"), sort_keys=True)
 
 
+def newest_of(rank: RunRank, *others: RunRank | None) -> RunRank:
+    """Return the newest of ranks; those of another kind than the first do not count."""
+    alike = [it for it in others if it is not None and it.kind is rank.kind]
+    return max((rank, *alike), key=lambda it: (it.value, it.then))
+
+
 #: Of a job that writes again what is there: the partitions keep their ranks.
 NO_RANK = RunRanks({})
 

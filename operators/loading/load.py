@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
     from ...committer import Table
     from ...committer.format.handoff import Handoff
+    from ...committer.format.records.narrowing import Narrowing
     from ...orchestration.runs.task_run import TaskRun
 
 
@@ -388,9 +389,8 @@ class LoadOperator(TaskArguments, BaseOperator):
             stored = stored_partitions(table, load.partitions) or None
             handoff = replace(load.handoff, partitions=stored, on_repeat=OnRepeat(on_repeat))
             load = replace(load, handoff=handoff, earlier=earlier)
-        planned = tell_narrowing(table, run.idempotency_key, earlier)
-        about = stored if planned is None else tuple(it for it in stored or () if it in planned)
-        refuse_superseded(table, replace(handoff, partitions=about))
+        planned = tell_narrowing(table, run.idempotency_key, earlier, run.try_number > 1)
+        refuse_superseded(table, replace(handoff, partitions=_compared(stored, planned)))
         self._log_opening(load, f"{run.idempotency_key}, try {run.try_number}")
         self._submitted = table, run
         self._submit(context, load)
@@ -477,3 +477,13 @@ class LoadOperator(TaskArguments, BaseOperator):
             job=job,
         )
         self.log.info("Loading\n%s", said)
+
+
+def _compared(stored: Sequence[str] | None, planned: Narrowing | None) -> tuple[str, ...]:
+    """Pick the partitions in which a run may give way to others: not those that a plan leaves out,
+    nor those in which it lets the run settle a conflict."""
+    names = stored or ()
+    if planned is None:
+        return tuple(names)
+    makes = (it for it in names if planned.whole or it in planned.partitions)
+    return tuple(it for it in makes if it not in planned.settles)

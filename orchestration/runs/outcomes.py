@@ -23,6 +23,7 @@ from ...committer.errors import (
 if TYPE_CHECKING:
     from ...committer import Committed, Table
     from ...committer.format.records.failure import Failure
+    from ...committer.format.records.narrowing import Narrowing
     from .heartbeat import LoadRun
 
 _log = logging.getLogger(__name__)
@@ -89,27 +90,33 @@ def jobs_of_run(table: Table, last: str) -> Iterator[Committed]:
 
 
 def tell_narrowing(
-    table: Table, idempotency_key: str, earlier: str | None
-) -> Collection[str] | None:
-    """Say whether a plan lets a run make only some of its partitions again: its application goes by
-    that, and not every service shows what that says. Asks only where the run has a job already.
+    table: Table, idempotency_key: str, earlier: str | None, is_retried: bool
+) -> Narrowing | None:
+    """Say whether a plan lets a run make only some of its partitions again, or settle a conflict:
+    its application goes by that, and not every service shows what that says. Asks only where the
+    run has a job already, or its task was tried before.
 
-    :returns: these partitions; ``None``: there is no such plan.
+    :returns: what the plan says; ``None``: there is none.
     """
     # On use: DAG files are parsed by processes that run nothing.
     from ...committer.commit.narrowed_run import read_narrowing
 
-    left = None if earlier is None else table.run(read_narrowing(table.root, idempotency_key))
-    if left is None or left.said.over or left.said.whole:
+    asks = earlier is not None or is_retried
+    left = table.run(read_narrowing(table.root, idempotency_key)) if asks else None
+    if left is None or left.said.over:
         return None
-    _log.warning(
-        "%s of DAG %s, run %s, has planned that this run makes only these partitions again: %s",
-        left.said.planner.task_id,
-        left.said.planner.dag_id,
-        left.said.planner.run_id,
-        ", ".join(sorted(left.said.partitions)),
-    )
-    return left.said.partitions.keys()
+    said, planner = left.said, left.said.planner
+    if not said.whole:
+        _log.warning(
+            "%s of DAG %s, run %s, has planned that this run makes only these partitions again: %s",
+            *(planner.task_id, planner.dag_id, planner.run_id, ", ".join(sorted(said.partitions))),
+        )
+    if said.settles:
+        _log.warning(
+            "%s of DAG %s, run %s, lets this run settle the conflict over %s",
+            *(planner.task_id, planner.dag_id, planner.run_id, ", ".join(sorted(said.settles))),
+        )
+    return said
 
 
 def nothing_committed(table: Table, run: LoadRun, earlier: str | None) -> RefusedError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
@@ -16,6 +16,7 @@ from zero_rename.committer import InvalidInputError, Owner, RunRank
 from zero_rename.committer.commit.narrowed_run import leave_narrowing
 from zero_rename.committer.format.layout import new_write_id
 from zero_rename.committer.format.records.narrowing import Narrowing
+from zero_rename.committer.format.settling import SettledRuns, Settling
 from zero_rename.provider.task_context import run_rank
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -107,6 +108,60 @@ def test_narrowed_run_that_names_no_partitions_is_submitted(
     assert table.run(leave_narrowing(table.root, plan, None))
     again = run(task, try_number=2, max_tries=1, clear_number=1)
     assert (again["job"] != first["job"], len(spark.calls())) == (True, 2)
+
+
+class TestSettled:
+    """A plan lets an older run settle the conflict over a day that a newer one has loaded."""
+
+    FAIL: ClassVar[dict[str, Any]] = {**NEWEST, "on_conflict": "fail"}
+    AGAIN: ClassVar[dict[str, Any]] = {"try_number": 2, "max_tries": 1, "clear_number": 1}
+
+    @pytest.fixture
+    def task(self, tables: Tables) -> Any:
+        """Its run `winner` is due to settle, against the run `loser`."""
+        task = operator(tables, **NEWEST)
+        run(task, run_id="winner", start=EARLIER)
+        run(task, run_id="loser", start=LATER)
+        table, keys = tables.table(), [f"flights/{it}/{task.task_id}" for it in ("winner", "loser")]
+        settling = Settling(SettledRuns(keys[0], (keys[1],)), RunRank.of(LATER))
+        plan = Narrowing(
+            new_write_id(),
+            keys[0],
+            table.job_of_key(keys[0]),
+            {"day=1": 2},
+            3600,
+            Owner("plan"),
+            settles={"day=1": settling},
+        )
+        assert table.run(leave_narrowing(table.root, plan, None))
+        return task
+
+    def test_cleared_winner_loads_over_the_newer_run(self, tables: Tables, task: Any) -> None:
+        again = run(task, run_id="winner", start=EARLIER, **self.AGAIN)
+        assert tables.table().partition_job("day=1") == again["job"]
+
+    @pytest.mark.parametrize(
+        ("policy", "ends"),
+        [
+            (NEWEST, AirflowFailException),
+            (FAIL, AirflowFailException),
+            (SKIP, AirflowSkipException),
+        ],
+    )
+    def test_cleared_loser_starts_no_spark(
+        self,
+        tables: Tables,
+        spark: FakeSpark,
+        task: Any,
+        policy: dict[str, Any],
+        ends: type[Exception],
+    ) -> None:
+        run(task, run_id="winner", start=EARLIER, **self.AGAIN)
+        before = len(spark.calls())
+        loser = operator(tables, **policy)
+        with pytest.raises(ends, match=r"Not submitted\. A conflict was settled against"):
+            run(loser, run_id="loser", start=LATER, **self.AGAIN)
+        assert len(spark.calls()) == before
 
 
 @pytest.mark.parametrize(

@@ -324,7 +324,7 @@ def never_sees_a_newer_run(opened, state, replaces):
 
 
 @breaks((PartitionRanks, "after"), RUNS_OF_TWO, CONCURRENT)
-def ranks_a_partition_by_its_last_run(ranks, rank, replaces):
+def ranks_a_partition_by_its_last_run(ranks, rank, replaces, run=None):
     return PartitionRanks(rank, rank if replaces else ranks.replaced)
 
 

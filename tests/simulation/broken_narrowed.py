@@ -12,6 +12,8 @@ from simulation.catalogue import (
     NARROWED_AND_LOADED,
     NARROWED_TWICE,
     PLAN_ENDED_LATE,
+    SETTLED_AND_LOSER,
+    SETTLED_TWICE,
     TWO_PLANS,
     WHOLE_TWICE,
 )
@@ -19,13 +21,15 @@ from simulation.invariants import ROOT
 from simulation.narrowed import RUN
 from simulation.variants import COMPLETENESS, CONCURRENT, CONTINUITY, EXCLUSIVITY, breaks
 
-from zero_rename.committer.commit import commit, narrowed_run
+from zero_rename.committer.commit import claim, commit, narrowed_run
 from zero_rename.committer.commit import open as opening
 from zero_rename.committer.commit.narrowed_run import leave_narrowing, read_narrowing
 from zero_rename.committer.commit.state import old_records
 from zero_rename.committer.commit.state.decide import read_decision
 from zero_rename.committer.format.job_spec import NOBODY
 from zero_rename.committer.format.records.narrowing import recompute_key, recompute_prefix
+from zero_rename.committer.format.records.partition_ranks import PartitionRanks
+from zero_rename.committer.format.run_rank import RunRank
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Put
 from zero_rename.committer.upkeep.gc import collect, condense
@@ -42,13 +46,15 @@ _targets = commit._targets
 @breaks((opening, "as_planned"), NARROWED_AND_LOADED, CONCURRENT)
 def ignores_the_run_s_last_job(context, opened, earlier):
     left = yield from read_narrowing(ROOT, RUN)
-    last = earlier.job if left is None else left.said.job
-    return (yield from _as_planned(context, opened, replace(earlier, job=last)))
+    if earlier is not None and left is not None:
+        earlier = replace(earlier, job=left.said.job)
+    return (yield from _as_planned(context, opened, earlier))
 
 
 @breaks((opening, "as_planned"), NARROWED_TWICE, COMPLETENESS)
 def forgets_its_own_commit(context, opened, earlier):
-    return (yield from _as_planned(context, opened, replace(earlier, owner=NOBODY)))
+    nobody_s = earlier and replace(earlier, owner=NOBODY)
+    return (yield from _as_planned(context, opened, nobody_s))
 
 
 @breaks((opening, "as_planned"), CLEARED_BY_HAND, EXCLUSIVITY)
@@ -99,6 +105,36 @@ def makes_anew_what_has_moved(opened, partition):
 
 
 _read_version = commit._read_version
+
+
+@breaks((PartitionRanks, "has_lost"), SETTLED_AND_LOSER, CONCURRENT)
+def lets_losers_load_again(ranks, run):
+    return False
+
+
+@breaks((claim, "_changed"), SETTLED_AND_LOSER, CONCURRENT)
+def settles_whatever_is_there(opened, request, state):
+    return _changed(replace(opened, settles={}), request, state)
+
+
+_changed = claim._changed
+
+
+@breaks((PartitionRanks, "after"), SETTLED_TWICE, CONCURRENT)
+def ends_a_settlement_as_its_winner_loads_again(ranks, rank, replaces, run=None):
+    return _after(ranks, rank, replaces)
+
+
+_after = PartitionRanks.after
+
+
+@breaks((PartitionRanks, "after_settling"), SETTLED_TWICE, CONCURRENT)
+def settles_at_the_rank_of_the_winner(ranks, rank, replaces, settling):
+    own = RunRank.of("2013-01-01")
+    return _after_settling(ranks, own, replaces, replace(settling, rank=own))
+
+
+_after_settling = PartitionRanks.after_settling
 
 
 @breaks((commit, "_own_before"), CLEARED_BY_HAND, COMPLETENESS)

@@ -62,11 +62,13 @@ from simulation.scenarios import (
     witness,
     writer,
 )
+from simulation.settled import LOSER
 from simulation.world import Participant
 
 from support.memory_store import Behaviour
 from zero_rename.committer import Mode, OnConflict, OnRepeat, Readers, RunRank, SuccessMarkers
 from zero_rename.committer.commit.state.context import Limits
+from zero_rename.committer.format.settling import SettledRuns, Settling
 from zero_rename.committer.store.fast_root import FastRoot
 
 APPEND, REPLACE, FAIL = Mode.APPEND, Mode.REPLACE, Mode.FAIL_IF_EXISTS
@@ -128,6 +130,8 @@ NARROWED_AND_LOADED = "a narrowed run, and a program that makes all of it"
 TWO_PLANS = "two plans for one run"
 PLAN_ENDED_LATE = "a plan after one that ends its word late"
 NARROWED_AND_GC = "a narrowed run, gc and a compaction"
+SETTLED_AND_LOSER = "a run that settles a conflict, and the one that has lost"
+SETTLED_TWICE = "a run that settles a conflict and is cleared by hand, the loser, a run between"
 GC_AND_CLEARED = "a narrowed run that is cleared by hand, and gc"
 
 
@@ -1067,6 +1071,17 @@ PAST = {
 }
 PLANNED: dict[str, Any] = {"named": (ONE,)}
 MENDED: dict[str, Any] = {"before": ((REPLACE, (TWO,), UNMARKED),)}
+#: The run that loses a conflict has replaced what the narrowed one had made.
+LOSES: dict[str, Any] = {
+    "idempotency_key": LOSER,
+    "on_repeat": OnRepeat.REPLACE_OWN,
+    "run_rank": RunRank.of("2013-01-05"),
+}
+WINS: dict[str, Any] = {"run_rank": RunRank.of("2013-01-01")}
+IN_CONFLICT: dict[str, Any] = {
+    "before": ((REPLACE, (ONE,), {**UNMARKED, **LOSES}),),
+    "settles": {ONE: Settling(SettledRuns("run", (LOSER,)), RunRank.of("2013-01-05"))},
+}
 NARROWED = {
     NARROWED_TWICE: among(
         lambda: (
@@ -1151,6 +1166,41 @@ NARROWED = {
         Bounds(switches=1),
         on=narrowed,
         before=((APPEND, (TWO,), UNMARKED),),
+    ),
+    SETTLED_AND_LOSER: among(
+        lambda: (
+            again("a", ONE, TWO, **PLANNED, **WINS, **LAST),
+            unmarked("b", REPLACE, ONE, **LOSES),
+            unmarked("c", APPEND, ONE, **ranked(6)),
+        ),
+        ("a committed, b refused", "a refused, b committed", "a committed, c committed"),
+        Bounds(switches=1, most=2 * MOST, crashes=1),
+        on=narrowed,
+        **IN_CONFLICT,
+    ),
+    "by heads: a run that settles a conflict, and the one that has lost, a lost answer": among(
+        lambda: (
+            again("a", ONE, TWO, **PLANNED, **WINS, **LAST),
+            unmarked("b", REPLACE, ONE, **LOSES),
+        ),
+        ("a committed, b refused", "a refused, b committed"),
+        Bounds(switches=1, faults=1),
+        on=narrowed,
+        **IN_CONFLICT,
+        **BY_HEADS,
+    ),
+    SETTLED_TWICE: among(
+        lambda: (
+            again("a", ONE, **PLANNED, **WINS),
+            # As new as the loser: by hand it also loads where no conflict could be settled.
+            again("b", ONE, after="a", run_rank=RunRank.of("2013-01-05")),
+            unmarked("c", REPLACE, ONE, **ranked(3)),
+            unmarked("d", REPLACE, ONE, **LOSES),
+        ),
+        ("a committed, b committed", "a committed, c refused", "b committed, d refused"),
+        Bounds(switches=1, most=2 * MOST),
+        on=narrowed,
+        **IN_CONFLICT,
     ),
     GC_AND_CLEARED: among(
         lambda: (again("a", ONE), collector()),

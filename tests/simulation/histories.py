@@ -15,18 +15,29 @@ from zero_rename.committer.format.layout import UNPARTITIONED, job_in_key
 from zero_rename.committer.format.records.open_record import OpenRecord
 from zero_rename.committer.format.records.partition_decision import PartitionDecision
 from zero_rename.committer.format.records.table_record import TableRecord
+from zero_rename.committer.format.settling import Settling
+
+#: The policy of a job that settles a conflict; the keys of those who lose follow.
+SETTLES = "settles"
 
 
 def base_note(
-    spec: JobSpec, etag: str | None, columns: Collection[str], held: Collection[str] = ()
+    spec: JobSpec,
+    etag: str | None,
+    columns: Collection[str],
+    held: Collection[str] = (),
+    settles: Settling | None = None,
 ) -> str:
     """What a file of a simulation carries in the place of its checksum: what its job knew of the
     partition when it opened, whether it overwrites the columns, the rows that it has written again,
-    and the file's columns."""
+    the file's columns, and against whom it settles a conflict."""
     does = OVERWRITES if spec.schema_mode is SchemaMode.OVERWRITE else ""
     rows = " ".join(sorted(held))
     rank = "" if spec.run_rank is None else str(spec.run_rank.rank(UNPARTITIONED))
-    return f"{spec.on_conflict} {rank}|{etag or ''}|{does}|{rows}|{' '.join(columns)}"
+    policy = str(spec.on_conflict)
+    if settles is not None:
+        policy, rank = ",".join((SETTLES, *settles.runs.losers)), str(settles.rank)
+    return f"{policy} {rank}|{etag or ''}|{does}|{rows}|{' '.join(columns)}"
 
 
 def check_new_decision(store: Store, job: str) -> None:
@@ -65,7 +76,7 @@ def _check_base(
     that replace."""
     if not change.files:
         return
-    policy, rank = _policy_of(change)
+    policy, rank = policy_of(change)
     if policy == OnConflict.NEWEST_RUN:
         _check_newest(job, rank, change, log[: change.base_version])
     if policy != OnConflict.FAIL:
@@ -79,8 +90,9 @@ def _check_base(
         raise Violation("concurrent", f"{job} had not seen {unseen} in {change.partition}")
 
 
-def _policy_of(change: PartitionDecision) -> tuple[str, str]:
-    """The conflict policy and the rank of a job with files; ranks are times of one length."""
+def policy_of(change: PartitionDecision) -> tuple[str, str]:
+    """The conflict policy and the rank of a job with files, which is the conflict's if it settles
+    one; ranks are times of one length."""
     policy, _, rank = change.files[0].checksum.split("|")[0].partition(" ")
     return policy, rank
 
@@ -90,7 +102,7 @@ def _check_newest(
 ) -> None:
     """No rows of a newer run go, nor does an older run add to what a newer one has put there."""
     for other, its in log:
-        if its.files and _policy_of(its)[1] > rank and (change.replace or its.replace):
+        if its.files and policy_of(its)[1] > rank and (change.replace or its.replace):
             raise Violation("concurrent", f"{job} is older than {other} in {change.partition}")
 
 

@@ -34,6 +34,7 @@ from simulation.merged import check_merged, check_one_key
 from simulation.narrowed import check_narrowed
 from simulation.program import Ids, Node
 from simulation.rewritten import check_rewritten
+from simulation.settled import check_settled
 from simulation.sim_store import Store, apply
 from simulation.symlinked import check_symlinked_files, check_symlinks
 from simulation.visible import check_visible
@@ -154,6 +155,7 @@ class Judge:
                     check_merged(after, job)
                     check_one_key(after, job)
                     check_narrowed(after, job)
+                    check_settled(after, job)
 
     def done(self, participant: Participant, outcome: Node, store: Store) -> None:
         """A participant's end.

@@ -52,6 +52,7 @@ from zero_rename.committer.format.records.narrowing import Narrowing
 from zero_rename.committer.format.records.pending_file import PendingFile, TaskResult
 from zero_rename.committer.format.records.table_record import TableRecord
 from zero_rename.committer.format.row_changes import RowChanges
+from zero_rename.committer.format.settling import Settling
 from zero_rename.committer.row_rewrite import check_rewritable, rewrite_policies
 from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.committer.store.requests import (
@@ -145,7 +146,8 @@ def _write(
     for number, partition in enumerate(wanted):
         base = opened.base.get(partition)
         rows = (held or {}).get(partition, ())
-        note = base_note(opened.spec, base, opened.schema.names, rows)
+        settles = opened.settles.get(partition)
+        note = base_note(opened.spec, base, opened.schema.names, rows, settles)
         settings = ObjectSettings({"zero-rename-job": opened.job})
         if opened.readers is Readers.HEADS:
             key = ROOT.attempt_key(partition, attempt, opened.job, number, opened.data_root)
@@ -413,6 +415,7 @@ def _leave_word(
     named: Sequence[str],
     ended: Collection[str] = (),
     whole: bool = False,
+    settles: Mapping[str, Settling] | None = None,
 ) -> Step[bool]:
     """As an operator does that plans: no word in the place of one that somebody still waits for."""
     state = yield from take_snapshot(context)
@@ -423,7 +426,9 @@ def _leave_word(
     last = (yield from read_head(context, Slot.run(ROOT, RUN))).head.last_job
     assert last is not None
     versions = {name: state.versions[name] for name in named}
-    said = Narrowing(context.write_id(), RUN, last, versions, 1000, Owner(task_id=planner), whole)
+    who = Owner(task_id=planner)
+    said = Narrowing(context.write_id(), RUN, last, versions, 1000, who, whole)
+    said = replace(said, settles=settles or {})
     return (yield from leave_narrowing(ROOT, said, left))
 
 
@@ -828,6 +833,7 @@ def narrowed(
     before: Sequence[Before] = (),
     begun: Sequence[str] = (),
     whole: bool = False,
+    settles: Mapping[str, Settling] | None = None,
     readers: Readers = Readers.LISTING,
     **bounds: Any,
 ) -> Explorer:
@@ -836,13 +842,15 @@ def narrowed(
     :param named: by the plan; ``before``: what others have done between.
     :param begun: what the plan's clear has made, in a try that has ended; none: it is to come.
     :param whole: the plan lets it make all, as what is named was then.
+    :param settles: the conflicts that it settles by that.
     """
     behaviour = Behaviour()
     own = (Mode.REPLACE, (ONE, TWO), {"idempotency_key": RUN, **UNMARKED})
     start = table(behaviour, own, *before, readers=readers)
     ids = Ids("plan")
     if named:
-        start = run_to_end(start, _leave_word(context_of(ids), "plan", named, (), whole), behaviour)
+        word = _leave_word(context_of(ids), "plan", named, (), whole, settles)
+        start = run_to_end(start, word, behaviour)
     if begun:
         job = _job(context_of(ids, "begun"), _cleared_spec("plan", named), begun)
         start = run_to_end(start, job, behaviour)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ...format.records.head import HeadState
     from ...format.records.table_record import TableRecord
+    from ...format.settling import Settling
     from ...store.fast_root import FastRoot
 
 
@@ -151,6 +152,7 @@ class OpenedJob:
     :param own_since: of these files, the ``run_version`` of the oldest attempt that wrote some.
     :param narrowed: the only partitions of that job that this one does again; ``None``: all.
     :param planned: of partitions that a plan lets this one do again, the versions it may replace.
+    :param settles: of those, the ones in which this job settles a conflict of runs.
     :param repeated: the earlier job of this run, when nothing is to be written.
     :param opened_at: when it opened, by the store's clock, not after it listed the heads; 0 if
         that is not known.
@@ -180,6 +182,7 @@ class OpenedJob:
     own_since: int = 0
     narrowed: frozenset[str] | None = None
     planned: Mapping[str, int] = field(default_factory=dict)
+    settles: Mapping[str, Settling] = field(default_factory=dict)
     repeated: Committed | None = None
     opened_at: float = 0.0
     new_table: TableRecord | None = None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated
 
 from ..job_spec import Owner
 from ..layout import TableRoot
+from ..settling import Settling
 from .codec import decode, encode
-from .marks import Count, JobId
+from .marks import LEFT_OUT, Count, JobId
 
 
 def recompute_prefix(root: TableRoot) -> str:
@@ -26,8 +28,8 @@ class Narrowing:
     """Below the run's key. It is about one clear of the run's task, and no other.
 
     :param idempotency_key: the run's key.
-    :param job: the run's job as it was planned against. Where another one has done its work since,
-        the record is void.
+    :param job: the run's job as it was planned against; ``None``: it had committed none. Where
+        another one has done its work since, the record is void.
     :param partitions: those to make again, with the versions that they were at.
     :param seconds: from its writing, by the store's clock, in which the task is to begin.
     :param planner: who left it.
@@ -35,17 +37,20 @@ class Narrowing:
         as they were at those versions.
     :param taken: which clear of the task has begun by it (:attr:`.Owner.cleared`); ``None``: none.
     :param over: nobody goes by it any more.
+    :param settles: of ``partitions``, those in which the run settles a conflict: its rank is not
+        compared there, and a version that has moved refuses it under every policy.
     """
 
     write_id: str
     idempotency_key: str
-    job: JobId
+    job: JobId | None
     partitions: Mapping[str, Count]
     seconds: Count
     planner: Owner
     whole: bool = False
     taken: str | None = None
     over: bool = False
+    settles: Annotated[Mapping[str, Settling], LEFT_OUT] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         return encode("narrowing", self.write_id, self)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from ..run_rank import RunRank, rank_from_json, rank_to_json
+from ..run_rank import RunRank, newest_of, rank_from_json, rank_to_json
+from ..settling import SettledRuns, Settling
 from .marks import LEFT_OUT, Converted
 
 
@@ -27,37 +28,62 @@ class PartitionRanks:
 
     :param newest: the rank of the newest one; ``None``: of no run that has one.
     :param replaced: the rank of the run that has replaced it last; ``None``: none has.
+    :param settled: the runs of the last conflict over it that was settled, until another run than
+        the one that stands replaces it.
     """
 
     newest: Rank = None
     replaced: Rank = None
+    settled: Annotated[SettledRuns | None, LEFT_OUT] = None
 
-    def after(self, rank: RunRank | None, replaces: bool) -> PartitionRanks:
+    def after(self, rank: RunRank | None, replaces: bool, run: str | None = None) -> PartitionRanks:
         """Return the ranks that the partition has once a job has written.
 
         :param rank: of its run; ``None`` of a job that only writes again what is there.
         :param replaces: whether all that was there goes.
+        :param run: the run's key, if it has one: what was settled for it stands as it loads again.
         """
         if rank is None:
             return self
+        stands = self.settled is not None and self.settled.stands == run
+        if stands or not replaces:
+            rank = newest_of(rank, self.newest)
+        if stands:
+            return replace(self, newest=rank, replaced=rank if replaces else self.replaced)
         if replaces:
             return PartitionRanks(rank, rank)
-        newest = self.newest
-        if newest is not None and newest.kind is rank.kind and newest.is_newer_than(rank):
-            return self
-        return PartitionRanks(rank, self.replaced)
+        return replace(self, newest=rank)
+
+    def after_settling(
+        self, rank: RunRank | None, replaces: bool, settling: Settling
+    ) -> PartitionRanks:
+        """Return the ranks that the partition has once a job has settled a conflict over it.
+
+        :param rank: of the job's run; ``None``: it has none of its own.
+        """
+        ranks = [it for it in (settling.rank, rank) if it is not None]
+        highest = newest_of(*ranks) if ranks else None
+        return replace(self.after(highest, replaces), settled=settling.runs)
 
     def against(self, replaces: bool) -> RunRank | None:
         """Return the rank that a run is compared with: a replace takes the place of all rows, an
         append conflicts with a replace alone."""
         return self.newest if replaces else self.replaced
 
-    def supersede(self, rank: RunRank | None, replaces: bool) -> bool:
-        """Tell whether a newer run has written what a run would replace or add to. Appends never
-        supersede appends.
+    def has_lost(self, run: str | None) -> bool:
+        """Tell whether a run gave way to another one as a conflict over the partition was
+        settled."""
+        return self.settled is not None and run in self.settled.losers
 
+    def supersede(self, rank: RunRank | None, replaces: bool, run: str | None = None) -> bool:
+        """Tell whether a newer run has written what a run would replace or add to. Appends never
+        supersede appends, and nothing that was settled for a run supersedes it.
+
+        :param run: the run's key, if it has one.
         :raises InvalidInputError: ranks of two kinds.
         """
+        if self.settled is not None and run is not None and self.settled.stands == run:
+            return False
         theirs = self.against(replaces)
         if rank is not None:
             # Also for an append beside appends: no replace could be compared with both.
