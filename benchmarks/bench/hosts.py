@@ -7,21 +7,28 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from torture.servers import Store
 
+from bench import lake_peers
 from bench.processes import Host, HostError
 from bench.store import MODULES
 from support.hadoop_committers import environment, static_settings
-from tools import fetch_s3a_jars
+from support.spark import SETTINGS
+from tools import fetch_lake_jars, fetch_s3a_jars
 from tools.bootstrap import SetupError
-from tools.environments import BENCH_PEERS
-from tools.maven_jars import FetchError
+from tools.environments import BENCH_PEERS, OLDER_SPARK, SPARK_4_1, PinnedEnvironment
+from tools.maven_jars import FetchError, JarFolder
 
 #: Seconds for a JVM on a busy machine.
 _START = 180.0
+#: Hosts with another Spark than the checkout's, and what their peers need besides.
+OTHER_SPARKS: dict[str, tuple[PinnedEnvironment, Callable[[], JarFolder] | None]] = {
+    "spark-4.1": (SPARK_4_1, fetch_lake_jars.jar_folder),
+    "spark-3.5": (OLDER_SPARK, None),
+}
 
 
 class HostProcesses:
@@ -82,9 +89,35 @@ class HostProcesses:
             catalog = f"sqlite:///{self._catalog.name}/catalog.db"
             given = {"PYTHONPATH": MODULES.split(os.pathsep)[0], "CATALOG": catalog}
             return str(BENCH_PEERS.python), variables | given
+        if kind in OTHER_SPARKS:
+            return self._other_spark(kind, variables)
         if kind == "spark":
-            variables["S3A_SETTINGS"] = json.dumps(self._s3a())
+            variables["SPARK_SETTINGS"] = json.dumps(self._s3a())
         return sys.executable, variables | {"PYTHONPATH": MODULES}
+
+    def _other_spark(
+        self, kind: str, variables: Mapping[str, str]
+    ) -> tuple[str, Mapping[str, str]]:
+        """:raises HostError: that Spark, or what its peers need, is not to be had."""
+        import zero_rename
+
+        spark, jars = OTHER_SPARKS[kind]
+        settings: Mapping[str, str] = {}
+        try:
+            spark.ensure()
+            if jars is not None:
+                folder = Path(self._catalog.name)
+                settings = lake_peers.settings(self._store, jars().fetch(), folder)
+        except (SetupError, FetchError, subprocess.SubprocessError, OSError) as error:
+            raise HostError(f"not installed: {error}") from error
+        python = str(spark.python)
+        package = str(Path(str(zero_rename.__file__)).parents[1])
+        own = {
+            "PYTHONPATH": os.pathsep.join((MODULES, package)),
+            "PYSPARK_PYTHON": python,
+            "SPARK_SETTINGS": json.dumps({**SETTINGS, **settings}),
+        }
+        return python, {**variables, **own}
 
     def _s3a(self) -> Mapping[str, str]:
         """Settings with Hadoop's jars; where they are not to be had, their peers' rows say so."""

@@ -11,16 +11,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from bench import arrow_peers, own_peers, spark_peers
+from bench import arrow_peers, lake_peers, own_peers, spark_peers
 from bench.workloads import (
     BY_SPARK,
     BY_SPARK_HEADS,
+    DELTA,
     HEADS,
+    HEADS_ON_4_1,
+    ICEBERG,
     LOCAL,
+    ON_3_5,
+    ON_4_1,
     OURS,
     PARQUET,
     PLAIN,
     PLAIN_HEADS,
+    TOGETHER_ON_4_1,
     Workload,
     slug,
 )
@@ -32,7 +38,8 @@ Act = Callable[[Any, Workload, str], "int | None"]
 class Peer:
     """A way to do what workloads ask.
 
-    :param host: ``spark``; ``arrow``, the environment of the peers; ``python``, the checkout's.
+    :param host: ``spark``; ``spark-4.1`` and ``spark-3.5``, of these versions; ``arrow``, the
+        environment of the peers; ``python``, the checkout's.
     :param verbs: what it can: ``append``, ``replace``, ``read`` (returns how many rows),
         ``program``, which makes a table of another one (:mod:`.papers`);
         ``merge``, which ``check`` compares with what the table is to hold (returns how many rows),
@@ -78,23 +85,26 @@ def _spark(name: str, *only: str, **verbs: Act) -> Peer:
     return Peer(name, "spark", verbs, only=only)
 
 
+def _lake(name: str, *only: str, **verbs: Act) -> Peer:
+    return Peer(name, "spark-4.1", verbs, only=only)
+
+
 def _hadoop(name: str, append: Act, **verbs: Act) -> Peer:
     program = spark_peers.program(append, ours=False)
     return Peer(name, "spark", {"append": append, "program": program, **verbs})
 
 
-def _by_save(name: str, **options: str) -> Peer:
-    """This project's tables, by Spark."""
+def _saving(**options: str) -> dict[str, Act]:
+    """What this project's tables take by Spark."""
     save = spark_peers.save
-    return _spark(
-        name,
-        append=save(**options),
-        program=spark_peers.program(save(**options), ours=True),
-        replace=save("overwrite", **options),
-        merge=spark_peers.merge,
-        check=own_peers.check,
-        prime=spark_peers.prime(),
-    )
+    return {
+        "append": save(**options),
+        "program": spark_peers.program(save(**options), ours=True),
+        "replace": save("overwrite", **options),
+        "merge": spark_peers.merge,
+        "check": own_peers.check,
+        "prime": spark_peers.prime(),
+    }
 
 
 def _plain(name: str, more: Mapping[str, Act], **options: str) -> Peer:
@@ -117,8 +127,8 @@ _QUICK = (
 )
 #: In the first round's order: who is slow comes last, since the time may be up before.
 PEERS = (
-    _by_save(OURS),
-    _by_save(HEADS, readers="heads"),
+    _spark(OURS, **_saving()),
+    _spark(HEADS, **_saving(readers="heads")),
     _spark(LOCAL, append=spark_peers.locally),
     _hadoop("directory", _committer("directory")),
     _spark("zero-rename, format()", append=spark_peers.by_format, prime=spark_peers.prime_format),
@@ -173,6 +183,26 @@ PEERS = (
     _hadoop("magic", _committer("magic")),
     _hadoop("rename v2", _rename(2), replace=_rename(2, dynamic=True)),
     _hadoop("rename v1", _rename(1), replace=_rename(1, dynamic=True)),
+    _lake(ON_4_1, **_saving(), read=spark_peers.load_by("spark")),
+    _lake(HEADS_ON_4_1, **_saving(readers="heads"), read=spark_peers.load_by("spark")),
+    _lake(TOGETHER_ON_4_1, "replace", **_saving(distribute="partition")),
+    _lake(
+        ICEBERG,
+        append=lake_peers.iceberg,
+        replace=lake_peers.iceberg_replace,
+        merge=lake_peers.iceberg_merge,
+        check=lake_peers.iceberg_check,
+        read=lake_peers.iceberg_read,
+    ),
+    _lake(
+        DELTA,
+        append=lake_peers.delta,
+        replace=lake_peers.delta_replace,
+        merge=lake_peers.delta_merge,
+        check=lake_peers.delta_check,
+        read=lake_peers.delta_read,
+    ),
+    Peer(ON_3_5, "spark-3.5", _saving(), only=("one file", "64 files", "replace")),
     _reader(BY_SPARK, spark_peers.load_by("spark")),
     _reader("load(), by zero_rename", spark_peers.load_by("zero_rename")),
     _reader(BY_SPARK_HEADS, spark_peers.load_by("spark"), HEADS),

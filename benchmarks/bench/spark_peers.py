@@ -17,7 +17,7 @@ MEMORY, SLOTS = "3g", 4
 
 
 class SparkSide:
-    """A session with four task slots, with Hadoop's jars where ``S3A_SETTINGS`` names some."""
+    """A session with four task slots, with Hadoop's jars where ``SPARK_SETTINGS`` names some."""
 
     def __init__(self, folder: Path) -> None:
         from pyspark.sql import SparkSession
@@ -26,7 +26,7 @@ class SparkSide:
 
         self.folder = folder
         settings = {
-            **json.loads(os.environ["S3A_SETTINGS"]),
+            **json.loads(os.environ["SPARK_SETTINGS"]),
             "spark.driver.memory": MEMORY,
             "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder} -XX:-UsePerfData",
             "spark.local.dir": str(folder),
@@ -36,7 +36,8 @@ class SparkSide:
         }
         builder = SparkSession.builder.master(f"local[{SLOTS}]").appName("bench")
         self.spark: Any = builder.config(map=settings).getOrCreate()
-        register(self.spark)
+        if self.spark.version >= "4.1":  # Else it has no format of ours.
+            register(self.spark)
         self._frame: tuple[Any, Any] = (None, None)
         #: What is merged next.
         self.source: Any = None
@@ -238,7 +239,7 @@ def load_by(way: str) -> Callable[[SparkSide, Workload, str], int]:
         given: Any = {"where": "{} {} {}".format(*condition) if condition else None}
         given["columns"] = [column] if column else None
         with side.workers(_pool({})):
-            return _all_of(load(side.spark, url, by=way, **given))
+            return all_of(load(side.spark, url, by=way, **given))
 
     return read
 
@@ -246,19 +247,19 @@ def load_by(way: str) -> Callable[[SparkSide, Workload, str], int]:
 def read_format(side: SparkSide, workload: Workload, url: str) -> int:
     with side.workers(_pool({})):
         frame = side.spark.read.format("zero_rename").load(url)
-        return _all_of(_asked(frame, workload))
+        return all_of(asked(frame, workload))
 
 
 def read_parquet(side: SparkSide, workload: Workload, url: str) -> int:
-    return _all_of(_asked(side.spark.read.parquet(url.replace("s3:", "s3a:")), workload))
+    return all_of(asked(side.spark.read.parquet(url.replace("s3:", "s3a:")), workload))
 
 
-def _asked(frame: Any, workload: Workload) -> Any:
+def asked(frame: Any, workload: Workload) -> Any:
     condition, column = QUERIES[workload.query]
     rows = frame.where("{} {} {}".format(*condition)) if condition else frame
     return rows.select(column) if column else rows
 
 
-def _all_of(frame: Any) -> int:
+def all_of(frame: Any) -> int:
     """How many rows, every column of them looked at."""
     return frame.selectExpr("count(1) n", "max(struct(*))").first().n

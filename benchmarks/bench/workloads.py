@@ -61,6 +61,12 @@ PLAIN = "zero-rename, plain Python"
 BY_SPARK, PARQUET = "load(), by Spark", "spark.read.parquet"
 BY_SPARK_HEADS = f"{BY_SPARK}, of a table read by heads"
 PLAIN_HEADS = f"{PLAIN}, read by heads"
+#: In one session of the Spark that Delta and Iceberg serve, and in one of the oldest.
+ON_4_1, ON_3_5 = f"{OURS} on Spark 4.1", f"{OURS} on Spark 3.5"
+HEADS_ON_4_1 = f"{ON_4_1}, read by heads"
+TOGETHER_ON_4_1 = f"{ON_4_1}, distribute=partition"
+DELTA, ICEBERG = "Delta on Spark 4.1", "Iceberg on Spark 4.1"
+_LAKES = (ON_4_1, HEADS_ON_4_1, DELTA, ICEBERG)
 #: The queries of ``read``: a condition, and the only column wanted.
 QUERIES: dict[str, tuple[tuple[str, str, int] | None, str]] = {
     "a few rows": (("id", "<", 1000), ""),
@@ -75,8 +81,8 @@ _WITHOUT_SPARK = (
 )
 _FEW = (OURS, HEADS, "magic", "directory", "rename v2", LOCAL, *_WITHOUT_SPARK)
 #: Of many files, those whom a minute or two are enough.
-_MANY = (OURS, HEADS, "directory", LOCAL, PLAIN, PLAIN_HEADS, "delta-rs", "pyiceberg")
-_SPREAD = (OURS, HEADS, "directory", "partitioned", LOCAL, *_WITHOUT_SPARK)
+_MANY = (OURS, HEADS, "directory", LOCAL, PLAIN, PLAIN_HEADS, "delta-rs", "pyiceberg", *_LAKES)
+_SPREAD = (OURS, HEADS, "directory", "partitioned", LOCAL, *_WITHOUT_SPARK, *_LAKES)
 _COLD = "A process and its first two small saves into a table that is there"
 _HALF = {
     "name": "half of 365 partitions",

@@ -24,11 +24,21 @@ from bench.profiles import digest
 from bench.report import markdown, missed, ratios
 from bench.results import Comparison, Measurement, Row
 from bench.store import behind_proxy, price
-from bench.workloads import BY_SPARK_HEADS, HEADS, LOCAL, OURS, PAPERS, PARQUET, WORKLOADS, Workload
+from bench.workloads import (
+    BY_SPARK_HEADS,
+    HEADS,
+    ICEBERG,
+    LOCAL,
+    OURS,
+    PAPERS,
+    PARQUET,
+    WORKLOADS,
+    Workload,
+)
 from docs.extensions.tables import between
 from support.moto_server import S3Server, running
 from tools.bootstrap import SetupError
-from tools.environments import BENCH_PEERS, PinnedEnvironment
+from tools.environments import BENCH_PEERS, SPARK_4_1, PinnedEnvironment
 from zero_rename.committer.store.driver import _StepsRun
 
 
@@ -135,6 +145,8 @@ class TestPeers:
 
         monkeypatch.setattr(PinnedEnvironment, "ensure", nowhere)
         monkeypatch.setattr(hosts_module, "BENCH_PEERS", replace(BENCH_PEERS, title="nobody's"))
+        nobodys = replace(SPARK_4_1, title="nobody's"), None
+        monkeypatch.setitem(hosts_module.OTHER_SPARKS, "spark-4.1", nobodys)
         monkeypatch.setenv("PATH", str(tmp_path))
         ours, delta = BY_NAME["zero-rename, plain Python"], BY_NAME["delta-rs"]
         rclone = BY_NAME["rclone cleanup"]
@@ -143,7 +155,7 @@ class TestPeers:
             HostProcesses(store.behind, tmp_path) as hosts,
         ):
             bench = Bench(store, hosts, rounds=1, longest=60)
-            saved = bench.measure(Workload("few", "Few"), [delta, ours])
+            saved = bench.measure(Workload("few", "Few"), [delta, BY_NAME[ICEBERG], ours])
             aborted = bench.measure(Workload("abort", "Abort", "abort", tasks=3), [rclone, ours])
 
         by_name = {row.peer: row for row in saved.rows}
@@ -153,6 +165,7 @@ class TestPeers:
         assert by_name[ours.name].runs[1].requests["CompleteMultipartUpload"] == 1
         page = markdown([saved, aborted], "", {})
         assert "| delta-rs | failed: not installed" in page
+        assert f"| {ICEBERG} | failed: not installed" in page
         assert "| rclone cleanup | failed: FileNotFoundError" in page
         assert aborted.row(ours.name)
 
