@@ -364,8 +364,8 @@ class ReaderOptions:
         values.text,
         "The only rows to read, in Spark's SQL: `day >= '2013-01-01' and delay > 60`. "
         "Partitions, files and row groups that cannot fit are not read. Refused where it is not "
-        "certain which rows Spark would select; `load()` takes any condition. A `.where()` alone "
-        "filters rows and prunes nothing.",
+        "certain which rows Spark would select; `load()` takes any condition. A `.where()` "
+        'behind `format("zero_rename")` filters rows and prunes nothing.',
     )
     as_of: AsOf | None = option(
         values.moment,

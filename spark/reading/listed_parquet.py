@@ -15,6 +15,7 @@ import json
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,21 @@ _LOG = "_spark_metadata"
 _BLOCK = 128 * 1024 * 1024
 #: Jobs whose files Spark reads by a list each.
 _PLACES = 32
+#: Spark's column of what it knows of a row's file, and ours of its path, where there are several
+#: lists: a union of frames has none of Spark's.
+_OF_FILES, _OUR_PATH = "_metadata", "_zero_rename_file_path"
+
+
+@dataclass(frozen=True)
+class FilePaths:
+    """The paths of the files of a frame's rows.
+
+    :param column: has them, in Spark's SQL; ``None``: the table has a column of its name.
+    :param start: what stands before the key in each: ``s3a://bucket/``.
+    """
+
+    column: str | None
+    start: str
 
 
 def hidden_column(snapshot: Snapshot) -> str | None:
@@ -45,8 +61,8 @@ def hidden_column(snapshot: Snapshot) -> str | None:
 
 def listed_parquet(
     session: SparkSession, schema: StructType, snapshot: Snapshot, scheme: str
-) -> DataFrame | None:
-    """The rows of a state, all columns of ``schema``.
+) -> tuple[DataFrame, FilePaths] | None:
+    """The rows of a state, all columns of ``schema``, and the paths of their files.
 
     Rows are never left out in silence: a file that is gone fails the query, also where the session
     ignores missing or damaged files elsewhere.
@@ -66,7 +82,16 @@ def listed_parquet(
         return None
     frames = [_listed(session, schema, snapshot, scheme, of_it) for of_it in by_place.values()]
     whole = [frame for frame in frames if frame is not None]
-    return reduce(type(whole[0]).unionAll, whole) if len(whole) == len(frames) else None
+    if len(whole) < len(frames):
+        return None
+    path: str | None = f"{_OF_FILES}.file_path"
+    if {name.lower() for name in snapshot.schema.names} & {_OF_FILES, _OUR_PATH}:
+        path = None
+    elif len(whole) > 1:
+        whole = [frame.selectExpr("*", f"{path} {_OUR_PATH}") for frame in whole]
+        path = _OUR_PATH
+    paths = FilePaths(path, f"{scheme}://{snapshot.root.bucket}/")
+    return reduce(type(whole[0]).unionAll, whole), paths
 
 
 def _listed(

@@ -33,7 +33,8 @@ from ..startup.preflight import warn_of_overwrites
 from ..types import spark_schema
 from ..worker import application_of
 from .file_rows import file_rows
-from .listed_parquet import hidden_column, listed_parquet
+from .listed_parquet import FilePaths, hidden_column, listed_parquet
+from .loaded_frame import LoadedFiles
 from .predicate import row_filter
 from .session_store import OURS, SessionStore, session_store
 from .table_reads import TableReads, plan_on
@@ -92,6 +93,9 @@ def load(
     A write of this application that overwrites the table's partitions later is held against that
     state (docs/spark.md, *What a write has read*).
 
+    A ``where()`` or ``filter()`` right behind it keeps files without a match unread, too, where
+    Spark itself reads them; elsewhere it warns (:mod:`.loaded_frame`).
+
     :param table: ``s3://bucket/prefix``.
     :param columns: names, in the order wanted, in any case where the session says so; ``None``
         for all.
@@ -124,7 +128,9 @@ def load(
     names = list(columns) if columns is not None else schema.names
     types = spark_schema(schema, _needed(names, where, schema))
     snapshot = plan_on(source, schema, partition_by, reads, partitions, where, past)
-    return _frame(spark, _ReadRequest(source, snapshot, where, names, types), way)
+    frame, paths = _frame(spark, _ReadRequest(source, snapshot, where, names, types), way)
+    shown = frozenset(find_column(name, schema.names) or name for name in names)
+    return LoadedFiles(snapshot, shown, paths).on(frame)
 
 
 def state_frame(
@@ -137,7 +143,7 @@ def state_frame(
     """The rows of a state that is known; the rest as :func:`load` has it."""
     names = list(state.schema.names if columns is None else columns)
     types = spark_schema(state.schema, _needed(names, where, state.schema))
-    return _frame(spark, _ReadRequest(table, state, where, names, types), By.AUTO)
+    return _frame(spark, _ReadRequest(table, state, where, names, types), By.AUTO)[0]
 
 
 def _needed(names: Sequence[str], where: str | None, schema: pa.Schema) -> list[str]:
@@ -149,10 +155,13 @@ def _needed(names: Sequence[str], where: str | None, schema: pa.Schema) -> list[
     return list(dict.fromkeys([*own, *(schema.names if "*" in text else said)]))
 
 
-def _frame(spark: SparkSession, request: _ReadRequest, by: By) -> DataFrame:
+def _frame(
+    spark: SparkSession, request: _ReadRequest, by: By
+) -> tuple[DataFrame, FilePaths | None]:
+    """The frame, and the paths of its files; ``None``: Spark itself does not read them."""
     url, snapshot = request.snapshot.root.url, request.snapshot
     if not snapshot.files:
-        return request.of(spark.createDataFrame([], request.schema))
+        return request.of(spark.createDataFrame([], request.schema)), None
     if by is not By.ZERO_RENAME:
         found = _by_spark(spark, request)
         if not isinstance(found, SessionStore):
@@ -165,11 +174,13 @@ def _frame(spark: SparkSession, request: _ReadRequest, by: By) -> DataFrame:
             )
         logger.info("%s is read by this package: the session cannot, %s", url, found.why_not)
     kept = row_filter(request.where, snapshot.schema)
-    return request.of(file_rows(spark, request.schema, snapshot, kept))
+    return request.of(file_rows(spark, request.schema, snapshot, kept)), None
 
 
-def _by_spark(spark: SparkSession, request: _ReadRequest) -> DataFrame | SessionStore:
-    """The frame, or what keeps Spark from reading it."""
+def _by_spark(
+    spark: SparkSession, request: _ReadRequest
+) -> tuple[DataFrame, FilePaths] | SessionStore:
+    """The frame and its files' paths, or what keeps Spark from reading it."""
     snapshot = request.snapshot
     hidden = hidden_column(snapshot)
     if hidden is not None:
@@ -196,12 +207,13 @@ def _by_spark(spark: SparkSession, request: _ReadRequest) -> DataFrame | Session
     for file in {file.partition: file for file in snapshot.files}.values():
         # Refused as by this package's reader, not taken for null.
         partition_constants(file.partition, file.key, snapshot.schema, snapshot.partition_by)
-    frame = listed_parquet(spark, request.schema, snapshot, store.scheme)
-    if frame is None:
+    found = listed_parquet(spark, request.schema, snapshot, store.scheme)
+    if found is None:
         why = "this Spark does not take a list of its files, or they are of too many jobs"
         return SessionStore(None, why, OURS)
     logger.info("%s is read by Spark itself, through %s://", snapshot.root.url, store.scheme)
-    return request.of(frame)
+    frame, paths = found
+    return request.of(frame), paths
 
 
 def _why_no_time(spark: SparkSession, request: _ReadRequest) -> SessionStore | None:

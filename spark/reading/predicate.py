@@ -89,9 +89,14 @@ def read_predicate(
     return Predicate(known, reading.unsure)
 
 
-def row_filter(text: str | None, schema: pa.Schema) -> RowFilter | None:
-    """What leaves out rows that a condition cannot select; ``None``: nothing does."""
-    known = None if text is None else read_predicate(text, schema).expression
+def row_filter(
+    text: str | None, schema: pa.Schema, columns: Collection[str] | None = None
+) -> RowFilter | None:
+    """What leaves out rows that a condition cannot select; ``None``: nothing does.
+
+    :param columns: those that are to be asked for; ``None`` for any.
+    """
+    known = None if text is None else read_predicate(text, schema, columns).expression
     return None if known is None else RowFilter([known], schema)
 
 
@@ -259,11 +264,16 @@ class _PredicateReading:
         """The column that a node is, if its values are compared as they are."""
         from sqlglot import exp
 
+        # Spark resolves `id in (1, 2)` of an id of 64 bits to a cast of it to its own type.
+        widened = _cast(node, exp.DataType.Type.BIGINT)
+        node = node if widened is None else widened
         name = node.this.name if isinstance(node, exp.Column) and len(node.parts) == 1 else None
         own = None if name is None else find_column(name, self._schema.names)
         if own is None or own not in self._columns:
             return None
         field = self._schema.field(own)
+        if widened is not None and not pt.is_int64(field.type):
+            return None
         return field if _is_plain(self._schema, field) else None
 
 
@@ -330,6 +340,9 @@ def _number(node: Any, kind: pa.DataType) -> int | float | Decimal | None:
 
     sign = "-" if isinstance(node, exp.Neg) else ""
     node = node.this if sign else node
+    own = {pa.int64(): exp.DataType.Type.BIGINT, pa.float64(): exp.DataType.Type.DOUBLE}.get(kind)
+    typed = None if own is None else _cast(node, own)
+    node = node if typed is None else typed  # `1000L`, `CAST(1000 AS BIGINT)`, `1.5D`
     if not isinstance(node, exp.Literal) or node.is_string:
         return None
     if pt.is_integer(kind):

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from support.counting import RequestCounter
 from support.hadoop_committers import Application
 from support.spark_tables import of_all_types, partitioned_by_all_types, rows, worker_environment
 from zero_rename.committer import CommitConflictError, InvalidInputError, Table
 from zero_rename.committer.store.requests import Put
-from zero_rename.spark import create_view, load, register, save
+from zero_rename.spark import create_view, delete, load, register, save, update
 from zero_rename.spark.startup import preflight
 
 TIME_TYPE = "spark.sql.timeType.enabled"
@@ -283,3 +284,232 @@ def test_letters_escaped_as_utf8_are_left_to_this_package_s_reader(spark: Any, u
     assert rows(found) == [{"n": 1, "p": "Zürich"}]
     with pytest.raises(InvalidInputError, match=r"Z%C3%BCrich.* escaped as UTF-8"):
         load(spark, url, by="spark")
+
+
+DAYS = 365
+
+
+def put_days(url: str) -> None:
+    """A year of ten rows a day, a file each: ``n`` grows from day to day."""
+    schema = pa.schema([("n", pa.int64()), ("day", pa.int32())])
+    numbers = list(range(DAYS * 10))
+    columns: dict[str, list[int]] = {"n": numbers, "day": [n // 10 for n in numbers]}
+    data = pa.table(columns, schema=schema)
+    with Table(url).job(schema, partition_by=["day"]) as job:
+        job.write(data)
+
+
+def opened(application: Application, url: str, frame: Any) -> list[str]:
+    """Partitions whose files a query opens, by two requests each at most. It sends no others."""
+    endpoint = application.store.endpoint
+    assert endpoint is not None
+    counter = RequestCounter(endpoint, url.split("/")[2])
+    counter.reset()
+    frame.collect()
+    asked = [key for _, key in counter.log()]
+    files = set(asked)
+    assert all(key.endswith(".parquet") for key in files)
+    assert len(asked) <= 2 * len(files)
+    return sorted(key.rsplit("/", 2)[1] for key in files)
+
+
+def test_where_behind_load_opens_only_files_that_may_match(
+    spark: Any, url: str, native_application: Application
+) -> None:
+    from pyspark.sql import functions as F
+
+    put_days(url)
+    frame = load(spark, url)
+    assert is_by_spark(frame)
+    assert len(opened(native_application, url, frame)) == DAYS
+    for condition in ("n < 20", F.col("n") < 20, frame.n < 20, frame["n"].isin(3, 17)):
+        found = frame.where(condition)
+        assert opened(native_application, url, found) == ["day=0", "day=1"], condition
+    assert opened(native_application, url, load(spark, url, where="n < 20")) == ["day=0", "day=1"]
+    twice = frame.filter("n >= 15").where(F.col("n") < 25)
+    assert opened(native_application, url, twice) == ["day=1", "day=2"]
+    assert numbers(twice.select(frame.n)) == list(range(15, 25))
+    assert opened(native_application, url, frame.where("n < 0")) == []
+    assert opened(native_application, url, frame[frame.n == 7]) == ["day=0"]
+
+
+def test_where_behind_load_finds_what_spark_finds_without_it(spark: Any, url: str) -> None:
+    """Nulls, NaN, zeros with signs, decimals, texts and times, one row a file."""
+    from pyspark.sql import functions as F
+
+    data = spark.sql(
+        "select id part, case id when 2 then null else cast(id as int) end i, "
+        "case id when 0 then double('NaN') when 1 then double('-0.0') when 2 then null "
+        "when 3 then 0.0D else id / 2D end x, case id when 2 then null else "
+        'cast(id as decimal(9, 2)) / 4 end price, case id when 2 then null when 3 then "it\'s" '
+        "when 4 then 'É' else concat('s', id) end s, timestamp_seconds(id * 43200) at, "
+        "cast(timestamp_seconds(id * 43200) as timestamp_ntz) local_at, "
+        "date_add(date'2013-01-01', cast(id as int)) day, id = 1 ok, "
+        "cast(id as float) f, named_struct('i', id) st, id * 1000 `st.i` from range(8)"
+    )
+    save(data, url, partition_by=["part"])
+    frame: Any = load(spark, url)
+    plain = type(frame).__mro__[1].filter
+    assert is_by_spark(frame)
+    conditions = [
+        *("i > 2", "i <> 3", "not i < 3", "i is null", "i is not null", "i <=> null", "I = 4"),
+        *("i < 2.5", "i = '3'", "i in (1, null)", "i not in (1, null)", "i > 1 or s = 's1'"),
+        *("x > 1", "x >= double('NaN')", "x = 0", "x < 0.0", "x = double('-0.0')", "not x > 1"),
+        *("price = 0.75", "price < 1", "price > 1.005", "f = 0.1", "f > 2"),
+        *("s > 's1'", "s = 'S1'", "s like 's%'", "s = 'S1' collate UTF8_LCASE", 's = "it\'s"'),
+        *("at >= '1970-01-02'", "at < timestamp'1970-01-02 00:00:00'", "day >= '2013-01-03'"),
+        *("i > 2 or part = 0", "not (i > 2 and part > 5)", "part = 3 and i < 100", "st.i > 3"),
+        *("(part = 1 and i = 1) or (part > 5 and x < 3)", "`st.i` > 3000", "st is null"),
+        *("i = 3.0", "cast(part as bigint) < 3", "part < 3L", "x < 1.5D", "price = '0.75'"),
+        *("x = 'NaN'", "x <> 0", "not (x <> 0.5)", "price > 0.7499", "cast(i as string) = '3'"),
+        *("day < timestamp'2013-01-03 00:00:00'", "at = date'1970-01-02'", "i between 2 and part"),
+        *("local_at > '1970-01-02 12:00:00'", "ok", "not ok", "i > 2 and rand() >= 0", "1 = 0"),
+        *(F.col("i") > 2, F.col("i") == 3.0, F.col("x") > 1.0, F.col("x") == float("nan")),
+        *(F.col("x") > -0.0, F.col("s") == "it's", ~(F.col("i") < 3), F.col("i").isin(1, 5)),
+        *(F.col("part").isin(1, 5), F.col("part") < 3_000_000_000, F.col("s").startswith("s")),
+        *(F.col("at") > F.lit("1970-01-02").cast("timestamp"), F.col("i").eqNullSafe(F.lit(None))),
+        *(F.col("st.i") > 3, F.col("st")["i"] > 3, F.col("`st.i`") > 3000, frame["`st.i`"] > 3000),
+        *((F.col("x") > 1) | (F.col("part") == 0), ~F.col("x").isNull(), F.isnan("x")),
+        *(F.col("day") > F.lit("2013-01-02").cast("date"), F.expr("i > 2"), F.col("I") > 2),
+        *(F.col("price") < 1, F.col("part").between(2, 4), frame.i >= frame.part, frame.ok),
+    ]
+    pruned = 0
+    for condition in conditions:
+        found = frame.where(condition)
+        assert repr(rows(found)) == repr(rows(plain(frame, condition))), condition
+        pruned += "file_path IN" in found._jdf.queryExecution().optimizedPlan().toString()
+    assert pruned > 15
+    with pytest.raises(Exception, match="UNRESOLVED_COLUMN"):
+        frame.where("nothing = 1")
+
+
+def test_where_behind_load_spells_paths_as_spark_does(
+    spark: Any, url: str, native_application: Application
+) -> None:
+    """Of every kind of letter; one with a quote is opened."""
+    names = ["x", "é日😀", "a b", "%2F/", "=:,;&+$@", "[*]?#", "(~!)", "\u00a0\u2003", "it's", "-"]
+    put(url, *enumerate(names))
+    frame: Any = load(spark, url)
+    assert is_by_spark(frame)
+    quoted = [
+        name for name in opened(native_application, url, frame) if "'" in name or "%27" in name
+    ]
+    last = opened(native_application, url, frame.where("n = 9"))
+    assert [name for name in last if name not in quoted] == ["p=-"]
+    assert numbers(frame.where("n = 8")) == [8]
+
+
+def test_filtered_frames_of_one_load_are_joined_and_united(spark: Any, url: str) -> None:
+    put(url, (1, "x"), (2, "y"), (3, "z/% '"))
+    frame: Any = load(spark, url)
+    low, high = frame.where("n < 2"), frame.where(frame.n > 2)
+    assert numbers(low.union(high)) == [1, 3]
+    assert numbers(low.unionByName(frame)) == [1, 1, 2, 3]
+    assert low.columns == ["n", "p"]
+    assert low.join(frame, "n").select(low.n).collect() == [(1,)]
+    assert numbers(low.alias("a").join(low.alias("b"), "n").select("n")) == [1]
+    assert frame.join(low, frame.n == low.n).count() == 1
+    assert numbers(frame) == [1, 2, 3]
+    low.createOrReplaceTempView("low")
+    assert spark.sql("select count(*) from low").collect() == [(1,)]
+    spark.catalog.dropTempView("low")
+
+
+def test_where_behind_load_uses_a_cached_frame(spark: Any, url: str) -> None:
+    put(url, (1, "x"), (2, "y"))
+    frame: Any = load(spark, url).cache()
+    try:
+        assert frame.count() == 2
+        found = frame.where("n < 2")
+        assert "InMemoryRelation" in found._jdf.queryExecution().withCachedData().toString()
+        assert numbers(found) == [1]
+    finally:
+        frame.unpersist()
+
+
+def test_where_behind_load_opens_few_files_of_several_jobs(
+    spark: Any, url: str, native_application: Application, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a table that is read by heads: Spark has a list a job."""
+    for start in range(0, 30, 10):
+        some = list(range(start, start + 10))
+        data = pa.table([some, list(map(str, some))], schema=SCHEMA)
+        with Table(url).job(SCHEMA, partition_by=["p"], readers="heads") as job:
+            job.write(data)
+    frame: Any = load(spark, url)
+    assert is_by_spark(frame)
+    assert frame.columns == ["n", "p"]
+    assert len(opened(native_application, url, frame)) == 30
+    found = frame.where("n < 12").where(frame.n > 9)
+    assert opened(native_application, url, found) == ["p=10", "p=11"]
+    assert found.select("*").collect() == found.collect()
+    assert sorted(found.collect()) == [(10, "10"), (11, "11")]
+    assert opened(native_application, url, frame.where("p = '3' or n = 25")) == ["p=25", "p=3"]
+    assert numbers(found.union(frame.where("n >= 28")).select(frame.n)) == [10, 11, 28, 29]
+    assert "in vain" not in caplog.text
+
+
+def test_where_behind_load_leaves_partitions_to_spark(
+    spark: Any, url: str, native_application: Application, caplog: pytest.LogCaptureFixture
+) -> None:
+    put_days(url)
+    found: Any = load(spark, url).where("day < 300 and (day = 7 or n = 20)")
+    assert opened(native_application, url, found) == ["day=2", "day=7"]
+    plan = found._jdf.queryExecution().analyzed().toString()
+    assert plan.count(".parquet") <= 300
+    alone: Any = load(spark, url).where("day = 7")
+    assert "file_path" not in alone._jdf.queryExecution().analyzed().toString()
+    assert opened(native_application, url, alone) == ["day=7"]
+    assert "in vain" not in caplog.text
+
+
+def test_where_behind_load_of_a_table_that_was_changed(spark: Any, url: str) -> None:
+    """Files that lack a column, rows that were changed and deleted, files of others."""
+    put_foreign(url, "p=w/theirs.parquet", pa.table({"n": pa.array([9], pa.int64())}))
+    put(url, (1, "x"), (2, "y"), (3, "z"), (40, "z"))
+    more = spark.sql("select 5L n, 'x' p, 7 extra union all select 6L, 'v', null")
+    save(more, url, partition_by=["p"], options={"schemaMode": "merge"})
+    delete(url, where="n = 3")
+    update(url, set={"n": "n + 100"}, where="n = 2")
+    frame: Any = load(spark, url)
+    plain = type(frame).__mro__[1].filter
+    assert is_by_spark(frame)
+    assert sorted(row["n"] for row in frame.collect()) == [1, 5, 6, 9, 40, 102]
+    for condition in (
+        *("extra is null", "extra = 7", "extra is not null", "not extra = 7", "extra <=> null"),
+        *(
+            "n = 3",
+            "n = 2",
+            "n > 100",
+            "n < 9",
+            "n <> 40",
+            "n >= 9 and p > 'a'",
+            "n = 9 or p = 'v'",
+        ),
+    ):
+        found = frame.where(condition)
+        assert sorted(map(repr, rows(found))) == sorted(map(repr, rows(plain(frame, condition)))), (
+            condition
+        )
+
+
+def test_where_behind_load_of_a_state_that_is_gone_is_right_or_fails(spark: Any, url: str) -> None:
+    put(url, (1, "x"), (2, "y"), (3, "z"))
+    frame: Any = load(spark, url)
+    kept, replaced = frame.where("n < 2"), frame.where("n > 1")
+    put(url, (20, "y"), mode="overwrite")
+    assert numbers(kept) == [1]
+    with pytest.raises(Exception, match=r"(?i)no such file|does not exist|not found"):
+        replaced.collect()
+
+
+def test_where_behind_load_of_some_columns_takes_no_variable_for_a_column(
+    spark: Any, url: str
+) -> None:
+    put(url, (1, "x"), (2, "y"))
+    spark.sql("DECLARE OR REPLACE VARIABLE n INT DEFAULT 50")
+    try:
+        frame: Any = load(spark, url, columns=["p"])
+        assert sorted(row["p"] for row in frame.where("n > 10").collect()) == ["x", "y"]
+    finally:
+        spark.sql("DROP TEMPORARY VARIABLE n")

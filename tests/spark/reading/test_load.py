@@ -178,3 +178,21 @@ def test_a_view_shows_the_state_of_its_making(spark, url):
     create_view(spark, "flights", url)
     assert spark.sql("select sum(n) from flights").collect() == [(6,)]
     spark.catalog.dropTempView("flights")
+
+
+def test_where_behind_load_that_opens_all_files_names_the_argument(spark, url, caplog):
+    """By this package's reader, which hears nothing of it."""
+
+    def warnings():
+        name = "zero_rename.spark.reading.loaded_frame"
+        return [record.getMessage() for record in caplog.records if record.name == name]
+
+    append(url, *((n, f"d{n}") for n in range(11)))
+    frame = load(spark, url)
+    assert numbers(frame.where("n <= 1")) == [0, 1]
+    assert not warnings(), "nine files more are no matter"
+    assert numbers(frame.where(frame.n < 1)) == [0]
+    assert numbers(frame.filter("n = 1")) == [1]
+    first, _ = warnings()
+    assert "opens 10 of 11 files in vain, since no row in them fits" in first
+    assert "Give the condition to load() itself, as its argument where" in first

@@ -67,7 +67,9 @@ _TIMES = [
     *("'2013-01-02T00:00:00Z'", "'2013-01-02 04:00:00+05:30'", "'2013-01-01 12:00:00-08:00'"),
 ]
 LITERALS = {
-    **dict.fromkeys(("n", "small", "l", "f", "x", "price", "pn"), _NUMBERS),
+    **dict.fromkeys(("n", "small", "f", "price", "pn"), _NUMBERS),
+    "l": [*_NUMBERS, "-7L", "cast(7 as bigint)", "cast('7' as bigint)"],
+    "x": [*_NUMBERS, "0.3D", "-0.0D", "cast(0.3 as double)"],
     **dict.fromkeys(("s", "p"), _STRINGS),
     **dict.fromkeys(("d", "pd"), _DATES),
     **dict.fromkeys(("at", "ntz", "pat"), _TIMES),
@@ -83,6 +85,8 @@ def one_condition(rng: random.Random, wild: float) -> str:
     if rng.random() < wild:
         literals = [*_NUMBERS, *_STRINGS, *_DATES, *_TIMES, "null", "n", "upper('a')"]
     name = rng.choice([column, column.upper(), f"`{column}`"])
+    if column == "l" and rng.random() < 0.3:
+        name = "cast(l as bigint)"
 
     def literal() -> str:
         return rng.choice(literals)
@@ -164,6 +168,48 @@ def selected_by_spark(frame: Any, conditions: list[str]) -> Iterator[tuple[str, 
         return
     for number, text in enumerate(conditions):
         yield text, {row["id"] for row in answers if row[f"c{number}"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "like"),
+    [
+        ("l < 7L", "l < 7"),
+        ("l >= -7L", "l >= -7"),
+        ("cast(l as bigint) in (cast(7 as bigint), 0L)", "l in (7, 0)"),
+        ("(CAST(L AS BIGINT) = CAST(7 AS BIGINT))", "l = 7"),
+        ("x < 0.3D", "x < 0.3"),
+        ("(x > CAST(0.3 AS DOUBLE))", "x > 0.3"),
+    ],
+)
+def test_casts_to_a_column_s_own_type_are_read_as_if_they_were_not_there(text, like):
+    found, expected = read_predicate(text, SCHEMA), read_predicate(like, SCHEMA)
+    assert found.unsure is None
+    assert expected.expression is not None
+    assert found.expression is not None
+    assert found.expression.equals(expected.expression)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("n = '7'", "l = '7'", "x = '0.3'", "price = '0.30'", "ok = 'true'", "s = 7", "p > 7"),
+        *(
+            "n < 2.5",
+            "l < 2.5",
+            "price < 0.305",
+            "price < 0.3D",
+            "n < 7L",
+            "l < cast('7' as bigint)",
+        ),
+        *("l < cast(7 as int)", "l < cast(7.5 as bigint)", "cast(n as bigint) < 7", "x < 7L"),
+        *("cast(l as int) < 7", "cast(l as double) < 7", "cast(x as bigint) < 7", "l < 7Y"),
+        *("cast(l as string) < '7'", "d < timestamp'2013-01-02 00:00:00'", "d < '2013-1-2'"),
+        *("d < 20130102", "date(at) < '2013-01-02'", "cast(at as date) = date'2013-01-02'"),
+        *("at < '2013-01-02 00:00'", "x = double('NaN')", "x < cast('NaN' as double)", "n.n < 7"),
+    ],
+)
+def test_comparison_after_a_conversion_leaves_nothing_out(text):
+    assert read_predicate(text, SCHEMA).expression is None
 
 
 @pytest.mark.spark
