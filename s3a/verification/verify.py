@@ -55,6 +55,14 @@ _SETTING = (
     "Its files are committed. Find out which setting won: `zero-rename checks` names those that "
     "decide, and a setting in the application wins over the operator's."
 )
+#: What is known of other committers that name themselves.
+_OTHERS = {
+    NATIVE: ", this project's own",
+    "magicv2": (
+        ", EMR's own, which shows the rows of a static insert when a task commits, so that a job "
+        "that is killed leaves rows"
+    ),
+}
 _REPLACED = (
     "Nothing should read this load. An overwrite can be loaded again once the cause is mended; "
     "after an append, remove the job's files first: its report or its _SUCCESS names them."
@@ -137,7 +145,7 @@ def verify_job(
     committed = report if report is not None and report.marker.success else None
     summary = committed or (yield from _of_marker(root, expectation, report))
     if (ran := summary.marker.committer) != asked:
-        own = ", this project's own" if ran == NATIVE else ""
+        own = _OTHERS.get(ran.lower(), "")
         what = f"The committer {ran!r} ran{own}, and {asked!r} was asked for."
         raise _wrong(root, expectation.uuid, what, remedy=_SETTING)
     sizes = yield from committed_files(root, summary, expectation)
