@@ -129,7 +129,7 @@ def judge(job: LeftoverJob, now: float, tries: OpenTries, options: RecoveryOptio
     for read in tries.known if job.kind is Kind.UPLOADS else ():
         # A try at work that may be this job's, which has no UUID of its own.
         asked = options.ask(read.record)
-        at_work = asked is JobLiveness.LIVE or (asked is None and read.silent_for < PATIENCE)
+        at_work = asked is JobLiveness.LIVE or (asked is None and read.silent_for < read.patience)
         if at_work and job.newest >= read.record.opened_at:
             why = f"it may be of {_name(read.record.owner)}, which is at work"
             return Judgement(JobLiveness.LIVE, why)
@@ -148,7 +148,7 @@ def _by_record(
         return JobLiveness.DEAD, "the caller says that it is dead"
     # Who knows that a task is over does not know that of its application, which sends them, too.
     is_asked = asked is not None or record.is_alone
-    if not is_dead and (read.may_be_writing if is_asked else read.silent_for < PATIENCE):
+    if not is_dead and (read.may_be_writing if is_asked else read.silent_for < read.patience):
         return JobLiveness.LIVE, f"{run} sent a heartbeat {read.silent_for:.0f} s ago"
     allowed = PATIENCE if options.patience is None else min(PATIENCE, options.patience)
     if not is_dead and asked is not None and quiet < allowed:

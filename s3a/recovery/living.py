@@ -17,7 +17,6 @@ from ...committer.upkeep.upload_selection import Name, NeededBy, name_of
 from ..hadoop.job_traces import MAGIC_JOB, uuids_in_name
 from ..hadoop.staging_dir import StagingFolder
 from ..runs.ledger import OpenTries, open_tries
-from ..runs.try_record import PATIENCE
 from .leftovers import LeftoverJob, magic_jobs, staged_job
 from .liveness import REPORT, JobLiveness, RecoveryOptions, judge
 
@@ -85,5 +84,6 @@ class LivingJobs:
         """Tell whether a run is at work. A record that cannot be read may be of one that is."""
         asks = self._options.ask
         return bool(tries.damage) or any(
-            one.silent_for < PATIENCE or asks(one.record) is JobLiveness.LIVE for one in tries.known
+            one.silent_for < one.patience or asks(one.record) is JobLiveness.LIVE
+            for one in tries.known
         )

@@ -345,6 +345,11 @@ def note_failed(root: TableRoot, record: TryRecord) -> Step[TryRecord | None]:
     return change_open(root, record, lambda found, _: replace(found, state=FAILED))
 
 
+def note_deferred(root: TableRoot, record: TryRecord) -> Step[TryRecord | None]:
+    """Say that a try's task is deferred: its silence says nothing of its application."""
+    return change_open(root, record, lambda found, now: replace(found, deferred=True, beat_at=now))
+
+
 def note_recovered(root: TableRoot, record: TryRecord, job: str) -> Step[TryRecord | None]:
     """Say that recovery committed a job of a try, for its retry to read."""
 

@@ -19,7 +19,6 @@ from .ledger import open_key, open_tries, tries_since
 from .try_record import (
     COMMITTED,
     OPERATOR_INTERVAL,
-    PATIENCE,
     SUBMITTED,
     UNDONE,
     WRITING,
@@ -77,7 +76,7 @@ def meet(named: Collection[str], folders: Collection[str]) -> bool:
 
 def is_at_work(it: StoredTry) -> bool:
     """Tell whether a try has not ended, as far as its record says."""
-    return it.record.state == SUBMITTED and it.silent_for < PATIENCE
+    return it.record.state == SUBMITTED and it.silent_for < it.patience
 
 
 def has_committed(record: TryRecord) -> bool:

@@ -28,6 +28,9 @@ HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT = 15.0, 90.0
 #: Seconds between an operator's heartbeats, and seconds without one after which nobody counts as
 #: having the try in hand, where nobody knows better.
 OPERATOR_INTERVAL, PATIENCE = 30.0, 600.0
+#: The same for a try whose task is deferred: Airflow's trigger waits for its application, which
+#: sends heartbeats while it writes alone. As long as an operator waits for a job of AWS.
+DEFERRED_PATIENCE = 24 * 3600.0
 _DIGITS = 4
 _KIND = "s3a try"
 
@@ -125,6 +128,7 @@ class TryRecord:
     :param recovered: UUIDs of its jobs that a recovery has committed: a retry must not load
         their rows again.
     :param rank: how new its run is; ``None``: not said.
+    :param deferred: its task is deferred, so that no operator sends heartbeats.
     :param writes: by number.
     """
 
@@ -142,6 +146,7 @@ class TryRecord:
     recovered: Annotated[tuple[str, ...], LEFT_OUT] = ()
     writes: tuple[WriteRecord, ...] = ()
     rank: Rank = None
+    deferred: Annotated[bool, LEFT_OUT] = False
 
     @property
     def is_alone(self) -> bool:
@@ -181,6 +186,12 @@ class StoredTry:
         opened_at, beat_at = (at or found.last_modified for at in (read.opened_at, read.beat_at))
         record = replace(read, opened_at=opened_at, beat_at=beat_at)
         return StoredTry(record, found.key, found.etag, max(0.0, found.date - beat_at))
+
+    @property
+    def patience(self) -> float:
+        """Seconds without a heartbeat after which nobody counts as having the try in hand."""
+        waits = self.record.deferred and self.record.state == SUBMITTED
+        return DEFERRED_PATIENCE if waits else PATIENCE
 
     @property
     def may_be_writing(self) -> bool:
