@@ -11,6 +11,7 @@ from airflow.providers.databricks.triggers.databricks import DatabricksExecution
 
 from ..committer.errors import InvalidInputError
 from ..committer.format.handoff import HANDOFF
+from ..committer.upkeep.access_policy import Service
 from ..orchestration.runs.arguments import Parser, read_list, read_mapping, read_text, read_whole
 from ..orchestration.submit.job_mark import JobMark
 from ..orchestration.submit.package_file import build_wheel
@@ -58,6 +59,7 @@ class ZeroRenameDatabricksSubmitRunOperator(ServiceLoadOperator, DatabricksSubmi
         "timeout_seconds": read_whole,
     }
     connection_fields = ("databricks_conn_id",)
+    service = Service.DATABRICKS
     waits_by = "wait_for_termination"
     build_package = staticmethod(build_wheel)
 
@@ -72,7 +74,9 @@ class ZeroRenameDatabricksSubmitRunOperator(ServiceLoadOperator, DatabricksSubmi
         if not parsing or all(it is None or isinstance(it, kind) for it, kind in known):
             _cluster_and_task(self._get_merged_json())
 
-    def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
+    def _hand_over(
+        self, mark: JobMark, handed: str, package: str | None, settings: Mapping[str, str]
+    ) -> None:
         request = copy.deepcopy(self._get_merged_json())
         cluster, task = _cluster_and_task(request)
         cluster["spark_env_vars"] = {**(cluster.get("spark_env_vars") or {}), HANDOFF: handed}

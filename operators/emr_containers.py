@@ -8,8 +8,10 @@ from typing import ClassVar
 from airflow.providers.amazon.aws.operators.emr import EmrContainerOperator
 from airflow.providers.amazon.aws.triggers.emr import EmrContainerTrigger
 
+from ..committer.upkeep.access_policy import Service
 from ..orchestration.runs.arguments import Parser, read_text
 from ..orchestration.submit.job_mark import JobMark
+from ..s3a.services import ServiceJob, refuse_repeats
 from .loading.aws_load import LONGEST_WAIT, DriverLoadOperator
 
 
@@ -27,13 +29,21 @@ class ZeroRenameEmrContainerOperator(DriverLoadOperator, EmrContainerOperator):
     parsers: ClassVar[Mapping[str, Parser]] = dict.fromkeys(
         ("name", "virtual_cluster_id", "release_label"), read_text
     )
+    service = Service.EMR_CONTAINERS
     member, variables = "sparkSubmitJobDriver", "spark.kubernetes.driverEnv"
     unfinished = ("PENDING", "SUBMITTED", "RUNNING", "CANCEL_PENDING")
     pause = None
 
-    def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
-        super()._hand_over(mark, handed, package)
+    def _hand_over(
+        self, mark: JobMark, handed: str, package: str | None, settings: Mapping[str, str]
+    ) -> None:
+        super()._hand_over(mark, handed, package, settings)
         self.name = mark.after(self.name, 64, "-")
+
+    def _seen_job(self) -> ServiceJob:
+        attempts = self.job_retry_max_attempts
+        refuse_repeats("job_retry_max_attempts", attempts, (attempts or 1) > 1)
+        return self._seen_driver(self.release_label, ())
 
     def _list_unfinished(self) -> Iterator[tuple[str, str]]:
         return self._job_runs(virtualClusterId=self.virtual_cluster_id)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.amazon.aws.operators.emr import EmrServerlessStartJobOperator
 from airflow.providers.amazon.aws.triggers.emr import EmrServerlessStartJobTrigger
 
+from ..committer.upkeep.access_policy import Service
 from ..orchestration.runs.arguments import Parser, read_mapping, read_text
 from ..orchestration.submit.job_mark import JobMark
+from ..s3a.services import ServiceJob, classified, refuse_repeats
 from .loading.aws_load import DriverLoadOperator
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class ZeroRenameEmrServerlessOperator(DriverLoadOperator, EmrServerlessStartJobO
     request_fields = (*DriverLoadOperator.request_fields, "config")
     parsers: ClassVar[Mapping[str, Parser]] = {"application_id": read_text}
     optional_parsers: ClassVar[Mapping[str, Parser]] = {"name": read_text, "config": read_mapping}
+    service = Service.EMR_SERVERLESS
     member, variables = "sparkSubmit", "spark.emr-serverless.driverEnv"
     unfinished = ("SUBMITTED", "PENDING", "SCHEDULED", "RUNNING", "QUEUED", "CANCELLING")
 
@@ -41,12 +44,25 @@ class ZeroRenameEmrServerlessOperator(DriverLoadOperator, EmrServerlessStartJobO
         """
         return super().execute(context)
 
-    def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
-        super()._hand_over(mark, handed, package)
+    def _hand_over(
+        self, mark: JobMark, handed: str, package: str | None, settings: Mapping[str, str]
+    ) -> None:
+        super()._hand_over(mark, handed, package, settings)
         config = dict(self.config or {})
         name = self.name or config.pop("name", None) or f"{self.dag_id}.{self.task_id}"
         self.config = {key: value for key, value in config.items() if key != "name"}
         self.name = mark.after(name, 256)
+
+    def _seen_job(self) -> ServiceJob:
+        config = self.config or {}
+        attempts = (config.get("retryPolicy") or {}).get("maxAttempts", 1)
+        refuse_repeats("config['retryPolicy']['maxAttempts']", attempts, attempts != 1)
+        mode = config.get("mode", "BATCH")
+        refuse_repeats("config['mode']", mode, mode != "BATCH")
+        said, unseen = self._described("get_application", applicationId=self.application_id)
+        application = said.get("application") or {}
+        runtime = classified(application.get("runtimeConfiguration"), "runtimeConfiguration")
+        return self._seen_driver(application.get("releaseLabel", ""), runtime, *unseen)
 
     def _list_unfinished(self) -> Iterator[tuple[str, str]]:
         try:

@@ -9,11 +9,13 @@ from airflow.providers.amazon.aws.operators.emr import EmrAddStepsOperator
 
 from ..committer.errors import InvalidInputError
 from ..committer.format.handoff import HANDOFF, HANDOFF_SETTING
+from ..committer.upkeep.access_policy import Service
 from ..orchestration.runs.arguments import Parser, read_request_of_texts, read_text, read_words
 from ..orchestration.submit.job_mark import JobMark
 from ..orchestration.submit.service_words import options_of, setting_of, with_arguments
 from ..provider.cancelling_triggers import CancellingStepTrigger, cancel_step
-from .loading.aws_load import AwsLoadOperator
+from ..s3a.services import ServiceJob, classified
+from .loading.aws_load import AwsLoadOperator, seen_by_words
 
 _UNFINISHED = ("PENDING", "CANCEL_PENDING", "RUNNING")
 
@@ -38,6 +40,7 @@ class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
         "cluster_states": read_words,
         "steps": read_request_of_texts,
     }
+    service = Service.EMR_STEPS
     pause = 30
 
     def _check_arguments(self, parsing: bool = False) -> None:
@@ -45,13 +48,15 @@ class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
         if isinstance(self.steps, list):
             _spark_step(self.steps)
 
-    def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
+    def _hand_over(
+        self, mark: JobMark, handed: str, package: str | None, settings: Mapping[str, str]
+    ) -> None:
         step = _spark_step(self.steps)
         jar_step = step["HadoopJarStep"]
-        settings = {HANDOFF_SETTING: handed}
+        given = {HANDOFF_SETTING: handed, **settings}
         if _in_cluster_mode(jar_step["Args"]):
-            settings[f"spark.yarn.appMasterEnv.{HANDOFF}"] = handed
-        words = with_arguments(jar_step["Args"], settings, package)
+            given[f"spark.yarn.appMasterEnv.{HANDOFF}"] = handed
+        words = with_arguments(jar_step["Args"], given, package)
         self.steps = [
             {
                 **step,
@@ -59,6 +64,13 @@ class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
                 "HadoopJarStep": {**jar_step, "Args": words},
             }
         ]
+
+    def _seen_job(self) -> ServiceJob:
+        said, unseen = self._described("describe_cluster", ClusterId=self._cluster_id())
+        cluster = said.get("Cluster") or {}
+        words = [*map(str, _spark_step(self.steps)["HadoopJarStep"]["Args"])][1:]
+        behind = classified(cluster.get("Configurations"), "the cluster's configurations")
+        return seen_by_words(words, cluster.get("ReleaseLabel", ""), behind, *unseen)
 
     def _cluster_id(self) -> str:
         if self.job_flow_id is None:

@@ -9,10 +9,13 @@ from typing import Any, ClassVar
 
 from airflow.providers.amazon.aws.operators.glue import JOB_RUN_TERMINAL_STATES, GlueJobOperator
 
+from ..committer.errors import SettingsRefusedError
 from ..committer.format.handoff import HANDOFF_SETTING
+from ..committer.upkeep.access_policy import Service
 from ..orchestration.runs.arguments import Parser, invalid, read_mapping, read_settings, read_text
 from ..orchestration.submit.job_mark import JobMark
 from ..provider.cancelling_triggers import CancellingGlueTrigger, cancel_run
+from ..s3a.services import RULES, ServiceJob, check_glue_version, refuse_repeats, settings_of
 from .loading.aws_load import AwsLoadOperator
 
 #: The setting that carries the mark of a job's run, which has no name. Glue passes what it does not
@@ -38,6 +41,7 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
     goes on, and the next try waits for it.
     """
 
+    service = Service.GLUE
     request_fields = ("script_args", "create_job_kwargs", "run_job_kwargs")
     optional_parsers: ClassVar[Mapping[str, Parser]] = {
         **dict.fromkeys(
@@ -63,10 +67,15 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
                 "Give s3_bucket, or the script as s3://bucket/key.",
             )
 
-    def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
+    def _hand_over(
+        self, mark: JobMark, handed: str, package: str | None, settings: Mapping[str, str]
+    ) -> None:
         given = {**self._defaults(), **self.script_args}
-        told = (given.get("--conf"), f"{HANDOFF_SETTING}={handed}", f"{_MARK}={mark}")
+        said = {HANDOFF_SETTING: handed, **settings, _MARK: str(mark)}
+        told = (given.get("--conf"), *(f"{name}={value}" for name, value in said.items()))
         added = {"--conf": " --conf ".join(filter(None, told))}
+        if settings:
+            added |= RULES[self.service].arguments
         if package:
             added["--extra-py-files"] = _listed(given.get("--extra-py-files"), [package])
             modules = given.get("--additional-python-modules", "")
@@ -76,15 +85,33 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
 
     def _defaults(self) -> Mapping[str, str]:
         """The job's own arguments, which those of a run replace one by one."""
-        created = (self.create_job_kwargs or {}).get("DefaultArguments", {})
+        return self._job().get("DefaultArguments") or {}
+
+    def _job(self) -> Mapping[str, Any]:
+        """The job's own definition: what the service has, or what it is made of."""
+        created = self.create_job_kwargs or {}
         if self.update_config:
             return created
         client = self.hook.conn
         try:
-            job = client.get_job(JobName=self.job_name)["Job"]
+            return client.get_job(JobName=self.job_name)["Job"]
         except client.exceptions.EntityNotFoundException:
             return created
-        return job.get("DefaultArguments") or {}
+
+    def _seen_job(self) -> ServiceJob:
+        job, unseen = self._job(), list[str]()
+        retries = int(job.get("MaxRetries") or 0)
+        refuse_repeats("the job's MaxRetries", retries, retries > 0)
+        arguments = {**(job.get("DefaultArguments") or {}), **self.script_args}
+        for name, value in RULES[self.service].arguments.items():
+            if str(arguments.get(name, value)).lower() != value:
+                raise SettingsRefusedError(
+                    f"[service-committer] The argument {name}={arguments[name]!r} lets a committer "
+                    f"of {self.service} write. Nothing was submitted.",
+                    remedy=f"Leave it out: it is set to {value}.",
+                )
+        check_glue_version(str(job.get("GlueVersion") or ""), unseen)
+        return ServiceJob(settings_of(arguments.get("--conf", "")), unseen=tuple(unseen))
 
     def _list_unfinished(self) -> Iterator[tuple[str, str]]:
         client = self.hook.conn

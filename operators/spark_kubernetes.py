@@ -17,10 +17,15 @@ from kubernetes.client.rest import ApiException  # pyright: ignore
 
 from ..committer.errors import InvalidInputError
 from ..committer.format.handoff import HANDOFF
+from ..committer.upkeep.access_policy import Service
 from ..orchestration.runs.arguments import Parser, invalid, read_flag, read_mapping, read_text
 from ..orchestration.submit.job_mark import JobMark
 from ..orchestration.submit.properties import PY_FILES
+from ..orchestration.submit.shared_volumes import objects_mounts, pods_mounts
 from ..provider.hooks import ZeroRenameHook
+from ..s3a.hadoop.effective_settings import Layer, settings_of_file
+from ..s3a.services import ServiceJob, refuse_repeats
+from .loading.load import TableLoad
 from .loading.service_load import ServiceLoadOperator
 
 if TYPE_CHECKING:
@@ -65,6 +70,7 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
         object says of them itself is kept. (templated)
     """
 
+    service = Service.KUBERNETES
     request_fields = ("template_spec",)
     template_fields: Sequence[str] = (
         *SparkKubernetesOperator.template_fields,
@@ -115,7 +121,9 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
                 "Give the path of its YAML, the YAML itself, or template_spec.",
             ) from error
 
-    def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
+    def _hand_over(
+        self, mark: JobMark, handed: str, package: str | None, settings: Mapping[str, str]
+    ) -> None:
         body = copy.deepcopy(self._specification())
         application = _spark_application(body)
         spec = application["spec"]
@@ -125,7 +133,10 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
             store = _variables(spec, "driver", _DRIVER, told)
             store |= _variables(spec, "executor", "spark.executorEnv.", told)
         theirs = spec.get("sparkConf") or {}
-        spec["sparkConf"] = {**store, **theirs, f"{_DRIVER}{HANDOFF}": handed}
+        spec["sparkConf"] = {**store, **settings, **theirs, f"{_DRIVER}{HANDOFF}": handed}
+        if settings:
+            # A second driver would append once more. _seen_job refuses what says otherwise.
+            spec["restartPolicy"] = {"type": "Never"}
         if package:
             deps = spec["deps"] = dict(spec.get("deps") or {})
             url = package.replace("s3://", "s3a://", 1)
@@ -139,6 +150,47 @@ class ZeroRenameSparkKubernetesOperator(ServiceLoadOperator, SparkKubernetesOper
         self.name = mark.after(re.sub(r"[^a-z0-9-]+", "-", name.lower()), _LONGEST_NAME, "-")
         self.random_name_suffix = False
         self.application_file, self.template_spec = None, body
+
+    def _seen_job(self) -> ServiceJob:
+        spec = _spark_application(self._specification())["spec"]
+        restarts = (spec.get("restartPolicy") or {}).get("type") or "Never"
+        refuse_repeats("spec.restartPolicy.type", restarts, restarts != "Never")
+        said = {str(name): str(value) for name, value in (spec.get("sparkConf") or {}).items()}
+        # The operator for Spark gives spark-submit these behind those.
+        for name, value in (spec.get("hadoopConf") or {}).items():
+            said[f"spark.hadoop.{name}"] = str(value)
+        behind, unseen = self._config_maps(spec)
+        mounts = (*objects_mounts(spec), *pods_mounts(said))
+        return ServiceJob(said, behind, "", mounts, unseen)
+
+    def _config_maps(self, spec: Mapping[str, Any]) -> tuple[tuple[Layer, ...], tuple[str, ...]]:
+        """Return the settings in the config maps that an object names, and what of them could not
+        be looked at."""
+        layers: list[Layer] = []
+        unseen: list[str] = []
+        for member, file in (
+            ("sparkConfigMap", "spark-defaults.conf"),
+            ("hadoopConfigMap", "core-site.xml"),
+        ):
+            name = spec.get(member)
+            if not name:
+                continue
+            try:
+                found = self.client.read_namespaced_config_map(str(name), self.namespace)
+            except ApiException as error:
+                if error.status not in (401, 403, 404):
+                    raise
+                unseen.append(
+                    f"The config map {name} ({member}) could not be read: {error.reason}."
+                )
+                continue
+            text = (found.data or {}).get(file)
+            if text:
+                layers.append((f"the config map {name}, {file}", settings_of_file(file, text)))
+        return tuple(layers), tuple(unseen)
+
+    def _s3a_store(self, load: TableLoad) -> Mapping[str, Any]:
+        return load.hook.s3a_store() if self.pass_endpoint else {}
 
     def _execute_parent(self, context: Context) -> Any:
         with self._without_sidecar():

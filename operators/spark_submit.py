@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from ..committer.errors import InvalidInputError
-from ..committer.format.job_spec import OnConflict, OnSuperseded
-from ..committer.format.layout import UNPARTITIONED
-from ..orchestration.runs.arguments import (
-    Parser,
-    read_flag,
-    read_mapping,
-    read_settings,
-    read_text,
-    read_whole,
-    read_words,
-)
+from ..orchestration.runs.arguments import Parser, read_flag, read_settings, read_text, read_words
 from ..orchestration.runs.heartbeat import heartbeats
 from ..orchestration.runs.outcomes import log_what_is_left
 from ..orchestration.submit.credentials import refuse_in_arguments, refuse_in_settings
@@ -30,8 +19,16 @@ from ..orchestration.submit.properties import private_folder
 from ..orchestration.submit.submission import Cluster, Submission, prepare
 from ..provider.failures import ended_for_good, explained, final_where_refused
 from ..provider.spark_hook import MaskingSparkSubmitHook, check_tracking, find_cluster
-from ..s3a.hadoop.settings import NATIVE, Committer, check_options
+from ..s3a.hadoop.settings import NATIVE, check_options
 from .loading.load import LoadOperator, TableLoad
+from .loading.s3a_load import (
+    asked_of,
+    encrypt_records,
+    loaded_before,
+    read_options,
+    s3a_load_of,
+    told,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -44,16 +41,6 @@ _TEXTS = (
     *("files", "py_files", "jars", "driver_class_path", "packages", "name"),
     *("exclude_packages", "keytab", "principal", "proxy_user", "properties_file"),
 )
-
-
-def _read_options(name: str, given: object) -> dict[str, Any]:
-    """Return options of Hadoop's committers: texts, and the number of threads."""
-    options = read_mapping(name, given)
-    parsers = {key: read_whole if key == "threads" else read_text for key in options}
-    return {
-        key: None if value is None else parsers[key](f"{name}[{key!r}]", value)
-        for key, value in options.items()
-    }
 
 
 class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
@@ -90,7 +77,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
     )
     parsers: ClassVar[Mapping[str, Parser]] = {
         "application": read_text,
-        "s3a_options": _read_options,
+        "s3a_options": read_options,
         **dict.fromkeys(("ship_package", "pass_credentials"), read_flag),
     }
     optional_parsers: ClassVar[Mapping[str, Parser]] = {
@@ -140,18 +127,10 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
             refuse_in_arguments(self.application_args, "application_args")
 
     def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:
-        # On use: DAG files are parsed by processes that submit nothing.
-        from ..orchestration.s3a.configuration import encryption_of
-        from ..orchestration.s3a.load import loaded_by_s3a
-
         if load.committer != NATIVE:
             with final_where_refused():
-                load.table.driver.encrypt_by_default(encryption_of(self._s3a_options(load)))
-        with ended_for_good():
-            said = load.handoff
-            report = loaded_by_s3a(
-                load.table, load.run, said.mode, self.on_repeat, said.on_conflict
-            )
+                encrypt_records(load, self.s3a_options)
+        report = loaded_before(load, self.on_repeat)
         if report is not None:
             return report
         if load.committer == NATIVE:
@@ -161,32 +140,20 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
     def _load_by_s3a(self, context: Context, load: TableLoad) -> dict[str, Any]:
         """The same with one of Hadoop's committers, which has no idempotency key, no heads and no
         decision: so its settings are checked before, and what it left after."""
-        from ..orchestration.s3a.configuration import LoadRequest, check_submission, render
-        from ..orchestration.s3a.conflicts import ConflictPolicy
-        from ..orchestration.s3a.load import S3ALoad
+        from ..orchestration.s3a.configuration import check_submission, render
 
         table, run, hook = load.table, load.run, load.hook
-        mode, partitions = load.handoff.mode, load.partitions
-        wanted = LoadRequest(Committer(load.committer), table.root, mode, partitions)
-        said = load.handoff
-        policy = ConflictPolicy(
-            said.on_conflict or OnConflict.FAIL, said.on_superseded or OnSuperseded.FAIL
-        )
-        rank = None if said.run_rank is None else said.run_rank.rank(UNPARTITIONED)
         with final_where_refused():
-            s3a_load = S3ALoad(table, run, wanted, policy, rank)
+            s3a_load = s3a_load_of(load)
+            wanted = s3a_load.load
             self._check_files()
             keys = hook.credentials_env() if self.pass_credentials else {}
-            options = self._s3a_options(load)
+            options = asked_of(load, self.s3a_options)
             passes_keys = "AWS_ACCESS_KEY_ID" in keys
             settings = render(wanted, options, hook.s3a_store(), s3a_load.uuid, passes_keys)
             check_submission(wanted, self._spark_call(), settings, table)
-            committer = str(wanted.committer)
-            # What there is to do about other runs is done here: the application could not.
-            ours = {"on_conflict": None, "on_superseded": None, "run_rank": None}
-            handoff = replace(said, committer=committer, s3a_run=s3a_load.uuid, **ours)
-            load = replace(load, handoff=handoff)
-            variables = handoff.encode()
+            load = told(load, s3a_load)
+            variables = load.handoff.encode()
         self._log_opening(load, f"{s3a_load.uuid} of {run.idempotency_key}, try {run.try_number}")
         with ended_for_good(), final_where_refused():
             with (
@@ -196,17 +163,6 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
             ):
                 SparkSubmitOperator.execute(self, context)
             return s3a_load.report()
-
-    def _s3a_options(self, load: TableLoad) -> dict[str, Any]:
-        """What is asked for of the committer; the encryption as the connection has it for tables,
-        unless it is asked for here."""
-        settings = load.hook.settings
-        given = {**(settings.s3a_options or {}), **self.s3a_options}
-        said = settings.encryption
-        if said is None or "encryption" in given:
-            return given
-        key = {} if said.key is None else {"encryption_key": said.key}
-        return {"encryption": str(said.algorithm), **key, **given}
 
     def _spark_call(self) -> SparkCall:
         from ..orchestration.s3a.configuration import SparkCall

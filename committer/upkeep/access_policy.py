@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from ..errors import InvalidInputError
-from ..format.layout import PACKAGES, TableRoot
+from ..format.layout import CONTROL, PACKAGES, TableRoot
 from ..store.encryption import Algorithm, Encryption
 from ..store.fast_root import FastPlace, FastRoot
 
@@ -138,8 +138,18 @@ def access_policy(
     if key is not None:
         statements.append(_of_key(key, writes))
     if service is not None:
+        statements.append(_of_tries(root, bucket))
         statements += _of_service(service, of, job_role)
     return {"Version": "2012-10-17", "Statement": statements}
+
+
+def _of_tries(root: TableRoot, bucket: str) -> dict[str, Any]:
+    """Looking whether the run has written by one of Hadoop's committers, whose ledger lies beside
+    the table (:mod:`~.s3a.runs.ledger`). To write by them needs more."""
+    parent, _, name = root.prefix.rpartition("/")
+    ledger = "/".join(filter(None, (parent, CONTROL, "s3a-runs", name)))
+    condition = {"StringLikeIfExists": {"s3:prefix": f"{ledger}/*"}}
+    return _allow("Tries", ("s3:ListBucket",), bucket) | {"Condition": condition}
 
 
 def _of_fast_root(place: FastPlace, listing: tuple[str, ...], writes: bool) -> list[dict[str, Any]]:

@@ -1,19 +1,22 @@
-"""The tables in docs/spark.md and docs/s3a.md: options and settings, as the code has them.
+"""The tables in docs/spark.md, docs/s3a.md and docs/airflow/services.md: options, settings and
+services, as the code has them.
 
 ``python -m docs.extensions.tables`` writes them anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
+from zero_rename.s3a.services import RULES, ServiceRules
 from zero_rename.spark.option_table import markdown
 from zero_rename.spark.options import ReaderOptions, WriterOptions
 
 _DOCS = Path(__file__).resolve().parents[1]
 SPARK, S3A = _DOCS / "spark.md", _DOCS / "s3a.md"
+SERVICES = _DOCS / "airflow" / "services.md"
 
 
 def updated(document: Path) -> str:
@@ -39,6 +42,29 @@ def _settings() -> str:
     return _table(("setting", *Committer), rows)
 
 
+def _services() -> str:
+    """One row per service, as the code carries them out."""
+    columns = (
+        *("service", "its own committer", "`magic`", "`directory`, `partitioned`"),
+        *("settings besides the word's", "a driver that is started again", "seen before"),
+    )
+    return _table(columns, (_service(row) for row in RULES.values()))
+
+
+def _service(row: ServiceRules) -> Iterator[str]:
+    yield f"`{row.service}`"
+    yield row.own
+    if not row.words:
+        yield from ("refused", "refused", "", "", "")
+        return
+    yield "yes" if Committer.MAGIC in row.words else "refused"
+    yield f"by {row.shared}" if row.shared else "refused: machines share no file system"
+    given = {**row.settings, **row.arguments}
+    yield ", ".join(f"`{name}={value.rpartition('.')[2]}`" for name, value in given.items()) or ""
+    yield row.retries
+    yield row.asked
+
+
 def _code(value: str) -> str:
     short = value.rpartition(".")[2] if value.startswith("org.apache.") else value
     return f"`{short}`" if value else ""
@@ -57,6 +83,7 @@ _TABLES = {
         "options for reading": lambda: markdown(ReaderOptions),
     },
     S3A: {"settings": _settings},
+    SERVICES: {"committers": _services},
 }
 
 if __name__ == "__main__":

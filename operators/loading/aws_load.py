@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,7 +19,14 @@ from ...orchestration.runs.arguments import (
     read_request_of_texts,
     read_text,
 )
-from ...orchestration.submit.service_words import spark_driver, with_driver_words
+from ...orchestration.submit.service_words import (
+    options_of,
+    setting_of,
+    spark_driver,
+    with_driver_words,
+)
+from ...orchestration.submit.shared_volumes import pods_mounts
+from ...s3a.services import ServiceJob, classified, hadoop_of_emr
 from .service_load import ServiceLoadOperator
 
 if TYPE_CHECKING:
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ...orchestration.submit.job_mark import JobMark
+    from ...s3a.hadoop.effective_settings import Layer
 
 #: Seconds that a job is waited for, unless told otherwise: the amazon provider's own limits, some
 #: 25 to 75 minutes, would end loads that are well. ``execution_timeout`` is the task's limit.
@@ -83,6 +92,21 @@ class AwsLoadOperator(ServiceLoadOperator):
     @abstractmethod
     def _trigger(self, job_id: str) -> AwsBaseWaiterTrigger: ...
 
+    def _described(self, what: str, **where: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+        """Ask the service to describe what its job will run on.
+
+        :param what: the call, by boto3's name of it.
+        :returns: the answer, and why there is none, a sentence; an error of another kind than
+            missing rights says itself what is wrong.
+        """
+        client = self.hook.conn
+        try:
+            return getattr(client, what)(**where), ()
+        except client.exceptions.ClientError as error:
+            if "AccessDenied" not in error.response.get("Error", {}).get("Code", ""):
+                raise
+            return {}, (f"The connection has no right to {what} ({error}).",)
+
     def _execute_parent(self, context: Context) -> Any:
         with self._saying_why():
             return super()._execute_parent(context)
@@ -121,6 +145,27 @@ class AwsLoadOperator(ServiceLoadOperator):
         return getattr(cause, "last_response", None)
 
 
+def seen_by_words(
+    words: Sequence[str], release: str, behind: tuple[Layer, ...], *unseen: str
+) -> ServiceJob:
+    """Return what is seen of a job of EMR by the words of its spark-submit.
+
+    :param release: its label; ``""`` where it could not be seen.
+    :raises InvalidInputError: a release that cannot run it.
+    """
+    said, missing = dict[str, str](), list(unseen)
+    for option, value, _ in options_of(words):
+        name, value_said = setting_of(option, value)
+        if name:
+            said[name] = value_said
+        elif option == "--properties-file":
+            missing.append(f"The settings in {value} cannot be seen from here.")
+    hadoop = hadoop_of_emr(release) if release else ""
+    if release and not hadoop:
+        missing.append(f"{release} is newer than this package, which knows nothing of it.")
+    return ServiceJob(said, behind, hadoop, pods_mounts(said), tuple(missing))
+
+
 class DriverLoadOperator(AwsLoadOperator):
     """Base of the loads by a ``job_driver``: its ``sparkSubmitParameters`` get what the application
     is told, as a variable of the driver, and the package by ``--py-files``."""
@@ -144,12 +189,28 @@ class DriverLoadOperator(AwsLoadOperator):
         if isinstance(self.job_driver, dict):
             spark_driver(self.job_driver, self.member)
 
-    def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
-        told = {f"{self.variables}.{HANDOFF}": handed}
+    def _hand_over(
+        self, mark: JobMark, handed: str, package: str | None, settings: Mapping[str, str]
+    ) -> None:
+        told = {f"{self.variables}.{HANDOFF}": handed, **settings}
         self.job_driver = with_driver_words(
             self.job_driver, self.member, told, package, self.configuration_overrides
         )
         self.client_request_token = str(mark)
+
+    def _seen_driver(self, release: str, behind: tuple[Layer, ...], *unseen: str) -> ServiceJob:
+        """Return what is seen of a job by its release and its ``job_driver``.
+
+        :param behind: configurations of the service, which count where the job says nothing.
+        """
+        words = str(spark_driver(self.job_driver, self.member).get("sparkSubmitParameters", ""))
+        overrides = (self.configuration_overrides or {}).get("applicationConfiguration")
+        return seen_by_words(
+            shlex.split(words),
+            release,
+            (*classified(overrides, "configuration_overrides"), *behind),
+            *unseen,
+        )
 
     def _job_runs(self, **where: str) -> Iterator[tuple[str, str]]:
         """Ids and names of the jobs that have not ended.

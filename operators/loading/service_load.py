@@ -7,7 +7,7 @@ import tempfile
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,15 +23,27 @@ from ...orchestration.runs.outcomes import log_what_is_left, settle_killed
 from ...orchestration.submit.job_mark import JobMark, MarkedJob
 from ...orchestration.submit.package_file import build_zip, put_once
 from ...orchestration.submit.service_words import refuse_in_request
-from ...provider.failures import explained, final_where_refused
-from ...s3a.hadoop.settings import NATIVE
+from ...provider.failures import ended_for_good, explained, final_where_refused
+from ...s3a.hadoop.settings import NATIVE, Committer, check_options
+from ...s3a.services import RULES, ServiceJob, check_word
 from .load import LoadOperator, TableLoad
+from .s3a_load import (
+    asked_of,
+    encrypt_records,
+    loaded_before,
+    policy_of,
+    read_options,
+    s3a_load_of,
+    told,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ...committer import Table
+    from ...committer.upkeep.access_policy import Service
     from ...orchestration.runs.task_run import TaskRun
+    from ...orchestration.s3a.load import DeferredLoad, S3ALoad
 
 _PLACE = re.compile(rf"{SCHEME}([^/:\s]+)(?:/(\S*))?")
 
@@ -51,18 +63,26 @@ class ServiceLoadOperator(LoadOperator):
         for ``_zero_rename_packages/`` in the table's bucket. The connection writes it, the job's
         role reads it. (templated)
     :param ship_package: give the job this package; not needed where its image has it. (templated)
+    :param s3a_options: for Hadoop's committers, members of :class:`~.hadoop.settings.S3ASettings`
+        such as ``threads``, ``staging_dir``; they win over the connection's. (templated)
+    :param strict: for Hadoop's committers, refuse a load where the settings of the service cannot
+        be looked at before the submission, for want of rights or of knowledge of a release. Else
+        that is logged, and ``save()`` looks in the job. (templated)
     :param wait_for_completion: ``True`` only, since a load is reported when its job has ended.
     :raises InvalidInputError: ``wait_for_completion=False``.
     """
 
     template_fields: Sequence[str] = (
         *LoadOperator.template_fields,
-        *("package_location", "ship_package"),
+        *("package_location", "ship_package", "s3a_options", "strict"),
     )
     parsers: ClassVar[Mapping[str, Parser]] = {
         "package_location": read_text,
-        "ship_package": read_flag,
+        "s3a_options": read_options,
+        **dict.fromkeys(("ship_package", "strict"), read_flag),
     }
+    #: The service, whose rules for Hadoop's committers are in :data:`~.s3a.services.RULES`.
+    service: ClassVar[Service]
     #: Members of the operator that submits which hold what the service is asked to run.
     request_fields: Sequence[str] = ()
     #: Members that name connections of the service.
@@ -74,12 +94,21 @@ class ServiceLoadOperator(LoadOperator):
     build_package: Callable[[Path], Path] = staticmethod(build_zip)
 
     def __init__(
-        self, *, package_location: str | None = None, ship_package: bool | str = True, **kwargs: Any
+        self,
+        *,
+        package_location: str | None = None,
+        ship_package: bool | str = True,
+        s3a_options: Mapping[str, Any] | str | None = None,
+        strict: bool | str = False,
+        **kwargs: Any,
     ) -> None:
         self.package_location = package_location
         self.ship_package = ship_package
+        self.s3a_options: Any = s3a_options or {}
+        self.strict: Any = strict
         self._mark: JobMark | None = None
-        self._resume: dict[str, str | None] = {}
+        self._resume: dict[str, Any] = {}
+        self._s3a_load: S3ALoad | None = None
         if self.waits_by and not kwargs.setdefault(self.waits_by, True):
             raise InvalidInputError(
                 f"{self.waits_by}=False: a load is reported and checked when its job has ended.",
@@ -94,15 +123,22 @@ class ServiceLoadOperator(LoadOperator):
         *,
         earlier: str | None = None,
         following: str | None = None,
+        s3a: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Report what a job has committed for which the task was deferred.
 
         :param event: the trigger's.
         :param earlier: the run's job that was committed before this one was submitted.
         :param following: the mark of the job, where an earlier try had submitted it.
+        :param s3a: members of :class:`~.s3a.load.DeferredLoad`, where one of Hadoop's committers
+            writes.
         """
         load = self._table_load(context)
-        self._resume = {"earlier": earlier, "following": following}
+        self._resume = {"earlier": earlier, "following": following, "s3a": s3a}
+        if s3a is not None:
+            encrypt_records(load, self.s3a_options)
+            report = self._s3a_completed(load, s3a, lambda: self._check_event(context, event))
+            return self._published(context, load, report)
         mark = JobMark.find(following or "")
         if mark is None:
             with self._watched(load.table, load.run):
@@ -121,12 +157,14 @@ class ServiceLoadOperator(LoadOperator):
     ) -> Any:
         """As any operator's, but that the method learns what the job is."""
         if method_name == self.completed_by:
+            if self._s3a_load is not None:
+                self._s3a_load.note_deferred()
             method_name, kwargs = "load_completed", {**(kwargs or {}), **self._resume}
         super().defer(trigger=trigger, method_name=method_name, kwargs=kwargs, timeout=timeout)
 
     def on_kill(self) -> None:
         """Cancel the job, and abort what it writes, or finish it if it had decided to commit."""
-        if self._mark is None or self._submitted is None:
+        if self._mark is None:
             return
         try:
             for job in self._unfinished(self._mark):
@@ -134,17 +172,36 @@ class ServiceLoadOperator(LoadOperator):
                     self.log.info("Cancelling the job %s", job.id)
                     self._cancel(job.id)
         finally:
-            # Not after the job's end: a decision to abort is final, whatever still runs.
-            settle_killed(*self._submitted)
+            # Not after the job's end: a decision to abort is final, whatever still runs. What one
+            # of Hadoop's committers leaves is settled by the next try, or by recovery.
+            if self._submitted is not None:
+                settle_killed(*self._submitted)
 
     @abstractmethod
-    def _hand_over(self, mark: JobMark, handed: str, package: str | None) -> None:
+    def _hand_over(
+        self, mark: JobMark, handed: str, package: str | None, settings: Mapping[str, str]
+    ) -> None:
         """Complete what the service is asked to run.
 
         :param mark: to be part of the job's name.
         :param handed: what the application is told.
         :param package: URL of the package, in the form of :attr:`build_package`.
+        :param settings: of one of Hadoop's committers, none of which the request has already; none
+            where this package commits.
         """
+
+    def _seen_job(self) -> ServiceJob:
+        """Return what can be seen of the job before it is submitted by one of Hadoop's committers.
+
+        :raises InvalidInputError: the service would start its driver again, which would append
+            twice; or its release cannot run such a job.
+        """
+        raise NotImplementedError(f"{self.service} has no committer of Hadoop's")
+
+    def _s3a_store(self, load: TableLoad) -> Mapping[str, Any]:
+        """Return where the store is, as members of :class:`~.hadoop.settings.S3ASettings`; by
+        itself a service uses S3 of AWS, in its own region."""
+        return {}
 
     @abstractmethod
     def _list_unfinished(self) -> Iterable[tuple[str, str]]:
@@ -174,20 +231,25 @@ class ServiceLoadOperator(LoadOperator):
     def _check_arguments(self, parsing: bool = False) -> None:
         super()._check_arguments(parsing)
         self._refuse_credentials()
+        if isinstance(self.s3a_options, Mapping):
+            check_options(self.s3a_options)
+        if self.committer in list(Committer):
+            check_word(self.service, self.committer or "")
 
     def _refuse_credentials(self, secrets: Collection[str] = ()) -> None:
         for name in self.request_fields:
             refuse_in_request(getattr(self, name, None), name, secrets)
 
     def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:
-        with final_where_refused():
-            _check_committer(load)
         run = load.run
+        if load.committer != NATIVE:
+            with final_where_refused():
+                check_word(self.service, load.committer)
+                encrypt_records(load, self.s3a_options)
         self._mark = JobMark.of(
             load.table.root.url, run.idempotency_key, run.series, run.try_number
         )
         for job in self._unfinished(self._mark):
-            self._submitted = load.table, replace(run, try_number=job.mark.number)
             self._resume = {"following": str(job.mark)}
             self.log.info(
                 "The job %s of try %d has not ended, and its worker has gone. Waiting for it; "
@@ -198,18 +260,71 @@ class ServiceLoadOperator(LoadOperator):
             report = self._followed(load, job.mark, lambda job=job: self._wait_for(context, job.id))
             if report is not None:
                 return report
-        return super()._load(context, load)
+        report = loaded_before(load, self.on_repeat)
+        if report is not None:
+            return report
+        if load.committer == NATIVE:
+            return super()._load(context, load)
+        return self._load_by_s3a(context, load)
+
+    def _load_by_s3a(self, context: Context, load: TableLoad) -> dict[str, Any]:
+        """The same with one of Hadoop's committers, which has no idempotency key, no heads and no
+        decision: so what can be seen of its settings is checked before, and what it left after."""
+        table, run = load.table, load.run
+        with final_where_refused():
+            self._s3a_load = s3a_load = s3a_load_of(load)
+            settings = self._s3a_settings(load, s3a_load)
+            load = told(load, s3a_load)
+            self._prepare(load, settings)
+        self._log_opening(load, f"{s3a_load.uuid} of {run.idempotency_key}, try {run.try_number}")
+        with ended_for_good(), final_where_refused():
+            with s3a_load.submitted(), explained(table, run):
+                self._resume = {"s3a": asdict(s3a_load.defer())}
+                self._execute_parent(context)
+            return s3a_load.report()
+
+    def _s3a_settings(self, load: TableLoad, s3a_load: S3ALoad) -> dict[str, str]:
+        """Return the settings of one of Hadoop's committers that the request gets.
+
+        :raises InvalidInputError: what is in force would lose or double rows; or it cannot be seen,
+            and ``strict`` is given.
+        """
+        from ...orchestration.s3a.configuration import check_on_service, render
+
+        asked = asked_of(load, self.s3a_options)
+        rendered = render(s3a_load.load, asked, self._s3a_store(load), s3a_load.uuid, False)
+        return check_on_service(
+            s3a_load.load, RULES[self.service], self._seen_job(), rendered, load.table, self.strict
+        )
+
+    def _s3a_completed(
+        self, load: TableLoad, deferred: Mapping[str, Any], check: Callable[[], None]
+    ) -> dict[str, Any]:
+        """Return the report of a try with one of Hadoop's committers, whose job has ended."""
+        from ...orchestration.s3a.load import DeferredLoad, S3ALoad
+
+        table, run = load.table, load.run
+        with ended_for_good(), final_where_refused():
+            submitted = DeferredLoad(deferred["uuid"], tuple(deferred["ended_before"]))
+            s3a_load = S3ALoad.resumed(table, run, policy_of(load), submitted)
+            with s3a_load.waited_for(), explained(table, run):
+                check()
+            return s3a_load.report()
 
     def _submit(self, context: Context, load: TableLoad) -> None:
-        assert self._mark is not None, "a job is submitted by _load"
         with final_where_refused():
-            package = self._package(load)
-            self._hand_over(self._mark, load.handoff.pack(), package)
-            used = (getattr(self, name) for name in self.connection_fields)
-            self._refuse_credentials(load.hook.secrets(*used))
+            self._prepare(load, {})
         self._resume = {"earlier": load.earlier}
         with self._watched(load.table, load.run):
             self._execute_parent(context)
+
+    def _prepare(self, load: TableLoad, settings: Mapping[str, str]) -> None:
+        """Put the package in its place, and complete what the service is asked to run."""
+        assert self._mark is not None, "a job is submitted by _load"
+        package = self._package(load)
+        self._hand_over(self._mark, load.handoff.pack(), package, settings)
+        used = (getattr(self, name) for name in self.connection_fields)
+        self._refuse_credentials(load.hook.secrets(*used))
 
     def _package(self, load: TableLoad) -> str | None:
         """The URL of this package's zip or wheel, which is put there unless it is there.
@@ -259,25 +374,45 @@ class ServiceLoadOperator(LoadOperator):
     def _followed(
         self, load: TableLoad, mark: JobMark, wait: Callable[[], None]
     ) -> dict[str, Any] | None:
-        """Wait for an earlier try's job; the report of what it committed, ``None`` where that is
-        not for this try to report, as the task was cleared since.
+        """Wait for an earlier try's job; the report of what it committed. ``None`` where that is
+        not for this try to report, as the task was cleared since, or where one of Hadoop's
+        committers wrote, whose tries are settled next.
 
         :raises AirflowException: it failed, so this try does.
         """
+        from ...orchestration.s3a.load import open_try
+
         table, run = load.table, replace(load.run, try_number=mark.number)
         mine = JobMark.of(table.root.url, run.idempotency_key, run.series, run.try_number) == mark
+        of_s3a = open_try(table, run.idempotency_key, mark)
         try:
-            with self._watched(table, run):
-                wait()
+            if of_s3a is not None:
+                self._wait_by_s3a(load, run, of_s3a, wait)
+            else:
+                self._submitted = table, run
+                with self._watched(table, run):
+                    wait()
         except AirflowException as error:
             if mine:
                 raise
             self.log.warning("The job of before the task was cleared ended so: %s", error)
-        if not mine:
+        if not mine or of_s3a is not None:
             return None
         done = table.job_of_key(run.idempotency_key)
         earlier = done if done is not None and not run.made(table.owner_of(done)) else None
         return self._outcome(replace(load, earlier=earlier))
+
+    def _wait_by_s3a(
+        self, load: TableLoad, run: TaskRun, submitted: DeferredLoad, wait: Callable[[], None]
+    ) -> None:
+        """Wait for the job of an earlier try with one of Hadoop's committers, in the name of that
+        try. What it committed is reported when the tries are settled."""
+        from ...orchestration.s3a.load import S3ALoad
+
+        self._s3a_load = s3a_load = S3ALoad.resumed(load.table, run, policy_of(load), submitted)
+        with s3a_load.waited_for(), explained(load.table, run):
+            wait()
+        s3a_load.end()
 
     @contextmanager
     def _watched(self, table: Table, run: TaskRun) -> Iterator[None]:
@@ -288,14 +423,3 @@ class ServiceLoadOperator(LoadOperator):
         except Exception:
             log_what_is_left(table, run)
             raise
-
-
-def _check_committer(load: TableLoad) -> None:
-    if load.committer != NATIVE:
-        raise InvalidInputError(
-            f"committer={load.committer!r}: jobs of this service are committed by this package "
-            "only; nothing was submitted.",
-            table=load.table.root.url,
-            remedy="Give committer='zero_rename'. Hadoop's committers need jars and settings that "
-            "ZeroRenameSparkSubmitOperator checks before it submits.",
-        )

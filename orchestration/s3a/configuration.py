@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...committer.errors import SettingsRefusedError
 from ...committer.format.job_spec import Mode
 from ...committer.format.layout import TableRoot
 from ...committer.store.encryption import Encryption
@@ -23,6 +25,7 @@ from ...s3a.hadoop.settings import (
     check_options,
 )
 from ...s3a.runs import ledger
+from ...s3a.services import ServiceJob, ServiceRules, check_job
 from ...s3a.write_plan import PlannedWrite, native_table_refused, plan
 from ...spark.startup.installation import hadoop_version
 from ..submit.preflight import find_spark, submitting_home
@@ -32,6 +35,7 @@ from ..submit.submission import Cluster
 if TYPE_CHECKING:
     from ...committer import Table
 
+_log = logging.getLogger(__name__)
 #: The AWS SDK's provider that reads ``AWS_ACCESS_KEY_ID`` and so on, as ``pass_credentials`` sets.
 ENVIRONMENT_PROVIDER = (
     "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider"
@@ -147,6 +151,35 @@ def check_submission(
         hadoop="" if home is None else hadoop_version(home),
     )
     refuse(inspect(facts))
+
+
+def check_on_service(
+    load: LoadRequest,
+    row: ServiceRules,
+    seen: ServiceJob,
+    conf: Mapping[str, str],
+    table: Table,
+    strict: bool,
+) -> dict[str, str]:
+    """Look at what will be in force in a service's job, before it is submitted. Logs the warnings.
+
+    :param conf: of :func:`render`.
+    :param strict: refuse what cannot be seen; else it is logged.
+    :returns: the settings that the request gets.
+    :raises SettingsRefusedError: it would lose or double rows, or cannot work.
+    """
+    if table.exists():
+        raise native_table_refused(load.root, load.committer)
+    if seen.unseen and strict:
+        raise SettingsRefusedError(
+            f"strict: {' '.join(seen.unseen)} Nothing was submitted.",
+            table=load.root.url,
+            remedy=f"Grant the rights of `zero-rename policy airflow --operator {row.service}`; or "
+            "leave strict out: save() looks in the job, before it writes.",
+        )
+    for what in seen.unseen:
+        _log.warning("Not checked before the submission: %s", what)
+    return check_job(row, seen, conf, load.committer, load.root, load.first_write)
 
 
 def _overwrites_alone(application: str) -> bool:

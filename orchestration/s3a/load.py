@@ -11,19 +11,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...committer.errors import RefusedError, VerificationError, ZeroRenameError, first_few
+from ...committer.errors import (
+    OutcomeUnknownError,
+    RefusedError,
+    VerificationError,
+    ZeroRenameError,
+    first_few,
+)
 from ...committer.format.job_spec import NOBODY, Mode, OnConflict
 from ...committer.format.layout import TableRoot
 from ...committer.format.run_rank import RunRank
 from ...committer.periodic import repeating
 from ...committer.store.requests import Step
 from ...s3a.hadoop.job_traces import read_marker
+from ...s3a.hadoop.settings import Committer
 from ...s3a.runs import ledger
 from ...s3a.runs.try_record import (
     COMMITTED,
     OPERATOR_INTERVAL,
+    SETTLED,
     UNDONE,
     WRITTEN,
     TryRecord,
@@ -32,6 +41,7 @@ from ...s3a.runs.try_record import (
 )
 from ...s3a.verification.verify import CommittedWrite, Contents, verified
 from ..runs.reports import of_partitions, one_line, summary, totals
+from ..submit.job_mark import JobMark
 from .configuration import LoadRequest
 from .conflicts import (
     USUAL,
@@ -97,6 +107,29 @@ def loaded_by_s3a(
     return None
 
 
+@dataclass(frozen=True)
+class DeferredLoad:
+    """A try whose task was deferred, as a trigger's event brings it back.
+
+    :param uuid: the try's.
+    :param ended_before: UUIDs of tries of other runs that had ended when it was submitted.
+    """
+
+    uuid: str
+    ended_before: tuple[str, ...] = ()
+
+
+def open_try(table: Table, idempotency_key: str, mark: JobMark) -> DeferredLoad | None:
+    """Return the try with one of Hadoop's committers that a service's job carries out; ``None``
+    where there is none that is not settled."""
+    for known in table.run(ledger.tries_of(table.root, idempotency_key)):
+        owner = known.record.owner
+        its = JobMark.of(table.root.url, idempotency_key, owner.series, owner.try_number or 0)
+        if its == mark and known.record.state not in SETTLED:
+            return DeferredLoad(known.record.uuid)
+    return None
+
+
 class S3ALoad:
     """One try of a task.
 
@@ -146,13 +179,59 @@ class S3ALoad:
             # Nothing was submitted.
             self._note(ledger.close_try(self._root, self._try, state=UNDONE))
             raise
+        with self.waited_for():
+            yield
+
+    @contextmanager
+    def waited_for(self) -> Iterator[None]:
+        """Send the try's heartbeats in the block, in which its application is waited for.
+
+        A task that is deferred in it leaves the try open: its application goes on.
+        """
         try:
             with repeating(self._send_heartbeat, OPERATOR_INTERVAL):
                 yield
         except Exception:
-            # What the application left is for the next try, or for recovery, to settle.
-            self._note(ledger.note_failed(self._root, self._try))
+            self.end()
             raise
+
+    def end(self) -> None:
+        """Put on record that the application has ended: what it left is for the next try, or for
+        recovery, to settle, without waiting for its silence."""
+        self._note(ledger.note_failed(self._root, self._try))
+
+    def note_deferred(self) -> None:
+        """Put on record that the task is deferred, so that silence does not count as the end."""
+        self._note(ledger.note_deferred(self._root, self._try))
+
+    def defer(self) -> DeferredLoad:
+        """Return what another process needs to go on waiting for the try."""
+        return DeferredLoad(self.uuid, tuple(sorted(self._ended_before)))
+
+    @classmethod
+    def resumed(
+        cls, table: Table, run: TaskRun, policy: ConflictPolicy, deferred: DeferredLoad
+    ) -> S3ALoad:
+        """Return the load of a try that another process has submitted.
+
+        :raises OutcomeUnknownError: its record is gone.
+        """
+        known = table.run(ledger.find(table.root, run.idempotency_key, deferred.uuid))
+        if known is None:
+            raise OutcomeUnknownError(
+                "The record of this try was removed while its task was deferred, so nobody knows "
+                "what its application has committed.",
+                table=table.root.url,
+                job=deferred.uuid,
+                remedy="Look which rows are there before the task is cleared: it loads again.",
+            )
+        record = known.record
+        mode = None if record.mode is None else Mode.parse(record.mode)
+        load = LoadRequest(Committer(record.committer), table.root, mode, record.partitions)
+        made = cls(table, run, load, policy, record.rank)
+        made.uuid, made._try = record.uuid, record
+        made._ended_before = frozenset(deferred.ended_before)
+        return made
 
     def report(self) -> dict[str, Any]:
         """Verify what the application did, put it on record, and say it.

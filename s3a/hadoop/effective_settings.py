@@ -148,6 +148,25 @@ def read_properties(path: Path) -> dict[str, str]:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(path, error) from error
+    return _of_properties(text)
+
+
+def settings_of_file(name: str, text: str) -> dict[str, str]:
+    """Return the settings in a file's text, by Spark's names of them.
+
+    :param name: of the file: properties, or an XML file of Hadoop's.
+    :raises InvalidInputError: an XML file that Hadoop would not load either.
+    """
+    if not name.endswith(".xml"):
+        return _of_properties(text)
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise _unreadable(Path(name), error) from error
+    return {f"{_HADOOP}{key}": value for key, value in _entries(root)}
+
+
+def _of_properties(text: str) -> dict[str, str]:
     pairs = (found.group("key", "value") for found in _LINE.finditer(text) if found["key"])
     return {_unescape(key): _unescape(value).strip() for key, value in pairs}
 
@@ -177,6 +196,11 @@ def _properties(path: Path) -> Iterator[tuple[str, str]]:
         root = ElementTree.parse(path).getroot()
     except (ElementTree.ParseError, OSError) as error:
         raise _unreadable(path, error) from error
+    yield from _entries(root)
+
+
+def _entries(root: ElementTree.Element) -> Iterator[tuple[str, str]]:
+    """Names and values, without credentials."""
     for entry in root.iter("property"):
         name, value = entry.findtext("name"), entry.findtext("value")
         if name and value is not None and not _SECRET.search(name):

@@ -27,6 +27,7 @@ from zero_rename.committer.upkeep.checkpoint import CheckpointAction
 from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
 from zero_rename.committer.upkeep.upload_sweep import UploadSweep
 from zero_rename.orchestration.submit.package_file import put_once
+from zero_rename.s3a.runs import ledger
 
 pytestmark = pytest.mark.memory_s3
 
@@ -139,7 +140,9 @@ def run_job(table: Table, owner: Table) -> None:
 
 
 def submit(table: Table, owner: Table) -> None:
-    """Where there is no package, and where somebody else has put it."""
+    """Where there is no package, and where somebody else has put it. And a look whether the run has
+    written by one of Hadoop's committers."""
+    assert table.run(ledger.tries_of(table.root, "a run")) == ()
     place = {"Bucket": table.root.bucket, "Key": PACKAGE}
     owner.driver.clients.client.delete_object(**place)
     assert table.run(put_once(PACKAGE, b"zip"))

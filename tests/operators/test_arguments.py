@@ -152,7 +152,7 @@ def carried_out(task: Any, context: Any) -> Any:
         return task._query(context) if isinstance(task, SuccessManifestSensor) else None
     load = task._table_load(context)
     if isinstance(task, ServiceLoadOperator):
-        task._hand_over(JobMark.of(load.table.root.url, "k", None, 1), "handed", None)
+        task._hand_over(JobMark.of(load.table.root.url, "k", None, 1), "handed", None, {})
     elif isinstance(task, ZeroRenameSparkSubmitOperator):
         with task._prepared(load.hook, load.handoff.encode()):
             words = task._get_hook()._build_spark_submit_command(task.application)

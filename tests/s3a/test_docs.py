@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
-from docs.extensions.tables import S3A, updated
+from docs.extensions.tables import S3A, SERVICES, updated
 from zero_rename.s3a.checks import CHECKS
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
 
 def test_the_tables_are_up_to_date() -> None:
-    assert updated(S3A) == S3A.read_text("utf-8")
+    for page in (S3A, SERVICES):
+        assert updated(page) == page.read_text("utf-8")
 
 
 def test_nothing_is_left_out() -> None:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 from botocore.loaders import Loader
 
+from support import s3a_stand_in
 from support.airflow import Tables, connection_variable
 from support.recorded_calls import Call
 from zero_rename.committer.format.handoff import HANDOFF, HANDOFF_SETTING, Handoff
@@ -46,15 +47,22 @@ class Application:
 
     :param fails: what it raises afterwards.
     :param starts: what each start of it was told, in variables.
+    :param stage: where it dies with one of Hadoop's committers, of :data:`s3a_stand_in.STAGES`.
+    :param more: variables for :mod:`s3a_stand_in`.
     """
 
     tables: Tables
     fails: BaseException | None = None
     starts: list[dict[str, str]] = field(default_factory=list)
+    stage: str = "written"
+    more: dict[str, str] = field(default_factory=dict)
 
     def write(self, variables: dict[str, str]) -> None:
         handoff = Handoff.decode(variables)
         assert handoff.table is not None
+        if handoff.s3a_run is not None:
+            self._write_by_s3a(handoff)
+            return
         assert handoff.partitions is not None
         found = [dict(part.split("=") for part in p.split("/")) for p in handoff.partitions]
         rows = pa.table({name: [int(row[name]) for row in found] for name in found[0]})
@@ -73,6 +81,19 @@ class Application:
         )
         with job:
             job.write(rows)
+        if self.fails is not None:
+            raise self.fails
+
+    def _write_by_s3a(self, handoff: Handoff) -> None:
+        """As save() and one of Hadoop's committers do, up to :attr:`stage`."""
+        told = {**handoff.encode(), "TEST_STAGE": self.stage, **self.more}
+        with pytest.MonkeyPatch.context() as environment:
+            for name, value in told.items():
+                environment.setenv(name, value)
+            try:
+                s3a_stand_in.main(lambda _: self.tables.table())
+            except SystemExit as error:
+                raise RuntimeError("the application has died") from error
         if self.fails is not None:
             raise self.fails
 
@@ -144,6 +165,12 @@ class Service(ABC):
         words = self.words(request)
         return words[words.index("--py-files") + 1].split(",")
 
+    def settings(self, request: dict[str, Any]) -> dict[str, str]:
+        """The settings as Spark takes them of the words: the last of a name counts."""
+        pairs = pairwise(self.words(request))
+        given = (word.partition("=") for option, word in pairs if option == "--conf")
+        return {name: value for name, _, value in given}
+
     def started(self, job: Any, request: dict[str, Any]) -> None:
         self.jobs.append(job)
         self.requests.append(json.loads(json.dumps(request)))
@@ -190,7 +217,7 @@ class EmrServerless(Service):
 
         client = boto3.client("emr-serverless", region_name="us-east-1")
         self.id = client.create_application(
-            type="SPARK", releaseLabel="emr-7.0.0", clientToken="x", name="a"
+            type="SPARK", releaseLabel="emr-7.10.0", clientToken="x", name="a"
         )["applicationId"]
         self.recording(EMRServerlessBackend, "start_job_run", lambda **members: members)
 
@@ -235,7 +262,7 @@ class EmrContainers(Service):
             "name": "flights",
             "virtual_cluster_id": self.id,
             "execution_role_arn": ROLE,
-            "release_label": "emr-7.0.0-latest",
+            "release_label": "emr-7.10.0-latest",
             "job_driver": {"sparkSubmitJobDriver": {"entryPoint": APPLICATION}},
         }
         return ZeroRenameEmrContainerOperator(**given | arguments)
@@ -253,7 +280,7 @@ class EmrSteps(Service):
         self.id = client.run_job_flow(
             Name="cluster",
             Instances={"MasterInstanceType": "m5.large", "KeepJobFlowAliveWhenNoSteps": True},
-            ReleaseLabel="emr-7.0.0",
+            ReleaseLabel="emr-7.10.0",
             ServiceRole="s",
             JobFlowRole="j",
             VisibleToAllUsers=True,

@@ -24,6 +24,7 @@ from zero_rename.committer.upkeep.access_policy import Service as PolicyService
 TOKEN = "dapi-of-the-tests"
 _APPLICATIONS = "/apis/sparkoperator.k8s.io/v1beta2/namespaces/spark/sparkapplications"
 _PODS = "/api/v1/namespaces/spark/pods"
+_CONFIG_MAPS = "/api/v1/namespaces/spark/configmaps/"
 _RUNS = "/api/2.2/jobs/runs/"
 
 
@@ -100,7 +101,11 @@ class HttpService(Service):
             thread.join()
 
 
+@dataclass
 class Kubernetes(HttpService):
+    """:param config_maps: files by their names, by the map's."""
+
+    config_maps: dict[str, dict[str, str]] = field(default_factory=dict)
     kind = PolicyService.KUBERNETES
     succeeded = "COMPLETED"
     created = True
@@ -155,6 +160,10 @@ class Kubernetes(HttpService):
         name = path.removeprefix(_APPLICATIONS).removesuffix("/status").lstrip("/")
         if path.startswith(_PODS):
             return self._pod(method, path)
+        if path.startswith(_CONFIG_MAPS):
+            if (its := path.removeprefix(_CONFIG_MAPS)) not in self.config_maps:
+                raise NotFoundError(path)
+            return {"data": self.config_maps[its]}
         if path.endswith("/events"):
             return {"items": [], "metadata": {"resourceVersion": "1"}}
         if method == "POST":

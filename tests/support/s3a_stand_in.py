@@ -10,6 +10,7 @@ import io
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +33,7 @@ STAGES = ("begun", "files", "reported", "marked", "written")
 APPLICATION = "from support.s3a_stand_in import main\nmain()\n"
 
 
-def main() -> None:
+def main(open_table: Callable[[str], Table] = Table) -> None:
     """Write as the environment says: ``TEST_STAGE``, ``TEST_FAILS``, ``TEST_WRITES``."""
     stage = os.environ.get("TEST_STAGE", "written")
     fails = os.environ.get("TEST_FAILS") == "1"
@@ -43,7 +44,7 @@ def main() -> None:
     paused = os.environ.get("TEST_PAUSED")
     if paused:
         # An earlier try's application wakes up, and commits first.
-        earlier = Write(Table(url), paused, 1, None, 1, 1, False, try_number="1")
+        earlier = Write(open_table(url), paused, 1, None, 1, 1, False, try_number="1")
         earlier.carry_out("written", False)
     number = 0
     for _ in range(writes):
@@ -53,7 +54,7 @@ def main() -> None:
         for part, target in enumerate(targets, 1):
             number += 1
             last = number == writes * len(targets)
-            one = Write(Table(url), run, number, target, part, len(targets), replacing)
+            one = Write(open_table(url), run, number, target, part, len(targets), replacing)
             one.carry_out(stage if last else "written", fails and last)
 
 
@@ -151,7 +152,8 @@ class Write:
         self._client.put_object(Bucket=root.bucket, Key=f"{root.prefix}/_SUCCESS", Body=body)
 
     def _summary(self, keys: dict[str, int]) -> bytes:
-        return marker(self.record.uuid, self.record.committer, keys)
+        committer = os.environ.get("TEST_COMMITTER", self.record.committer)
+        return marker(self.record.uuid, committer, keys)
 
     @property
     def _client(self) -> Any:
