@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -33,31 +34,45 @@ def in_worker() -> bool:
     return os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER"
 
 
-#: Whether :func:`ease_reuse` has looked at this process: counting what is frozen visits all of it,
-#: 14 ms.
-_is_eased = False
+@dataclass
+class _Reuse:
+    """What :func:`ease_reuse` has seen of this process.
+
+    :param freezes: whether it may freeze objects; ``None``: it has not looked. Counting what is
+        frozen visits all of it, 14 ms.
+    :param modules: that were imported when it froze the process last.
+    """
+
+    freezes: bool | None = None
+    modules: int = 0
+
+
+_reuse = _Reuse()
+#: Modules imported since the last freeze, from which on a worker is frozen again: pandas is 500.
+_MANY = 100
 
 
 def ease_reuse() -> None:
-    """Spare a worker that Spark uses again what it would repeat around each task, once in its life.
+    """Spare a worker that Spark uses again what it would repeat around each task.
 
     Before a task, Spark has it read the zip archives on its path (:mod:`.zip_archives`). After it,
     its daemon has it collect garbage over all that was ever imported (``pyspark/daemon.py``), 40 ms
-    with pandas, pyarrow and boto3: what the worker holds by now is frozen. Does nothing in other
-    processes and in a worker of one task. Freezes nothing where other code has frozen objects.
+    with pandas, pyarrow and boto3: what the worker holds by now is frozen; once more where much was
+    imported since. Does nothing in other processes and in a worker of one task. Freezes nothing
+    where other code has frozen objects.
     """
-    global _is_eased
     from pyspark import TaskContext
 
     # Spark before 4 does not call a worker what in_worker() goes by.
-    is_used_again = TaskContext.get() is not None and os.environ.get("SPARK_REUSE_WORKER")
-    if _is_eased or not is_used_again:
+    if TaskContext.get() is None or not os.environ.get("SPARK_REUSE_WORKER"):
         return
-    _is_eased = True
-    spare_unchanged_archives()
-    if not gc.get_freeze_count():
+    if _reuse.freezes is None:
+        spare_unchanged_archives()
+        _reuse.freezes = not gc.get_freeze_count()
+    if _reuse.freezes and len(sys.modules) - _reuse.modules >= _MANY:
         gc.collect()  # What is garbage now would stay for good.
         gc.freeze()
+        _reuse.modules = len(sys.modules)
 
 
 class _Stderr(logging.StreamHandler[TextIO]):

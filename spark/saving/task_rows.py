@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from ...committer.commit.state.job_state import OpenedJob
 from ...committer.format.records.pending_file import TaskResult
+from ...committer.format.schema.whole_numbers import whole_numbers
 from ...committer.table import Table
 from ..types import in_job_types
 from ..worker import ease_reuse, readable_errors
@@ -72,6 +73,8 @@ def end_mark() -> ShippedTask:
     """What one more task does, which comes after all others: its number is how many they were."""
 
     def count(batches: Iterator[Any]) -> Iterator[Any]:
+        import sys
+
         import pyarrow as pa
         from pyspark import TaskContext
 
@@ -79,8 +82,10 @@ def end_mark() -> ShippedTask:
             pass
         context = TaskContext.get()
         assert context is not None
-        number = pa.array([context.partitionId()], pa.int32())
-        yield pa.record_batch([number, pa.array([None], pa.binary())], names=["task", "result"])
+        # An array made of a list would import pandas, in a worker that may be frozen by then.
+        number = context.partitionId().to_bytes(4, sys.byteorder)
+        task = pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(number)])
+        yield pa.record_batch([task, pa.nulls(1, pa.binary())], names=["task", "result"])
 
     return count
 
@@ -94,9 +99,11 @@ def report(
     """
     with readable_errors():
         result = write_rows(pickle.loads(payload), freeze, batches)
-    number = pa.array([result.task], pa.int32())
+    packed = pickle.dumps(result)
+    ends = whole_numbers([0, len(packed)], pa.int32()).buffers()[1]
+    found = pa.Array.from_buffers(pa.binary(), 1, [None, ends, pa.py_buffer(packed)])
     yield pa.record_batch(
-        [number, pa.array([pickle.dumps(result)], pa.binary())], names=["task", "result"]
+        [whole_numbers([result.task], pa.int32()), found], names=["task", "result"]
     )
 
 

@@ -178,14 +178,13 @@ def _column_text(metadata: pq.FileMetaData, leaf: int, kind: pa.DataType) -> str
     nulls, known = 0, True
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        it = chunk_bounds(group.column(leaf).statistics, kind, kind)
-        if it.nulls is None:
+        count, least, most = _plain_bounds(group.column(leaf).statistics, kind)
+        if count is None:
             return ""
-        nulls += it.nulls
-        if it.low is None or it.high is None:
-            known = known and it.nulls == group.num_rows
+        nulls += count
+        if least is None or most is None:
+            known = known and count == group.num_rows
             continue
-        least, most = _plain(it.low), _plain(it.high)
         low = least if low is None else min(low, least)
         high = most if high is None else max(high, most)
     if isinstance(low, str) and isinstance(high, str):
@@ -194,6 +193,40 @@ def _column_text(metadata: pq.FileMetaData, leaf: int, kind: pa.DataType) -> str
         return f"{_NONE}{nulls}" if nulls else ""
     values = [_text(low), _text(high), *([str(nulls)] if nulls else [])]
     return _letter(kind) + ",".join(values)
+
+
+def _plain_bounds(
+    statistics: pq.Statistics | None, kind: pa.DataType
+) -> tuple[int | None, Any, Any]:
+    """Return the nulls and bounds of a row group, in Python's values that :func:`_plain` makes.
+
+    Statistics have such values of most types. They need no scalar of Arrow's, which would import
+    pandas (:mod:`..schema.whole_numbers`).
+    """
+    it = None if pt.is_unsigned_integer(kind) else _stated_bounds(statistics, kind)
+    if it is not None:
+        return it
+    bounds = chunk_bounds(statistics, kind, kind)
+    if bounds.low is None or bounds.high is None:
+        return bounds.nulls, None, None
+    return bounds.nulls, _plain(bounds.low), _plain(bounds.high)
+
+
+def _stated_bounds(
+    statistics: pq.Statistics | None, kind: pa.DataType
+) -> tuple[int, Any, Any] | None:
+    if statistics is None or not (statistics.has_null_count and statistics.has_min_max):
+        return None
+    try:
+        if pt.is_timestamp(kind) or pt.is_date32(kind):
+            low, high = statistics.min_raw, statistics.max_raw
+        else:
+            low, high = statistics.min, statistics.max
+    except (pa.ArrowException, ValueError):  # No UTF-8, or a type that an old pyarrow lacks.
+        return None
+    if pt.is_floating(kind) and (isnan(low) or isnan(high)):
+        return None
+    return statistics.null_count, low, high
 
 
 def _rounded_up(text: str) -> str | None:

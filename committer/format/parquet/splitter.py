@@ -18,6 +18,7 @@ import pyarrow.types as pt
 from ..layout import UNPARTITIONED
 from ..schema.compatibility import data_schema
 from ..schema.hive_paths import escape, format_values
+from ..schema.whole_numbers import whole_number
 
 _FEW = 256
 
@@ -66,7 +67,8 @@ class Splitter:
         for column, name in zip(self._columns[1:], self._names[1:], strict=True):
             inner, parts = _encode_column(column, batch.column(column))
             # Both factors are at most the number of rows: 64 bits are enough.
-            pairs = pc.add(pc.multiply(codes, len(parts)), inner).dictionary_encode()
+            factor = whole_number(len(parts), pa.int64())
+            pairs = pc.add(pc.multiply(codes, factor), inner).dictionary_encode()
             codes = pairs.indices.cast(pa.int64())
             distinct = pairs.dictionary.to_pylist()
             paths = [

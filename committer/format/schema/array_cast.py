@@ -73,9 +73,10 @@ def list_layout(array: Any) -> tuple[pa.Array, pa.Array, slice]:
     """Take a list or map apart: offsets, which elements are null, and the part of the values that
     the offsets count from."""
     offsets = array.offsets
-    first, last = (offsets[0].as_py(), offsets[-1].as_py()) if len(offsets) else (0, 0)
+    first, last = offsets[0], offsets[-1]
+    used = slice(first.as_py(), last.as_py())
     # pyarrow takes a mask only with offsets that are no slice: a copy.
-    return pc.subtract(offsets, first).cast(pa.int32()), array.is_null(), slice(first, last)
+    return pc.subtract(offsets, first).cast(pa.int32()), array.is_null(), used
 
 
 def plain_columns(table: pa.Table) -> pa.Table:

@@ -1,0 +1,30 @@
+"""Whole numbers as Arrow has them, made without pandas.
+
+The first array or scalar that a process lets pyarrow make of a value of Python's imports pandas,
+if that is installed: 0.2 s of CPU and 36 MB, in each new worker of a Spark application. Made of
+bytes they are the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+
+def whole_numbers(values: Sequence[int], kind: pa.DataType) -> Any:
+    """Make an array of integers without nulls.
+
+    :param kind: a type of integers.
+    :raises OverflowError: one does not fit the type.
+    """
+    size, signed = kind.bit_width // 8, not str(kind).startswith("u")
+    packed = b"".join(value.to_bytes(size, sys.byteorder, signed=signed) for value in values)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(packed)])
+
+
+def whole_number(value: int, kind: pa.DataType) -> pa.Scalar:
+    """Make a scalar of an integer; the rest as :func:`whole_numbers` has it."""
+    return whole_numbers([value], kind)[0]
