@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from inspect import signature
+from random import Random
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -23,6 +24,11 @@ from .row_content import RowContent
 
 #: Rows of a sample, and the runs that they are taken in: a sorted column looks as it is.
 _SAMPLE, _RUNS = 20_000, 10
+#: A first sample is a fifth of those: a stretch of each fortieth, at places in it without a pattern,
+#: since rows may be copies of others at any distance.
+_STRETCHES, _FEWER, _SHORTEST = 40, 5, 20
+_random = Random(0)
+_BEGINS = [_random.uniform(0, _FEWER - 1) for _ in range(_STRETCHES)]
 
 #: Where Arrow's default is another than that of Spark's writer.
 _LEVELS = {"zstd": 3}
@@ -279,9 +285,24 @@ def _pays(values: pa.Array) -> bool:
     """Whether a dictionary and the indices into it are smaller than the values."""
     if not len(values) or pt.is_boolean(values.type) or pt.is_null(values.type):
         return False
+    if _hardly_repeats(values):
+        return False
     distinct = values.unique()
     index_bits = max(1, (len(distinct) - 1).bit_length())
     return len(values) * index_bits / 8 + _plain_bytes(distinct) < _plain_bytes(values)
+
+
+def _hardly_repeats(values: pa.Array) -> bool:
+    """Whether a part of the values shows next to none twice, as of keys and measurements.
+
+    If each came twice, a fifth of the values would show every fifth twice.
+    """
+    size = len(values) // (_FEWER * _STRETCHES)
+    if size < _SHORTEST:
+        return False
+    places = [int((_FEWER * number + begin) * size) for number, begin in enumerate(_BEGINS)]
+    few = pa.concat_arrays([values.slice(place, size) for place in places])
+    return len(few.unique()) >= 0.999 * len(few)
 
 
 def _plain_bytes(values: pa.Array) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from support.memory_streams import MemoryStreams
 from zero_rename.committer.format.job_spec import FileOptions
 from zero_rename.committer.format.layout import TableRoot, new_job_id
+from zero_rename.committer.format.parquet.file_writer import dictionary_columns
 from zero_rename.committer.format.parquet.task_writer import TaskWriter
 from zero_rename.committer.format.schema.types import normalise
 
@@ -72,6 +74,40 @@ def test_many_rows_are_judged_by_some_of_all() -> None:
     (body,) = write(pa.table({"late": late, "sorted": [n // 1000 for n in range(count)]}))
     with_one = {path for path, chunk in columns(body).items() if chunk.has_dictionary_page}
     assert with_one == {"sorted"}
+
+
+@pytest.mark.parametrize("times", [1.0, 1.1, 1.5, 2, 3, 10])
+@pytest.mark.parametrize("order", ["shuffled", "sorted", "again and again"])
+def test_columns_judged_by_a_first_sample_are_judged_as_by_all_values(
+    times: float, order: str
+) -> None:
+    """Keys that come a number of times each: short ones, and of the length of a UUID."""
+    count = 20_000
+    keys = [n % round(count / times) for n in range(count)]
+    if order == "sorted":
+        keys.sort()
+    elif order == "shuffled":
+        random.Random(times).shuffle(keys)
+    kinds = {"i": pa.array(keys), "s": pa.array([f"{n:036d}" for n in keys])}
+    smaller = {
+        name
+        for name, values in kinds.items()
+        if size_of(values, use_dictionary=True) < size_of(values, use_dictionary=False)
+    }
+    assert set(dictionary_columns(pa.table(kinds))) == smaller
+
+
+def size_of(values: pa.Array, use_dictionary: bool) -> int:
+    """The bytes of a file of one column, as Parquet encodes it, without compression."""
+    body = pa.BufferOutputStream()
+    pq.write_table(
+        pa.table({"x": values}),
+        body,
+        use_dictionary=use_dictionary,
+        compression="none",
+        dictionary_pagesize_limit=2**30,
+    )
+    return body.getvalue().size
 
 
 def test_a_file_of_distinct_values_is_no_larger_than_they_are() -> None:
