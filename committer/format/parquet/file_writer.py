@@ -24,8 +24,8 @@ from .row_content import RowContent
 
 #: Rows of a sample, and the runs that they are taken in: a sorted column looks as it is.
 _SAMPLE, _RUNS = 20_000, 10
-#: A first sample is a fifth of those: a stretch of each fortieth, at places in it without a pattern,
-#: since rows may be copies of others at any distance.
+#: A first sample is a fifth of those: a stretch of each fortieth, at places without a pattern:
+#: rows may be copies of others at any distance.
 _STRETCHES, _FEWER, _SHORTEST = 40, 5, 20
 _random = Random(0)
 _BEGINS = [_random.uniform(0, _FEWER - 1) for _ in range(_STRETCHES)]
