@@ -14,6 +14,7 @@ from ..committer.format.handoff import HANDOFF_SETTING
 from ..committer.upkeep.access_policy import Service
 from ..orchestration.runs.arguments import Parser, invalid, read_mapping, read_settings, read_text
 from ..orchestration.submit.job_mark import JobMark
+from ..orchestration.submit.service_words import plain_settings
 from ..provider.cancelling_triggers import CancellingGlueTrigger, cancel_run
 from ..s3a.services import RULES, ServiceJob, check_glue_version, refuse_repeats, settings_of
 from .loading.aws_load import AwsLoadOperator
@@ -72,7 +73,7 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
     ) -> None:
         given = {**self._defaults(), **self.script_args}
         said = {HANDOFF_SETTING: handed, **settings, _MARK: str(mark)}
-        told = (given.get("--conf"), *(f"{name}={value}" for name, value in said.items()))
+        told = (given.get("--conf"), *plain_settings(said))
         added = {"--conf": " --conf ".join(filter(None, told))}
         if settings:
             added |= RULES[self.service].arguments

@@ -37,10 +37,10 @@ def with_words(
     """``sparkSubmitParameters``, with settings and the package.
 
     :param parameters: the user's.
-    :param settings: names and values without blanks or quotes, which are given as they are.
+    :param settings: as :func:`plain_settings` takes them.
     :param package: URL of a zip for ``--py-files``.
     :param configured: what :data:`PY_FILES` is set to elsewhere.
-    :raises InvalidInputError: they are more than a service takes.
+    :raises InvalidInputError: they are more than a service takes, or it would tear one apart.
     """
     if package:
         words = list(_WORD.finditer(parameters))
@@ -51,10 +51,25 @@ def with_words(
         else:
             end = words[at].end() - (words[at].group()[-1] in "\"'")
             parameters = f"{parameters[:end]},{package}{parameters[end:]}"
-    words = [parameters, *(f"--conf {name}={value}" for name, value in settings.items())]
+    words = [parameters, *(f"--conf {text}" for text in plain_settings(settings))]
     text = " ".join(words).strip()
     _check_length("sparkSubmitParameters", text, _LONGEST_PARAMETERS)
     return text
+
+
+def plain_settings(settings: Mapping[str, str]) -> list[str]:
+    """Return settings as ``name=value``, for a service that tells words apart by itself.
+
+    :raises InvalidInputError: a value has a blank or a quote.
+    """
+    for name, value in settings.items():
+        if re.search(r"""[\s"'\\]""", value):
+            raise InvalidInputError(
+                f"The setting {name} has a blank, a quote or a backslash ({value!r}), and the "
+                "service would tear it apart. Nothing was submitted.",
+                remedy="Choose a value without them, such as another folder.",
+            )
+    return [f"{name}={value}" for name, value in settings.items()]
 
 
 def with_arguments(

@@ -196,6 +196,11 @@ class TestRefused:
         own = "spark.sql.parquet.fs.optimized.committer.optimization-enabled"
         refused(service, f"service-committer.*{own}", **request_with(service, {own: "true"}))
 
+    @pytest.mark.parametrize("service", ["EmrServerless", "EmrContainers", "Glue"], indirect=True)
+    def test_a_value_that_the_service_would_tear_apart(self, service: Service) -> None:
+        message = "buffer.dir has a blank.*Nothing was submitted"
+        refused(service, message, s3a_options={"buffer_dir": "/mnt/a b"})
+
     @pytest.mark.parametrize(
         ("service", "arguments"),
         [
