@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from ..committer import AdoptAction, Outcome, RebuildAction, RebuiltHead, RepairAction, Table
-from ..committer.errors import counted
+from ..committer.errors import InvalidInputError, counted
 from . import (
     catalog,
     conflicts,
@@ -42,6 +42,7 @@ from .output import (
     say,
 )
 from .policy import lifecycle, policy
+from .service_committers import Conf, ConfFile, OfService, OfWord, Release, print_committers
 
 app = typer.Typer(
     cls=Refusing,
@@ -247,14 +248,27 @@ def _show_rebuilt(as_json: bool, heads: Sequence[RebuiltHead], apply: bool) -> N
 
 @app.command()
 def doctor(
-    table: Url,
+    table: Annotated[str, typer.Argument(metavar="[TABLE]", help="s3://bucket/prefix")] = "",
     max_duration: MaxDuration = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Record what the store does not keep any more.")
     ] = False,
+    service: OfService = None,
+    release: Release = "",
+    conf: Conf = None,
+    conf_file: ConfFile = None,
+    committer: OfWord = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look for what is or will be wrong: rights, the store, lifecycle rules, jobs, uploads."""
+    """Look for what is or will be wrong: rights, the store, lifecycle rules, jobs, uploads. With
+    --service, which committer a job there would write by, and why; that asks nobody."""
+    if service is not None:
+        print_committers(service, release, conf or (), conf_file, committer, as_json)
+        return
+    if not table:
+        raise InvalidInputError(
+            "There is nothing to look at.", remedy="Give a table, or --service."
+        )
     if apply:
         Table(table).renew_facts()
     found = Table(table).doctor(max_duration)

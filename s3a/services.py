@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 #: Glue 5.1 on. Before, Hadoop's factory refuses EMRFS: the job fails, and no other committer runs.
 S3_FACTORY_KEY = "spark.hadoop.mapreduce.outputcommitter.factory.scheme.s3"
 #: EMR's two committers of its own, for S3A and for EMRFS.
-_EMR_MAGIC = (
+EMR_MAGIC_KEY = (
     "spark.sql.execution.datasources.SQLEmrOptimizedCommitProtocol.leverageMagicCommitProtocol"
 )
-_EMR_PARQUET = "spark.sql.parquet.fs.optimized.committer.optimization-enabled"
+EMR_PARQUET_KEY = "spark.sql.parquet.fs.optimized.committer.optimization-enabled"
 _DEFAULT_FS = "fs.defaultFS"
-_OFF_ON_AWS = {_EMR_MAGIC: "false", _EMR_PARQUET: "false"}
+_OFF_ON_AWS = {EMR_MAGIC_KEY: "false", EMR_PARQUET_KEY: "false"}
 _S3_TOO = {S3_FACTORY_KEY: keys.S3A_FACTORY}
 _EMR_OWN = (
     "MagicV2 for s3a://, and from 7.10 on for s3://; before, for s3://, the S3-optimised committer "
@@ -287,10 +287,10 @@ _HADOOP_OF_EMR = ((7, 8, "3.4.1"), (7, 4, "3.4.0"), (7, 0, "3.3.6"))
 _LAST_RELEASE = (7, 10)
 
 
-def hadoop_of_emr(label: str) -> str:
-    """Return the version of Hadoop in a release of EMR; ``""`` for one newer than this package.
+def emr_release(label: str) -> tuple[int, int]:
+    """Return the first two numbers of a release of EMR.
 
-    :raises InvalidInputError: the label is none, or its Spark is too old.
+    :raises InvalidInputError: the label is not one of a release.
     """
     found = _RELEASE.fullmatch(label)
     if found is None:
@@ -298,7 +298,15 @@ def hadoop_of_emr(label: str) -> str:
             f"{label!r} is not a release of EMR. Nothing was submitted.",
             remedy="Give one as emr-7.10.0, or as emr-7.10.0-latest for EMR on EKS.",
         )
-    release = int(found[1]), int(found[2])
+    return int(found[1]), int(found[2])
+
+
+def hadoop_of_emr(label: str) -> str:
+    """Return the version of Hadoop in a release of EMR; ``""`` for one newer than this package.
+
+    :raises InvalidInputError: the label is none, or its Spark is too old.
+    """
+    release = emr_release(label)
     if release[0] < 7:
         raise InvalidInputError(
             f"{label} has a Spark before 3.5, which this package does not run on. Nothing was "
@@ -334,6 +342,19 @@ _SPARK_OF_GLUE = {"5.0": "3.5.4", "5.1": "3.5.6"}
 _OLDER_GLUE = ("0.9", "1.0", "2.0", "3.0", "4.0")
 
 
+def glue_version(version: str) -> tuple[int, int]:
+    """Return the numbers of a version of Glue.
+
+    :raises InvalidInputError: it is not one.
+    """
+    found = re.fullmatch(r"(\d+)\.(\d+)", version)
+    if found is None:
+        raise InvalidInputError(
+            f"{version!r} is not a version of Glue.", remedy="Give one as 5.0 or 5.1."
+        )
+    return int(found[1]), int(found[2])
+
+
 def check_glue_version(version: str, unseen: list[str]) -> None:
     """Refuse a version of Glue that cannot run a job.
 
@@ -358,5 +379,6 @@ def check_glue_version(version: str, unseen: list[str]) -> None:
 def settings_of(argument: str) -> dict[str, str]:
     """Return the settings in an argument ``--conf`` of Glue, which holds several as
     ``a=b --conf c=d``."""
-    found = (part.partition("=") for part in re.split(r"(?:^|\s)--conf[\s=]+", argument))
-    return {name.strip(): value.strip().strip("\"'") for name, _, value in found if name.strip()}
+    parts = (part.strip().strip("\"'") for part in re.split(r"(?:^|\s)--conf[\s=]+", argument))
+    found = (part.partition("=") for part in parts if part)
+    return {name: value.strip("\"'") for name, _, value in found}
