@@ -95,16 +95,26 @@ class AirflowApi:
         """What an instance is doing; ``None``: it waits to be scheduled."""
         return self._call("GET", _path(instance))["state"]
 
+    def version(self, instance: NamedTask) -> str | None:
+        """Return the version of the DAG that an instance ran by last: its number, and its bundle's
+        version where that has one; ``None``: Airflow does not say, as 2.11 never does."""
+        said = self._call("GET", _path(instance)).get("dag_version") or {}
+        number, bundle = said.get("version_number"), said.get("bundle_version")
+        if number is None:
+            return None
+        return f"{number} ({bundle})" if bundle else str(number)
+
     def idle(self, dag_id: str) -> str | None:
         """Why no task of a DAG begins; ``None``: they do."""
         found = self._call("GET", f"dags/{quote(dag_id, '')}")
         gone = found["is_stale"] if AIRFLOW_V_3_0_PLUS else not found["is_active"]
         return "not there any more" if gone else "paused" if found["is_paused"] else None
 
-    def clear(self, instance: NamedTask) -> None:
+    def clear(self, instance: NamedTask, include_downstream: bool = False) -> None:
         """Let one instance run again, and its run with it. That is asked for once: where the answer
         is lost, a second request might meet it at work.
 
+        :param include_downstream: its successors, too.
         :raises TaskRunsError: it is at work. Airflow 2.11 does not look itself: what begins right
             after this has looked is ended there, and begun once more.
         :raises ApiRefusedError: there is no such instance, or it is not the only one that would be
@@ -119,13 +129,15 @@ class AirflowApi:
         state = self.state(instance)
         if state is not None and state not in ENDED:
             raise TaskRunsError(f"{instance} is {state}, so it is not cleared.")
-        path, body = f"dags/{quote(instance.dag_id, '')}/clearTaskInstances", _clearing(instance)
+        path = f"dags/{quote(instance.dag_id, '')}/clearTaskInstances"
+        body = _clearing(instance, include_downstream)
         named = self._call("POST", path, json=body | {"dry_run": True})["task_instances"]
         found = [
             NamedTask(it["dag_id"], it["dag_run_id"], it["task_id"], it.get("map_index", -1))
             for it in named
         ]
-        if found != [instance]:
+        successors = [it for it in found if _is_beside(it, instance)] if include_downstream else []
+        if [it for it in found if it not in successors] != [instance]:
             raise ApiRefusedError(
                 f"To clear {instance} would clear {[str(it) for it in found]}; nothing was.",
                 remedy="Clear by hand what is to run again.",
@@ -164,7 +176,13 @@ class AirflowApi:
         return _answer(self._client, method, f"{_ROOT}/{path}", **content)
 
 
-def _clearing(instance: NamedTask) -> dict[str, Any]:
+def _is_beside(other: NamedTask, instance: NamedTask) -> bool:
+    """Tell whether another instance is of the same run, and of another task."""
+    run = (instance.dag_id, instance.run_id)
+    return (other.dag_id, other.run_id) == run and other.task_id != instance.task_id
+
+
+def _clearing(instance: NamedTask, include_downstream: bool) -> dict[str, Any]:
     """What is to be cleared. Each default of the API is said: some differ between its versions."""
     task: Any = instance.task_id
     if instance.map_index >= 0:
@@ -177,6 +195,7 @@ def _clearing(instance: NamedTask) -> dict[str, Any]:
         "only_running": False,
         "reset_dag_runs": True,
         **dict.fromkeys(around, False),
+        "include_downstream": include_downstream,
     }
     if AIRFLOW_V_3_0_PLUS:
         body |= {"run_on_latest_version": False, "prevent_running_task": True}

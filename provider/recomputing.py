@@ -6,40 +6,24 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from ..committer.errors import counted
-from ..committer.format.job_spec import Owner
-from ..committer.format.layout import new_write_id
-from ..committer.format.records.narrowing import Narrowing
 from ..orchestration.runs.reports import text_table
 from ..orchestration.runs.task_run import NamedTask
-from .airflow_api import (
-    ENDED,
-    AirflowApi,
-    ApiRefusedError,
-    ApiTroubleError,
-    AssetEvent,
-    GoneError,
-    TaskRunsError,
-    TriggeredRun,
-    airflow_api,
-)
-from .failures import final_where_refused
+from .airflow_api import ENDED, AirflowApi, AssetEvent, TriggeredRun
+from .clearing import Clearing, Permit, follow
 from .hooks import ZeroRenameHook
 from .recomputed import Again, Recomputed
 
 if TYPE_CHECKING:
-    from ..committer.commit.narrowed_run import Left
     from ..lineage import Plan
     from ..lineage.plan import Step
 
 _log = logging.getLogger(__name__)
-#: Looks one after the other at which Airflow's API may fail.
-_TROUBLES = 10
 #: Seconds in which a DAG that is scheduled on an asset is to have a run.
 PATIENCE = 120.0
 
@@ -82,25 +66,17 @@ class Recomputing:
             refused. What was cleared before goes on.
         :raises ApiTroubleError: the API fails for minutes.
         """
-        with final_where_refused():
-            while True:
-                try:
-                    with airflow_api(self.airflow_conn_id) as api:
-                        progress, done = self._look(api, progress)
-                    progress = replace(progress, troubles=0)
-                except ApiTroubleError as error:
-                    # What it has cleared meanwhile is found at work by the next look.
-                    if progress.troubles == _TROUBLES:
-                        raise
-                    progress, done = replace(progress, troubles=progress.troubles + 1), False
-                    _log.warning("%s It is asked again.", error)
-                if done:
-                    _log.info("%s run again.", counted(len(progress.all), "job"))
-                    return progress
-                if time.time() > progress.until:
-                    names = "; ".join(str(it.instance) for it in progress.running) or "its runs"
-                    _fail(f"Not over after {self.seconds:,.0f} s: {names}. They go on")
-                wait(progress)
+        progress = follow(self.airflow_conn_id, self._look, progress, wait, self._give_up)
+        _log.info("%s run again.", counted(len(progress.all), "job"))
+        return progress
+
+    def _give_up(self, progress: Recomputed) -> NoReturn:
+        names = "; ".join(str(it.instance) for it in progress.running) or "its runs"
+        _fail(f"Not over after {self.seconds:,.0f} s: {names}. They go on")
+
+    @property
+    def _clearing(self) -> Clearing:
+        return Clearing(self.hook, self.planner, self.seconds)
 
     def _look(self, api: AirflowApi, progress: Recomputed) -> tuple[Recomputed, bool]:
         """What there is to do now is done. Returns also whether all is."""
@@ -131,7 +107,7 @@ class Recomputing:
         states = {it: api.state(it.instance) for it in running}
         over = [it for it in running if states[it] in ENDED]
         for it in over:
-            self._take_back(it.table, it.told)
+            self._clearing.take_back(it.table, it.told)
         for it in over:
             if states[it] != "success":
                 _fail(f"{it.instance} is {states[it]}, which was to make {it.places} again")
@@ -193,16 +169,7 @@ class Recomputing:
     ) -> list[Again]:
         """Clear a task, for all jobs of a layer that it made."""
         last = max((event.number for event in api.events(instance)), default=0)
-        cleared = self._leave_word(api, steps, instance)
-        if cleared:
-            try:
-                api.clear(instance)
-            except (TaskRunsError, ApiRefusedError) as error:
-                for step in steps:
-                    self._take_back(step.table, step.run.idempotency_key)
-                if isinstance(error, ApiRefusedError):
-                    raise
-                cleared = False
+        cleared = self._clearing.clear(api, instance, _permits(steps))
         for step in steps:
             _log.info(
                 "%s, for %s of %s; besides: %s.",
@@ -224,57 +191,22 @@ class Recomputing:
             for step in steps
         ]
 
-    def _leave_word(self, api: AirflowApi, steps: Sequence[Step], instance: NamedTask) -> bool:
-        """Tell each run that goes by plans what it is to make, and no other run what somebody else
-        has told it; ``False``: the task is at work, or another plan has it."""
-        # On use: DAG files are parsed by processes that look at nothing.
-        from ..committer.commit.narrowed_run import end_narrowing, leave_narrowing, read_narrowing
 
-        runs: dict[tuple[str, str], list[Step]] = defaultdict(list)
-        for step in steps:
-            if step.run.idempotency_key is not None:
-                runs[step.table, step.run.idempotency_key].append(step)
-        if any(step.versions for step in steps) and api.state(instance) not in ENDED:
-            return False
-        for (url, idempotency_key), of_run in runs.items():
-            versions = {name: version for step in of_run for name, version in step.versions.items()}
-            table, whole = self.hook.get_table(url), not any(step.narrowed for step in of_run)
-            left = table.run(read_narrowing(table.root, idempotency_key))
-            if left is not None and not left.said.over and self._is_at_work(api, left):
-                return False
-            job = table.job_of_key(idempotency_key)
-            if versions and job is not None:
-                seconds, planner = int(self.seconds), Owner(**asdict(self.planner))
-                said = Narrowing(
-                    new_write_id(), idempotency_key, job, versions, seconds, planner, whole
-                )
-                if not table.run(leave_narrowing(table.root, said, left)):
-                    return False
-            elif left is not None and not left.said.over:
-                table.run(end_narrowing(table.root, left, new_write_id()))
-        return True
-
-    def _is_at_work(self, api: AirflowApi, left: Left) -> bool:
-        """Whether another task that has left word for a run still waits for it."""
-        planner = NamedTask.of(left.said.planner)
-        if planner is None or planner == self.planner:
-            return False
-        try:
-            return api.state(planner) not in ENDED
-        except GoneError:
-            return False  # Its run was deleted.
-
-    def _take_back(self, url: str, idempotency_key: str | None) -> None:
-        """Let the word that this task has left for a run count no longer."""
-        from ..committer.commit.narrowed_run import end_narrowing, read_narrowing
-
-        if idempotency_key is None:
-            return
-        table = self.hook.get_table(url)
-        left = table.run(read_narrowing(table.root, idempotency_key))
-        if left is None or left.said.over or NamedTask.of(left.said.planner) != self.planner:
-            return
-        table.run(end_narrowing(table.root, left, new_write_id()))
+def _permits(steps: Sequence[Step]) -> list[Permit]:
+    """What the runs of steps are to make again."""
+    runs: dict[tuple[str, str], list[Step]] = defaultdict(list)
+    for step in steps:
+        if step.run.idempotency_key is not None:
+            runs[step.table, step.run.idempotency_key].append(step)
+    return [
+        Permit(
+            table,
+            key,
+            {name: version for step in of_run for name, version in step.versions.items()},
+            whole=not any(step.narrowed for step in of_run),
+        )
+        for (table, key), of_run in runs.items()
+    ]
 
 
 def plan_for(

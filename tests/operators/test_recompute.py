@@ -15,7 +15,7 @@ from zero_rename.committer import CommitConflictError, Owner
 from zero_rename.committer.commit.narrowed_run import pending_narrowings
 from zero_rename.operators.recompute import PlanRecomputeOperator, RecomputeOperator
 from zero_rename.orchestration.runs.task_run import NamedTask
-from zero_rename.provider import recomputing
+from zero_rename.provider import clearing
 
 pytestmark = pytest.mark.memory_s3
 
@@ -76,7 +76,7 @@ class Server:
     def state(self, instance: NamedTask) -> str:
         return self._states.get(instance, "success")
 
-    def clear(self, instance: NamedTask) -> None:
+    def clear(self, instance: NamedTask, include_downstream: bool = False) -> None:
         try:
             next(self._programs)()
             self._states[instance] = "success"
@@ -103,7 +103,7 @@ class TestBetweenPlanAndClear:
 
         def run(*programs: Callable[[], Any]) -> dict[str, Any]:
             api = contextlib.nullcontext(Server(*programs))
-            monkeypatch.setattr(recomputing, "airflow_api", lambda conn_id: api)
+            monkeypatch.setattr(clearing, "airflow_api", lambda conn_id: api)
             targets = tables.url("weekly")
             task = RecomputeOperator(
                 task_id="again", targets=targets, poll_interval=0, deferrable=False
