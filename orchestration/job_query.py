@@ -267,7 +267,8 @@ class JobQuery:
             return self.not_there(table.marker, quiet)
         if "conflict" in found:
             said = "Its task has failed for that, and each retry says so; clear it to load again."
-            return QueryResult(FAILED, f"{found['conflict']} {said}", found)
+            settled = found.get("settled_against")
+            return QueryResult(FAILED, settled or f"{found['conflict']} {said}", found)
         wanted = () if self.partition is None else (self.partition,)
         return self._judged(only(found, wanted), [p["partition"] for p in found["partitions"]])
 

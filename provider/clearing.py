@@ -151,7 +151,7 @@ class Clearing:
         table.run(end_narrowing(table.root, left, new_write_id()))
 
 
-class Progress(Protocol):
+class ClearingProgress(Protocol):
     """What a task that clears others has done so far.
 
     :param until: Unix time at which it is given up.
@@ -164,7 +164,7 @@ class Progress(Protocol):
     def troubles(self) -> int: ...
 
 
-P = TypeVar("P", bound=Progress)
+P = TypeVar("P", bound=ClearingProgress)
 
 
 def follow(

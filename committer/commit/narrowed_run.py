@@ -145,13 +145,18 @@ def _check_in_time(context: Context, opened: OpenedJob, left: Left) -> Step[None
     if said.taken is not None or left.age <= said.seconds:
         return
     yield from end_narrowing(context.root, left, context.write_id())
+    raise too_late(said, opened.job)
+
+
+def too_late(said: Narrowing, job: str | None) -> InvalidInputError:
+    """Build the error of a job for which a plan has left something, whose time is over."""
     named = first_few(sorted(said.partitions))
     what = f"make only {named} again" if not said.settles else f"settle a conflict over {named}"
-    raise InvalidInputError(
+    return InvalidInputError(
         f"A plan was to let this run {what}, and its time, {said.seconds:,} s, is over. Whether "
         "its clear or another one has started this try nobody knows. Nothing was written, and the "
         "plan is void.",
-        job=opened.job,
+        job=job,
         remedy="Clear the task again: it then loads all partitions of its run. To make only "
         "those again that are stale, let RecomputeOperator clear it; to settle a conflict, "
         "resolve it again.",

@@ -143,11 +143,11 @@ def superseded_run(superseded: Mapping[str, SupersededBy], skips: bool) -> Super
     newer = {name: it for name, it in superseded.items() if it.settled_for is None}
     said = []
     if newer:
-        named = first_few([f"{_called(name)} (by {it.job})" for name, it in newer.items()])
+        named = first_few([f"{called(name)} (by {it.job})" for name, it in newer.items()])
         said.append(f"Newer runs have loaded {named}, and on_conflict=newest_run keeps their rows.")
     if settled:
         named = first_few(
-            [f"{_called(name)} (for {it.settled_for})" for name, it in settled.items()]
+            [f"{called(name)} (for {it.settled_for})" for name, it in settled.items()]
         )
         said.append(f"A conflict was settled against this run over {named}.")
     again = "" if not settled else ", or settle the conflict for it"
@@ -161,5 +161,6 @@ def superseded_run(superseded: Mapping[str, SupersededBy], skips: bool) -> Super
     )
 
 
-def _called(partition: str) -> str:
+def called(partition: str) -> str:
+    """Call a partition by its name, for a message, or an unpartitioned table so."""
     return "the table" if partition == UNPARTITIONED else partition

@@ -88,15 +88,18 @@ def policy_of(load: TableLoad) -> ConflictPolicy:
 def s3a_load_of(load: TableLoad) -> S3ALoad:
     """Return a new try of a load by one of Hadoop's committers.
 
-    :raises InvalidInputError: a policy that they cannot keep to.
+    :raises InvalidInputError: a policy that they cannot keep to; or a plan has let it settle a
+        conflict, and it comes too late.
     """
     from ...orchestration.s3a.configuration import LoadRequest
     from ...orchestration.s3a.load import S3ALoad
+    from ...orchestration.s3a.settling import taken_plan
 
     said = load.handoff
     rank = None if said.run_rank is None else said.run_rank.rank(UNPARTITIONED)
     wanted = LoadRequest(Committer(load.committer), load.table.root, said.mode, load.partitions)
-    return S3ALoad(load.table, load.run, wanted, policy_of(load), rank)
+    plan = taken_plan(load.table, load.run)
+    return S3ALoad(load.table, load.run, wanted, policy_of(load), rank, plan)
 
 
 def told(load: TableLoad, s3a_load: S3ALoad) -> TableLoad:

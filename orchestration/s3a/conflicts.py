@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...committer.commit.newest_run import superseded_run
+from ...committer.commit.newest_run import SupersededBy, called, superseded_run
 from ...committer.errors import (
     CommitConflictError,
     DamagedError,
     InvalidInputError,
     OutcomeUnknownError,
+    SupersededRunError,
     first_few,
 )
 from ...committer.format.job_spec import Mode, OnConflict, OnSuperseded, check_superseded
 from ...committer.format.records.partition_ranks import NO_RANKS
 from ...s3a.runs.rivals import (
+    Loads,
     living_rivals,
     loads_of_others,
     replaces,
@@ -74,20 +76,30 @@ def check_policy(policy: ConflictPolicy, mode: Mode | None, names_partitions: bo
         )
 
 
-def refuse_rivals(table: Table, mine: TryRecord, policy: ConflictPolicy) -> None:
+def refuse_rivals(
+    table: Table, mine: TryRecord, policy: ConflictPolicy, planned: Mapping[str, int] | None = None
+) -> None:
     """Give way to another run, before anything is submitted.
 
     :param mine: the try, which is on record.
+    :param planned: of a try that settles a conflict, how many tries of other runs had loaded each
+        partition as that was planned. Its rank is not compared, and it gives way as under *fail*.
     :raises CommitConflictError: under *fail* another run that opened before is at work. Final: the
-        next try would not see it, and write over its rows.
+        next try would not see it, and write over its rows. Or the try settles a conflict, and
+        another run has loaded since.
     :raises OutcomeUnknownError: one opened in the same second, and gives way as well; or it is at
         work, and the policy is *newest_run*: which is newer is asked again when it has ended. Or
         nobody can tell whether one is at work, or has loaded the partitions.
-    :raises SupersededRunError: newer runs have loaded the partitions.
+    :raises SupersededRunError: newer runs have loaded the partitions, or a conflict over them was
+        settled against this one.
     """
+    if planned is not None:
+        policy = USUAL
     # First, so that one which ends between the two looks is seen by the second.
     found = table.run(living_rivals(table.root, mine))
-    if policy.on_conflict is OnConflict.NEWEST_RUN:
+    if planned is not None:
+        _refuse_moved(table, mine, planned)
+    elif policy.on_conflict is OnConflict.NEWEST_RUN or was_tried(mine, policy):
         _refuse_superseded(table, mine, policy)
     if found.damage:
         said = (
@@ -128,19 +140,44 @@ def refuse_rivals(table: Table, mine: TryRecord, policy: ConflictPolicy) -> None
     )
 
 
+def was_tried(mine: TryRecord, policy: ConflictPolicy) -> bool:
+    """Tell whether a try may be of a run against which a conflict was settled: of a task that was
+    tried before, and does not say *last_wins*."""
+    may_lose = policy.on_conflict is not OnConflict.LAST_WINS
+    return may_lose and (mine.owner.try_number or 1) > 1
+
+
+def _refuse_moved(table: Table, mine: TryRecord, planned: Mapping[str, int]) -> None:
+    """:raises CommitConflictError: another run has loaded a partition since it was planned that
+    this one settles a conflict.
+    :raises OutcomeUnknownError: nobody knows whether one has."""
+    loads = table.run(loads_of_others(table.root, mine))
+    for it in loads.doubtful:
+        raise _in_doubt(table, mine, "Another run", it)
+    numbers = {name: it.number for name, it in loads.partitions.items()}
+    moved = [name for name, number in planned.items() if numbers.get(name, 0) != number]
+    if moved:
+        named = first_few([called(name) for name in moved])
+        raise CommitConflictError(
+            f"This run was to settle a conflict over {named}, and another run has loaded there "
+            "since that was planned. Nothing was submitted, and nothing is settled.",
+            table=table.root.url,
+            job=mine.uuid,
+            remedy="Look for conflicts again, and resolve what is found.",
+        )
+
+
 def _refuse_superseded(table: Table, mine: TryRecord, policy: ConflictPolicy) -> None:
-    """:raises SupersededRunError: newer runs have loaded all partitions, or some; a committer of
-    Hadoop's cannot leave out some.
+    """:raises SupersededRunError: newer runs have loaded all partitions, or some, or a conflict was
+    settled against this one; a committer of Hadoop's cannot leave out some.
     :raises InvalidInputError: ranks of two kinds.
     :raises OutcomeUnknownError: nobody knows whether a newer run has loaded some."""
+    compares = policy.on_conflict is OnConflict.NEWEST_RUN
     loads = table.run(loads_of_others(table.root, mine))
-    found = {
-        name: said_of(it.by)
-        for name, it in loads.partitions.items()
-        if it.ranks.supersede(mine.rank, replaces(mine))
-    }
+    found = superseding(loads, mine, compares)
     if not found:
-        _refuse_doubtful(table, mine, loads.doubtful)
+        if compares:
+            _refuse_doubtful(table, mine, loads.doubtful)
         return
     skips = policy.on_superseded is OnSuperseded.SKIP and len(found) == len(mine.partitions)
     error = superseded_run(found, skips)
@@ -150,18 +187,48 @@ def _refuse_superseded(table: Table, mine: TryRecord, policy: ConflictPolicy) ->
     raise error
 
 
+def superseding(loads: Loads, mine: TryRecord, compares: bool) -> dict[str, SupersededBy]:
+    """Find the partitions in which the run of a try gives way.
+
+    :param compares: whether it gives way to newer runs; else only where a conflict was settled
+        against it.
+    :raises InvalidInputError: ranks of two kinds.
+    """
+    run = mine.idempotency_key
+    return {
+        name: SupersededBy(
+            said_of(it.by),
+            it.ranks.settled.stands if it.ranks.settled and it.ranks.has_lost(run) else None,
+        )
+        for name, it in loads.partitions.items()
+        if it.ranks.has_lost(run)
+        or (compares and it.ranks.supersede(mine.rank, replaces(mine), run))
+    }
+
+
+def settled_against(table: Table, mine: TryRecord) -> SupersededRunError | None:
+    """Build the error of a run that has committed beside another one, once that conflict is settled
+    against it; ``None``: it is not."""
+    found = superseding(table.run(loads_of_others(table.root, mine)), mine, compares=False)
+    return superseded_run(found, skips=False) if found else None
+
+
 def _refuse_doubtful(table: Table, mine: TryRecord, doubtful: Iterable[TryRecord]) -> None:
     """:raises OutcomeUnknownError: one of them is a newer run, which may have committed."""
     for it in doubtful:
         if NO_RANKS.after(it.rank, replaces(it)).supersede(mine.rank, replaces(mine)):
-            raise OutcomeUnknownError(
-                f"A newer run has begun to write the same partitions, and nobody knows yet whether "
-                f"it has committed: {said_of(it)}. Nothing was submitted.",
-                table=table.root.url,
-                job=mine.uuid,
-                remedy="Let the task be retried when that run has ended. If its worker has died, "
-                "its next try says what it did, or RecoverS3AJobsOperator.",
-            )
+            raise _in_doubt(table, mine, "A newer run", it)
+
+
+def _in_doubt(table: Table, mine: TryRecord, who: str, other: TryRecord) -> OutcomeUnknownError:
+    return OutcomeUnknownError(
+        f"{who} has begun to write the same partitions, and nobody knows yet whether it has "
+        f"committed: {said_of(other)}. Nothing was submitted.",
+        table=table.root.url,
+        job=mine.uuid,
+        remedy="Let the task be retried when that run has ended. If its worker has died, its next "
+        "try says what it did, or RecoverS3AJobsOperator.",
+    )
 
 
 def ended_before(table: Table, mine: TryRecord) -> frozenset[str]:
@@ -215,16 +282,29 @@ def _said_of_met(table: Table, mine: TryRecord, counts: Callable[[TryRecord], bo
     return f"Another run wrote the same partitions while this one was at work: {named}."
 
 
-def conflict_error(table: Table, job: str, said: str) -> CommitConflictError:
+def conflict_error(table: Table, job: str, said: str, mode: Mode | None) -> CommitConflictError:
     """Build the error of a load that has committed beside another one.
 
     :param said: of :func:`met`.
+    :param mode: of the load; ``None``: only its application knows.
     """
     return CommitConflictError(
         f"{said} This run has committed, and so has the other one, or it is about to: nobody can "
         "tell whose rows are there, or whether all are.",
         table=table.root.url,
         job=job,
-        remedy="Look which rows are there. Then clear the task of the run whose rows are to stay, "
-        "when both have ended: it replaces the partitions. A retry says this again.",
+        remedy=_AFTER_APPEND if mode is Mode.APPEND else _AFTER_REPLACE,
     )
+
+
+_AFTER_REPLACE = (
+    "Look which rows are there. Then clear the task of the run whose rows are to stay, when both "
+    "have ended: it replaces the partitions. A retry says this again."
+)
+_AFTER_APPEND = (
+    "This run appended, so do not clear it before you know which of its rows are there: cleared, "
+    "it adds all of them. When both have ended, look for its files. If all are there, mark the "
+    "task as successful. If none is, clear the task with on_repeat='append'. If some are, remove "
+    "these first. To have the rows of the other run alone, remove this one's, and clear that one. "
+    "A retry says this again."
+)

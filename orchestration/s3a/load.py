@@ -52,11 +52,13 @@ from .conflicts import (
     met,
     met_unseen,
     refuse_rivals,
+    settled_against,
 )
 from .tries import Tries, raw_write, refuse_late_commits
 
 if TYPE_CHECKING:
     from ...committer import Table
+    from ...committer.format.records.narrowing import Narrowing
     from ..runs.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
@@ -77,6 +79,7 @@ def loaded_by_s3a(
     :raises OutcomeUnknownError: an earlier try is at work, or cannot be settled just now.
     :raises RefusedError: loading again would double rows.
     :raises CommitConflictError: it has committed beside another run of the same partitions.
+    :raises SupersededRunError: so it has, and that conflict was settled against it.
     """
 
     def report_of(record: TryRecord, writes: Sequence[WriteRecord]) -> dict[str, Any]:
@@ -89,7 +92,8 @@ def loaded_by_s3a(
     decided, report = run.on_repeat(on_repeat, found.owner), dict(found.report or {})
     if decided == "skip":
         if said := report.get("conflict"):
-            raise conflict_error(table, str(report["job"]), said)
+            settled = settled_against(table, found)
+            raise settled or conflict_error(table, str(report["job"]), said, mode)
         refuse_late_commits(table, run.idempotency_key)
         report["repeated"] = True
         _log.info("Not submitted: this run has committed %s", one_line(report))
@@ -136,6 +140,7 @@ class S3ALoad:
     :param load: what is loaded, by which committer.
     :param policy: what it does about other runs of the same partitions.
     :param rank: how new its run is.
+    :param plan: what lets it settle a conflict; ``None``: nothing does.
     """
 
     def __init__(
@@ -145,10 +150,12 @@ class S3ALoad:
         load: LoadRequest,
         policy: ConflictPolicy = USUAL,
         rank: RunRank | None = None,
+        plan: Narrowing | None = None,
     ) -> None:
         check_policy(policy, load.mode, bool(load.partitions))
         self.load = load
         self._policy = policy
+        self._plan = plan
         self._ended_before: frozenset[str] = frozenset()
         self.uuid = run_uuid()
         self._table = table
@@ -161,6 +168,7 @@ class S3ALoad:
             mode=None if load.mode is None else str(load.mode),
             partitions=load.partitions,
             rank=rank,
+            settles={} if plan is None else plan.settles,
         )
 
     @contextmanager
@@ -173,7 +181,8 @@ class S3ALoad:
         self._try = self._table.run(ledger.open_try(self._root, self._try))
         try:
             refuse_late_commits(self._table, self._try.idempotency_key, quiet=True)
-            refuse_rivals(self._table, self._try, self._policy)
+            planned = None if self._plan is None else self._plan.partitions
+            refuse_rivals(self._table, self._try, self._policy, planned)
             self._ended_before = ended_before(self._table, self._try)
         except ZeroRenameError:
             # Nothing was submitted.
@@ -261,7 +270,8 @@ class S3ALoad:
         _log.info("Committed %s", summary(report))
         refuse_late_commits(self._table, self._try.idempotency_key)
         if "conflict" in report:
-            raise conflict_error(self._table, report["job"], report["conflict"])
+            said = report["conflict"]
+            raise conflict_error(self._table, report["job"], said, self.load.mode)
         return report
 
     def _check(self, writes: Sequence[WriteRecord]) -> None:
@@ -362,7 +372,12 @@ def report_of_run(table: Table, idempotency_key: str) -> dict[str, Any] | None:
     """The report of the latest of a run's tries that committed."""
     tries = table.run(ledger.tries_of(table.root, idempotency_key))
     done = [known.record for known in tries if known.record.state == COMMITTED]
-    return dict(done[-1].report or {}) if done else None
+    if not done:
+        return None
+    report = dict(done[-1].report or {})
+    if "conflict" in report and (settled := settled_against(table, done[-1])):
+        report["settled_against"] = settled.message
+    return report
 
 
 def report_of_job(table: Table, job: str, partition: str | None) -> dict[str, Any] | None:

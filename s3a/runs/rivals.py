@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ...committer.format.job_spec import Mode
-from ...committer.format.layout import TableRoot
+from ...committer.format.layout import UNPARTITIONED, TableRoot
 from ...committer.format.records.partition_ranks import NO_RANKS, PartitionRanks
 from ...committer.store.requests import Step
 from .ledger import open_key, open_tries, tries_since
@@ -46,10 +46,12 @@ class LoadedPartition:
 
     :param ranks: how new they are, as of :class:`.partition_ranks.PartitionRanks`.
     :param by: the try that wrote it last.
+    :param number: how many tries have written it.
     """
 
     ranks: PartitionRanks
     by: TryRecord
+    number: int = 1
 
 
 @dataclass(frozen=True)
@@ -128,26 +130,41 @@ def written_rivals(root: TableRoot, mine: TryRecord) -> Step[list[TryRecord]]:
 
 
 def loads_of_others(root: TableRoot, mine: TryRecord) -> Step[Loads]:
-    """Find what other runs have loaded of the partitions that a try names. A LIST for each thousand
-    records, and a GET for each.
+    """Find what other runs have loaded of the partitions that a try names, or of all of the
+    destination, under the name of an unpartitioned table's, if it names none. A LIST for each
+    thousand records, and a GET for each.
 
     :raises RecordDamagedError: one cannot be read.
     """
+    named = mine.partitions or (UNPARTITIONED,)
     every = yield from tries_since(root, 0.0)
     others = [it for it in every if it.record.idempotency_key != mine.idempotency_key]
     done = sorted((it.record for it in others if has_committed(it.record)), key=written_at)
     found: dict[str, LoadedPartition] = {}
     for record in done:
-        for name in _loaded_of(record, mine.partitions):
+        for name in _loaded_of(record, named):
             before = found[name].ranks if name in found else NO_RANKS
-            found[name] = LoadedPartition(before.after(record.rank, replaces(record)), record)
+            number = found[name].number if name in found else 0
+            found[name] = LoadedPartition(_ranks_after(before, record, name), record, number + 1)
     doubtful = (it.record for it in others if _is_doubtful(root, it))
     return Loads(found, tuple(it for it in doubtful if meet(it.partitions, mine.partitions)))
 
 
+def _ranks_after(before: PartitionRanks, record: TryRecord, partition: str) -> PartitionRanks:
+    settling = record.settles.get(partition)
+    if settling is not None:
+        return before.after_settling(record.rank, replaces(record), settling)
+    return before.after(record.rank, replaces(record), record.idempotency_key)
+
+
 def said_of(record: TryRecord) -> str:
     """Name a try and its run, for a message."""
-    return f"{run_of_try(record, 'another run')} ({record.uuid})"
+    return f"{called_run(record)} ({record.uuid})"
+
+
+def called_run(record: TryRecord) -> str:
+    """Name the run of a try, for a message."""
+    return run_of_try(record, "another run")
 
 
 def run_of_try(record: TryRecord, nobody: str) -> str:
@@ -163,7 +180,10 @@ def run_of_try(record: TryRecord, nobody: str) -> str:
 
 def _loaded_of(record: TryRecord, named: Collection[str]) -> list[str]:
     """Pick the partitions that a committed try has loaded, or may have, of some: those that it
-    names and those that its report does; all, where neither names all of its files."""
+    names and those that its report does; all, where neither names all of its files. The name of an
+    unpartitioned table's stands for all of a destination."""
+    if UNPARTITIONED in named:
+        return [UNPARTITIONED]
     report = record.report or {}
     entries = [it for it in report.get("partitions") or () if it.get("partition")]
     by_partition = sum(it.get("files") or 0 for it in entries)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from ...committer.format.job_spec import Mode, Owner
 from ...committer.format.records.codec import decode, encode
 from ...committer.format.records.marks import DEFAULTED, LEFT_OUT, Count
 from ...committer.format.records.partition_ranks import Rank
+from ...committer.format.settling import Settling
 from ...committer.store.requests import Found
 from ..hadoop.settings import Committer
 
@@ -130,6 +131,8 @@ class TryRecord:
     :param rank: how new its run is; ``None``: not said.
     :param deferred: its task is deferred, so that no operator sends heartbeats.
     :param writes: by number.
+    :param settles: by partition, the conflict of runs that it settles; an unpartitioned table's
+        stands for all of its destination.
     """
 
     uuid: str
@@ -147,6 +150,7 @@ class TryRecord:
     writes: tuple[WriteRecord, ...] = ()
     rank: Rank = None
     deferred: Annotated[bool, LEFT_OUT] = False
+    settles: Annotated[Mapping[str, Settling], LEFT_OUT] = field(default_factory=dict)
 
     @property
     def is_alone(self) -> bool:

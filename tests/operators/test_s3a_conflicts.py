@@ -11,35 +11,14 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
-from support.airflow import JOB_FILE, Tables, run_task, task_context
+from support.airflow import Tables, task_context
 from support.fake_spark import FakeSpark
+from support.s3a_loads import EARLIER, LATER, MEETS, operator, run
 from support.s3a_stand_in import APPLICATION
 from zero_rename.committer import InvalidInputError, OutcomeUnknownError, Owner
-from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
-
-EARLIER, LATER = (datetime(2013, month, 1, tzinfo=UTC) for month in (1, 3))
-#: Another run loads the day while the application is at work, and ends first.
-MEETS = (
-    """
-import os
-from zero_rename.committer import Owner, Table
-from zero_rename.s3a.runs import ledger
-from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
-
-table = Table(os.environ["ZERO_RENAME_TABLE"])
-other = TryRecord(
-    run_uuid(), "other", Owner("hourly", "manual", "load"), "magic", "replace", ("day=1",)
-)
-other = table.run(ledger.open_try(table.root, other))
-report = {"job": other.uuid, "committer": "magic", "decided_at": other.opened_at}
-report["partitions"] = [{"partition": "day=1", "files": 0, "rows": 0, "bytes": 0}]
-table.run(ledger.close_try(table.root, other, state=COMMITTED, report=report))
-"""
-    + APPLICATION
-)
 
 
 @pytest.fixture(autouse=True)
@@ -65,22 +44,6 @@ def rival(tables: Tables) -> Callable[..., TryRecord]:
         return record
 
     return put
-
-
-def operator(tables: Tables, **arguments: Any) -> ZeroRenameSparkSubmitOperator:
-    given: dict[str, Any] = {
-        "task_id": "load",
-        "application": str(JOB_FILE),
-        "table": tables.url(),
-        "partition": "day=1",
-        "mode": "overwrite",
-        "committer": "magic",
-    }
-    return ZeroRenameSparkSubmitOperator(**given | arguments)
-
-
-def run(task: Any, **context: Any) -> dict[str, Any]:
-    return run_task(task, task_context(task, **context))
 
 
 class TestAtWork:

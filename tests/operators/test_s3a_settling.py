@@ -1,0 +1,169 @@
+"""A run with a committer of Hadoop's that a plan lets settle a conflict, and the runs that lose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
+
+from support.airflow import Tables, task_context
+from support.fake_spark import FakeSpark
+from support.s3a_loads import EARLIER, LATER, MEETS, operator, run
+from support.s3a_stand_in import APPLICATION
+from zero_rename.committer import InvalidInputError, Owner, RunRank
+from zero_rename.committer.commit.narrowed_run import leave_narrowing, read_narrowing
+from zero_rename.committer.format.layout import new_write_id
+from zero_rename.committer.format.records.narrowing import Narrowing
+from zero_rename.committer.format.settling import SettledRuns, Settling
+from zero_rename.orchestration.s3a.settling import last_load, planned_loads, plans_root, settled_by
+from zero_rename.sensors.success_manifest import SuccessManifestSensor
+
+CLEARED: dict[str, Any] = {"try_number": 2, "max_tries": 1, "clear_number": 1}
+NEWEST: dict[str, Any] = {"on_conflict": "newest_run"}
+SKIP: dict[str, Any] = {**NEWEST, "on_superseded": "skip"}
+WINNER, LOSER = "flights/winner/load", "flights/loser/load"
+
+
+@pytest.fixture(autouse=True)
+def _stand_in(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark.runs(APPLICATION)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(spark.folder))
+
+
+@pytest.fixture
+def loaded(tables: Tables) -> Tables:
+    """An older run has loaded the day, then a newer one."""
+    run(operator(tables), run_id="winner", start=EARLIER)
+    run(operator(tables), run_id="loser", start=LATER)
+    return tables
+
+
+def plan(
+    tables: Tables, key: str = WINNER, losers: tuple[str, ...] = (LOSER,), seconds: int = 3600
+) -> Mapping[str, int]:
+    """Let a run settle the conflict over the day."""
+    table = tables.table()
+    winner = last_load(table, key)
+    assert winner is not None
+    loads = planned_loads(table, winner, ["day=1"], losers)
+    settles = {"day=1": Settling(SettledRuns(key, losers), RunRank.of(LATER))}
+    who = Owner("resolve", "r", "resolve")
+    said = Narrowing(new_write_id(), key, None, loads, seconds, who, True, settles=settles)
+    root = plans_root(table.root)
+    assert table.run(leave_narrowing(root, said, table.run(read_narrowing(root, key))))
+    return loads
+
+
+@pytest.mark.parametrize("policy", [NEWEST, {}, {"on_conflict": "last_wins"}])
+def test_cleared_winner_loads_whatever_its_rank(loaded: Tables, policy: dict[str, Any]) -> None:
+    loads = plan(loaded)
+    report = run(operator(loaded, **policy), run_id="winner", start=EARLIER, **CLEARED)
+    assert settled_by(loaded.table(), WINNER, loads) == report["job"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "ends"),
+    [({}, AirflowFailException), (NEWEST, AirflowFailException), (SKIP, AirflowSkipException)],
+)
+def test_cleared_loser_starts_no_spark(
+    loaded: Tables, spark: FakeSpark, policy: dict[str, Any], ends: type[Exception]
+) -> None:
+    plan(loaded)
+    run(operator(loaded), run_id="winner", start=EARLIER, **CLEARED)
+    calls = len(spark.calls())
+    said = rf"settled against this run over day=1 \(for {WINNER}\)"
+    with pytest.raises(ends, match=said):
+        run(operator(loaded, **policy), run_id="loser", start=LATER, **CLEARED)
+    assert len(spark.calls()) == calls
+
+
+def test_run_of_the_highest_rank_or_later_counts_as_newer(loaded: Tables) -> None:
+    plan(loaded)
+    run(operator(loaded), run_id="winner", start=EARLIER, **CLEARED)
+    with pytest.raises(AirflowFailException, match="Newer runs have loaded"):
+        run(operator(loaded, **NEWEST), run_id="between")
+    later = LATER.replace(month=4)
+    run(operator(loaded, **NEWEST), run_id="later", start=later)
+    # The settlement is over.
+    run(operator(loaded), run_id="loser", start=LATER, **CLEARED)
+
+
+def test_loser_that_says_last_wins_loads(loaded: Tables) -> None:
+    loads = plan(loaded)
+    run(operator(loaded), run_id="winner", start=EARLIER, **CLEARED)
+    run(operator(loaded, on_conflict="last_wins"), run_id="loser", start=LATER, **CLEARED)
+    assert settled_by(loaded.table(), WINNER, loads) is None
+
+
+def test_load_since_the_plan_refuses_the_winner_before_spark(
+    loaded: Tables, spark: FakeSpark
+) -> None:
+    plan(loaded)
+    run(operator(loaded), run_id="third")
+    calls = len(spark.calls())
+    with pytest.raises(AirflowFailException, match="since that was planned"):
+        run(operator(loaded, on_conflict="last_wins"), run_id="winner", start=EARLIER, **CLEARED)
+    assert len(spark.calls()) == calls
+
+
+def test_plan_whose_time_is_over_refuses_the_winner(loaded: Tables, spark: FakeSpark) -> None:
+    plan(loaded, seconds=0)
+    table, calls = loaded.table(), len(spark.calls())
+    root = plans_root(table.root)
+    while (left := table.run(read_narrowing(root, WINNER))) and left.age <= 0:
+        pass  # The store's times have whole seconds.
+    with pytest.raises(AirflowFailException, match="its time, 0 s, is over"):
+        run(operator(loaded), run_id="winner", start=EARLIER, **CLEARED)
+    assert len(spark.calls()) == calls
+
+
+def test_retry_and_sensor_of_a_run_that_met_another_say_the_settled_state(
+    tables: Tables, spark: FakeSpark
+) -> None:
+    run(operator(tables), run_id="winner", start=EARLIER)
+    spark.runs(MEETS)
+    with pytest.raises(AirflowFailException, match="while this one was at work"):
+        run(operator(tables, retries=2), run_id="loser", start=LATER)
+    spark.runs(APPLICATION)
+    plan(tables, losers=(LOSER, "other"))
+    retried: dict[str, Any] = {"run_id": "winner", "start": EARLIER, **CLEARED, "max_tries": 3}
+    report = run(operator(tables, retries=2), **retried)
+    with pytest.raises(AirflowFailException, match=rf"settled against .*\(for {WINNER}\)"):
+        run(operator(tables, retries=2), run_id="loser", start=LATER, try_number=2)
+    again = run(operator(tables, retries=2), **{**retried, "try_number": 3})
+    assert (again["job"], again["repeated"]) == (report["job"], True)
+    waits = SuccessManifestSensor(task_id="wait", table=tables.url(), upstream_task_id="load")
+    with pytest.raises(AirflowFailException, match="A conflict was settled against this run"):
+        waits.poke(task_context(waits, run_id="loser"))
+
+
+class TestPlanned:
+    def test_run_that_appended_is_refused(self, tables: Tables) -> None:
+        run(operator(tables, mode="append"), run_id="winner")
+        with pytest.raises(InvalidInputError, match=r"has appended.*whole run loads again"):
+            plan(tables)
+
+    def test_run_of_which_another_run_has_won_a_partition_is_refused(self, tables: Tables) -> None:
+        run(operator(tables, partition=["day=1", "day=2"]), run_id="winner")
+        run(operator(tables), run_id="loser")
+        run(operator(tables, partition="day=2"), run_id="third")
+        with pytest.raises(InvalidInputError, match=r"also loads day=2, which .*run third has won"):
+            plan(tables)
+
+    def test_day_whose_last_load_is_of_no_run_in_conflict_is_refused(self, loaded: Tables) -> None:
+        run(operator(loaded), run_id="third")
+        with pytest.raises(InvalidInputError, match="run third has won"):
+            plan(loaded)
+
+
+def test_append_that_met_a_replace_is_told_what_a_clear_would_do(
+    tables: Tables, spark: FakeSpark
+) -> None:
+    spark.runs(MEETS)
+    for context in ({}, {"try_number": 2, "max_tries": 1}):
+        with pytest.raises(AirflowFailException, match=r"do not clear it .* adds all of them"):
+            run(operator(tables, mode="append", retries=1), **context)
