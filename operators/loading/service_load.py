@@ -160,6 +160,9 @@ class ServiceLoadOperator(LoadOperator):
             if self._s3a_load is not None:
                 self._s3a_load.note_deferred()
             method_name, kwargs = "load_completed", {**(kwargs or {}), **self._resume}
+        elif self._s3a_load is not None:
+            # As for the start of what runs jobs: the task begins anew, with a try of its own.
+            self._s3a_load.withdraw()
         super().defer(trigger=trigger, method_name=method_name, kwargs=kwargs, timeout=timeout)
 
     def on_kill(self) -> None:

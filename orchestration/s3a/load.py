@@ -185,8 +185,7 @@ class S3ALoad:
             refuse_rivals(self._table, self._try, self._policy, planned)
             self._ended_before = ended_before(self._table, self._try)
         except ZeroRenameError:
-            # Nothing was submitted.
-            self._note(ledger.close_try(self._root, self._try, state=UNDONE))
+            self.withdraw()
             raise
         with self.waited_for():
             yield
@@ -208,6 +207,10 @@ class S3ALoad:
         """Put on record that the application has ended: what it left is for the next try, or for
         recovery, to settle, without waiting for its silence."""
         self._note(ledger.note_failed(self._root, self._try))
+
+    def withdraw(self) -> None:
+        """Close the try: nothing was submitted."""
+        self._note(ledger.close_try(self._root, self._try, state=UNDONE))
 
     def note_deferred(self) -> None:
         """Put on record that the task is deferred, so that silence does not count as the end."""

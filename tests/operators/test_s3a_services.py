@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import boto3
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from botocore.client import BaseClient
@@ -17,7 +18,12 @@ from support.airflow import Tables, run_task, task_context
 from support.aws_services import SERVICES as OF_AWS
 from support.aws_services import Service, while_it_waits, worker_dies
 from support.http_services import SERVICES, Kubernetes
-from zero_rename.committer import InvalidInputError, RefusedError, VerificationError
+from zero_rename.committer import (
+    InvalidInputError,
+    OutcomeUnknownError,
+    RefusedError,
+    VerificationError,
+)
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.s3a.hadoop.settings import (
     BINDING_PARQUET,
@@ -384,6 +390,44 @@ def denied(monkeypatch: pytest.MonkeyPatch, service: Service, operation: str) ->
 
 
 class TestTries:
+    @every_service
+    def test_another_run_of_the_partition_is_refused_while_a_job_runs(
+        self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """For good, or, where both opened in one second, until the next try."""
+        overwrites: dict[str, Any] = {"mode": "overwrite"}
+        worker_dies(service, monkeypatch, lambda: run(service, **overwrites))
+        other = operator(service, **overwrites)
+        refusals = (AirflowFailException, OutcomeUnknownError)
+        with pytest.raises(refusals, match="Another run is at work on the same"):
+            run_task(other, context(other, run_id="another"))
+        assert len(service.jobs) == 1
+
+    @one_service
+    def test_a_task_that_is_deferred_before_its_job_is_started_begins_anew(
+        self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Until the application of EMR Serverless has started. Nobody waits for that try's
+        silence."""
+        client = boto3.client("emr-serverless", region_name="us-east-1")
+        client.stop_application(applicationId=service.id)
+        service.calls.clear()
+        task = operator(service, deferrable=True)
+        with pytest.raises(TaskDeferred) as caught:
+            run_task(task, context(task))
+        assert caught.value.method_name == "execute"
+        assert states(tables) == [try_record.UNDONE]
+        client.start_application(applicationId=service.id)
+        service.goes_on = True
+        again = operator(service, deferrable=True)
+        its = context(again)
+        again.render_template_fields(its)
+        with pytest.raises(TaskDeferred) as caught:
+            again.execute(its, event={"status": "success"})
+        assert caught.value.method_name == "load_completed"
+        assert len(service.jobs) == 1
+        assert sorted(states(tables)) == [try_record.SUBMITTED, try_record.UNDONE]
+
     @every_service
     def test_a_worker_that_is_killed_leaves_its_job_to_the_next_try(
         self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
