@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..errors import CommitConflictError, HeadMovedError
+from ..errors import CommitConflictError, HeadMovedError, TableMismatchError, first_few
 from ..format.job_spec import Mode, OnConflict, Readers
 from ..format.layout import job_in_key
 from ..format.parquet.foreign_columns import ForeignFile, check_files
@@ -138,8 +138,8 @@ def _change(
         change = _dropping(change, [target.drops, *attempts])
     if target.replaces:
         if first:
-            _refuse_unread(opened, target, listed)
-        elif target.partition in opened.spec.merges:
+            _refuse_unread(context, opened, target, listed)
+        elif merged or row_changes is not None:
             there = yield from _without_unread(context, state, there)
         return change if opened.spec.keep_replaced else replace(change, removals=there)
     own = tuple(f for f in there if job_in_key(f.key) in attempts)
@@ -298,23 +298,44 @@ def _read_changes(
     }
 
 
-def _refuse_unread(opened: OpenedJob, target: Target, listed: Sequence[ListedObject]) -> None:
-    """Refuse to take the place of files that the job has not read, where it has read the partition
-    by a listing: nobody moves a head that adds files without one.
+def _refuse_unread(
+    context: Context, opened: OpenedJob, target: Target, listed: Sequence[ListedObject]
+) -> None:
+    """Refuse to take the place of files that the job has not read: nobody moves a head that adds
+    files without one. A job has read them by a listing; or it writes rows of a table again whose
+    readers list nothing, so that it has read none.
 
-    :raises CommitConflictError: others are there now.
+    :raises CommitConflictError: others are there than the job has read.
+    :raises TableMismatchError: there are files that no reader of the table has read.
     """
     base = opened.spec.base
     read = None if base is None else base.listing(target.partition)
-    if read is None or opened.spec.on_conflict is OnConflict.LAST_WINS:
+    data = (it for it in listed if is_data_file(it) and job_in_key(it.key) is None)
+    there = [(it.key, it.size) for it in data]
+    if read is None:
+        if there and target.partition in opened.spec.row_changes:
+            raise _uncounted(context, target.partition, [key for key, _ in there])
         return
-    there = (it for it in listed if is_data_file(it) and job_in_key(it.key) is None)
-    if listing_digest((item.key, item.size) for item in there) != read:
+    if opened.spec.on_conflict is OnConflict.LAST_WINS:
+        return
+    if listing_digest(there) != read:
         raise CommitConflictError(
             f"{target.partition} holds other files than when this job read it, and no job of this "
             "package wrote them. Nothing of this job is visible.",
             remedy="Run the job again on what is there now, or choose on_conflict=last_wins.",
         )
+
+
+def _uncounted(context: Context, partition: str, keys: Sequence[str]) -> TableMismatchError:
+    return TableMismatchError(
+        f"{partition} holds files that no job of this package wrote and no reader of the table "
+        f"counts, so no row of theirs was compared: {first_few(keys)}. Nothing of this job is "
+        "visible.",
+        table=context.root.url,
+        key=keys[0],
+        remedy=f"Let the table have them: zero-rename adopt {context.root.url} --apply, and change "
+        "the rows again; or move them away.",
+    )
 
 
 def _refuse_merged(

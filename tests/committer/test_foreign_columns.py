@@ -285,6 +285,29 @@ class TestUnnamedFile:
         (finding,) = place.table.verify()
         assert (finding.kind, finding.key) == (FindingKind.UNNAMED, key)
 
+    def test_rows_merged_into_an_emptied_partition_leave_it_where_it_is(self, place: Place) -> None:
+        with place.table.job(SCHEMA, partition_by=["day"]) as job:
+            job.write(days(1, day=1))
+        place.table.delete([("id", "=", 1)])
+        key = place.parquet("day=1/late.parquet", {"id": [50]})
+        place.table.merge(days(2, day=1), on=["id"])
+        assert key in place.data()
+        assert [row["id"] for row in place.rows()] == [2]
+
+    @pytest.mark.parametrize("across", [False, True])
+    def test_rows_merged_into_a_partition_without_a_head_are_refused_beside_it(
+        self, place: Place, across: bool
+    ) -> None:
+        with place.table.job(SCHEMA, partition_by=["day"]) as job:
+            job.write(days(1, day=1))
+        key = place.parquet("day=2/late.parquet", {"id": [50]})
+        with pytest.raises(TableMismatchError, match=r"day=2/late\.parquet.* adopt"):
+            place.table.merge(days(50, day=2), on=["id"], across_partitions=across)
+        assert key in place.data()
+        place.table.adopt(apply=True)
+        place.table.merge(days(50, 51, day=2), on=["id"], across_partitions=across)
+        assert [row["id"] for row in place.rows()] == [1, 50, 51]
+
     def test_replace_of_the_partition_removes_it(self, place: Place) -> None:
         for mode in ("append", "replace"):
             with place.table.job(SCHEMA, partition_by=["day"], mode=mode) as job:

@@ -82,3 +82,22 @@ def test_load_reads_columns_in_another_case(spark: Any, url: str, sensitive: str
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
     assert sorted(map(tuple, rows)) == [(1, "a"), (2, "b"), (3, "c")]
+
+
+@pytest.mark.parametrize("verb", ["merge", "move"])
+def test_rows_brought_to_a_partition_without_a_head_are_refused_beside_a_file_there(
+    spark: Any, s3_bucket: Any, verb: str
+) -> None:
+    def move(spark: Any, url: str) -> object:
+        return update(url, set={"day": "1"}, where="id = 9")
+
+    url = f"s3://{s3_bucket.name}/lake/own"
+    with Table(url).job(SCHEMA, partition_by=["day"]) as job:
+        job.write(pa.table({"id": [9], "k": ["own"], "day": [2]}, schema=SCHEMA))
+    target = io.BytesIO()
+    pq.write_table(pa.table({"id": [50], "k": ["late"]}), target)
+    key = "lake/own/day=1/late.parquet"
+    s3_bucket.put(key, target.getvalue())
+    with pytest.raises(TableMismatchError, match=r"day=1/late\.parquet"):
+        {**REWRITES, "move": move}[verb](spark, url)
+    assert s3_bucket.keys("lake/own/day=1") == [key]
