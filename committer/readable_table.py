@@ -16,7 +16,7 @@ from .commit.snapshot import Snapshot, Survey, survey
 from .commit.state.context import Context
 from .commit.state.data_listing import list_fast
 from .commit.state.decide import Decided, read_decision
-from .commit.state.found_table import find_table
+from .commit.state.found_table import find_table, refuse_folder_of_others
 from .commit.state.heads import read_head
 from .commit.state.job_state import Committed, JobState
 from .commit.state.open_jobs import read_open
@@ -89,6 +89,16 @@ class ReadableTable:
         """Whether there is a table of this package at this root. What another committer wrote
         can be read nevertheless: its schema, snapshot and partitions, from its files."""
         return self.run(table_exists(self._context))
+
+    def refuse_folder_of_others(self) -> None:
+        """Refuse a root that belongs to another table format, or is a partition's directory of
+        another table: a writer that keeps no record of its files would put some there that the
+        table does not count, and remove some that it does. A few requests.
+
+        :raises InvalidInputError: it is a partition's directory of a table of this package.
+        :raises TableMismatchError: it belongs to another table format.
+        """
+        self.run(refuse_folder_of_others(self._context))
 
     def keeps_symlinks(self) -> bool:
         """Whether each job keeps a symlink manifest beside each head, for other engines."""

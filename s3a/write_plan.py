@@ -14,12 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ..committer.errors import InvalidInputError, SettingsRefusedError
 from ..committer.format.job_spec import Mode
 from ..committer.format.layout import TableRoot
 from ..committer.format.schema.hive_paths import parse_partition
 from .hadoop.settings import CONFLICT_KEY, CONFLICT_MODE_OF, PARTITION_OVERWRITE_KEY, Committer
+
+if TYPE_CHECKING:
+    from ..committer.table import Table
 
 #: The writer's name for ``spark.sql.sources.partitionOverwriteMode``, which it reads first. Each
 #: overwrite says it: the setting is the whole application's, and its other writes' affair.
@@ -125,11 +129,19 @@ def _into_empty(root: TableRoot, write: PlannedWrite) -> PlannedWrite:
     return replace(write, options=options, must_be_empty=(below,))
 
 
-def native_table_refused(root: TableRoot, committer: str) -> SettingsRefusedError:
-    """The error for a table of ``zero_rename``, which another committer must not write."""
-    return SettingsRefusedError(
-        f"[native-table] This is a table of the zero_rename committer: its readers go by its "
-        f"heads, and would not see what {committer} writes. Nothing was written.",
-        table=root.url,
-        remedy="Use committer='zero_rename' for it, or another table.",
-    )
+def check_destination(table: Table, committer: str) -> None:
+    """Refuse a destination whose files some table keeps a record of: Hadoop's committers keep
+    none, and an overwrite of theirs removes what lies there, the log of another format included.
+
+    :raises SettingsRefusedError: a table of ``zero_rename``.
+    :raises InvalidInputError: a partition's directory of one.
+    :raises TableMismatchError: a folder of another table format.
+    """
+    if table.exists():
+        raise SettingsRefusedError(
+            f"[native-table] This is a table of the zero_rename committer: its readers go by its "
+            f"heads, and would not see what {committer} writes. Nothing was written.",
+            table=table.root.url,
+            remedy="Use committer='zero_rename' for it, or another table.",
+        )
+    table.refuse_folder_of_others()

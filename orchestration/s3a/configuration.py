@@ -26,7 +26,7 @@ from ...s3a.hadoop.settings import (
 )
 from ...s3a.runs import ledger
 from ...s3a.services import ServiceJob, ServiceRules, check_job
-from ...s3a.write_plan import PlannedWrite, native_table_refused, plan
+from ...s3a.write_plan import PlannedWrite, check_destination, plan
 from ...spark.startup.installation import hadoop_version
 from ..submit.preflight import find_spark, submitting_home
 from ..submit.properties import default_properties
@@ -121,9 +121,9 @@ def check_submission(
 
     :param conf: of :func:`render`.
     :raises SettingsRefusedError: it would lose or double rows, or cannot work.
+    :raises ZeroRenameError: as :func:`.write_plan.check_destination`.
     """
-    if table.exists():
-        raise native_table_refused(load.root, load.committer)
+    check_destination(table, load.committer)
     cluster, named = call.cluster, call.properties_file
     environ = {**os.environ, **{k: str(v) for k, v in call.env_vars.items()}}
     environ |= find_spark(environ, cluster.binary)
@@ -167,9 +167,9 @@ def check_on_service(
     :param strict: refuse what cannot be seen; else it is logged.
     :returns: the settings that the request gets.
     :raises SettingsRefusedError: it would lose or double rows, or cannot work.
+    :raises ZeroRenameError: as :func:`.write_plan.check_destination`.
     """
-    if table.exists():
-        raise native_table_refused(load.root, load.committer)
+    check_destination(table, load.committer)
     if seen.unseen and strict:
         raise SettingsRefusedError(
             f"strict: {' '.join(seen.unseen)} Nothing was submitted.",

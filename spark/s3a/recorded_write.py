@@ -37,7 +37,7 @@ from ...s3a.runs.try_record import (
     write_uuid,
 )
 from ...s3a.verification.verify import is_proved, verified
-from ...s3a.write_plan import SAVE_MODES, PlannedWrite, native_table_refused, plan
+from ...s3a.write_plan import SAVE_MODES, PlannedWrite, check_destination, plan
 from ..job_tags import Operations
 from ..write_target import WriteTarget
 from .session import SessionView, check_session, client_of, encryption_for
@@ -60,6 +60,7 @@ def save_by_s3a(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> None
     """Write a frame as :func:`~.save_frame.save` says.
 
     :raises SettingsRefusedError: the session's settings, or a table of ``zero_rename`` there.
+    :raises TableMismatchError: the folder belongs to another table format.
     :raises DestinationExistsError: mode fail-if-exists met files.
     :raises JobFencedError: a later try of the run has begun. In all cases nothing was written.
     """
@@ -103,8 +104,7 @@ class _Application:
     def check(self, writes: tuple[PlannedWrite, ...]) -> None:
         """Everything that may refuse, before the first byte is written."""
         target = self._target
-        if self._table.exists():
-            raise native_table_refused(target.root, target.committer)
+        check_destination(self._table, target.committer)
         facts = {
             "committer": target.committer,
             "destination": writes[0].path,

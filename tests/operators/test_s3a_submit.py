@@ -21,6 +21,7 @@ from zero_rename.committer import (
     OutcomeUnknownError,
     RecordDamagedError,
     RefusedError,
+    TableMismatchError,
     VerificationError,
 )
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
@@ -251,6 +252,25 @@ class TestChecks:
         with pytest.raises(AirflowFailException, match="native-table"):
             run(operator(tables))
         assert spark.calls() == []
+
+    @pytest.mark.parametrize(
+        ("log", "name"),
+        [
+            ("_delta_log/00000000000000000000.json", "Delta Lake"),
+            (".hoodie/hoodie.properties", "Apache Hudi"),
+            ("metadata/v1.metadata.json", "Apache Iceberg"),
+            ("_spark_metadata/0", "Spark's streaming file sink"),
+        ],
+    )
+    def test_a_folder_of_another_format(
+        self, tables: Tables, s3_bucket: Any, spark: FakeSpark, log: str, name: str
+    ) -> None:
+        key = f"{tables.url().removeprefix(f's3://{s3_bucket.name}/')}/{log}"
+        s3_bucket.put(key, b"{}")
+        with pytest.raises(TableMismatchError, match=f"is a table of {name}"):
+            run(operator(tables, mode="overwrite"))
+        assert spark.calls() == []
+        assert s3_bucket.keys(key) == [key]
 
     def test_warnings_are_logged(self, tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
         run(operator(tables, conf={"spark.yarn.maxAppAttempts": "2"}))

@@ -160,6 +160,17 @@ def refuse_partition_folder(context: Context) -> Step[None]:
     yield from refuse_other_logs(folders)
 
 
+def refuse_folder_of_others(context: Context) -> Step[None]:
+    """Refuse a root that belongs to another table format, or is a partition's directory of another
+    table: for a writer that keeps no record here.
+
+    :raises InvalidInputError: as :func:`refuse_partition_folder`.
+    :raises TableMismatchError: it belongs to another format.
+    """
+    yield from refuse_partition_folder(context)
+    yield from refuse_other_logs([context.root])
+
+
 def _above(root: TableRoot) -> list[TableRoot]:
     """The folders of which ``root`` may be a partition, nearest first."""
     parts = root.prefix.split("/")

@@ -27,6 +27,7 @@ from zero_rename.committer import (
     JobFencedError,
     OutcomeUnknownError,
     SettingsRefusedError,
+    TableMismatchError,
     UnfinishedCommitError,
     VerificationError,
 )
@@ -366,6 +367,13 @@ class TestRefusals:
         refused = pytest.raises(SettingsRefusedError, match="native-table")
         with application.with_committer("magic"), refused:
             load(place, days(application, (1, 1)), "magic")
+
+    def test_a_folder_of_another_format(self, application: Application, place: Place) -> None:
+        place.put("_delta_log/00000000000000000000.json", b"{}")
+        refused = pytest.raises(TableMismatchError, match="is a table of Delta Lake")
+        with application.with_committer("magic"), refused:
+            load(place, days(application, (1, 1)), "magic")
+        assert len(place.objects()) == 1
 
     def test_a_session_that_has_another_committer(
         self, application: Application, place: Place
