@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..committer.format.job_spec import Owner
-from ..committer.format.layout import new_write_id
+from ..committer.format.layout import TableRoot, new_write_id
 from ..committer.format.records.narrowing import Narrowing
 from ..committer.format.settling import Settling
 from ..orchestration.runs.task_run import NamedTask
@@ -47,6 +47,7 @@ class Permit:
         none: the run goes by no plan.
     :param whole: it makes all of its partitions.
     :param settles: of these, those in which it settles a conflict of runs.
+    :param plans: the root below which the run is told so; ``None``: the table's.
     """
 
     table: str
@@ -54,6 +55,7 @@ class Permit:
     versions: Mapping[str, int]
     whole: bool
     settles: Mapping[str, Settling] = field(default_factory=dict)
+    plans: TableRoot | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class Clearing:
             api.clear(instance, include_downstream)
         except (TaskRunsError, ApiRefusedError) as error:
             for it in permits:
-                self.take_back(it.table, it.idempotency_key)
+                self.take_back(it.table, it.idempotency_key, it.plans)
             if isinstance(error, ApiRefusedError):
                 raise
             return False
@@ -104,16 +106,17 @@ class Clearing:
         if any(it.versions for it in permits) and api.state(instance) not in ENDED:
             return False
         for it in permits:
-            table, left = self.hook.get_table(it.table), self.read(it.table, it.idempotency_key)
+            table = self.hook.get_table(it.table)
+            left, root = self.read(it.table, it.idempotency_key, it.plans), it.plans or table.root
             if left is not None and not left.said.over and self._is_at_work(api, left):
                 return False
             job = table.job_of_key(it.idempotency_key)
             if it.versions and (job is not None or it.settles):
                 said = self._said(it, job)
-                if not table.run(leave_narrowing(table.root, said, left)):
+                if not table.run(leave_narrowing(root, said, left)):
                     return False
             elif left is not None and not left.said.over:
-                table.run(end_narrowing(table.root, left, new_write_id()))
+                table.run(end_narrowing(root, left, new_write_id()))
         return True
 
     def _said(self, it: Permit, job: str | None) -> Narrowing:
@@ -123,12 +126,15 @@ class Clearing:
             settles=it.settles,
         )
 
-    def read(self, url: str, idempotency_key: str) -> Left | None:
-        """Read what a plan has told a run."""
+    def read(self, url: str, idempotency_key: str, plans: TableRoot | None = None) -> Left | None:
+        """Read what a plan has told a run.
+
+        :param plans: the root below which it was told; ``None``: the table's.
+        """
         from ..committer.commit.narrowed_run import read_narrowing
 
         table = self.hook.get_table(url)
-        return table.run(read_narrowing(table.root, idempotency_key))
+        return table.run(read_narrowing(plans or table.root, idempotency_key))
 
     def _is_at_work(self, api: AirflowApi, left: Left) -> bool:
         """Tell whether another task that has told a run something still waits for it."""
@@ -140,15 +146,17 @@ class Clearing:
         except GoneError:
             return False  # Its run was deleted.
 
-    def take_back(self, url: str, idempotency_key: str | None) -> None:
+    def take_back(
+        self, url: str, idempotency_key: str | None, plans: TableRoot | None = None
+    ) -> None:
         """Let what this task has told a run count no longer."""
         from ..committer.commit.narrowed_run import end_narrowing
 
-        left = None if idempotency_key is None else self.read(url, idempotency_key)
+        left = None if idempotency_key is None else self.read(url, idempotency_key, plans)
         if left is None or left.said.over or NamedTask.of(left.said.planner) != self.planner:
             return
         table = self.hook.get_table(url)
-        table.run(end_narrowing(table.root, left, new_write_id()))
+        table.run(end_narrowing(plans or table.root, left, new_write_id()))
 
 
 class ClearingProgress(Protocol):

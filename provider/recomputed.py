@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
@@ -85,7 +85,13 @@ class Recomputed:
         return [it for layer in self.layers for it in layer]
 
 
-def wait(task: BaseOperator, seconds: float, deferrable: bool, progress: Recomputed) -> None:
+class Kept(Protocol):
+    """Progress that a task keeps over a wait."""
+
+    def said(self) -> dict[str, Any]: ...
+
+
+def wait(task: BaseOperator, seconds: float, deferrable: bool, progress: Kept) -> None:
     """Wait before the next look: in the triggerer, from where the task's method ``proceed`` goes
     on with the progress, or here."""
     if not deferrable:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +20,10 @@ from zero_rename.committer.commit.narrowed_run import leave_narrowing, read_narr
 from zero_rename.committer.format.layout import new_write_id
 from zero_rename.committer.format.records.narrowing import Narrowing
 from zero_rename.committer.format.settling import SettledRuns, Settling
+from zero_rename.orchestration.runs.task_run import NamedTask
 from zero_rename.orchestration.s3a.settling import last_load, planned_loads, plans_root, settled_by
+from zero_rename.provider import clearing
+from zero_rename.provider.settling import RerunOrder, RerunOutcome, settle_by_rerun
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
 CLEARED: dict[str, Any] = {"try_number": 2, "max_tries": 1, "clear_number": 1}
@@ -137,8 +142,9 @@ def test_retry_and_sensor_of_a_run_that_met_another_say_the_settled_state(
     again = run(operator(tables, retries=2), **{**retried, "try_number": 3})
     assert (again["job"], again["repeated"]) == (report["job"], True)
     waits = SuccessManifestSensor(task_id="wait", table=tables.url(), upstream_task_id="load")
+    context: Any = task_context(waits, run_id="loser")
     with pytest.raises(AirflowFailException, match="A conflict was settled against this run"):
-        waits.poke(task_context(waits, run_id="loser"))
+        waits.poke(context)
 
 
 class TestPlanned:
@@ -158,6 +164,82 @@ class TestPlanned:
         run(operator(loaded), run_id="third")
         with pytest.raises(InvalidInputError, match="run third has won"):
             plan(loaded)
+
+
+class TestByTheResolver:
+    """What clears the task of the run that is to stand."""
+
+    @pytest.fixture
+    def settle(self, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[RerunOutcome]]:
+        class Server:
+            def __init__(self, clears: Callable[[], Any]) -> None:
+                self._clears, self._state = clears, "success"
+
+            def state(self, instance: NamedTask) -> str:
+                return self._state
+
+            def version(self, instance: NamedTask) -> None:
+                return None
+
+            def idle(self, dag_id: str) -> None:
+                return None
+
+            def clear(self, instance: NamedTask, include_downstream: bool = False) -> None:
+                try:
+                    self._clears()
+                except AirflowFailException:
+                    self._state = "failed"
+
+        def settled(tables: Tables, clears: Callable[[], Any]) -> list[RerunOutcome]:
+            server = contextlib.nullcontext(Server(clears))
+            monkeypatch.setattr(clearing, "airflow_api", lambda conn_id: server)
+            owner = Owner("flights", "winner", "load")
+            order = RerunOrder(
+                tables.url(), "day=1", 0, WINNER, owner, (LOSER,), RunRank.of(LATER), "magic"
+            )
+            task: Any = SimpleNamespace(
+                zero_rename_conn_id="zero_rename_default",
+                airflow_conn_id="airflow_api",
+                poll_interval=0.0,
+                timeout=3600.0,
+                deferrable=False,
+            )
+            context: Any = task_context(operator(tables, task_id="resolve"))
+            return settle_by_rerun(task, context, [order])
+
+        return settled
+
+    def test_whole_run_loads_again(self, loaded: Tables, settle: Any) -> None:
+        reports = []
+
+        def clears() -> None:
+            reports.append(run(operator(loaded), run_id="winner", start=EARLIER, **CLEARED))
+
+        (made,) = settle(loaded, clears)
+        assert (made.error, made.job) == ("", reports[0]["job"])
+        (again,) = settle(loaded, clears)
+        assert (again.error, again.job, len(reports)) == ("", made.job, 1)
+        table = loaded.table()
+        left = table.run(read_narrowing(plans_root(table.root), WINNER))
+        assert left is not None
+        assert left.said.over
+
+    def test_run_that_another_one_overtakes_is_unresolved(
+        self, loaded: Tables, settle: Any
+    ) -> None:
+        def clears() -> None:
+            run(operator(loaded), run_id="third")
+            run(operator(loaded), run_id="winner", start=EARLIER, **CLEARED)
+
+        (made,) = settle(loaded, clears)
+        assert "is failed: its log says why" in made.error
+
+    def test_run_that_appended_is_unresolved_and_is_not_cleared(
+        self, tables: Tables, settle: Any
+    ) -> None:
+        run(operator(tables, mode="append"), run_id="winner")
+        (made,) = settle(tables, lambda: pytest.fail("It was cleared."))
+        assert "has appended" in made.error
 
 
 def test_append_that_met_a_replace_is_told_what_a_clear_would_do(

@@ -1,0 +1,384 @@
+"""Conflicts of runs that are settled by a rerun: the run that is to stand is cleared, told what it
+settles, waited for, and looked at."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..committer.errors import InvalidInputError, counted, first_few
+from ..committer.format.job_spec import Owner
+from ..committer.format.layout import UNPARTITIONED, TableRoot
+from ..committer.format.records.typed_json import from_members, to_members
+from ..committer.format.run_rank import RunRank
+from ..committer.format.settling import SettledRuns, Settling
+from ..orchestration.runs.task_run import NamedTask
+from .airflow_api import ENDED, AirflowApi, ApiTroubleError
+from .clearing import Clearing, Permit, follow
+from .failures import final_where_refused
+from .hooks import ZeroRenameHook
+from .recomputed import wait
+from .task_context import task_run
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from ..committer import Table
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RerunOrder:
+    """A partition whose conflict a run is to settle by loading it again.
+
+    :param table: the destination's root.
+    :param version: the partition's version that the plan saw; with Hadoop's committers nobody asks.
+    :param run: the key of the run that is to stand; ``owner`` runs it.
+    :param losers: the keys of the others.
+    :param rank: the highest of the conflict; ``None``: none is known.
+    :param committer: one of Hadoop's that wrote it; ``""``: this package's.
+    """
+
+    table: str
+    partition: str
+    version: int
+    run: str
+    owner: Owner
+    losers: tuple[str, ...]
+    rank: RunRank | None = None
+    committer: str = ""
+
+    @property
+    def settling(self) -> Settling:
+        return Settling(SettledRuns(self.run, self.losers), self.rank)
+
+
+@dataclass(frozen=True)
+class RerunOutcome:
+    """What became of an order.
+
+    :param job: the job that settled it.
+    :param error: why it is not settled; ``""``: it is.
+    :param dag_version: by which version of the DAG the run was made again; ``None``: not known.
+    """
+
+    order: RerunOrder
+    job: str | None = None
+    error: str = ""
+    dag_version: str | None = None
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A run that is made again for one or more orders of one table.
+
+    :param versions: of the partitions that it may replace, as it was told.
+    :param is_begun: its task is cleared.
+    :param outcomes: for each order; none: it is not over.
+    """
+
+    orders: tuple[RerunOrder, ...]
+    versions: Mapping[str, int] = field(default_factory=dict)
+    is_begun: bool = False
+    outcomes: tuple[RerunOutcome, ...] = ()
+
+    @property
+    def first(self) -> RerunOrder:
+        return self.orders[0]
+
+    @property
+    def partitions(self) -> list[str]:
+        return [it.partition for it in self.orders]
+
+    @property
+    def instance(self) -> NamedTask | None:
+        return NamedTask.of(self.first.owner)
+
+    def failed(self, error: str, dag_version: str | None = None) -> Rerun:
+        """Return it as over, with no order settled."""
+        made = tuple(RerunOutcome(it, None, error, dag_version) for it in self.orders)
+        return replace(self, outcomes=made)
+
+
+@dataclass(frozen=True)
+class Reruns:
+    """The runs that a task makes again to settle conflicts, as far as they are.
+
+    :param until: Unix time at which it is given up.
+    :param troubles: looks at which Airflow's API has failed, since one at which it did not.
+    """
+
+    reruns: tuple[Rerun, ...]
+    until: float
+    troubles: int = 0
+
+    @staticmethod
+    def of(orders: Iterable[RerunOrder], seconds: float) -> Reruns:
+        """Put the orders of each run together."""
+        by_run: dict[tuple[str, str], list[RerunOrder]] = {}
+        for it in orders:
+            by_run.setdefault((it.table, it.run), []).append(it)
+        made = tuple(Rerun(tuple(it)) for it in by_run.values())
+        return Reruns(made, time.time() + seconds)
+
+    def said(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        return to_members(self)
+
+    @property
+    def outcomes(self) -> list[RerunOutcome]:
+        return [made for it in self.reruns for made in it.outcomes]
+
+
+def settle_by_rerun(
+    task: Any,
+    context: Context,
+    of: Sequence[RerunOrder] | Mapping[str, Any],
+    *,
+    include_downstream: bool = False,
+) -> list[RerunOutcome]:
+    """Let runs load partitions in conflict again, and wait for them.
+
+    A run is cleared by its own task, bound to the versions that the plan saw, and narrowed to the
+    partitions in conflict; with a committer of Hadoop's it loads all that it loads. Killed or
+    retried, this waits for what it has cleared, and clears nothing that has settled its conflict.
+
+    :param task: the operator, for its connections, ``poll_interval``, ``timeout`` and
+        ``deferrable``; its method ``proceed`` calls this again with the progress.
+    :param of: the orders, or what was done before a wait.
+    :param include_downstream: let successors of cleared tasks run again, too; nobody waits for
+        them.
+    :return: an outcome for each order, with an error where it is not settled: the run is at work,
+        or was deleted; its DAG is paused; it failed, was skipped, or has left other rows.
+    :raises AirflowFailException: ``airflow_conn_id`` names no connection, or the API refuses it.
+    """
+    with final_where_refused():
+        if not task.airflow_conn_id:
+            raise InvalidInputError(
+                "by='rerun' clears tasks by Airflow's API, and airflow_conn_id names no connection "
+                "to it. Nothing was cleared.",
+                remedy="Give airflow_conn_id a connection of type http to Airflow's API server; or "
+                "choose by='restore'.",
+            )
+    hook, planner = ZeroRenameHook(task.zero_rename_conn_id), task_run(dict(context)).named
+    clearing = Clearing(hook, planner, task.timeout)
+    engine = _ConflictReruns(clearing, include_downstream)
+    progress = (
+        from_members(Reruns, dict(of)) if isinstance(of, Mapping) else Reruns.of(of, task.timeout)
+    )
+    waits = partial(wait, task, task.poll_interval, task.deferrable)
+    done = follow(task.airflow_conn_id, engine.look, progress, waits, engine.give_up)
+    return done.outcomes
+
+
+@dataclass(frozen=True)
+class _ConflictReruns:
+    clearing: Clearing
+    include_downstream: bool
+
+    def look(self, api: AirflowApi, progress: Reruns) -> tuple[Reruns, bool]:
+        """Do what there is to do now. Returns also whether all is done."""
+        made = tuple(self._looked_at(api, it) for it in progress.reruns)
+        return replace(progress, reruns=made), all(it.outcomes for it in made)
+
+    def give_up(self, progress: Reruns) -> Reruns:
+        said = (
+            f"Not over after {self.clearing.seconds:,.0f} s. It goes on, and settles the conflict "
+            "if it ends well: look again then"
+        )
+        made = tuple(it if it.outcomes else it.failed(said) for it in progress.reruns)
+        return replace(progress, reruns=made)
+
+    def _looked_at(self, api: AirflowApi, it: Rerun) -> Rerun:
+        instance = it.instance
+        if it.outcomes:
+            return it
+        if instance is None:
+            by = it.first.owner.application or "an unnamed program"
+            return it.failed(
+                f"The run {it.first.run} was made outside Airflow ({by}): run it again there, with "
+                "on_conflict='last_wins'"
+            )
+        try:
+            if it.is_begun:
+                return self._ended(api, it, instance)
+            return self._begun(api, it, instance)
+        except ApiTroubleError:
+            raise
+        except InvalidInputError as error:
+            return it.failed(str(error))
+
+    def _begun(self, api: AirflowApi, it: Rerun, instance: NamedTask) -> Rerun:
+        """Clear a run's task, unless this task has done so, or the conflict is settled."""
+        destination = self._destination(it)
+        left = self.clearing.read(it.first.table, it.first.run, destination.plans)
+        is_own = (
+            left is not None
+            and NamedTask.of(left.said.planner) == self.clearing.planner
+            and left.said.settles.keys() >= {*it.partitions}
+        )
+        if left is not None and is_own:
+            it = replace(it, versions=left.said.partitions)
+            if not any(made.error for made in destination.judged(it)):
+                return self._ended(api, it, instance)
+            if not left.said.over and api.state(instance) not in ENDED:
+                return replace(it, is_begun=True)
+            if not left.said.over and left.said.taken is not None:
+                return self._ended(api, it, instance)
+        if idle := api.idle(instance.dag_id):
+            return it.failed(f"DAG {instance.dag_id} is {idle}, so that {instance} would not run")
+        state = api.state(instance)
+        if state not in ENDED:
+            return it.failed(
+                f"{instance} is at work ({state}). Nothing was cleared: resolve the conflict when "
+                "it has ended"
+            )
+        permit = destination.permit(it)
+        if not self.clearing.clear(api, instance, [permit], self.include_downstream):
+            return it.failed(
+                f"{instance} is at work, or another task is about to clear it. Nothing was "
+                "cleared: resolve the conflict when it has ended"
+            )
+        _log.info("Cleared %s, to settle %s of %s", instance, _named(it), it.first.table)
+        return replace(it, versions=permit.versions, is_begun=True)
+
+    def _ended(self, api: AirflowApi, it: Rerun, instance: NamedTask) -> Rerun:
+        """Look what a run has made of its conflict, if it has ended."""
+        state = api.state(instance)
+        if state not in ENDED:
+            return replace(it, is_begun=True)
+        destination = self._destination(it)
+        self.clearing.take_back(it.first.table, it.first.run, destination.plans)
+        version = api.version(instance)
+        if state != "success":
+            return it.failed(f"{instance} is {state}: its log says why", version)
+        made = tuple(replace(one, dag_version=version) for one in destination.judged(it))
+        return replace(it, outcomes=made)
+
+    def _destination(self, it: Rerun) -> _Contested:
+        table = self.clearing.hook.get_table(it.first.table)
+        return _OfS3A(table) if it.first.committer else _OfHeads(table)
+
+
+class _Contested(Protocol):
+    """Where a run settles conflicts, as its committer tells."""
+
+    @property
+    def plans(self) -> TableRoot:
+        """The root below which plans tell runs what they may make."""
+        ...
+
+    def permit(self, it: Rerun) -> Permit:
+        """Plan what a run may make.
+
+        :raises InvalidInputError: the partitions are not as they were seen, or it must not run
+            again.
+        """
+        ...
+
+    def judged(self, it: Rerun) -> Sequence[RerunOutcome]:
+        """Look what a run has made of its conflict."""
+        ...
+
+
+@dataclass(frozen=True)
+class _OfHeads:
+    """A table of this package."""
+
+    table: Table
+
+    @property
+    def plans(self) -> TableRoot:
+        return self.table.root
+
+    def permit(self, it: Rerun) -> Permit:
+        found = self.table.settled(it.partitions)
+        moved = [one.partition for one in it.orders if found[one.partition].version != one.version]
+        if moved:
+            raise InvalidInputError(
+                f"Another job has changed {first_few(moved)} since the conflict was found. Nothing "
+                "was cleared.",
+                remedy="Look for conflicts again, and resolve what is found.",
+            )
+        versions = {one.partition: one.version for one in it.orders}
+        settles = {one.partition: one.settling for one in it.orders}
+        return Permit(it.first.table, it.first.run, versions, self._is_whole(it), settles)
+
+    def _is_whole(self, it: Rerun) -> bool:
+        """Tell whether a run makes all of its partitions: it has made no other, or has committed
+        nothing, or there are none."""
+        # On use: DAG files are parsed by processes that look at nothing.
+        from ..orchestration.runs.outcomes import jobs_of_run
+
+        job = self.table.job_of_key(it.first.run)
+        if job is None or UNPARTITIONED in it.partitions:
+            return True
+        made = {p.partition for done in jobs_of_run(self.table, job) for p in done.partitions}
+        return made <= {*it.partitions}
+
+    def judged(self, it: Rerun) -> Sequence[RerunOutcome]:
+        found = self.table.settled(it.partitions)
+        return [self._judged(one, found[one.partition]) for one in it.orders]
+
+    def _judged(self, order: RerunOrder, found: Any) -> RerunOutcome:
+        runs = found.runs
+        if runs is not None and runs.stands == order.run and {*order.losers} <= {*runs.losers}:
+            return RerunOutcome(order, found.job)
+        if found.version == order.version:
+            why = (
+                "as before: the task has on_repeat='skip', or its application did not load the "
+                "partition"
+            )
+        else:
+            why = f"of job {found.job}, which settles nothing: another run has loaded since"
+        return RerunOutcome(order, None, f"The run ended well, and the rows are {why}")
+
+
+@dataclass(frozen=True)
+class _OfS3A:
+    """A destination of Hadoop's committers: the whole run loads again."""
+
+    table: Table
+
+    @property
+    def plans(self) -> TableRoot:
+        from ..orchestration.s3a.settling import plans_root
+
+        return plans_root(self.table.root)
+
+    def permit(self, it: Rerun) -> Permit:
+        from ..orchestration.s3a.settling import last_load, planned_loads
+
+        winner = last_load(self.table, it.first.run)
+        if winner is None:
+            raise InvalidInputError(
+                f"No try of the run {it.first.run} is on record any more. Nothing was cleared.",
+                remedy="Clear its task by hand, with on_conflict='last_wins'.",
+            )
+        losers = {loser for one in it.orders for loser in one.losers}
+        loads = planned_loads(self.table, winner, it.partitions, losers)
+        settles = {one.partition: one.settling for one in it.orders}
+        return Permit(it.first.table, it.first.run, loads, True, settles, self.plans)
+
+    def judged(self, it: Rerun) -> Sequence[RerunOutcome]:
+        from ..orchestration.s3a.settling import settled_by
+
+        loads = {name: it.versions.get(name, 0) for name in it.partitions}
+        job = settled_by(self.table, it.first.run, loads)
+        error = "" if job is not None else _NOT_LOADED
+        return [RerunOutcome(one, job, error) for one in it.orders]
+
+
+_NOT_LOADED = (
+    "The run ended well, and did not settle the conflict: the task has on_repeat='skip', or "
+    "another run has loaded since"
+)
+
+
+def _named(it: Rerun) -> str:
+    return f"{counted(len(it.partitions), 'partition')} ({first_few(it.partitions)})"
