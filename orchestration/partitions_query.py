@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ..committer.errors import InvalidInputError, counted
-from ..committer.format.layout import TableRoot
+from ..committer.format.layout import UNPARTITIONED, TableRoot
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, ListedObject, Step
 from ..s3a.hadoop.settings import NATIVE, check_committer
 from .job_query import READY, WAITING, JobQuery, QueryResult, check_least
 from .look import State, look
+from .partitions_below import partitions_below
 from .runs.partitions import MOST_PARTITIONS, check_partition
 from .runs.reports import of_partitions
 from .s3a.written_partitions import written_partitions
@@ -67,12 +68,17 @@ class PartitionsQuery:
     new enough. What is asked is asked of each partition.
 
     :param table: the table's whole root.
-    :param partitions: their paths.
+    :param partitions: their paths; :data:`UNPARTITIONED` alone for all that lies at the root.
+    :param directory: with ``min_partitions``, the folder above the partitions; ``""`` for the root.
+    :param min_partitions: so many partitions below the directory hold files and have what is
+        asked; ``None``: ``partitions`` names them.
     :param newer_than_version: jobs moved it beyond this version.
     :param newer_than: it was committed last after this time, seconds since the epoch.
     :param min_rows: it holds so many rows; ``min_files``: so many files.
     :param committer: who committed it: by its head, or one of Hadoop's by its runs' reports and by
         ``_SUCCESS``.
+    :param require_manifest: only a ``_SUCCESS`` counts that names its job. ``False``: the
+        ``_SUCCESS`` of any job counts, of 0 bytes too, and heads do not.
     :param check_files: every file that it is said to hold is there, by a listing.
     :param apply: apply a committed job whose owner has not, rather than wait for somebody.
     :param spelled: the partitions are written as their table writes them.
@@ -85,6 +91,9 @@ class PartitionsQuery:
     min_rows: int | None = None
     min_files: int | None = None
     committer: str = NATIVE
+    require_manifest: bool = True
+    directory: str = ""
+    min_partitions: int | None = None
     check_files: bool = False
     apply: bool = False
     spelled: bool = False
@@ -95,7 +104,13 @@ class PartitionsQuery:
     @property
     def is_spelled(self) -> bool:
         """Whether no partition is to be written as its table does; Hadoop's have no table."""
-        return self.spelled or self.committer != NATIVE
+        named = set(self.partitions) - {UNPARTITIONED}
+        return self.spelled or not self.is_by_heads or not named
+
+    @property
+    def is_by_heads(self) -> bool:
+        """Whether heads tell what partitions hold, as in tables of this package."""
+        return self.committer == NATIVE and self.require_manifest
 
     def spelled_by(self, spelling: Callable[[str], str]) -> PartitionsQuery:
         """As :meth:`.JobQuery.spelled_by`."""
@@ -108,10 +123,7 @@ class PartitionsQuery:
         :param known: whether a value is what it will be, and no template of it.
         :raises InvalidInputError: it cannot, or a value cannot be right.
         """
-        if not self.partitions:
-            raise InvalidInputError(
-                "The sensor waits for no partition.", remedy="Name at least one in partitions=[…]."
-            )
+        self._check_subject(known)
         if len(self.partitions) > MOST_PARTITIONS:
             raise InvalidInputError(
                 f"{len(self.partitions):,} partitions are more than one sensor's "
@@ -119,16 +131,43 @@ class PartitionsQuery:
                 remedy="Wait for them by several.",
             )
         for partition in self.partitions:
-            if known(partition):
+            if known(partition) and partition != UNPARTITIONED:
                 check_partition(partition)
         check_least(min_rows=self.min_rows, min_files=self.min_files)
         if not known(self.committer):
             return
         check_committer(self.committer)
-        if self.committer != NATIVE and self.newer_than_version is not None:
+        if not self.require_manifest and self.committer != NATIVE:
             raise InvalidInputError(
-                f"Partitions by the {self.committer} committer have no versions.",
+                f"committer={self.committer!r} is given with require_manifest=False, and a "
+                "_SUCCESS without manifest does not say which committer wrote it.",
+                remedy="Leave out committer, which takes any, or require_manifest.",
+            )
+        if not self.is_by_heads and self.newer_than_version is not None:
+            by = f"by the {self.committer} committer" if self.require_manifest else "by _SUCCESS"
+            raise InvalidInputError(
+                f"Partitions {by} have no versions.",
                 remedy="Give newer_than='2013-02-01T05:00:00+00:00', a time.",
+            )
+
+    def _check_subject(self, known: Callable[[object], bool]) -> None:
+        """See that the query says what is waited for.
+
+        :raises InvalidInputError: it does not.
+        """
+        if self.min_partitions is not None:
+            if self.min_partitions < 1 and known(self.min_partitions):
+                raise InvalidInputError(
+                    f"min_partitions={self.min_partitions} waits for nothing.",
+                    remedy="Give at least 1.",
+                )
+            if self.directory and known(self.directory):
+                check_partition(self.directory)
+        elif not self.partitions:
+            raise InvalidInputError(
+                "The sensor waits for no partition.",
+                remedy="Name at least one in partitions=[…]; or give newer_than=…, a time, for the "
+                "whole of an output without partitions; or min_partitions=… for a directory.",
             )
 
     def as_dict(self) -> dict[str, Any]:
@@ -137,16 +176,20 @@ class PartitionsQuery:
     @property
     def subject(self) -> str:
         """What is waited for, in words."""
+        if self.min_partitions is not None:
+            return f"{counted(self.min_partitions, 'partition')} below {self.directory or '/'}"
+        if self.partitions == (UNPARTITIONED,):
+            return "the whole output"
         if len(self.partitions) <= 3:
             return ", ".join(self.partitions)
         return f"{len(self.partitions)} partitions from {self.partitions[0]} on"
 
     def watched(self, root: TableRoot) -> tuple[str, ...]:
-        """Keys that tell whether the answer may have changed."""
-        if self.committer == NATIVE:
-            return tuple(root.head_key(name) for name in self.partitions)
-        places = [root.marker_key(name) for name in self.partitions]
-        return (f"{root.prefix}/_SUCCESS", *places)
+        """Keys that tell whether the answer may have changed; none of Hadoop's committers, of
+        whose loads the ledger tells too: each poll asks anew."""
+        if not self.is_by_heads or self.min_partitions is not None:
+            return ()
+        return tuple(root.head_key(name) for name in self.partitions)
 
     def after(self, result: QueryResult, task_state: str | None) -> QueryResult:
         """What an answer means; it is about no task."""
@@ -159,27 +202,63 @@ class PartitionsQuery:
         :param seen: what lies at :meth:`watched`, where that is known from a listing.
         :raises ZeroRenameError: the store refused or did not answer, or a record is damaged.
         """
-        held, lacking = self._held(table, seen)
-        if self.apply and any(it.unfinished is not None for it in held.values()):
-            table.recover()
-            held, lacking = self._held(table, None)
-        lacking |= {name: why for name, it in held.items() if (why := self._lacks(it)) is not None}
+        if self.min_partitions is not None:
+            return self._ask_below(table, self.min_partitions)
+        held, lacking = self._judged(table, seen)
         # A report of the ledger comes where nothing is watched.
-        quiet = self.committer == NATIVE and all(it.stable for it in held.values())
+        quiet = self.is_by_heads and all(it.stable for it in held.values())
         if not lacking and self.check_files:
             lacking, quiet = self._without_files(table, held), False
         if lacking:
             return QueryResult(WAITING, self._explained(lacking), quiet=quiet)
         return QueryResult(READY, f"There are {self.subject} of {self.table}.", self._report(held))
 
+    def _ask_below(self, table: Table, least: int) -> QueryResult:
+        """Look once at all partitions below the directory that hold files."""
+        found = partitions_below(table, self.directory, self.is_by_heads)
+        of_each = replace(
+            self,
+            partitions=found,
+            directory="",
+            min_partitions=None,
+            min_files=max(1, self.min_files or 1),
+        )
+        held, lacking = of_each._judged(table, None)
+        if self.check_files:
+            ready = {name: it for name, it in held.items() if name not in lacking}
+            lacking |= self._without_files(table, ready)
+        names = tuple(name for name in found if name not in lacking)
+        if len(names) >= least:
+            of_each = replace(of_each, partitions=names)
+            said = f"There are {counted(len(names), 'partition')} below {self.directory or '/'} of "
+            return QueryResult(READY, f"{said}{self.table}.", of_each._report(held))
+        why = f" {of_each._explained(lacking)}" if lacking else ""
+        return QueryResult(
+            WAITING,
+            f"{len(names)} of {counted(least, 'partition is', 'partitions are')} below "
+            f"{self.directory or '/'}.{why}",
+        )
+
+    def _judged(
+        self, table: Table, seen: Mapping[str, State] | None
+    ) -> tuple[dict[str, HeldPartition], dict[str, str]]:
+        """What the partitions hold, and what each lacks of what is asked."""
+        held, lacking = self._held(table, seen)
+        if self.apply and any(it.unfinished is not None for it in held.values()):
+            table.recover()
+            held, lacking = self._held(table, None)
+        lacking |= {name: why for name, it in held.items() if (why := self._lacks(it)) is not None}
+        return held, lacking
+
     def _held(
         self, table: Table, seen: Mapping[str, State] | None
     ) -> tuple[dict[str, HeldPartition], dict[str, str]]:
         """What is there, and why the others do not count, by partition."""
         why: dict[str, str] = {}
-        if self.committer != NATIVE:
+        if not self.is_by_heads:
             count = self.min_rows is not None
-            held, why = held_by_s3a(table, self.partitions, self.committer, count)
+            wanted = self.committer if self.require_manifest else None
+            held, why = held_by_s3a(table, self.partitions, wanted, count)
         else:
             if seen is None:
                 seen = table.run(look(set(self.watched(table.root)), {}))
@@ -276,10 +355,11 @@ def _of_state(state: PartitionState) -> HeldPartition:
 
 
 def held_by_s3a(
-    table: Table, partitions: Sequence[str], committer: str, count: bool
+    table: Table, partitions: Sequence[str], committer: str | None, count: bool
 ) -> tuple[dict[str, HeldPartition], dict[str, str]]:
     """Find partitions that one of Hadoop's committers wrote (:mod:`.s3a.written_partitions`).
 
+    :param committer: ``None`` for any, of which a ``_SUCCESS`` need not tell.
     :param count: read the rows' number from the files' footers.
     :return: what they hold, and why others do not count, by partition.
     """
@@ -291,7 +371,7 @@ def held_by_s3a(
             partition=name,
             job=found.job,
             decided_at=found.decided_at,
-            rows=table.scan(partitions=[name]).count() if count else None,
+            rows=_counted_rows(table, name) if count else None,
             bytes=sum(sizes) if len(sizes) == len(found.keys) else None,
             keys=found.keys,
             missing=found.missing,
@@ -299,6 +379,12 @@ def held_by_s3a(
             stable=False,
         )
     return held, refused
+
+
+def _counted_rows(table: Table, partition: str) -> int:
+    """Read the number of rows from the footers of a partition's files, or of all files."""
+    scan = table.scan() if partition == UNPARTITIONED else table.scan(partitions=[partition])
+    return scan.count()
 
 
 def absent_files(table: Table, held: Mapping[str, HeldPartition]) -> dict[str, list[str]]:

@@ -21,6 +21,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from ..committer.errors import InvalidInputError, StoreUnreachableError, ZeroRenameError
+from ..committer.format.layout import UNPARTITIONED
 from ..orchestration.job_query import ERROR, FAILED, READY, WAITING, JobQuery, QueryResult
 from ..orchestration.partitions_query import PartitionsQuery, TableQuery, spelled
 from ..orchestration.runs.arguments import (
@@ -56,7 +57,10 @@ if TYPE_CHECKING:
     from ..committer import Table
 
 #: What is asked of partitions, whichever job committed them.
-_OF_PARTITIONS = ("partitions", "from_date", "to_date", "newer_than", "committer", "check_files")
+_OF_PARTITIONS = (
+    *("partitions", "from_date", "to_date", "newer_than", "committer", "check_files"),
+    "min_partitions",
+)
 #: Under which name a wait in the triggerer carries the end of the sensor's time, in Unix seconds.
 _UNTIL = "until"
 #: Arguments that are texts once they are rendered.
@@ -76,8 +80,9 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
 
     For *partitions*, whoever committed them, name them by ``partitions``, by ``from_date``,
     ``to_date`` and ``partition_format``, or one by ``partition``; what is asked is asked of what
-    each of them holds. Returns ``rows``, ``files``, ``bytes`` of all, and ``partitions``, each with
-    its ``version``, ``job`` and ``decided_at``.
+    each of them holds. With ``min_partitions`` they are those below a directory, with
+    ``newer_than`` and none named the whole output. Returns ``rows``, ``files``, ``bytes`` of all,
+    and ``partitions``, each with its ``version``, ``job`` and ``decided_at``.
 
     Ready means committed and closed: readers that list see every file, and none that was replaced.
 
@@ -103,6 +108,11 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
     :param min_rows: so many rows at least: of the job, which fails the task, or held by each
         partition, which is waited for. (templated)
     :param min_files: the same of files. (templated)
+    :param min_partitions: so many partitions at least hold files and have what is asked of each:
+        of those below ``partition``, a path above them, or of the whole table. (templated)
+    :param require_manifest: only a ``_SUCCESS`` counts that names its job, as S3A committers write
+        it. ``False``: for partitions or an output, the ``_SUCCESS`` of any job counts, that of 0
+        bytes too which Spark's plain commit writes. (templated)
     :param committer: who has to have committed the partitions: ``zero_rename``, by their heads, or
         ``magic``, ``directory``, ``partitioned``, by their runs' reports and ``_SUCCESS``.
         (templated)
@@ -127,17 +137,27 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
     template_fields: Sequence[str] = (
         *("table", "job", "upstream_task_id", "upstream_map_index", "idempotency_key"),
         *("partition", "partitions", "partition_format", "from_date", "to_date"),
-        *("newer_than_version", "newer_than", "min_rows", "min_files", "committer"),
-        *("check_files", "apply", "code_versions", "airflow_conn_id", "zero_rename_conn_id"),
+        *("newer_than_version", "newer_than", "min_rows", "min_files", "min_partitions"),
+        *(
+            "committer",
+            "require_manifest",
+            "check_files",
+            "apply",
+            "code_versions",
+            "airflow_conn_id",
+            "zero_rename_conn_id",
+        ),
     )
     parsers: ClassVar[Mapping[str, Parser]] = {
         **dict.fromkeys(_TEXTS, read_text),
         "upstream_map_index": read_index,
         # Read where their names and their time zone are known, in said_partitions.
         **dict.fromkeys(("partitions", "from_date", "to_date"), read_any),
-        **dict.fromkeys(("newer_than_version", "min_rows", "min_files"), read_whole),
+        **dict.fromkeys(
+            ("newer_than_version", "min_rows", "min_files", "min_partitions"), read_whole
+        ),
         "newer_than": read_time,
-        **dict.fromkeys(("check_files", "apply"), read_flag),
+        **dict.fromkeys(("require_manifest", "check_files", "apply"), read_flag),
         "code_versions": read_versions,
     }
     ui_color = "#e6f2ec"
@@ -160,7 +180,9 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         newer_than: str | float | date | None = None,
         min_rows: int | str | None = None,
         min_files: int | str | None = None,
+        min_partitions: int | str | None = None,
         committer: str | None = None,
+        require_manifest: bool | str = True,
         check_files: bool | str = False,
         apply: bool | str = False,
         on_foreign_marker: str = "wait",
@@ -187,7 +209,9 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         self.newer_than: Any = newer_than
         self.min_rows: Any = min_rows
         self.min_files: Any = min_files
+        self.min_partitions: Any = min_partitions
         self.committer = committer
+        self.require_manifest: Any = require_manifest
         self.check_files: Any = check_files
         self.apply: Any = apply
         self.on_foreign_marker = on_foreign_marker
@@ -408,7 +432,10 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
             value if value is None or known(value) else 0
             for value in (self.newer_than_version, self.min_rows, self.min_files)
         )
-        asked = [name for name in _OF_PARTITIONS if getattr(self, name) not in (None, False)]
+        given = {name: getattr(self, name) for name in _OF_PARTITIONS}
+        asked = [name for name, it in given.items() if it is not None and it is not False]
+        if not self.require_manifest:
+            asked.append("require_manifest=False")
         counts = rows is not None or files is not None
         of_all: dict[str, Any] = {
             "table": table,
@@ -432,9 +459,10 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
             if after is not None:
                 after = after.timestamp() if known(after) else 0.0
             return PartitionsQuery(
-                partitions=names or (),
+                **self._subject(names, known),
                 newer_than=after,
                 committer=self.committer or NATIVE,
+                require_manifest=bool(self.require_manifest),
                 check_files=self.check_files,
                 **of_all,
             )
@@ -451,6 +479,25 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
             on_foreign_marker=self.on_foreign_marker,
             **of_all,
         )
+
+    def _subject(
+        self, names: tuple[str, ...] | None, known: Callable[[object], bool]
+    ) -> dict[str, Any]:
+        """The partitions of a query, the directory above them, or the whole output.
+
+        :raises InvalidInputError: a directory is named in several ways.
+        """
+        if self.min_partitions is None:
+            is_whole = names is None and self.newer_than is not None
+            return {"partitions": (UNPARTITIONED,) if is_whole else names or ()}
+        if names is not None and len(names) > 1:
+            raise InvalidInputError(
+                "min_partitions counts the partitions below one directory, and these are named: "
+                f"{', '.join(names[:3])}.",
+                remedy="Name the directory in partition='year=2013', or none for the whole table.",
+            )
+        least = self.min_partitions if known(self.min_partitions) else 1
+        return {"partitions": (), "directory": (names or ("",))[0], "min_partitions": least}
 
     def _known_partitions(self) -> tuple[str, ...] | None:
         """The partitions as far as no template hides them; a template where one does."""

@@ -29,6 +29,15 @@ if TYPE_CHECKING:
 
 _MARKER = "_SUCCESS"
 _PAGE = 1000
+_PLAIN = (
+    "the _SUCCESS marker is empty, as Spark's plain commit writes it: it names neither job nor "
+    "files, and counts with require_manifest=False"
+)
+_PLAIN_ROOT = (
+    "the _SUCCESS marker at the root is empty, as Spark's plain commit writes it: it does not say "
+    "which partitions it stands for"
+)
+_OURS = "_SUCCESS is of a table of zero_rename, which require_manifest=True reads by its heads"
 
 
 @dataclass(frozen=True)
@@ -53,13 +62,27 @@ class WrittenPartition:
         return max(0, (self.recorded or 0) - len(self.keys))
 
 
+@dataclass(frozen=True)
+class _PlainMarker:
+    """A ``_SUCCESS`` of 0 bytes, as Spark's plain commit writes it.
+
+    :param at: when it was written, Unix seconds by the store's clock.
+    """
+
+    at: float
+
+
+#: A marker as it was read; a sentence where it cannot be read.
+_Marker = JobSummary | _PlainMarker | str | None
+
+
 @dataclass
 class _Memory:
     """What earlier looks at a table read: reports and markers by key, with their ETags; and how
     many pages the listing had."""
 
     reports: dict[str, tuple[str, Mapping[str, Any] | None]] = field(default_factory=dict)
-    markers: dict[str, tuple[str, JobSummary | str | None]] = field(default_factory=dict)
+    markers: dict[str, tuple[str, _Marker]] = field(default_factory=dict)
     pages: int = 1
 
 
@@ -67,13 +90,15 @@ _memories: MutableMapping[Table, _Memory] = WeakKeyDictionary()
 
 
 def written_partitions(
-    table: Table, partitions: Sequence[str], committer: str
+    table: Table, partitions: Sequence[str], committer: str | None
 ) -> tuple[dict[str, WrittenPartition], dict[str, str]]:
     """Find what committed jobs of one of Hadoop's committers left in partitions.
 
     After the first look at a table it takes three requests, and one for each run that is at work,
     and for each report and each ``_SUCCESS`` of a partition that is new.
 
+    :param committer: ``None`` for any; then a ``_SUCCESS`` of 0 bytes counts too, in the folder
+        whose it is.
     :return: also why others do not count, by partition.
     """
     memory = _memories.setdefault(table, _Memory())
@@ -81,7 +106,7 @@ def written_partitions(
 
 
 def _look(
-    root: TableRoot, partitions: Sequence[str], committer: str, memory: _Memory
+    root: TableRoot, partitions: Sequence[str], committer: str | None, memory: _Memory
 ) -> Step[tuple[dict[str, WrittenPartition], dict[str, str]]]:
     listed, said, of_root = yield from All(
         (
@@ -115,7 +140,7 @@ def _look(
 
 def _markers(
     root: TableRoot, listed: Mapping[str, Sequence[ListedObject]], memory: _Memory
-) -> Step[dict[str, JobSummary | str | None]]:
+) -> Step[dict[str, _Marker]]:
     """Read those markers of partitions that no look has read yet, by partition."""
     items = {
         name: item
@@ -131,11 +156,11 @@ def _markers(
 
 
 def _by_report(
-    said: _Ledger, name: str, files: Mapping[str, int], committer: str
+    said: _Ledger, name: str, files: Mapping[str, int], committer: str | None
 ) -> WrittenPartition | str | None:
     """What the ledger's latest report says of a partition."""
     report = said.latest.get(name)
-    if report is None or report["committer"] != committer:
+    if report is None or committer not in (None, report["committer"]):
         return None
     unsure = said.why_unsure(name)
     if unsure is not None:
@@ -230,11 +255,13 @@ def _readable(key: str) -> Step[StoredTry | str | None]:
         return f"{error.message} ({key})"
 
 
-def _marker(key: str) -> Step[JobSummary | str | None]:
+def _marker(key: str) -> Step[_Marker]:
     """Read a marker; why it does not count, where it cannot be read."""
     found = yield from Get(key)
     if not isinstance(found, Found):
         return None
+    if not found.size:
+        return _PlainMarker(found.last_modified)
     try:
         return JobSummary.parse(found.body, key)
     except RecordDamagedError as error:
@@ -245,20 +272,26 @@ def _by_marker(
     root: TableRoot,
     name: str,
     files: Mapping[str, int],
-    own: JobSummary | str | None,
-    of_root: JobSummary | str | None,
-    committer: str,
+    own: _Marker,
+    of_root: _Marker,
+    committer: str | None,
 ) -> WrittenPartition | str | None:
     """What a marker says of a partition: its own, else the root's where that job wrote to it."""
-    marker, keys = own, set[str]()
+    marker = own
     if own is None and isinstance(of_root, JobSummary):
         keys = _of_write(of_root, files)
         if any(key.startswith(root.partition_prefix(name)) for key in keys):
             marker = of_root
+    if isinstance(marker, _PlainMarker):
+        return WrittenPartition(None, marker.at, files) if committer is None else _PLAIN
+    if own is None and isinstance(of_root, _PlainMarker):
+        return _PLAIN_ROOT
     if marker is None or isinstance(marker, str):
         return marker
     said = marker.marker
-    if said.committer != committer:
+    if said.manifest is not None and committer is None:
+        return _OURS
+    if committer not in (None, said.committer):
         return f"_SUCCESS is of the {said.committer!r} committer"
     if not said.success:
         return "_SUCCESS says that its job failed"

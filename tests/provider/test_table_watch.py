@@ -15,12 +15,13 @@ from airflow.sdk.module_loading import import_string  # pyright: ignore
 
 from support.airflow import Connect, Tables
 from zero_rename.committer import StoreRefusedError, StoreUnreachableError, Table
+from zero_rename.committer.format.records.success_marker import success_data
 from zero_rename.committer.store.requests import ListObjects
 from zero_rename.orchestration.job_query import JobQuery, QueryResult
 from zero_rename.orchestration.look import look
 from zero_rename.orchestration.partitions_query import PartitionsQuery
 from zero_rename.provider import table_watch
-from zero_rename.provider.table_watch import REFRESH, SharedTables, TableWatch
+from zero_rename.provider.table_watch import REFRESH, SharedTables, TableWatch, _Waiter
 from zero_rename.provider.triggers import SuccessManifestTrigger
 
 pytestmark = pytest.mark.memory_s3
@@ -168,6 +169,26 @@ def test_triggers_of_the_same_partitions_read_each_once(tables: Tables) -> None:
     assert [len(event["report"]["partitions"]) for event in found] == [8] * 10
     # Some four for each state, not for each state and trigger; besides the load's own.
     assert tables.bucket.counter.counts()["GetObject"] < 150
+
+
+def test_look_at_31_partitions_by_magic_takes_three_requests_after_the_first(
+    tables: Tables,
+) -> None:
+    days = range(10, 41)
+    for day in days:
+        key = f"wh/flights/day={day}/part-0.parquet"
+        tables.bucket.put(key, b"rows")
+        said = success_data({"committer": "magic", "jobId": f"j{day}"}, 1_359_700_000.0, [key])
+        tables.bucket.put(f"wh/flights/day={day}/_SUCCESS", said)
+    names = tuple(f"day={day}" for day in days)
+    query = PartitionsQuery(tables.url(), names, min_files=2, committer="magic")
+    watched = TableWatch(CONN, tables.url(), SharedTables())
+    waiters = [_Waiter(query, 60.0)]
+    watched._look(waiters)
+    tables.bucket.counter.reset()
+    ((_, result),) = watched._look(waiters)
+    assert result.explanation.startswith("31 of 31 partitions are missing: day=10 (1 file)")
+    assert tables.bucket.counter.counts() == {"ListObjects": 2, "GetObject": 1}
 
 
 def test_partitions_are_spelled_as_their_table_does_once_it_is_there(tables: Tables) -> None:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
@@ -16,7 +17,10 @@ from airflow.sdk.exceptions import (
 
 from support.airflow import Tables, run_task, task_context
 from zero_rename.committer import InvalidInputError, StoreUnreachableError
+from zero_rename.committer.format.records.success_marker import success_data
 from zero_rename.orchestration.job_query import JobQuery
+from zero_rename.orchestration.partitions_query import table_query
+from zero_rename.provider.triggers import SuccessManifestTrigger
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
 pytestmark = pytest.mark.memory_s3
@@ -152,6 +156,8 @@ class TestHere:
         sensor(partition="{{ params.p }}", newer_than_version="{{ params.e }}")
         sensor(partitions="{{ params.p }}", committer="{{ params.c }}", newer_than="{{ ds }}")
         sensor(partitions=["day={{ ds }}"], min_rows=1)
+        sensor(partition="month={{ ds }}", min_partitions="{{ params.n }}")
+        sensor(newer_than="{{ ds }}", require_manifest="{{ params.m }}")
         sensor(None, **RANGE | {"from_date": "{{ ds }}"})
         with DAG("other_outputs", schedule=None):
             before: Any = EmptyOperator(task_id="before")
@@ -159,7 +165,7 @@ class TestHere:
 
     @pytest.mark.parametrize("name", SuccessManifestSensor.template_fields)
     def test_a_statement_of_a_template_does_not(self, name: str) -> None:
-        of_partitions = ("newer_than", "committer", "partitions")
+        of_partitions = ("newer_than", "committer", "partitions", "min_partitions")
         given: dict[str, Any] = {"partition": "day=1"}
         given |= RANGE if name.endswith(("_date", "_format")) else {"newer_than_version": 1}
         if name in ("job", "upstream_task_id", "idempotency_key") or name in of_partitions:
@@ -384,3 +390,77 @@ class TestDeferred:
         task = sensor(tables, job=job, min_rows=10, soft_fail=True)
         with pytest.raises(AirflowException):
             run(task)
+
+
+class TestOutputsOfOthers:
+    """Outputs that no operator of this package wrote."""
+
+    AFTER: ClassVar[dict[str, Any]] = {"newer_than": "2013-01-01T00:00:00+00:00"}
+
+    def put(self, tables: Tables, marker: bytes) -> None:
+        tables.bucket.put("wh/flights/part-0.parquet", b"rows")
+        tables.bucket.put("wh/flights/_SUCCESS", marker)
+
+    def marker(self) -> bytes:
+        return success_data(
+            {"committer": "magic", "jobId": "2b1f"}, 1_359_700_000.0, ["wh/flights/part-0.parquet"]
+        )
+
+    def test_newer_marker_ends_the_wait_with_its_job(self, tables: Tables) -> None:
+        waits: Any = {"committer": "{{ params.c }}", **self.AFTER}
+        with pytest.raises(AirflowSensorTimeout, match="Waited for the whole output of"):
+            run(sensor(tables, **waits), params={"c": "magic"})
+        self.put(tables, self.marker())
+        report = run(sensor(tables, **waits), params={"c": "magic"})
+        assert (report["job"], report["files"]) == ("2b1f", 1)
+
+    def test_plain_marker_counts_where_no_manifest_is_required(self, tables: Tables) -> None:
+        self.put(tables, b"")
+        with pytest.raises(AirflowSensorTimeout, match="empty, as Spark's plain commit"):
+            run(sensor(tables, committer="magic", **self.AFTER))
+        waits: Any = {"require_manifest": "{{ params.m }}", **self.AFTER}
+        report = run(sensor(tables, **waits), params={"m": "false"})
+        assert (report["job"], report["files"]) == (None, 1)
+
+    @pytest.mark.parametrize("deferrable", [False, True], ids=["poked", "deferrable"])
+    def test_directory_is_ready_with_as_many_partitions_as_asked(
+        self, tables: Tables, deferrable: bool
+    ) -> None:
+        tables.load(1, 2)
+        task = sensor(tables, min_partitions="{{ params.n }}", deferrable=deferrable)
+        assert len(run(task, params={"n": "2"})["partitions"]) == 2
+        few = sensor(tables, min_partitions=3, deferrable=deferrable)
+        if not deferrable:
+            with pytest.raises(AirflowSensorTimeout, match="2 of 3 partitions are below /"):
+                run(few)
+            return
+        with pytest.raises(TaskDeferred) as deferred:
+            run(few)
+        query = table_query(cast("SuccessManifestTrigger", deferred.value.trigger).query)
+        assert query.ask(tables.table()).state == "waiting"
+        tables.load(3)
+        event = asdict(query.ask(tables.table()))
+        assert len((few.execute_complete(task_context(few), event) or {})["partitions"]) == 3  # pyright: ignore
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"min_partitions": 0}, "min_partitions=0 waits for nothing"),
+            (
+                {"min_partitions": 2, "partitions": ["day=1", "day=2"]},
+                "these are named: day=1, day=2",
+            ),
+            ({"committer": "magic"}, "or give newer_than"),
+            ({"require_manifest": False}, "or give newer_than"),
+            ({"require_manifest": False, "job": "zr1-x"}, "require_manifest=False is about"),
+            (
+                {"require_manifest": False, "committer": "magic", **AFTER},
+                "does not say which committer",
+            ),
+        ],
+    )
+    def test_argument_that_cannot_be_right_breaks_the_import(
+        self, arguments: dict[str, Any], message: str
+    ) -> None:
+        with pytest.raises(InvalidInputError, match=message):
+            sensor(**arguments)

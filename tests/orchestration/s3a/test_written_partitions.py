@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from support.airflow import Tables
-from zero_rename.committer import Table
+from zero_rename.committer import InvalidInputError, Table
 from zero_rename.committer.format.job_spec import NOBODY
 from zero_rename.orchestration.job_query import READY, WAITING, QueryResult
-from zero_rename.orchestration.partitions_query import PartitionsQuery
+from zero_rename.orchestration.partitions_query import PartitionsQuery, table_query
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import COMMITTED, UNDONE, TryRecord, run_uuid
 
@@ -188,3 +188,121 @@ def test_polls_of_31_partitions_take_three_requests_after_the_first(
     tables.bucket.counter.reset()
     assert asking(table, tables.url(), *days, min_files=3).state == WAITING
     assert tables.bucket.counter.counts() == {"ListObjects": 2, "GetObject": 1}
+
+
+class TestOutput:
+    """An output without partitions, by the ``_SUCCESS`` at its root."""
+
+    def ask(self, tables: Tables, **asked: Any) -> QueryResult:
+        given: dict[str, Any] = {"committer": "magic"} | asked
+        query = PartitionsQuery(tables.url(), ("_unpartitioned",), **given)
+        query.check()
+        assert table_query(json.loads(json.dumps(query.as_dict()))) == query
+        return query.ask(tables.table())
+
+    def put_output(self, tables: Tables, at: float = AT) -> list[str]:
+        keys = [f"wh/flights/part-{number:05}-{WRITE.format(1)}.parquet" for number in range(150)]
+        for key in keys:
+            tables.bucket.put(key, b"rows")
+        put_marker(tables, keys, "2b1f", at)
+        return keys
+
+    def test_newer_marker_of_any_job_makes_the_whole_output_ready(self, tables: Tables) -> None:
+        assert "_unpartitioned (no commit)" in self.ask(tables, newer_than=AT).explanation
+        self.put_output(tables)
+        assert "(committed 2013-02-01" in self.ask(tables, newer_than=AT).explanation
+        result = self.ask(tables, newer_than=AT - 1, min_files=150)
+        assert (result.state, (result.report or {})["job"]) == (READY, "2b1f")
+        assert (result.report or {})["bytes"] == 600
+
+    def test_deleted_file_is_missing_from_the_whole_output(self, tables: Tables) -> None:
+        keys = self.put_output(tables)
+        assert self.ask(tables, newer_than=0.0, check_files=True).state == READY
+        tables.bucket.client.delete_object(Bucket=tables.bucket.name, Key=keys[149])
+        result = self.ask(tables, newer_than=0.0, check_files=True)
+        assert "1 of 150 files are not there" in result.explanation
+
+    def test_marker_of_no_bytes_counts_only_where_no_manifest_is_required(
+        self, tables: Tables
+    ) -> None:
+        tables.bucket.put("wh/flights/part-0.parquet", b"rows")
+        tables.bucket.put("wh/flights/_SUCCESS", b"")
+        at = tables.bucket.client.head_object(Bucket=tables.bucket.name, Key="wh/flights/_SUCCESS")
+        written = at["LastModified"].timestamp()
+        refused = self.ask(tables, newer_than=0.0)
+        assert "marker is empty, as Spark's plain commit" in refused.explanation
+        plain: Any = {"committer": "zero_rename", "require_manifest": False}
+        assert self.ask(tables, newer_than=written, **plain).state == WAITING
+        result = self.ask(tables, newer_than=written - 1, **plain)
+        assert (result.state, (result.report or {})["files"]) == (READY, 1)
+        assert (result.report or {})["partitions"][0]["decided_at"] == written
+
+    def test_marker_of_a_native_table_does_not_count_without_its_heads(
+        self, tables: Tables
+    ) -> None:
+        tables.load(1)
+        result = self.ask(tables, committer="zero_rename", require_manifest=False)
+        assert "of a table of zero_rename" in result.explanation
+
+    def test_policy_that_no_marker_can_honour_is_refused(self, tables: Tables) -> None:
+        with pytest.raises(InvalidInputError, match="does not say which committer"):
+            self.ask(tables, require_manifest=False)
+        with pytest.raises(InvalidInputError, match="have no versions"):
+            self.ask(tables, committer="zero_rename", require_manifest=False, newer_than_version=1)
+
+
+def test_plain_marker_counts_in_its_own_partition_and_not_at_the_root(tables: Tables) -> None:
+    put_files(tables, 1, 1)
+    put_files(tables, 2, 1)
+    tables.bucket.put("wh/flights/_SUCCESS", b"")
+    tables.bucket.put("wh/flights/day=1/_SUCCESS", b"")
+    query = PartitionsQuery(tables.url(), ("day=1", "day=2"), require_manifest=False)
+    explanation = query.ask(tables.table()).explanation
+    assert explanation.startswith("1 of 2 partitions are missing: day=2 (the _SUCCESS marker at")
+
+
+class TestDirectory:
+    """Partitions below a directory, counted."""
+
+    def ask(self, tables: Tables, least: int, **asked: Any) -> QueryResult:
+        query = PartitionsQuery(tables.url(), (), min_partitions=least, **asked)
+        query.check()
+        assert table_query(json.loads(json.dumps(query.as_dict()))) == query
+        return query.ask(tables.table())
+
+    def test_enough_partitions_by_a_committer_are_ready(self, tables: Tables) -> None:
+        keys = [
+            f"wh/flights/month={month}/day={day}/part-0-{WRITE.format(1)}.parquet"
+            for month in (1, 2)
+            for day in (1, 2, 3)
+        ]
+        for key in keys:
+            tables.bucket.put(key, b"rows")
+        put_marker(tables, keys[:5], "2b1f")
+        tables.bucket.put("wh/flights/month=2/day=4/part-0.parquet", b"a stray file")
+        of_magic: Any = {"committer": "magic", "directory": "month=2"}
+        result = self.ask(tables, 3, **of_magic)
+        assert (result.state, (result.report or {})["files"]) == (READY, 3)
+        short = self.ask(tables, 4, **of_magic).explanation
+        assert short.startswith("3 of 4 partitions are below month=2. 1 of 4 partitions are")
+        assert "month=2/day=4 (no commit)" in short
+        assert self.ask(tables, 6, committer="magic").state == READY
+        assert self.ask(tables, 1, committer="magic", directory="month=20").state == WAITING
+
+    def test_polls_of_a_directory_take_four_requests_after_the_first(self, tables: Tables) -> None:
+        for day in range(10, 41):
+            put_files(tables, day, 2, day % 10)
+            put_report(tables, AT + day, **{f"day_{day}": 2})
+        table = tables.table()
+        query = PartitionsQuery(tables.url(), (), min_partitions=32, committer="magic")
+        query.ask(table)
+        tables.bucket.counter.reset()
+        assert query.ask(table).explanation == "31 of 32 partitions are below /."
+        assert sum(tables.bucket.counter.counts().values()) == 4
+
+    def test_emptied_partition_of_a_table_is_not_counted(self, tables: Tables) -> None:
+        tables.load(1, 2)
+        assert self.ask(tables, 2).state == READY
+        tables.load(2, rows=0, mode="replace", replace_partitions=("day=2",))
+        assert "day=2 (0 files)" in self.ask(tables, 2).explanation
+        assert self.ask(tables, 1).state == READY

@@ -1,0 +1,31 @@
+"""Partitions below a directory, found by a listing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..committer.format.layout import UNPARTITIONED
+from ..committer.format.records.head import partition_of_slot_key
+from ..committer.store.listing import list_objects
+
+if TYPE_CHECKING:
+    from ..committer import Table
+
+
+def partitions_below(table: Table, directory: str, by_heads: bool) -> tuple[str, ...]:
+    """Find the partitions below a directory: a request for a thousand heads or objects.
+
+    :param directory: the path above them, ``year=2013``; ``""`` for the table's root.
+    :param by_heads: those that have a head; else those in whose folders files lie.
+    """
+    root = table.root
+    prefix = root.heads_prefix if by_heads else root.partition_prefix(directory or UNPARTITIONED)
+    names = set[str | None]()
+    for item in table.run(list_objects(prefix)).objects:
+        if by_heads:
+            names.add(partition_of_slot_key(root, item.key))
+        elif root.is_data(item):
+            names.add(root.partition_of_data_key(item.key))
+    below = f"{directory}/" if directory else ""
+    known = names - {None, UNPARTITIONED}
+    return tuple(sorted(name for name in known if name is not None and name.startswith(below)))
