@@ -273,6 +273,8 @@ class ServiceLoadOperator(LoadOperator):
     def _load_by_s3a(self, context: Context, load: TableLoad) -> dict[str, Any]:
         """The same with one of Hadoop's committers, which has no idempotency key, no heads and no
         decision: so what can be seen of its settings is checked before, and what it left after."""
+        from ...orchestration.s3a.configuration import committer_settings
+
         table, run = load.table, load.run
         with final_where_refused():
             self._s3a_load = s3a_load = s3a_load_of(load)
@@ -281,7 +283,8 @@ class ServiceLoadOperator(LoadOperator):
             self._prepare(load, settings)
         self._log_opening(load, f"{s3a_load.uuid} of {run.idempotency_key}, try {run.try_number}")
         with ended_for_good(), final_where_refused():
-            with s3a_load.submitted(), explained(table, run):
+            in_force = committer_settings(settings)
+            with s3a_load.submitted(in_force), explained(table, run):
                 self._resume = {"s3a": asdict(s3a_load.defer())}
                 self._execute_parent(context)
             return s3a_load.report()

@@ -18,7 +18,9 @@ from ...s3a.checks import JobFacts, inspect, refuse
 from ...s3a.hadoop import effective_settings as layers
 from ...s3a.hadoop.effective_settings import hadoop_layer, read_properties
 from ...s3a.hadoop.settings import (
+    COMMIT_PROTOCOL_KEY,
     CONFLICT_MODE_OF,
+    PARQUET_COMMITTER_KEY,
     PARTITION_OVERWRITE_KEY,
     Committer,
     S3ASettings,
@@ -41,6 +43,21 @@ ENVIRONMENT_PROVIDER = (
     "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider"
 )
 PROVIDER_KEY = "spark.hadoop.fs.s3a.aws.credentials.provider"
+
+
+#: What settings begin with that select a committer and steer it; none has a secret.
+_STEERING = (
+    *("fs.s3a.committer.", "fs.s3a.buffer.dir", "fs.s3a.fast.upload.buffer", "fs.s3a.multipart."),
+    *("mapreduce.outputcommitter.", "mapreduce.fileoutputcommitter."),
+    *(COMMIT_PROTOCOL_KEY, PARQUET_COMMITTER_KEY, PARTITION_OVERWRITE_KEY),
+)
+
+
+def committer_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return those of some settings that select a committer and steer it, Hadoop's by their bare
+    names, as a load's report has them."""
+    bare = {name.removeprefix("spark.hadoop."): value for name, value in settings.items()}
+    return {name: bare[name] for name in sorted(bare) if name.startswith(_STEERING)}
 
 
 @dataclass(frozen=True)
@@ -116,10 +133,11 @@ def render(
 
 def check_submission(
     load: LoadRequest, call: SparkCall, conf: Mapping[str, str], table: Table
-) -> None:
+) -> dict[str, str]:
     """Look at what will be in force, before anything is submitted. Logs the warnings.
 
     :param conf: of :func:`render`.
+    :return: what is in force of :func:`committer_settings`.
     :raises SettingsRefusedError: it would lose or double rows, or cannot work.
     :raises ZeroRenameError: as :func:`.write_plan.check_destination`.
     """
@@ -151,6 +169,7 @@ def check_submission(
         hadoop="" if home is None else hadoop_version(home),
     )
     refuse(inspect(facts))
+    return committer_settings({name: it.value for name, it in facts.settings.items()})
 
 
 def check_on_service(

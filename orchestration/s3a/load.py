@@ -9,16 +9,19 @@ operator ran, the ``_SUCCESS`` with its UUID.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import (
     OutcomeUnknownError,
     RefusedError,
+    StoreRefusedError,
     VerificationError,
     ZeroRenameError,
+    counted,
     first_few,
 )
 from ...committer.format.job_spec import NOBODY, Mode, OnConflict
@@ -26,7 +29,7 @@ from ...committer.format.layout import TableRoot
 from ...committer.format.run_rank import RunRank
 from ...committer.periodic import repeating
 from ...committer.store.requests import Step
-from ...s3a.hadoop.job_traces import read_marker
+from ...s3a.hadoop.job_traces import read_marker, uploads_below
 from ...s3a.hadoop.settings import Committer
 from ...s3a.runs import ledger
 from ...s3a.runs.try_record import (
@@ -172,13 +175,16 @@ class S3ALoad:
         )
 
     @contextmanager
-    def submitted(self) -> Iterator[None]:
+    def submitted(self, settings: Mapping[str, str] | None = None) -> Iterator[None]:
         """On record, with heartbeats, while the application runs.
+
+        :param settings: those of the committer that are in force, for the report.
 
         Written before anything is submitted: an application that finds a later try's record
         writes nothing, and a later try finds what this one's application writes.
         """
-        self._try = self._table.run(ledger.open_try(self._root, self._try))
+        mine = replace(self._try, settings=settings, uploads=self._pending_uploads())
+        self._try = self._table.run(ledger.open_try(self._root, mine))
         try:
             refuse_late_commits(self._table, self._try.idempotency_key, quiet=True)
             planned = None if self._plan is None else self._plan.partitions
@@ -202,6 +208,30 @@ class S3ALoad:
         except Exception:
             self.end()
             raise
+
+    def _pending_uploads(self) -> int | None:
+        """Count the uploads that are pending below the table before anything is submitted, and log
+        them: other runs' that are at work, and what dead ones left."""
+        try:
+            found = self._table.run(uploads_below(f"{self._root.prefix}/"))
+        except StoreRefusedError as error:
+            _log.warning(
+                "Pending uploads below %s could not be listed, so nobody knows what dead jobs left "
+                "there; the load goes on. Grant s3:ListBucketMultipartUploads: %s",
+                *(self._root.url, error),
+            )
+            return None
+        if found:
+            oldest = min(found, key=lambda it: it.initiated)
+            _log.warning(
+                "%s pending below %s as this load begins, the oldest since %s: %s. Those of dead "
+                "jobs are aborted by PurgeStaleUploadsOperator or `zero-rename purge`.",
+                counted(len(found), "upload is", "uploads are"),
+                self._root.url,
+                datetime.fromtimestamp(oldest.initiated, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+                oldest.key,
+            )
+        return len(found)
 
     def end(self) -> None:
         """Put on record that the application has ended: what it left is for the next try, or for
@@ -349,7 +379,10 @@ def s3a_report(
     table: Table, record: TryRecord, writes: Sequence[WriteRecord], jobs: Sequence[CommittedWrite]
 ) -> dict[str, Any]:
     """A try's jobs as a dictionary, with the members of :func:`.reports.commit_report` and:
-    ``committer``; ``jobs``, the UUIDs. ``job`` is the UUID, of several the try's own."""
+    ``committer``; ``jobs``, the UUIDs; ``started_at`` and ``ended_at``, Unix seconds by the
+    store's clock; ``retries``, how often the task was tried before; ``settings``, those of the
+    committer that were in force; ``uploads_at_start``, how many were pending below the table.
+    ``job`` is the UUID, of several the try's own."""
     entries: dict[str, Contents] = {}
     for job in jobs:
         for name, contents in job.partitions.items():
@@ -358,10 +391,16 @@ def s3a_report(
         {"partition": name, "version": None, **vars(contents), "removed": None}
         for name, contents in sorted(entries.items())
     ]
+    ended_at = max(write.ended_at for write in writes) or record.beat_at
     return {
         "job": jobs[0].uuid if len(jobs) == 1 else record.uuid,
         "table": table.root.url,
-        "decided_at": max(write.ended_at for write in writes) or record.beat_at,
+        "decided_at": ended_at,
+        "started_at": record.opened_at or None,
+        "ended_at": ended_at,
+        "retries": max(0, (record.owner.try_number or 1) - 1),
+        "settings": dict(record.settings or {}),
+        "uploads_at_start": record.uploads,
         "repeated": False,
         **of_partitions(partitions),
         # What is known by partition may be less.

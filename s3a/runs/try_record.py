@@ -133,6 +133,8 @@ class TryRecord:
     :param writes: by number.
     :param settles: by partition, the conflict of runs that it settles; an unpartitioned table's
         stands for all of its destination.
+    :param settings: those of its committer that were in force at its submission, if that is said.
+    :param uploads: how many were pending below the table then; ``None``: nobody could list them.
     """
 
     uuid: str
@@ -151,6 +153,8 @@ class TryRecord:
     rank: Rank = None
     deferred: Annotated[bool, LEFT_OUT] = False
     settles: Annotated[Mapping[str, Settling], LEFT_OUT] = field(default_factory=dict)
+    settings: Annotated[Mapping[str, str] | None, LEFT_OUT] = None
+    uploads: Annotated[int | None, LEFT_OUT] = None
 
     @property
     def is_alone(self) -> bool:

@@ -21,10 +21,12 @@ from zero_rename.committer import (
     OutcomeUnknownError,
     RecordDamagedError,
     RefusedError,
+    StoreRefusedError,
     TableMismatchError,
     VerificationError,
 )
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
+from zero_rename.s3a.hadoop.settings import PATH_PROTOCOL
 from zero_rename.s3a.runs import ledger, try_record
 from zero_rename.s3a.runs.try_record import StoredTry, TryRecord
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
@@ -127,6 +129,41 @@ class TestALoad:
         assert env["ZERO_RENAME_MODE"] == mode.replace("overwrite", "replace")
         assert json.loads(env["ZERO_RENAME_PARTITIONS"]) == ["day=1"]
         assert env["ZERO_RENAME_IDEMPOTENCY_KEY"] == ONCE
+
+    def test_report_has_its_times_retries_and_the_settings_in_force(self, tables: Tables) -> None:
+        task = operator(tables, conf={"spark.hadoop.fs.s3a.committer.threads": "9"})
+        report = run(task, try_number=2)
+        assert report["started_at"] <= report["ended_at"] == report["decided_at"]
+        assert report["retries"] == 1
+        settings = report["settings"]
+        assert settings["fs.s3a.committer.name"] == "magic"
+        assert settings["fs.s3a.committer.threads"] == "9"
+        assert settings["spark.sql.sources.commitProtocolClass"] == PATH_PROTOCOL
+        assert not [name for name in settings if "secret" in name or "access" in name]
+        assert run(operator(tables), try_number=3)["settings"] == settings
+
+    def test_uploads_that_are_pending_as_it_begins_are_logged_and_reported(
+        self, tables: Tables, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        client, bucket = tables.bucket.client, tables.bucket.name
+        key = "wh/flights/day=1/part-0.parquet"
+        client.create_multipart_upload(Bucket=bucket, Key=key)
+        client.create_multipart_upload(Bucket=bucket, Key="wh/flights2/part-0.parquet")
+        assert run(operator(tables))["uploads_at_start"] == 1
+        assert f"1 upload is pending below {tables.url()} as this load begins" in caplog.text
+        assert key in caplog.text
+
+    def test_load_goes_on_without_the_right_to_list_uploads(
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def refused(prefix: str) -> Any:
+            raise StoreRefusedError("AccessDenied")
+            yield
+
+        monkeypatch.setattr("zero_rename.orchestration.s3a.load.uploads_below", refused)
+        assert run(operator(tables))["uploads_at_start"] is None
+        assert "could not be listed" in caplog.text
+        assert "s3:ListBucketMultipartUploads" in caplog.text
 
     def test_has_the_members_of_a_native_one(self, tables: Tables) -> None:
         from zero_rename.orchestration.runs.reports import commit_report
