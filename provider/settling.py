@@ -74,7 +74,7 @@ class RerunOutcome:
 
 
 @dataclass(frozen=True)
-class Rerun:
+class SettlingRun:
     """A run that is made again for one or more orders of one table.
 
     :param versions: of the partitions that it may replace, as it was told.
@@ -99,32 +99,32 @@ class Rerun:
     def instance(self) -> NamedTask | None:
         return NamedTask.of(self.first.owner)
 
-    def failed(self, error: str, dag_version: str | None = None) -> Rerun:
+    def failed(self, error: str, dag_version: str | None = None) -> SettlingRun:
         """Return it as over, with no order settled."""
         made = tuple(RerunOutcome(it, None, error, dag_version) for it in self.orders)
         return replace(self, outcomes=made)
 
 
 @dataclass(frozen=True)
-class Reruns:
+class SettlingRuns:
     """The runs that a task makes again to settle conflicts, as far as they are.
 
     :param until: Unix time at which it is given up.
     :param troubles: looks at which Airflow's API has failed, since one at which it did not.
     """
 
-    reruns: tuple[Rerun, ...]
+    reruns: tuple[SettlingRun, ...]
     until: float
     troubles: int = 0
 
     @staticmethod
-    def of(orders: Iterable[RerunOrder], seconds: float) -> Reruns:
+    def of(orders: Iterable[RerunOrder], seconds: float) -> SettlingRuns:
         """Put the orders of each run together."""
         by_run: dict[tuple[str, str], list[RerunOrder]] = {}
         for it in orders:
             by_run.setdefault((it.table, it.run), []).append(it)
-        made = tuple(Rerun(tuple(it)) for it in by_run.values())
-        return Reruns(made, time.time() + seconds)
+        made = tuple(SettlingRun(tuple(it)) for it in by_run.values())
+        return SettlingRuns(made, time.time() + seconds)
 
     def said(self) -> dict[str, Any]:
         """As JSON takes it."""
@@ -168,9 +168,10 @@ def settle_by_rerun(
     hook, planner = ZeroRenameHook(task.zero_rename_conn_id), task_run(dict(context)).named
     clearing = Clearing(hook, planner, task.timeout)
     engine = _ConflictReruns(clearing, include_downstream)
-    progress = (
-        from_members(Reruns, dict(of)) if isinstance(of, Mapping) else Reruns.of(of, task.timeout)
-    )
+    if isinstance(of, Mapping):
+        progress = from_members(SettlingRuns, dict(of))
+    else:
+        progress = SettlingRuns.of(of, task.timeout)
     waits = partial(wait, task, task.poll_interval, task.deferrable)
     done = follow(task.airflow_conn_id, engine.look, progress, waits, engine.give_up)
     return done.outcomes
@@ -181,12 +182,12 @@ class _ConflictReruns:
     clearing: Clearing
     include_downstream: bool
 
-    def look(self, api: AirflowApi, progress: Reruns) -> tuple[Reruns, bool]:
+    def look(self, api: AirflowApi, progress: SettlingRuns) -> tuple[SettlingRuns, bool]:
         """Do what there is to do now. Returns also whether all is done."""
         made = tuple(self._looked_at(api, it) for it in progress.reruns)
         return replace(progress, reruns=made), all(it.outcomes for it in made)
 
-    def give_up(self, progress: Reruns) -> Reruns:
+    def give_up(self, progress: SettlingRuns) -> SettlingRuns:
         said = (
             f"Not over after {self.clearing.seconds:,.0f} s. It goes on, and settles the conflict "
             "if it ends well: look again then"
@@ -194,7 +195,7 @@ class _ConflictReruns:
         made = tuple(it if it.outcomes else it.failed(said) for it in progress.reruns)
         return replace(progress, reruns=made)
 
-    def _looked_at(self, api: AirflowApi, it: Rerun) -> Rerun:
+    def _looked_at(self, api: AirflowApi, it: SettlingRun) -> SettlingRun:
         instance = it.instance
         if it.outcomes:
             return it
@@ -213,7 +214,7 @@ class _ConflictReruns:
         except InvalidInputError as error:
             return it.failed(str(error))
 
-    def _begun(self, api: AirflowApi, it: Rerun, instance: NamedTask) -> Rerun:
+    def _begun(self, api: AirflowApi, it: SettlingRun, instance: NamedTask) -> SettlingRun:
         """Clear a run's task, unless this task has done so, or the conflict is settled."""
         destination = self._destination(it)
         left = self.clearing.read(it.first.table, it.first.run, destination.plans)
@@ -247,7 +248,7 @@ class _ConflictReruns:
         _log.info("Cleared %s, to settle %s of %s", instance, _named(it), it.first.table)
         return replace(it, versions=permit.versions, is_begun=True)
 
-    def _ended(self, api: AirflowApi, it: Rerun, instance: NamedTask) -> Rerun:
+    def _ended(self, api: AirflowApi, it: SettlingRun, instance: NamedTask) -> SettlingRun:
         """Look what a run has made of its conflict, if it has ended."""
         state = api.state(instance)
         if state not in ENDED:
@@ -260,7 +261,7 @@ class _ConflictReruns:
         made = tuple(replace(one, dag_version=version) for one in destination.judged(it))
         return replace(it, outcomes=made)
 
-    def _destination(self, it: Rerun) -> _Contested:
+    def _destination(self, it: SettlingRun) -> _Contested:
         table = self.clearing.hook.get_table(it.first.table)
         return _OfS3A(table) if it.first.committer else _OfHeads(table)
 
@@ -273,7 +274,7 @@ class _Contested(Protocol):
         """The root below which plans tell runs what they may make."""
         ...
 
-    def permit(self, it: Rerun) -> Permit:
+    def permit(self, it: SettlingRun) -> Permit:
         """Plan what a run may make.
 
         :raises InvalidInputError: the partitions are not as they were seen, or it must not run
@@ -281,7 +282,7 @@ class _Contested(Protocol):
         """
         ...
 
-    def judged(self, it: Rerun) -> Sequence[RerunOutcome]:
+    def judged(self, it: SettlingRun) -> Sequence[RerunOutcome]:
         """Look what a run has made of its conflict."""
         ...
 
@@ -296,7 +297,7 @@ class _OfHeads:
     def plans(self) -> TableRoot:
         return self.table.root
 
-    def permit(self, it: Rerun) -> Permit:
+    def permit(self, it: SettlingRun) -> Permit:
         found = self.table.settled(it.partitions)
         moved = [one.partition for one in it.orders if found[one.partition].version != one.version]
         if moved:
@@ -309,7 +310,7 @@ class _OfHeads:
         settles = {one.partition: one.settling for one in it.orders}
         return Permit(it.first.table, it.first.run, versions, self._is_whole(it), settles)
 
-    def _is_whole(self, it: Rerun) -> bool:
+    def _is_whole(self, it: SettlingRun) -> bool:
         """Tell whether a run makes all of its partitions: it has made no other, or has committed
         nothing, or there are none."""
         # On use: DAG files are parsed by processes that look at nothing.
@@ -321,7 +322,7 @@ class _OfHeads:
         made = {p.partition for done in jobs_of_run(self.table, job) for p in done.partitions}
         return made <= {*it.partitions}
 
-    def judged(self, it: Rerun) -> Sequence[RerunOutcome]:
+    def judged(self, it: SettlingRun) -> Sequence[RerunOutcome]:
         found = self.table.settled(it.partitions)
         return [self._judged(one, found[one.partition]) for one in it.orders]
 
@@ -351,7 +352,7 @@ class _OfS3A:
 
         return plans_root(self.table.root)
 
-    def permit(self, it: Rerun) -> Permit:
+    def permit(self, it: SettlingRun) -> Permit:
         from ..orchestration.s3a.settling import last_load, planned_loads
 
         winner = last_load(self.table, it.first.run)
@@ -365,7 +366,7 @@ class _OfS3A:
         settles = {one.partition: one.settling for one in it.orders}
         return Permit(it.first.table, it.first.run, loads, True, settles, self.plans)
 
-    def judged(self, it: Rerun) -> Sequence[RerunOutcome]:
+    def judged(self, it: SettlingRun) -> Sequence[RerunOutcome]:
         from ..orchestration.s3a.settling import settled_by
 
         loads = {name: it.versions.get(name, 0) for name in it.partitions}
@@ -380,5 +381,5 @@ _NOT_LOADED = (
 )
 
 
-def _named(it: Rerun) -> str:
+def _named(it: SettlingRun) -> str:
     return f"{counted(len(it.partitions), 'partition')} ({first_few(it.partitions)})"

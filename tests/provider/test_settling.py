@@ -25,7 +25,7 @@ from zero_rename.operators.recompute import RecomputeOperator
 from zero_rename.orchestration.runs.task_run import NamedTask
 from zero_rename.provider import clearing, settling
 from zero_rename.provider.airflow_api import ApiTroubleError, GoneError, TaskRunsError
-from zero_rename.provider.settling import RerunOrder, RerunOutcome, Reruns, settle_by_rerun
+from zero_rename.provider.settling import RerunOrder, RerunOutcome, SettlingRuns, settle_by_rerun
 
 from airflow.sdk.exceptions import AirflowFailException  # isort: skip
 
@@ -239,7 +239,7 @@ def test_clear_whose_answer_is_lost_is_waited_for(
     server.lost = 1
     waits: list[dict[str, Any]] = []
 
-    def wait(task: object, seconds: float, deferrable: bool, progress: Reruns) -> None:
+    def wait(task: object, seconds: float, deferrable: bool, progress: SettlingRuns) -> None:
         waits.append(json.loads(json.dumps(progress.said())))
         if len(waits) == 2:
             server.run("older")
