@@ -164,7 +164,7 @@ def _shares_one_tree(c: JobFacts) -> str:
     return f"this Spark has Hadoop {c.hadoop}" if numbers and numbers < (3, 4) else ""
 
 
-def _is_placed(c: JobFacts) -> bool:
+def is_placed(c: JobFacts) -> bool:
     """Whether somebody has named a folder of a disk for staging: on purpose, and outside those
     that each machine has of its own."""
     setting = c.settings.get(keys.STAGING_KEY)
@@ -183,7 +183,7 @@ def _has_own_disks(c: JobFacts) -> bool | None:
 
 def _staging_unknown(c: JobFacts) -> bool:
     own = _has_own_disks(c)
-    return bool(c.is_cluster) and (own is None or (own and _is_placed(c)))
+    return bool(c.is_cluster) and (own is None or (own and is_placed(c)))
 
 
 CHECKS: tuple[Check, ...] = (
@@ -304,7 +304,7 @@ CHECKS: tuple[Check, ...] = (
         "what is pending would stay on each machine's own disk: the driver finds none of it, and "
         "every row is lost",
         (_DEFAULT_FS, keys.STAGING_KEY),
-        lambda c: c.is_cluster and _has_own_disks(c) and not _is_placed(c),
+        lambda c: c.is_cluster and _has_own_disks(c) and not is_placed(c),
         "Set fs.defaultFS to HDFS or another file system that all machines share; or "
         f"{keys.STAGING_KEY} to a folder that all machines mount, such as "
         "file:///mnt/shared/staging; or use magic, which needs neither.",
@@ -343,13 +343,18 @@ class CheckFinding:
         return f"[{self.check.id}] {self.check.title}: {self.detail}. {self.check.remedy}"
 
 
+def accepted_in(facts: JobFacts) -> set[str]:
+    """Return the ids of the checks that a job passes over."""
+    return set(re.findall(r"[^\s,]+", facts.value(ACCEPT_KEY)))
+
+
 def inspect(facts: JobFacts) -> tuple[CheckFinding, ...]:
     """Everything that is wrong and not accepted, errors first. Asks nobody, and takes no time to
     speak of.
 
     :raises InvalidInputError: what is accepted is no check.
     """
-    accepted = set(re.findall(r"[^\s,]+", facts.value(ACCEPT_KEY)))
+    accepted = accepted_in(facts)
     if unknown := sorted(accepted - {check.id for check in CHECKS}):
         raise InvalidInputError(
             f"{facts.describe(ACCEPT_KEY)} names no check: {', '.join(unknown)}.",

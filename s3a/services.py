@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ..committer.errors import InvalidInputError, SettingsRefusedError
 from ..committer.format.layout import TableRoot
 from ..committer.upkeep.access_policy import Service
-from .checks import JobFacts, inspect, refuse
+from .checks import ACCEPT_KEY, JobFacts, accepted_in, inspect, refuse
 from .hadoop import effective_settings as layers
 from .hadoop import settings as keys
 from .hadoop.effective_settings import Layer
@@ -37,6 +37,8 @@ EMR_MAGIC_KEY = (
 )
 EMR_PARQUET_KEY = "spark.sql.parquet.fs.optimized.committer.optimization-enabled"
 _DEFAULT_FS = "fs.defaultFS"
+#: The check that fires where machines share nothing.
+_SHARED = "staging-not-shared"
 _OFF_ON_AWS = {EMR_MAGIC_KEY: "false", EMR_PARQUET_KEY: "false"}
 _S3_TOO = {S3_FACTORY_KEY: keys.S3A_FACTORY}
 _EMR_OWN = (
@@ -248,7 +250,7 @@ def check_job(
         hadoop=seen.hadoop,
     )
     if committer in STAGING and row.needs_volume:
-        _check_staging(row, job, seen.mounts)
+        check_shared_staging(row, job, seen.mounts)
     refuse(inspect(job))
     return {name: value for name, value in given.items() if name not in seen.said}
 
@@ -258,12 +260,15 @@ def _named(name: str) -> str:
     return name if name.startswith("spark.") else f"spark.hadoop.{name}"
 
 
-def _check_staging(row: ServiceRules, job: JobFacts, mounts: Sequence[str]) -> None:
+def check_shared_staging(row: ServiceRules, job: JobFacts, mounts: Sequence[str]) -> None:
     """Refuse a staging committer where nothing says that pods share what is pending.
 
+    :param mounts: folders that driver and executors mount from one volume.
     :raises SettingsRefusedError: no volume is named, or the pods do not all mount it.
     """
     said = job.settings[_DEFAULT_FS]
+    if _SHARED in accepted_in(job):
+        return  # A template of pods may mount it, which is not seen from here.
     if said.origin != layers.DEFAULT and not said.value.startswith("file:"):
         return
     staging = job.settings.get(keys.STAGING_KEY)
@@ -272,11 +277,11 @@ def _check_staging(row: ServiceRules, job: JobFacts, mounts: Sequence[str]) -> N
         return
     named = ", ".join(mounts) or "none"
     raise SettingsRefusedError(
-        f"[staging-not-shared] The {job.committer} committer keeps what is pending in "
+        f"[{_SHARED}] The {job.committer} committer keeps what is pending in "
         f"{job.describe(keys.STAGING_KEY)}, and pods share no folder unless they mount one "
         f"volume; mounted by driver and executors: {named}. Nothing was submitted.",
         remedy=f"Give {row.shared}, by driver and executors; or committer='magic', which needs "
-        "none.",
+        f"none. Where a template of pods mounts it: {ACCEPT_KEY}={_SHARED}.",
     )
 
 

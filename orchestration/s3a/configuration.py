@@ -14,7 +14,8 @@ from ...committer.errors import SettingsRefusedError
 from ...committer.format.job_spec import Mode
 from ...committer.format.layout import TableRoot
 from ...committer.store.encryption import Encryption
-from ...s3a.checks import JobFacts, inspect, refuse
+from ...committer.upkeep.access_policy import Service
+from ...s3a.checks import JobFacts, inspect, is_placed, refuse
 from ...s3a.hadoop import effective_settings as layers
 from ...s3a.hadoop.effective_settings import hadoop_layer, read_properties
 from ...s3a.hadoop.settings import (
@@ -22,16 +23,18 @@ from ...s3a.hadoop.settings import (
     CONFLICT_MODE_OF,
     PARQUET_COMMITTER_KEY,
     PARTITION_OVERWRITE_KEY,
+    STAGING,
     Committer,
     S3ASettings,
     check_options,
 )
 from ...s3a.runs import ledger
-from ...s3a.services import ServiceJob, ServiceRules, check_job
+from ...s3a.services import RULES, ServiceJob, ServiceRules, check_job, check_shared_staging
 from ...s3a.write_plan import PlannedWrite, check_destination, plan
 from ...spark.startup.installation import hadoop_version
 from ..submit.preflight import find_spark, submitting_home
 from ..submit.properties import default_properties
+from ..submit.shared_volumes import pods_mounts
 from ..submit.submission import Cluster
 
 if TYPE_CHECKING:
@@ -168,6 +171,10 @@ def check_submission(
         overwrites_alone=bool(load.partitions) and _overwrites_alone(call.application),
         hadoop="" if home is None else hadoop_version(home),
     )
+    on_pods = cluster.runs_driver and cluster.master.startswith("k8s")
+    if load.committer in STAGING and on_pods and not is_placed(facts):
+        said_by_hand = {key: it for _, layer in reversed(in_force) for key, it in layer.items()}
+        check_shared_staging(RULES[Service.KUBERNETES], facts, pods_mounts(said_by_hand))
     refuse(inspect(facts))
     return committer_settings({name: it.value for name, it in facts.settings.items()})
 

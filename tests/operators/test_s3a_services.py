@@ -187,6 +187,14 @@ class TestRefused:
             service, "staging-not-shared", committer="directory", s3a_options=own
         )
 
+    @on_kubernetes
+    def test_a_volume_that_a_template_of_pods_mounts_is_vouched_for(self, service: Service) -> None:
+        body = copy.deepcopy(operator(service).template_spec)
+        body["spec"]["sparkConf"]["spark.zero_rename.s3a.accept"] = "staging-not-shared"
+        options = {"staging_dir": "file:///mnt/staging"}
+        given = {"committer": "directory", "s3a_options": options, "template_spec": body}
+        assert run(service, **given)["committer"] == "directory"
+
     @pytest.mark.parametrize("service", ["Databricks"], indirect=True)
     def test_all_of_hadoop_s_committers_on_databricks(self, service: Service) -> None:
         with pytest.raises(InvalidInputError, match="DBIO's commit service"):

@@ -46,6 +46,7 @@ class Submitted:
     mode: Mode | None = None
     partitions: tuple[str, ...] = ()
     master: str = "local[2]"
+    deploy_mode: str = "client"
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -98,7 +99,7 @@ def findings(given: Submitted, folder: Path, caplog: pytest.LogCaptureFixture) -
     word = Committer(given.word)
     call = SparkCall(
         str(application),
-        Cluster(given.master, "client"),
+        Cluster(given.master, given.deploy_mode),
         given.conf,
         {"HADOOP_CONF_DIR": str(folder)},
         properties_file=str(defaults),
@@ -177,6 +178,29 @@ def test_what_is_right_is_not_refused(
     said = findings(RIGHT[name], tmp_path, caplog)
     assert "nothing was submitted" not in said
     assert {check.id for check in CHECKS if f"[{check.id}]" in said} <= {"staging-unknown"}
+
+
+class TestPodsOfKubernetes:
+    """In cluster mode, where the driver is one as well."""
+
+    def findings(self, folder: Path, caplog: pytest.LogCaptureFixture, **conf: str) -> str:
+        where = {"master": "k8s://https://host", "deploy_mode": "cluster"}
+        return findings(Submitted("directory", conf, **where), folder, caplog)  # pyright: ignore
+
+    def test_staging_on_their_own_disks_is_refused(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        said = self.findings(tmp_path, caplog)
+        assert "[staging-not-shared]" in said
+        assert "Nothing was submitted" in said
+
+    def test_staging_on_a_named_folder_or_file_system_is_not(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A template of pods may mount it."""
+        folder = {f"{S3A}committer.staging.tmp.path": "file:///mnt/staging"}
+        for given in (folder, {f"{HADOOP}fs.defaultFS": "hdfs://name"}):
+            assert "staging-not-shared" not in self.findings(tmp_path, caplog, **given)
 
 
 class TestInTheJob:
