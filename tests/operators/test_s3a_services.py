@@ -24,6 +24,7 @@ from zero_rename.committer import (
     RefusedError,
     VerificationError,
 )
+from zero_rename.committer.errors import StoreRefusedError
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.s3a.hadoop.settings import (
     BINDING_PARQUET,
@@ -525,6 +526,21 @@ class TestTries:
         native = operator(service, committer="zero_rename")
         with pytest.raises(RefusedError, match="by the magic committer"):
             run_task(native, context(native, 3, clear_number=1, max_tries=4))
+        assert len(service.jobs) == 1
+
+    @one_service
+    def test_a_native_load_needs_no_right_to_the_ledger_and_magic_does(
+        self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Policies that were printed before services had Hadoop's committers grant none."""
+
+        def denied(*_: object) -> None:
+            raise StoreRefusedError("no right to list", remedy="Grant it.")
+
+        monkeypatch.setattr(ledger, "tries_of", denied)
+        assert run(service, committer="zero_rename")["rows"] == 1
+        with pytest.raises(StoreRefusedError, match="no right to list"):
+            run(service, task_id="another")
         assert len(service.jobs) == 1
 
     @pytest.mark.parametrize("service", ["EmrServerless", "Kubernetes"], indirect=True)
