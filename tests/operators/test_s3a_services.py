@@ -601,3 +601,17 @@ class TestDeferred:
         with pytest.raises(AirflowException):
             self.resumed(service, 1, deferred, good=False)
         assert states(tables) == [try_record.FAILED]
+
+    def test_a_try_whose_record_is_gone_is_not_known(
+        self, service: Service, tables: Tables
+    ) -> None:
+        """It is neither reported as committed nor loaded again."""
+        service.goes_on = True
+        deferred = self.deferred(service, 1)
+        service.end()
+        table = tables.table()
+        (known,) = table.driver.run(ledger.tries_of(table.root, ONCE))
+        table.driver.run(ledger.remove_try(table.root, known.record))
+        with pytest.raises(OutcomeUnknownError, match="removed while its task was deferred"):
+            self.resumed(service, 1, deferred)
+        assert len(service.jobs) == 1
