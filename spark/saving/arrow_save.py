@@ -8,6 +8,7 @@ it visible.
 from __future__ import annotations
 
 import logging
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ from ..worker import application_of
 from ..write_target import WriteTarget
 from .commit_log import CommitProgress, log_commit, log_skipped
 from .planned_job import PlannedJob, advise, in_any_case, planned_job
-from .spark_tasks import run_tasks
+from .spark_tasks import PlannedFrame, plan_frame, run_tasks
 from .task_errors import error_of_task
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def carry_out(
     :raises TaskResultsError: the tasks have written another number of them.
     """
     job = planned.table.tasks_job(planned.spec, CommitProgress(planned.table.root.url))
-    base = None
+    base, planned_frame = None, plan_frame(frame)
     try:
         with job:
             opened = job.opened
@@ -96,7 +97,7 @@ def carry_out(
                 job.check_against(base)
             planned.refuse_second_use(opened)
             if opened.repeated is None:
-                _write(frame, job, options, expected)
+                _write(planned_frame, job, options, expected)
                 # A frame that is planned late, by its tasks, counts as of its plan.
                 job.made_of(all_read(reads) if inputs is None else inputs)
             else:
@@ -119,7 +120,9 @@ def all_read(reads: TableReads) -> Inputs:
     return noted().beside(reads.log()).inputs
 
 
-def _write(frame: DataFrame, job: WriteJob, options: WriterOptions, expected: int | None) -> None:
+def _write(
+    frame: Future[PlannedFrame], job: WriteJob, options: WriterOptions, expected: int | None
+) -> None:
     opened = job.opened
     logger.info("%s: job %s opened, mode %s", opened.root.url, opened.job, opened.spec.mode)
     try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import pickle
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -26,6 +26,7 @@ from .task_rows import RESULTS, end_mark, shipped_task
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+T = TypeVar("T")
 logger = logging.getLogger("zero_rename.spark.saving.spark_tasks")
 _DESCRIPTION = "spark.job.description"
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -39,58 +40,85 @@ _QUICK = {_ROWS: "2000", _BYTES: str(2**31 - 1)}
 _PATIENCE = 10.0
 
 
-def run_tasks(frame: DataFrame, opened: OpenedJob, options: WriterOptions) -> list[TaskResult]:
+@dataclass(frozen=True)
+class PlannedFrame:
+    """What Spark can plan of a write before its job is known.
+
+    :param rows: the frame's; their columns are called ``c0``, ``c1``, ….
+    :param mark: the task that comes after all others.
+    """
+
+    rows: DataFrame
+    mark: DataFrame
+
+
+def plan_frame(frame: DataFrame) -> Future[PlannedFrame]:
+    """Begin to plan a frame's write while its job opens: Spark analyses for as long as two requests
+    take."""
+
+    def planned() -> PlannedFrame:
+        # As the job names them: as the table does, whatever their case in the frame.
+        rows = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
+        # A row of no table has a partitioning of its own, which no other is the same as: Spark 4.1
+        # and later would otherwise run the parts of a union as one task
+        # (spark.sql.unionOutputPartitioning).
+        mark = frame.sparkSession.sql("SELECT 1 AS mark").mapInArrow(end_mark(), RESULTS)
+        return PlannedFrame(rows, mark)
+
+    return _beside(frame.sparkSession, planned)
+
+
+def run_tasks(
+    planned: Future[PlannedFrame], opened: OpenedJob, options: WriterOptions
+) -> list[TaskResult]:
     """Let Spark's tasks write a frame's rows, each into pending uploads of an open job.
 
     Spark may run a task several times, at once too: of each, the attempt that Spark takes for the
     one that counts reports here, and no other. They are cancelled where this is interrupted.
 
+    :param planned: the frame, by :func:`plan_frame`.
     :param options: whether the rows are distributed first, and the workers frozen.
     :returns: a result for each task there was.
     :raises TaskResultsError: not every task has reported.
     """
-    session = frame.sparkSession
-    names = [f"c{number}" for number in range(len(frame.columns))]
-    # As the job names them: as the table does, whatever their case in the frame.
-    named = frame.toDF(*names)
+    frame = planned.result()
+    named, session = frame.rows, frame.rows.sparkSession
     if options.distribute is Distribute.PARTITION:
         places = map(opened.spec.schema.names.index, opened.partition_by)
-        columns = [names[place] for place in places]
+        columns = [named.columns[place] for place in places]
         named = distributed(named, columns, options.bytes_per_file, opened.root.url)
     operations = Operations(session, opened.job)
     opened = replace(opened, awaited=operations.end_for_sure)
     written = named.mapInArrow(shipped_task(opened, options.freeze_workers), RESULTS)
-    # The tasks of a union are those of its parts, one after the other. A row of no table has a
-    # partitioning of its own, which no other is the same as: Spark 4.1 and later would otherwise
-    # run the two as one task (spark.sql.unionOutputPartitioning).
-    mark = session.sql("SELECT 1 AS mark").mapInArrow(end_mark(), RESULTS)
+    # The tasks of a union are those of its parts, one after the other.
     with _described(session, f"zero_rename: {opened.root.url}, job {opened.job}"):
         try:
             with operations, _quick_batches(session, opened.spec.schema):
-                rows = _collected(written.union(mark))
+                rows = _beside(session, written.union(frame.mark).collect).result()
         except BaseException:
             _end(operations)
             raise
     return _results(opened, [(row["task"], row["result"]) for row in rows])
 
 
-def _collected(frame: DataFrame) -> list[Any]:
-    """A frame's rows. Those of a classic session are waited for by another thread: Ctrl-C and
-    SIGTERM would break this one's connection to the JVM, by which it is to cancel the tasks."""
-    if not hasattr(frame.sparkSession, "_jsparkSession"):
-        return frame.collect()
-    from pyspark import InheritableThread
+def _beside(session: SparkSession, work: Callable[[], T]) -> Future[T]:
+    """Work with a classic session in another thread: Ctrl-C and SIGTERM would break this one's
+    connection to the JVM, by which it is to cancel the tasks. On Spark Connect, work here."""
+    done: Future[T] = Future()
 
-    done: Future[list[Any]] = Future()
-
-    def collect() -> None:
+    def do() -> None:
         try:
-            done.set_result(frame.collect())
+            done.set_result(work())
         except BaseException as error:
             done.set_exception(error)
 
-    InheritableThread(target=collect, daemon=True).start()
-    return done.result()
+    if hasattr(session, "_jsparkSession"):
+        from pyspark import InheritableThread
+
+        InheritableThread(target=do, daemon=True).start()
+    else:
+        done.set_result(work())
+    return done
 
 
 def _results(opened: OpenedJob, rows: Sequence[tuple[int, Any]]) -> list[TaskResult]:

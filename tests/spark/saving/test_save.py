@@ -29,8 +29,9 @@ from zero_rename.committer import (
     TaskResultsError,
 )
 from zero_rename.committer.format.job_spec import OnConflict
+from zero_rename.committer.write_job import WriteJob
 from zero_rename.spark import save
-from zero_rename.spark.saving import spark_tasks
+from zero_rename.spark.saving import spark_tasks, task_rows
 
 pytestmark = pytest.mark.spark
 
@@ -542,3 +543,25 @@ class TestBatches:
             spark.conf.unset(limit)
         assert batches_seen(url) != [(n, str(2**31 - 1)) for n in (2000, 2000, 1000)]
         assert sum(n for n, _ in batches_seen(url)) == 5000
+
+
+def test_a_frame_is_planned_while_its_job_opens(
+    spark: Any, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job opens no sooner than Spark has begun with the frame."""
+    begun, opened_after = threading.Event(), []
+    mark, enter = task_rows.end_mark, WriteJob.__enter__
+
+    def begin() -> Any:
+        begun.set()
+        return mark()
+
+    def open_then(job: WriteJob) -> WriteJob:
+        opened_after.append(begun.wait(30))
+        return enter(job)
+
+    monkeypatch.setattr(spark_tasks, "end_mark", begin)
+    monkeypatch.setattr(WriteJob, "__enter__", open_then)
+    save(spark.range(5), url)
+    assert opened_after == [True]
+    assert Table(url).to_arrow().num_rows == 5
