@@ -44,6 +44,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 
 
 class ZeroRenameError(Exception):
@@ -140,9 +141,15 @@ class RefusedError(ZeroRenameError):
     :ivar overtaken: under ``on_conflict=fail`` another job has changed meanwhile what this one was
         to change, or is about to. Who runs it again begins on that, and may overwrite it: a person
         decides that, not a scheduler.
+    :ivar gave_way: partitions in which the job gave way to others, each with the job that was there
+        first.
+    :ivar run_ranks: the ranks of its run in them, as of :class:`.run_rank.RunRanks`; ``""``: not
+        said.
     """
 
     overtaken = False
+    gave_way: Mapping[str, str] = MappingProxyType({})
+    run_ranks = ""
 
 
 class InvalidInputError(RefusedError, ValueError):

@@ -102,6 +102,8 @@ def _change(
 ) -> Step[PartitionDecision]:
     merged = tuple(opened.spec.merges.get(target.partition, ()))
     row_changes = opened.spec.row_changes.get(target.partition)
+    ranks, rank = _ranks_after(opened, target, state), opened.rank(target.partition)
+    has_none = state is None or merged or target.partition in opened.spec.restores
     change = PartitionDecision(
         partition=target.partition,
         base_version=NO_HEAD if state is None else state.head.version,
@@ -110,7 +112,9 @@ def _change(
         merged=merged if row_changes is None else (*merged, opened.job),
         row_changes=row_changes,
         restores=opened.spec.restores.get(target.partition),
-        ranks=_ranks_after(opened, target, state),
+        ranks=ranks,
+        rank=None if has_none or rank == ranks.newest else rank,
+        opened_version=_opened_version(opened, target, state),
     )
     # A cleared run that empties a partition of what it wrote there may find others' files.
     exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS and bool(target.files)
@@ -160,6 +164,17 @@ def _change(
     adopted = tuple(f for f in others if f.key in foreign or f in keeps)
     yield from _refuse_unfit(context, opened, target, [f for f in adopted if f.key in foreign])
     return replace(change, removals=own, adopted=adopted)
+
+
+def _opened_version(opened: OpenedJob, target: Target, state: HeadState | None) -> int | None:
+    """Return the version of a partition at the job's opening, where others have moved it since: who
+    was there first is then known without a clock."""
+    if state is None:
+        return None
+    version = state.version_at(opened.base.get(target.partition))
+    if version is None and state.head.trail:
+        version = state.head.trail[0].version
+    return None if version == state.head.version else version
 
 
 def _ranks_after(opened: OpenedJob, target: Target, state: HeadState | None) -> PartitionRanks:

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from ..errors import CommitConflictError, JobFencedError, OtherJobError, ZeroRenameError, first_few
+from ..errors import (
+    CommitConflictError,
+    JobFencedError,
+    OtherJobError,
+    RefusedError,
+    ZeroRenameError,
+    first_few,
+)
 from ..format.job_spec import Mode, OnConflict, OnSuperseded, Readers
 from ..format.records.head import HeadState, PartitionHead, Slot
 from ..store.conditional_put import NotWritten, Uncertain
 from ..store.requests import Absent, All, Head, Step
 from .apply import finish
-from .newest_run import SupersededBy, is_newest, is_superseded, superseded_run
+from .newest_run import SupersededBy, is_newest, is_superseded, name_ranks, superseded_run
 from .others import about_other, outwait
 from .state.context import Context
 from .state.decide import not_confirmed, read_decision, unfinished
@@ -107,6 +114,14 @@ def claim_all(
     :raises OtherJobError: a job in the way can neither be finished nor be fenced.
     """
     requests = sorted(requests, key=lambda request: request.slot.key)
+    try:
+        return (yield from _claim_each(context, opened, requests))
+    except RefusedError as error:
+        name_ranks(opened, error)
+        raise
+
+
+def _claim_each(context: Context, opened: OpenedJob, requests: list[ClaimRequest]) -> Step[Claims]:
     outcomes = yield from All(tuple(_claim(context, opened, request) for request in requests))
     conflicts = [outcome for outcome in outcomes if isinstance(outcome, Conflict)]
     if conflicts:
@@ -348,6 +363,9 @@ def tell_overtaken(
                 continue
         error.overtaken = True
         error.key = error.key or request.slot.key
+        if isinstance(state, HeadState) and (by := state.head.claim or state.head.last_job):
+            error.gave_way = {request.slot.name: by}
+            name_ranks(opened, error)
         named = request.slot.name or "the table"
         error.message += (
             f" Another job has changed {named} meanwhile, or is about to: this job, run again, "
@@ -413,8 +431,12 @@ def _conflict(opened: OpenedJob, conflicts: list[Conflict]) -> CommitConflictErr
         if was_read(conflicts[0]):
             what = "Partitions changed since this job read the table"
         remedy = "Run the job again on what is there now, or choose on_conflict=last_wins."
-    return CommitConflictError(
+    error = CommitConflictError(
         f"{what}: {named}. Nothing of this job is visible.",
         key=conflicts[0].state.slot.key,
         remedy=remedy,
     )
+    error.gave_way = {
+        c.state.slot.name: c.by for c in conflicts if c.by and not c.state.slot.is_run
+    }
+    return error

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from ..errors import SupersededRunError, first_few
+from ..errors import RefusedError, SupersededRunError, first_few
 from ..format.job_spec import Mode, OnConflict, OnSuperseded
 from ..format.layout import UNPARTITIONED
 from ..format.records.head import HeadState, Slot
@@ -91,7 +91,18 @@ def refuse_superseded(opened: OpenedJob, states: Iterable[HeadState]) -> None:
     named = {*(opened.spec.replace_partitions or ())} if opened.partition_by else {UNPARTITIONED}
     if only is not None:
         named &= only
-    refuse_overtaken(found, named, opened.spec.on_superseded)
+    try:
+        refuse_overtaken(found, named, opened.spec.on_superseded)
+    except SupersededRunError as error:
+        name_ranks(opened, error)
+        raise
+
+
+def name_ranks(opened: OpenedJob, error: RefusedError) -> None:
+    """Note in an error how new a job's run is in the partitions in which it gave way."""
+    ranks = {name: opened.rank(name) for name in error.gave_way}
+    said = RunRanks({name: rank for name, rank in ranks.items() if rank is not None})
+    error.run_ranks = str(said) if said.by_partition else ""
 
 
 def refuse_overtaken(
@@ -151,7 +162,7 @@ def superseded_run(superseded: Mapping[str, SupersededBy], skips: bool) -> Super
         )
         said.append(f"A conflict was settled against this run over {named}.")
     again = "" if not settled else ", or settle the conflict for it"
-    return SupersededRunError(
+    error = SupersededRunError(
         f"{' '.join(said)} Nothing of this job is visible.",
         partitions={name: it.job for name, it in superseded.items()},
         skips=skips,
@@ -159,6 +170,8 @@ def superseded_run(superseded: Mapping[str, SupersededBy], skips: bool) -> Super
         f"load {'the older ones' if newer else 'those of this run'} in their place, run this again "
         f"with on_conflict=last_wins{again}.",
     )
+    error.gave_way = {name: it.job for name, it in superseded.items()}
+    return error
 
 
 def called(partition: str) -> str:

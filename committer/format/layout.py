@@ -106,6 +106,21 @@ def jobs_begun(first: float, last: float) -> list[str]:
     return [f"zr1-{_crockford(period, 4)}" for period in range(begin, end + 1)]
 
 
+def jobs_between(first: float, last: float, most: int) -> list[str]:
+    """Prefixes of the ids of jobs that began between two times, and some around: as narrow as so
+    few can be.
+
+    :param first: Unix seconds, by the clocks of the jobs' drivers.
+    :param most: how many prefixes at most.
+    """
+    for digits in range(9, 0, -1):
+        bits = 5 * (10 - digits)
+        begin, end = (max(0, int(at * 1000)) >> bits for at in (first, last))
+        if end - begin < most:
+            return [f"zr1-{_crockford(period, digits)}" for period in range(begin, end + 1)]
+    return ["zr1-"]
+
+
 def job_in_key(key: str) -> str | None:
     """The job id in a data file's name, or of the folder below which it lies in a table that is
     read by heads; ``None`` for a foreign key."""
@@ -273,6 +288,11 @@ class TableRoot:
     def gc_key(self) -> str:
         """Where it is noted how far gc has looked."""
         return self._control("gc.json")
+
+    @property
+    def conflicts_key(self) -> str:
+        """The key of what the looks for conflicts have found."""
+        return self._control("conflicts.json")
 
     def probe_key(self, name: str) -> str:
         return self._control("probe", name)

@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from typing import Annotated
 
-from ..job_spec import NOBODY, JobSpec, Mode, Owner, Readers, SuccessMarkers
+from ..job_spec import NOBODY, JobSpec, Mode, OnConflict, Owner, Readers, SuccessMarkers
 from ..layout import TableRoot, job_in_key
 from ..row_changes import ChangeReads, RowChanges
 from .codec import BY_HEADS_FORMAT, USUAL_FORMAT, Document, decode, encode
@@ -168,6 +168,7 @@ class Decision:
     :param left_out: rows of these others, which were computed and not written.
     :param superseded: partitions that the job was to write and has left out, since newer runs had
         loaded them, each with the job that had written it last.
+    :param on_conflict: what the job was to do where another one had changed a partition.
     """
 
     job: str
@@ -192,6 +193,7 @@ class Decision:
     left_out: Annotated[Count, LEFT_OUT] = 0
     own_since: Annotated[Count | None, LEFT_OUT] = None
     superseded: Annotated[Mapping[str, JobId] | None, LEFT_OUT] = None
+    on_conflict: Annotated[OnConflict, LEFT_OUT] = OnConflict.FAIL
 
     @staticmethod
     def commit(
@@ -215,6 +217,7 @@ class Decision:
             partitions=partitions,
             symlinks=symlinks,
             change_reads=spec.change_reads,
+            on_conflict=spec.on_conflict,
         )
 
     @staticmethod

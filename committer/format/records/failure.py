@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from ...errors import (
     CommitConflictError,
@@ -17,8 +17,9 @@ from ...errors import (
 )
 from ..job_spec import Owner
 from ..layout import TableRoot
+from ..run_rank import RunRanks
 from .codec import decode, encode
-from .marks import LEFT_OUT
+from .marks import LEFT_OUT, Converted
 
 #: Errors that the next try would meet again, or hide: a conflict under on_conflict=fail is gone in
 #: a try that begins on what is there now, and that try would overwrite it. So is another writer,
@@ -32,6 +33,14 @@ _FINAL = (
 )
 #: Partitions that are kept of a run; one of more is a backfill, which its owner tells.
 _MOST_NAMED = 1_000
+
+
+def _write(ranks: RunRanks | None) -> str | None:
+    return None if ranks is None else str(ranks)
+
+
+def _read(said: Any) -> RunRanks | None:
+    return None if said is None else RunRanks.parse(str(said))
 
 
 def is_final(error: ZeroRenameError, root: TableRoot | None) -> bool:
@@ -58,6 +67,8 @@ class Failure:
     :param final: whether running the same again cannot mend it, or would hide it.
     :param partitions: that the run was to write; empty: any, or more than are kept.
     :param skips: the run has given way to newer ones, as it was told to: its task is skipped.
+    :param gave_way: partitions in which it gave way, each with the job that was there first.
+    :param ranks: how new the run is in them.
     """
 
     write_id: str
@@ -71,6 +82,8 @@ class Failure:
     final: bool
     partitions: Annotated[tuple[str, ...], LEFT_OUT] = ()
     skips: Annotated[bool, LEFT_OUT] = False
+    gave_way: Annotated[Mapping[str, str] | None, LEFT_OUT] = None
+    ranks: Annotated[RunRanks | None, LEFT_OUT, Converted(_write, _read)] = None
 
     @staticmethod
     def of(
@@ -83,6 +96,8 @@ class Failure:
     ) -> Failure:
         """What an error says, on record."""
         named = tuple(sorted(partitions))
+        refused = error if isinstance(error, RefusedError) else RefusedError("")
+        gave_way = dict(sorted(refused.gave_way.items())[:_MOST_NAMED])
         return Failure(
             write_id,
             idempotency_key,
@@ -95,6 +110,8 @@ class Failure:
             is_final(error, root),
             named if len(named) <= _MOST_NAMED else (),
             isinstance(error, SupersededRunError) and error.skips,
+            gave_way or None,
+            RunRanks.parse(refused.run_ranks) if refused.run_ranks else None,
         )
 
     def encode(self) -> bytes:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ..row_changes import RowChanges
+from ..run_rank import RunRank
 from .marks import LEFT_OUT, Count, at_least
-from .partition_ranks import NO_RANKS, PartitionRanks
+from .partition_ranks import NO_RANKS, PartitionRanks, Rank
 from .pending_file import PendingFile
 
 #: The base version of a partition that has no head and never will: coordination *none*.
@@ -56,6 +57,9 @@ class PartitionDecision:
         else.
     :param lost: files that were decided and whose loss was accepted; nobody looks for them.
     :param ranks: how new the runs are whose rows the partition holds from then on.
+    :param rank: how new the job's own run is there, where that is not the newest of ``ranks``.
+    :param opened_version: the version that the partition was at when the job opened, or a later one
+        before which nobody knows; ``None``: the base version.
     :param condensed: in a condensed decision, what its lists came to, which are empty there.
     """
 
@@ -73,6 +77,13 @@ class PartitionDecision:
     row_changes: Annotated[RowChanges | None, LEFT_OUT] = None
     also_dropped: Annotated[tuple[str, ...], LEFT_OUT] = ()
     ranks: Annotated[PartitionRanks, LEFT_OUT] = NO_RANKS
+    rank: Rank = None
+    opened_version: Annotated[Count | None, LEFT_OUT] = None
+
+    @property
+    def run_rank(self) -> RunRank | None:
+        """The rank of the job's own run; ``None``: it has none, or the record does not say."""
+        return self.ranks.newest if self.rank is None else self.rank
 
     @property
     def dropped_jobs(self) -> tuple[str, ...]:
