@@ -1,92 +1,119 @@
-"""The commands about runs that touched one partition: name them, and choose whose rows stay."""
+"""The commands about conflicts of runs over partitions: find them, settle them, and choose by hand
+whose rows stay."""
 
 from __future__ import annotations
 
 import dataclasses
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..committer import InvalidInputError, Table
-from ..committer.errors import counted, first_few
+from ..committer.errors import counted
 from .amounts import DAY, age_option
-from .output import DRY, Apply, AsJson, Url, look_where, print_rows, say
+from .output import DRY, Apply, AsJson, Partitions, Url, look_where, print_rows, say
 
 if TYPE_CHECKING:
-    from ..committer.format.job_spec import Owner
-    from ..committer.upkeep.conflicts import ConflictReport, PartitionConflict
+    from collections.abc import Iterable
 
-Window = Annotated[
-    float, age_option("How near two decisions are that belong together.", default="1h")
-]
-Since = Annotated[float, age_option("How far to look back.", default="7d")]
+    from ..committer.format.records.run_conflict import RunConflict
+
+_COLUMNS = ("partition", "run", "rank", "attempt", "job", "rows", "its rows", "conflict")
 
 
 def conflicts(
     table: Url,
-    window: Window = 3600.0,
-    since: Since = 7 * DAY,
-    partition: Annotated[str | None, typer.Option(help="Only this one, such as day=1.")] = None,
+    since: Annotated[
+        float | None,
+        age_option("Look back so far, instead of since the last look; nothing is remembered."),
+    ] = None,
+    partition: Partitions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Runs that touched one partition: what each wrote, what is visible, who gave way."""
-    report = Table(table).conflicts(window, since, partition)
-    rows = [row for conflict in report.conflicts for row in _rows(conflict)]
-    columns = ("partition", "job or run", "decided", "did", "files", "rows", "visible", "hidden")
-    nothing = "No two runs touched one partition so near to each other in that time."
-    print_rows(as_json, (*columns, "whose"), rows, dataclasses.asdict(report), nothing)
-    _say_rest(report)
-    look_where(report.conflicts or report.unread)
+    """Find runs that conflict over partitions, since the last look: who removed whose rows, or gave
+    way to whom, and what is visible."""
+    from ..maintenance.conflicts import as_members, find_at
+    from ..maintenance.destinations import destination_at
 
-
-def _rows(conflict: PartitionConflict) -> list[tuple[Any, ...]]:
-    rows: list[tuple[Any, ...]] = []
-    for it in conflict.touches:
-        decided = datetime.fromtimestamp(it.decided_at, UTC).isoformat(timespec="seconds")
-        numbers = (it.files, it.rows, it.visible, it.hidden)
-        did = "replaced" if it.replaced else "appended"
-        rows.append((it.job, decided, did, *numbers, _named(it.owner)))
-    for it in conflict.gave_way:
-        rows.append((it.job or it.idempotency_key, "", "gave way", 0, 0, 0, 0, _named(it.owner)))
-    if conflict.claimed_by:
-        rows.append((conflict.claimed_by, "", "undecided", None, None, 0, None, ""))
-    return [(conflict.partition, *row) for row in rows]
-
-
-def _named(owner: Owner) -> str:
-    words = (owner.dag_id or owner.application, owner.task_id, owner.run_id)
-    return " ".join(str(word) for word in words if word)
-
-
-def _say_rest(report: ConflictReport) -> None:
-    """What the table does not show, and what nobody knows any more."""
-    for it in report.gave_way:
-        say(
-            f"{it.job or it.idempotency_key} gave way; of which partition is not on record: "
-            f"{it.message}"
+    opened = Table(table)
+    place = opened.run(destination_at(opened.root))
+    if not (place.is_table or place.is_s3a):
+        raise InvalidInputError(
+            "There is no table, and no destination of Hadoop's committers.", table=opened.root.url
         )
-    if report.aborted:
-        say(
-            f"{counted(len(report.aborted), 'job was', 'jobs were')} aborted in that time; which "
-            f"partitions were wanted, and why it ended, is no longer known: "
-            f"{first_few(report.aborted)}"
-        )
-    for unread in report.unread:
-        say(f"cannot be read: {unread}")
-    if any(it.files > it.visible + it.hidden for c in report.conflicts for it in c.touches):
-        say("Files neither visible nor hidden were removed by a replace; their rows are gone.")
+    found = find_at(opened, place, since)
+    named = [
+        (one.committer, it)
+        for one in found
+        for it in one.conflicts
+        if not partition or it.partition in partition
+    ]
+    every = [it for _, it in named]
+    unread = [why for one in found for why in one.unread]
+    document = {
+        "conflicts": [{"committer": word, **as_members(it)} for word, it in named],
+        "since": min(it.since for it in found),
+        "unread": unread,
+    }
+    print_rows(as_json, _COLUMNS, _rows(every), document, "No runs conflict.")
+    _say_errors(every)
+    for why in unread:
+        say(f"cannot be read: {why}")
+    look_where(unread or [it for it in every if not it.is_settled])
 
 
 def resolve(
+    table: Url,
+    policy: Annotated[
+        str,
+        typer.Option(
+            metavar="newest_run|prefer=A,B|keep=JOB",
+            help="Which run is to stand: the newest; the first of DAGs, tasks, applications or "
+            "assets in order; or that of a job.",
+        ),
+    ],
+    partition: Partitions = None,
+    apply: Apply = False,
+    as_json: AsJson = False,
+) -> None:
+    """Settle the conflicts that `conflicts` has found, by bringing back the rows of the run that is
+    to stand: in tables that keep their history, without writing a byte."""
+    from ..maintenance.conflicts import as_members, resolve_by_restore
+
+    done = resolve_by_restore(Table(table), policy, partition, apply)
+    document = {"conflicts": [as_members(it) for it in done]}
+    print_rows(as_json, _COLUMNS, _rows(done), document, "No conflict is on record.")
+    _say_errors(done)
+    if done and not apply:
+        say(DRY)
+    look_where([it for it in done if not it.is_settled])
+
+
+def _rows(conflicts: Iterable[RunConflict]) -> list[tuple[object, ...]]:
+    from ..maintenance.conflicts import became, outcome
+
+    return [
+        (it.name, run, run.rank, run.attempt, run.job, run.rows, became(run), outcome(it))
+        for it in conflicts
+        for run in it.runs
+    ]
+
+
+def _say_errors(conflicts: Iterable[RunConflict]) -> None:
+    for it in conflicts:
+        if it.settlement is not None and it.settlement.error:
+            say(f"{it.name}: {it.settlement.error}")
+
+
+def keep_rows(
     table: Url,
     partition: Annotated[str, typer.Argument(metavar="PARTITION", help="Such as day=1.")],
     keep: Annotated[
         list[str] | None,
         typer.Option(
             metavar="newest|all|JOB",
-            help="Whose rows stay, of the runs that conflict; a job's id may be repeated. Rows of "
-            "other runs always stay.",
+            help="Whose rows stay, of the jobs that changed it near to each other; a job's id may "
+            "be repeated. Rows of other jobs always stay.",
         ),
     ] = None,
     undo: Annotated[
@@ -98,21 +125,24 @@ def resolve(
         typer.Option(
             "--discard",
             help="Remove what is replaced, for readers that list. Else it stays, unseen by readers "
-            "through the heads, and the resolution can be undone.",
+            "through the heads, and this can be undone.",
         ),
     ] = False,
-    window: Window = 3600.0,
-    since: Since = 7 * DAY,
+    window: Annotated[
+        float, age_option("How near two decisions are that belong together.", default="1h")
+    ] = 3600.0,
+    since: Annotated[float, age_option("How far to look back.", default="7d")] = 7 * DAY,
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a partition hold the rows of some of the runs that conflict over it, by a new job."""
+    """Make a partition hold the rows of some of the jobs that changed it, by a job that writes them
+    again: also in tables that keep no history."""
     if (keep is None) == (undo is None):
         raise InvalidInputError(
             "Say whose rows are to stay; nothing was changed.",
             remedy="Give one of --keep and --undo.",
         )
-    found = Table(table).resolve(
+    found = Table(table).keep_rows(
         partition, keep or (), undo, apply=apply, discard=discard, window=window, since=since
     )
     rows = [(job, "keeps its rows") for job in found.kept]
@@ -125,4 +155,4 @@ def resolve(
         return
     say(f"{found.partition} holds {count} since {found.job}.")
     if not discard:
-        say(f"To undo it: zero-rename resolve {table} {partition} --undo {found.job} --apply")
+        say(f"To undo it: zero-rename keep-rows {table} {partition} --undo {found.job} --apply")

@@ -56,7 +56,8 @@ app = typer.Typer(
 for command in (
     *(content.compact, content.copy, content.delete, fast_root.checkpoint, fast_root.data_root),
     encryption.encryption,
-    *(upkeep.purge, upkeep.maintain, past.gc, conflicts.conflicts, conflicts.resolve, content.show),
+    *(upkeep.purge, upkeep.maintain, past.gc, content.show),
+    *(conflicts.conflicts, conflicts.resolve, conflicts.keep_rows),
     *(past.history, past.undo, past.restore, past.retention, policy, lifecycle),
     *(s3a.checks, s3a.s3a_check, s3a.committers, s3a.s3a_jobs, s3a.s3a_recover),
 ):

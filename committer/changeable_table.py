@@ -427,6 +427,6 @@ def refuse_repeat(earlier: str | None, why: str | None, table: str) -> None:
         "changed.",
         table=table,
         job=earlier,
-        remedy="Take the earlier change back first (zero-rename resolve --undo), or say that it is "
-        "to be made again, by on_repeat='append'.",
+        remedy="Take the earlier change back first (zero-rename keep-rows --undo), or say that it "
+        "is to be made again, by on_repeat='append'.",
     )

@@ -1,4 +1,4 @@
-"""Table on S3 for those who write rows again that are there: compaction, resolution."""
+"""Table on S3 for those who write rows again that are there: compaction, checkpoints, copies."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ from .upkeep.compaction import (
     inputs_in,
     writers_of,
 )
-from .upkeep.conflicts import ConflictReport, find_conflicts
 from .upkeep.resolution import Resolution, ResolutionPlan, plan_resolution, plan_undoing
 from .upkeep.unfinished import unfinished_where_failed
 from .write_job import WriteJob, this_process
@@ -198,19 +197,7 @@ class RewritableTable(ReadableTable):
         """What lies only in a fast root, by partition, and since when."""
         return not_durable(self.state().files)
 
-    def conflicts(
-        self, window: float = 3600.0, since: float = 604800.0, partition: str | None = None
-    ) -> ConflictReport:
-        """Partitions that more than one run touched, and who gave way, as far as it is known.
-
-        :param window: seconds between two decisions within which they belong together.
-        :param since: seconds before now, by the store's clock, that are looked at.
-        :param partition: only this one, as a path.
-        :raises InvalidInputError: a table of coordination *none*, which has no heads.
-        """
-        return self.run(find_conflicts(self._context, window, since, partition))
-
-    def resolve(
+    def keep_rows(
         self,
         partition: str,
         keep: Sequence[str] = (),
@@ -221,15 +208,17 @@ class RewritableTable(ReadableTable):
         window: float = 3600.0,
         since: float = 604800.0,
     ) -> Resolution:
-        """Make a partition hold the rows of some of the runs that conflict over it, by a job.
+        """Make a partition hold the rows of some of the jobs that changed it, by a job that writes
+        them again.
 
-        :param partition: its path, ``day=2013-01-01``; ``window`` and ``since`` as in
-            :meth:`conflicts`.
-        :param keep: ``["newest"]``, ``["all"]``, or job ids; rows of other runs stay in any case.
+        :param partition: its path, ``day=2013-01-01``.
+        :param keep: ``["newest"]``, ``["all"]``, or job ids, of the jobs that changed it within a
+            ``window`` of seconds, ``since`` so many before now; rows of other jobs stay in any
+            case.
         :param undo: instead of ``keep``: what it held before this job, which changed it last.
         :param apply: do it; ``False`` only says what would be done.
         :param discard: remove what is replaced; else it stays, unseen, and this can be undone.
-        :raises InvalidInputError: no such conflict; or rows to keep are gone, or of former columns;
+        :raises InvalidInputError: no two such jobs; or rows to keep are gone, or of former columns;
             or that job is not the last, or what there was before it is not on record, whole.
         :raises CommitConflictError: the partition has changed meanwhile.
         """

@@ -7,20 +7,27 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from .commit.state.old_records import KEPT_FOR
+from .errors import ZeroRenameError
 from .format.as_of import AsOf, Past
+from .format.job_spec import Owner
 from .format.records.data_file import DataFile
 from .format.records.inputs import Inputs
+from .format.records.run_conflict import RunConflict, SettledBy, Settlement
 from .readable_table import ReadableTable
 from .scan.current_table import stored_names
 from .store.encryption import Encryption
 from .store.fast_root import FastRoot
 from .store.requests import Step
 from .upkeep.checkpoint import DataRootChange, change_data_root
+from .upkeep.conflict_record import open_conflicts, settle
+from .upkeep.conflict_restoring import plan_settlement
+from .upkeep.conflicts import ConflictReport, find_conflicts
 from .upkeep.gc.collect import GcReport, gc
 from .upkeep.purge import PurgeReport, plan_all, purge, recover_all
 from .upkeep.recovery import Recovered, settle_jobs
 from .upkeep.restoring import Restored, RestorePlan, plan_restore, plan_undo
 from .upkeep.retention import kept_files, retention, set_retention
+from .upkeep.settlement_policy import SettlementPolicy
 from .upkeep.table_encryption import EncryptionChange, change_encryption
 from .upkeep.unfinished import unless_begun
 from .upkeep.upload_selection import Spared, spare_none
@@ -143,6 +150,69 @@ class TendedTable(ReadableTable):
         with WriteJob(self.driver, self._context, spec, inputs=Inputs) as job:
             pass  # Its decision says all.
         return replace(plan.restored, job=job.job)
+
+    def conflicts(self, seconds: float | None = None, remember: bool = True) -> ConflictReport:
+        """Find runs that conflict over partitions: since the last look, besides those that were
+        found before and that nobody has settled.
+
+        :param seconds: instead of since the last look, so many before now, by the store's clock;
+            such a look is not remembered.
+        :param remember: the next look goes on from this one; ``False`` writes nothing.
+        :raises InvalidInputError: a table of coordination *none*.
+        :raises RecordDamagedError: the record of the looks before cannot be read.
+        """
+        return self.run(find_conflicts(self._context, seconds, remember))
+
+    def resolve(
+        self,
+        policy: object,
+        partitions: Collection[str] | None = None,
+        apply: bool = False,
+        owner: Owner | None = None,
+    ) -> list[RunConflict]:
+        """Settle the conflicts that looks have found, by bringing back the rows of the run that is
+        to stand, each partition by a job of its own that writes no byte.
+
+        :param policy: ``"newest_run"``; ``{"prefer": [...]}``, DAGs, tasks, applications or assets
+            in order; or ``{"keep": [...]}``, jobs.
+        :param partitions: only these; ``None``: all.
+        :param apply: do it; ``False`` only says what would be done.
+        :param owner: who decides; ``None``: this process.
+        :returns: the conflicts, each with what was decided, or why it is not settled.
+        :raises InvalidInputError: no policy; or no conflict is on record over a partition.
+        """
+        chosen = SettlementPolicy.parse(policy)
+        names = (
+            None if partitions is None else stored_names(self._context, self._current(), partitions)
+        )
+        found = self.run(open_conflicts(self.root.conflicts_key, names))
+        decided_by = this_process() if owner is None else owner
+        return [self._resolve(it, chosen, apply, decided_by) for it in found]
+
+    def _resolve(
+        self, conflict: RunConflict, policy: SettlementPolicy, apply: bool, owner: Owner
+    ) -> RunConflict:
+        decision = Settlement("", (), None, owner, str(policy), SettledBy.RESTORE)
+        try:
+            winner = policy.winner(conflict)
+            plan = self.run(plan_settlement(self._context, conflict, winner))
+            decision = replace(
+                decision,
+                stands=winner.key,
+                losers=plan.losers,
+                rank=conflict.highest_rank(winner),
+                how=plan.how,
+            )
+            if apply and plan.restore is not None:
+                spec = plan.spec(conflict, winner, owner)
+                with WriteJob(self.driver, self._context, spec, inputs=Inputs) as job:
+                    pass  # Its decision says all.
+                decision = replace(decision, job=job.job)
+        except ZeroRenameError as error:
+            decision = replace(decision, error=str(error))
+        if not apply:
+            return conflict.settled(decision)
+        return self.run(settle(self.root.conflicts_key, conflict, decision))
 
     def kept_files(self) -> dict[str, tuple[DataFile, ...]]:
         """The files that partitions keep for their history alone, of those that keep any: what it

@@ -1,11 +1,14 @@
 """Maintenance of destinations, whichever committer writes them: purge, and upkeep of all."""
 
+from .conflicts import ConflictOrder, FoundConflicts, find_at, resolve_by_restore
 from .destinations import Destination, destination_at, destinations_below, destinations_in
 from .purging import PurgedDestination, PurgedEntry, PurgeOrder, SettledJob, purge_destination
 from .upkeep import Upkeep, as_markdown, look_after
 
 __all__ = [
+    "ConflictOrder",
     "Destination",
+    "FoundConflicts",
     "PurgeOrder",
     "PurgedDestination",
     "PurgedEntry",
@@ -15,6 +18,8 @@ __all__ = [
     "destination_at",
     "destinations_below",
     "destinations_in",
+    "find_at",
     "look_after",
     "purge_destination",
+    "resolve_by_restore",
 ]

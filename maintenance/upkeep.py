@@ -14,6 +14,7 @@ from ..committer.upkeep.purge import PurgeAction
 from ..committer.upkeep.recovery import is_lasting
 from ..committer.upkeep.verify import FindingKind
 from ..s3a.verification.markers import verify_markers
+from .conflicts import ConflictOrder, find_at, resolve_by_restore
 from .purging import PurgeOrder, SettledJob, purge_destination
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Upkeep:
         ``records`` likewise.
     :param catalog: what its catalog was told: ``table`` (created, updated, unchanged) and how many
         partitions were ``added``, ``updated`` and ``dropped``; empty: nothing.
+    :param conflicts: of runs over partitions, how many are ``settled`` and ``unresolved``.
     :param person: what only a person can mend, a sentence each.
     :param again: what the next run tries again.
     :param notes: what is worth a look, and harms nobody.
@@ -47,6 +49,7 @@ class Upkeep:
     findings: dict[str, int] = field(default_factory=dict)
     records: dict[str, int] = field(default_factory=dict)
     catalog: dict[str, Any] = field(default_factory=dict)
+    conflicts: dict[str, int] = field(default_factory=dict)
     person: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -78,14 +81,20 @@ def look_after(
     place: Destination,
     order: PurgeOrder,
     register: Callable[[Table], dict[str, Any]] | None = None,
+    conflicts: ConflictOrder | None = None,
 ) -> Upkeep:
     """Recover, purge and verify a destination; of a table of this package also gc and index.
 
     :param table: opened at the destination's root, whatever lies there.
     :param register: tells a catalog what a table is, once its jobs are settled; returns what it
         told.
+    :param conflicts: what to do about conflicts of runs; ``None``: nothing. They are looked for
+        first: a purge and gc remove what tells of them.
     """
     done = Upkeep(table.root.url, place.kind)
+    if conflicts is not None:
+        with done.step():
+            _settle_conflicts(table, place, conflicts, order.apply, done)
     with done.step():
         _purge(table, place, order, done)
     if place.is_table:
@@ -94,6 +103,27 @@ def look_after(
         with done.step():
             _verify_markers(table, done)
     return done
+
+
+def _settle_conflicts(
+    table: Table, place: Destination, order: ConflictOrder, apply: bool, done: Upkeep
+) -> None:
+    found = find_at(table, place)
+    done.notes += [f"conflicts, not read: {escaped(why)}" for it in found for why in it.unread]
+    left = [it for one in found for it in one.unresolved]
+    settled = sum(len(it.conflicts) for it in found) - len(left)
+    if left and order.policy is not None:
+        tried = resolve_by_restore(table, order.policy, None, apply, order.owner)
+        now = [it for it in tried if not it.is_settled]
+        settled += len(tried) - len(now)
+        left = now
+    counts = {"settled": settled, "unresolved": len(left)}
+    done.conflicts = {name: number for name, number in counts.items() if number}
+    needs_person = order.fails or order.policy is not None
+    for it in left:
+        why = it.settlement.error if it.settlement is not None else ""
+        said = f"conflict over {it.name}: {it}" + (f" Not settled: {why}" if why else "")
+        (done.person if needs_person else done.notes).append(escaped(said))
 
 
 def _tend(

@@ -32,8 +32,8 @@ class SeenState(StrEnum):
     * ``committed``: it holds what all its jobs brought.
     * ``replaced``: it holds what a later job put in the place of earlier files.
     * ``running``: a job under way writes it.
-    * ``conflicted``: two runs wrote it within an hour, the later one over the former's rows; or a
-      run gave way there, and nothing has made that good.
+    * ``conflicted``: the last look for conflicts has found runs that conflict over it, and nobody
+      has settled that; or a run gave way there, and nothing has made that good.
     * ``failed``: a run or a job that was to write it has failed, and nothing has made that good.
     * ``unreadable``: what says which files it holds cannot be read.
     """

@@ -13,22 +13,20 @@ from dataclasses import dataclass, replace
 from ..commit.close import list_uploads
 from ..commit.state.context import Context
 from ..commit.state.found_table import find_table
-from ..errors import StoreRefusedError
+from ..commit.state.tolerance import or_damage
+from ..errors import DamagedError, StoreRefusedError
 from ..format.job_spec import Coordination, Readers
 from ..format.layout import TableRoot
 from ..format.records.decision import Verdict
+from ..format.records.run_conflict import ConflictRecord, RunConflict
 from ..store.listing import list_objects
 from ..store.requests import All, ListedUpload, Step
+from ..upkeep.conflict_record import read_conflicts
 from ..upkeep.recovery import known
 from .recent_jobs import SeenJob, recent_jobs
 from .run_failures import RunFailure, standing_failures
 from .seen_partitions import SeenPartition, SeenState, partitions_there
 from .under_way import JobUnderWay, jobs_under_way
-
-#: Seconds within which two runs that wrote one partition are taken for a conflict.
-TOGETHER = 3600.0
-#: Seconds for which that is said.
-_TOLD_FOR = 7 * 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -42,6 +40,8 @@ class TableOverview:
     :param behind_index: heads that were read because the index does not know them.
     :param notes: what could not be read, and why.
     :param temporary: its files lie in a fast root, and need never become durable.
+    :param conflicts: of runs over partitions, as the last look for conflicts has found them; last
+        those that are settled.
     """
 
     root: TableRoot
@@ -55,6 +55,7 @@ class TableOverview:
     behind_index: int
     notes: tuple[str, ...] = ()
     temporary: bool = False
+    conflicts: tuple[RunConflict, ...] = ()
 
 
 def look_over(context: Context, most_jobs: int) -> Step[TableOverview]:
@@ -70,14 +71,18 @@ def look_over(context: Context, most_jobs: int) -> Step[TableOverview]:
         )
     )
     writes_whole = table is None or table.readers is Readers.HEADS
-    under_way, (jobs, unread) = yield from All(
+    under_way, (jobs, unread), record = yield from All(
         (
             jobs_under_way(context, there.claims, uploads, writes_whole),
             recent_jobs(context, opened.date, most_jobs),
+            or_damage(read_conflicts(context.root.conflicts_key)),
         )
     )
+    unread = [*unread, *([record] if isinstance(record, DamagedError) else [])]
+    found = ConflictRecord("") if isinstance(record, DamagedError) else record.said
     failures = yield from standing_failures(context, opened.date, jobs)
-    partitions = with_states(there.partitions, under_way, jobs, failures, opened.date)
+    conflicts = (*found.open, *reversed(found.settled))
+    partitions = with_states(there.partitions, under_way, conflicts, failures)
     return TableOverview(
         context.root,
         opened.date,
@@ -90,6 +95,7 @@ def look_over(context: Context, most_jobs: int) -> Step[TableOverview]:
         there.behind_index,
         (*refused, *(str(error) for error in unread)),
         temporary=table is not None and table.is_temporary,
+        conflicts=conflicts,
     )
 
 
@@ -106,15 +112,18 @@ def _uploads(context: Context) -> Step[tuple[list[ListedUpload], tuple[str, ...]
 def with_states(
     there: Mapping[str, SeenPartition],
     under_way: Iterable[JobUnderWay],
-    jobs: Iterable[SeenJob],
+    conflicts: Iterable[RunConflict],
     failures: Iterable[RunFailure],
-    now: float,
 ) -> tuple[SeenPartition, ...]:
     """Partitions by name, each with its most pressing state; those too that a job or a run was to
     make and has not yet."""
     seen = dict(there)
-    for partition, why in _conflicts(jobs, now).items():
-        _press(seen, partition, SeenState.CONFLICTED, why)
+    settled: set[tuple[str, str]] = set()
+    for conflict in conflicts:
+        if conflict.is_settled:
+            settled.update((conflict.partition, it.key) for it in conflict.runs)
+        else:
+            _press(seen, conflict.partition, SeenState.CONFLICTED, str(conflict))
     at_work = {
         job.idempotency_key
         for job in under_way
@@ -125,7 +134,8 @@ def with_states(
             continue  # Its next try is under way.
         kind = SeenState.CONFLICTED if failure.gave_way else SeenState.FAILED
         for partition in failure.partitions:
-            _press(seen, partition, kind, failure.message)
+            if not (failure.gave_way and (partition, failure.idempotency_key) in settled):
+                _press(seen, partition, kind, failure.message)
     for job in under_way:
         if job.decided is not Verdict.ABORT:  # Nothing of that one will be visible.
             for partition in job.partitions:
@@ -149,27 +159,3 @@ def _press(seen: dict[str, SeenPartition], name: str, state: SeenState, why: str
     known = seen.get(name, SeenPartition(name, state, None, 0, 0, 0, None, None))
     if name not in seen or state.pressing > known.state.pressing:
         seen[name] = replace(known, state=state, why=why)
-
-
-def _conflicts(jobs: Iterable[SeenJob], now: float) -> dict[str, str]:
-    """Partitions whose last job replaced, within an hour, what another run had written; both of a
-    scheduler: whoever replaces his own work by hand knows."""
-    last: dict[str, list[tuple[SeenJob, bool]]] = {}
-    for job in jobs:  # Newest first.
-        for change in job.changes:
-            of_it = last.setdefault(change.partition, [])
-            if len(of_it) < 2:
-                of_it.append((job, change.replaced))
-    found = {}
-    for partition, of_it in last.items():
-        if len(of_it) < 2 or now - of_it[0][0].decided_at > _TOLD_FOR:
-            continue
-        (later, replaced), (former, _) = of_it
-        apart = later.decided_at - former.decided_at
-        runs = {later.idempotency_key, former.idempotency_key}
-        if replaced and len(runs) == 2 and None not in runs and apart <= TOGETHER:
-            found[partition] = (
-                f"{later.job} replaced what {former.job}, of another run, had written "
-                f"{apart:.0f} s before."
-            )
-    return found

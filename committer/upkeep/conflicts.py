@@ -1,273 +1,309 @@
-"""Conflicts: runs that touched one partition within one window, by the records that are left.
-
-A commit decision says for good what its job did to each partition; the heads say what of it is
-visible, a listing what of the rest is still there. An aborted job leaves the word *abort* alone:
-whom it met is known where its run's last failure is on record, and else no longer.
-"""
+"""Conflicts of runs over a table's partitions, found by what decisions, heads and failures say."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from ..commit.snapshot import Survey, survey
+from ..commit.snapshot import take_snapshot
 from ..commit.state.context import Context
-from ..commit.state.data_listing import list_beside
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
 from ..commit.state.heads import read_head
-from ..commit.state.partition_files import files_of_decision
+from ..commit.state.partition_files import files_of_head
 from ..commit.state.tolerance import or_damage
-from ..errors import DamagedError, InvalidInputError
-from ..format.job_spec import Coordination, Owner
-from ..format.layout import TableRoot, jobs_on_record
-from ..format.records.data_file import DataFile
+from ..errors import DamagedError, InvalidInputError, OutcomeUnknownError, StoreRefusedError
+from ..format.job_spec import Coordination, Readers
+from ..format.layout import job_in_key
 from ..format.records.failure import Failure
 from ..format.records.head import HeadState, Slot
 from ..format.records.partition_decision import PartitionDecision
-from ..store.listing import list_objects
-from ..store.requests import Absent, All, Get, Step
-
-#: Errors of a run that gave way to another.
-GAVE_WAY = ("CommitConflictError", "DestinationExistsError", "JobFencedError", "OtherJobError")
-
-
-@dataclass(frozen=True)
-class Touch:
-    """What one committed job did to a partition, and what is left of it.
-
-    :param version: that the partition came to by it. It is the order of the jobs: several may be
-        decided within the second that a store's dates tell.
-    :param decided_at: seconds since the epoch, by the store's clock.
-    :param replaced: it took the place of what was there.
-    :param files: that it wrote there, of ``rows`` and ``bytes``.
-    :param visible: how many of them readers through the heads see.
-    :param hidden: how many are still in the store and no head names them: they can be brought back.
-    :param merged: whose rows it wrote again, as a compaction or a resolution does: it has none of
-        its own. "" are files that no job of the table wrote.
-    """
-
-    job: str
-    owner: Owner
-    idempotency_key: str | None
-    version: int
-    decided_at: float
-    replaced: bool
-    files: int
-    rows: int
-    bytes: int
-    visible: int
-    hidden: int
-    merged: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class GaveWay:
-    """A run that wrote nothing for another's sake, as its last failure says."""
-
-    job: str | None
-    owner: Owner
-    idempotency_key: str
-    partition: str | None
-    error: str
-    message: str
-
-
-@dataclass(frozen=True)
-class PartitionConflict:
-    """Runs that touched a partition within one window, in the order of their decisions.
-
-    :param claimed_by: an undecided job that is about to change it.
-    """
-
-    partition: str
-    touches: tuple[Touch, ...]
-    gave_way: tuple[GaveWay, ...] = ()
-    claimed_by: str | None = None
+from ..format.records.run_conflict import ConflictingRun, ConflictRecord, RunConflict
+from ..format.run_rank import RunRank
+from ..store.requests import All, Step
+from .conflict_book import ConflictBook
+from .conflict_look import NewRecords, StoredFailure, head_met, look_back, look_since
+from .conflict_record import ROUNDS, StoredConflicts, put_conflicts, read_conflicts, with_settled
+from .met_runs import RunCommit
 
 
 @dataclass(frozen=True)
 class ConflictReport:
-    """Conflicts by partition, and what is no longer known.
+    """Conflicts that a look found, and those found before that nobody has settled.
 
-    :param gave_way: runs that gave way where no partition is on record.
-    :param aborted: jobs that were aborted in that time; which partitions they wanted is not kept.
-    :param unread: records that cannot be read, and why.
+    :param conflicts: by partition.
+    :param since: from when on the look asked for commits; ``until``: its time; Unix seconds by the
+        store's clock.
+    :param unread: what could not be read, and why.
     """
 
-    conflicts: tuple[PartitionConflict, ...]
-    gave_way: tuple[GaveWay, ...] = ()
-    aborted: tuple[str, ...] = ()
+    conflicts: tuple[RunConflict, ...]
+    since: float
+    until: float
     unread: tuple[str, ...] = ()
+
+    @property
+    def unresolved(self) -> tuple[RunConflict, ...]:
+        """Those that nobody has settled."""
+        return tuple(it for it in self.conflicts if not it.is_settled)
 
 
 def find_conflicts(
-    context: Context, window: float, since: float, partition: str | None = None
+    context: Context, seconds: float | None = None, remember: bool = True
 ) -> Step[ConflictReport]:
-    """As :meth:`.table.Table.conflicts`.
+    """Find the conflicts of a table, as :meth:`.table.Table.conflicts`.
 
-    One request for each decision written in that time, and for each head; for each conflict a
-    listing, and its head once more.
+    :raises InvalidInputError: a table of coordination *none*.
+    :raises RecordDamagedError: the record of the looks before cannot be read.
     """
-    seen = yield from survey(context, None if partition is None else (partition,))
-    return (yield from conflicts_in(context, seen, window, since))
-
-
-def conflicts_in(
-    context: Context, seen: Survey, window: float, since: float
-) -> Step[ConflictReport]:
-    """As :func:`find_conflicts`, of the partitions of one state. It is read before the decisions,
-    so that all that led to it are there; what has come after it is told by the version that it goes
-    on from, and left out."""
     table = yield from read_table(context)
     if table.coordination is Coordination.NONE:
         raise InvalidInputError(
-            "In a table of coordination=none writers do not notice each other and no head says "
-            "whose files count; nothing can be told of conflicts."
+            "In a table of coordination=none writers do not notice each other, and no record says "
+            "whose rows another one removed. Nothing can be said of conflicts."
         )
-    context = context.of(table)
-    decided, unread, start = yield from _decided_since(context, since)
-    found = _together(_touches(decided, seen), window)
-    failures = yield from _gave_way(context, start)
-    names = {*found, *(it.partition for it in failures if it.partition)}
-    asked = seen.snapshot.asked
-    names = {name for name in names if asked is None or name in asked}
-    conflicts = yield from All(
-        tuple(_conflict(context, name, found.get(name, ()), failures) for name in sorted(names))
+    context, key = context.of(table), context.root.conflicts_key
+    for _ in range(ROUNDS):
+        record = yield from read_conflicts(key)
+        if seconds is not None:
+            found = yield from look_back(context, seconds)
+            search = _Search(context, found, ConflictBook(found.began, {}))
+            yield from search.run()
+            search.book.recall(record.said)
+            return search.report()
+        found = yield from look_since(context, record.said)
+        search = _Search(context, found, ConflictBook.of(record.said, found.began))
+        yield from search.run()
+        said = replace(
+            record.said,
+            looked_at=found.began,
+            mark=found.mark,
+            known=found.known,
+            waiting=found.waiting,
+        )
+        if not remember or (yield from remembered(key, record, said, search.book, search.unread)):
+            return search.report()
+    raise OutcomeUnknownError(
+        "Other processes wrote the record of conflicts again and again. Nothing was settled.",
+        key=key,
+        remedy="Look again.",
     )
-    told = {it.job for it in failures}
-    aborted = (it.decision.job for it in decided if not it.decision.is_commit)
-    return ConflictReport(
-        tuple(conflicts),
-        tuple(it for it in failures if it.partition is None),
-        tuple(sorted(job for job in aborted if job not in told)),
-        (*unread, *(f"{name}: {error}" for name, error in sorted(seen.damaged.items()))),
-    )
 
 
-def files_of_job(context: Context, job: str, partition: str) -> Step[tuple[DataFile, ...]]:
-    """The files that a committed job wrote into a partition, whether or not they are visible.
+def remembered(
+    key: str, before: StoredConflicts, said: ConflictRecord, book: ConflictBook, notes: list[str]
+) -> Step[bool]:
+    """Put what a look has found on record; ``False``: another look came first. Who may not write
+    looks all the same, and is told the same by the next look.
 
-    :raises InvalidInputError: it is no committed job, or wrote none there.
+    :param notes: where that is said.
     """
-    decided = yield from read_decision(context, job)
-    files = () if decided is None else files_of_decision(decided.decision, partition)
-    own = tuple(file for file in files if file.job == job)
-    if not own:
-        raise InvalidInputError(
-            f"{job} is no job that committed files into {partition}; nothing was changed.",
-            job=job,
-            remedy=f"zero-rename conflicts {context.root.url} names those that did.",
-        )
-    return own
+    said = replace(said, open=tuple(it for _, it in sorted(book.open.items())))
+    for conflict in book.settled:
+        said = with_settled(said, conflict)
+    try:
+        return (yield from put_conflicts(key, before, said))
+    except StoreRefusedError as error:
+        if not error.lacks_right:
+            raise
+        notes.append(f"This look is not on record, since it may not write: {error.message}")
+        return True
 
 
-def _decided_since(context: Context, since: float) -> Step[tuple[list[Decided], list[str], float]]:
-    """Decisions written since, those that cannot be read, and since when."""
-    prefix = context.root.decisions_prefix
-    listing = yield from list_objects(prefix)
-    start = listing.date - since
-    recent = (item.key for item in listing.objects if item.last_modified >= start)
-    jobs = sorted(jobs_on_record(prefix, recent))
-    found = yield from All(tuple(or_damage(read_decision(context, job)) for job in jobs))
-    unread = [str(it) for it in found if isinstance(it, DamagedError)]
-    # One that was written again since keeps its date.
-    return [it for it in found if isinstance(it, Decided) and it.date >= start], unread, start
+@dataclass
+class _Search:
+    """A search of what a look has read, and of what that refers to."""
 
+    context: Context
+    found: NewRecords
+    book: ConflictBook
+    unread: list[str] = field(default_factory=list)
+    decisions: dict[str, Decided | DamagedError | None] = field(default_factory=dict)
+    heads: dict[str, HeadState | DamagedError] = field(default_factory=dict)
 
-def _touches(
-    decided: Iterable[Decided], seen: Survey
-) -> dict[str, list[tuple[Touch, frozenset[str]]]]:
-    """By partition; each with the keys of the files that it wrote and nobody sees."""
-    state = seen.snapshot
-    keys = {file.key for file in state.files}
-    shown = Counter((file.partition, file.job) for file in state.files)
-    touches: dict[str, list[tuple[Touch, frozenset[str]]]] = defaultdict(list)
-    for it in decided:
-        for change in it.decision.partitions:
-            name = change.partition
-            if change.base_version >= state.versions.get(name, 0) and name not in seen.damaged:
-                continue  # It came after that state.
-            touch = _touch(it, change, shown[name, it.decision.job])
-            touches[name].append((touch, frozenset(file.key for file in change.files) - keys))
-    return touches
+    def report(self) -> ConflictReport:
+        """Return all that is to be told."""
+        found, unread = self.found, (*self.found.unread, *self.unread)
+        return ConflictReport(self.book.conflicts, found.since, found.began, unread)
 
+    def run(self) -> Step[None]:
+        """Judge each commit that may have removed rows of another run, and each run that gave
+        way."""
+        self.decisions |= {it.decision.job: it for it in self.found.decided}
+        by_partition: dict[str, list[tuple[RunCommit, PartitionDecision]]] = defaultdict(list)
+        for decided in self.found.decided:
+            for change in decided.decision.partitions:
+                by_partition[change.partition].append((RunCommit.of(decided, change), change))
+        # Together: what they ask for is read once.
+        yield from self._read_removed(by_partition)
+        for name in sorted(by_partition):
+            for commit, change in sorted(by_partition[name], key=lambda it: it[0].version):
+                yield from self._judge(name, commit, change)
+        for decided in self.found.decided:
+            yield from self._judge_left_out(decided)
+        for failure in self.found.failures:
+            yield from self._judge_failure(failure)
+        yield from self._see_visible()
 
-def _touch(decided: Decided, change: PartitionDecision, visible: int) -> Touch:
-    decision = decided.decision
-    return Touch(
-        decision.job,
-        decision.owner,
-        decision.idempotency_key,
-        change.base_version + 1,
-        decided.date,
-        change.replace,
-        change.sums.files,
-        change.sums.rows,
-        change.sums.bytes,
-        visible,
-        0,
-        change.merged,
-    )
+    def _read_removed(
+        self, by_partition: Mapping[str, Iterable[tuple[RunCommit, PartitionDecision]]]
+    ) -> Step[None]:
+        """Read at once the heads that tell what commits removed, or the decisions of those whose
+        files they did."""
+        takes = {
+            name: [change for commit, change in commits if commit.takes_place]
+            for name, commits in by_partition.items()
+        }
+        if self.context.readers is Readers.HEADS:
+            yield from self._read_heads(name for name, changes in takes.items() if changes)
+            return
+        files = (it for changes in takes.values() for change in changes for it in change.removals)
+        yield from self._read_decisions(job_in_key(it.key) for it in files)
 
+    def _read_heads(self, names: Iterable[str]) -> Step[None]:
+        new = [name for name in names if name not in self.heads]
+        slots = [Slot.partition(self.context.root, name) for name in new]
+        found = yield from All(tuple(or_damage(read_head(self.context, it)) for it in slots))
+        self.heads |= dict(zip(new, found, strict=True))
+        self.unread += [str(it) for it in found if isinstance(it, DamagedError)]
 
-Written = Sequence[tuple[Touch, frozenset[str]]]
+    def _read_decisions(self, jobs: Iterable[str | None]) -> Step[None]:
+        new = sorted({job for job in jobs if job} - self.decisions.keys())
+        found = yield from All(tuple(or_damage(read_decision(self.context, it)) for it in new))
+        self.decisions |= dict(zip(new, found, strict=True))
+        self.unread += [str(it) for it in found if isinstance(it, DamagedError)]
 
+    def _judge(self, name: str, commit: RunCommit, change: PartitionDecision) -> Step[None]:
+        settled = change.ranks.settled
+        if commit.settles and settled is not None and change.restores is not None:
+            self.book.restored(name, commit, settled.stands)
+            return
+        removed: list[RunCommit] = []
+        if commit.takes_place:
+            removed = yield from self._removed(name, commit, change)
+        self.book.committed(name, commit, removed)
 
-def _together(touches: Mapping[str, Written], window: float) -> dict[str, Written]:
-    """The touches of a partition that have another one of another run near."""
-    found = {}
-    for partition, all_of_it in touches.items():
-        ordered = sorted(all_of_it, key=lambda it: it[0].version)
-        near = [
-            it
-            for it in ordered
-            if any(
-                other.job != it[0].job and abs(other.decided_at - it[0].decided_at) <= window
-                for other, _ in ordered
+    def _removed(
+        self, name: str, commit: RunCommit, change: PartitionDecision
+    ) -> Step[list[RunCommit]]:
+        """Find whose rows a commit removed from a partition."""
+        if self.context.readers is not Readers.HEADS:
+            jobs = {job_in_key(it.key) for it in change.removals}
+            return (yield from self._writers(name, jobs))
+        head = self.heads.get(name)
+        if not isinstance(head, HeadState) or not change.base_version:
+            return []
+        former = head.head.as_of(change.base_version)
+        if former is None:
+            self.unread.append(
+                f"What {name} held before {commit.job} is no longer kept, so nobody can tell whose "
+                "rows that job removed."
             )
-        ]
-        if near:
-            found[partition] = near
-    return found
+            return []
+        files = yield from or_damage(files_of_head(self.context, replace(head, head=former)))
+        if isinstance(files, DamagedError):
+            self.unread.append(str(files))
+            return []
+        return (yield from self._writers(name, {it.job for it in files}))
+
+    def _writers(self, name: str, jobs: Iterable[str | None]) -> Step[list[RunCommit]]:
+        """Read what jobs did to a partition; of one that wrote rows of others again, those."""
+        wanted = {job for job in jobs if job}
+        yield from self._read_decisions(wanted)
+        origins = {job for it in wanted for job in self._origins(name, it) if job}
+        yield from self._read_decisions(origins)
+        found = [self._commit(name, job) for job in sorted(origins)]
+        return [it for it in found if it is not None]
+
+    def _origins(self, name: str, job: str) -> tuple[str, ...]:
+        decided = self.decisions.get(job)
+        if not isinstance(decided, Decided):
+            return ()
+        merged = [it for change in decided.changes.get(name, ()) for it in change.merged]
+        return tuple(merged) or (job,)
+
+    def _commit(self, name: str, job: str) -> RunCommit | None:
+        decided = self.decisions.get(job)
+        changes = decided.changes.get(name) if isinstance(decided, Decided) else None
+        if not changes or not isinstance(decided, Decided):
+            return None
+        return RunCommit.of(decided, changes[-1])
+
+    def _judge_left_out(self, decided: Decided) -> Step[None]:
+        """Note the partitions that a job left out since newer runs had loaded them."""
+        decision = decided.decision
+        for name, job in (decision.superseded or {}).items():
+            yield from self._read_decisions([job])
+            winner = self._commit(name, job)
+            if winner is not None:
+                run = ConflictingRun(
+                    decision.idempotency_key or decision.job,
+                    decision.job,
+                    decided.date,
+                    decision.owner,
+                    gave_way=True,
+                    message=f"The run left {name} out: a newer one had loaded it.",
+                )
+                self.book.gave_way(name, run, winner, None, by_policy=True)
+
+    def _judge_failure(self, failure: StoredFailure) -> Step[None]:
+        """Judge a run that gave way, unless it has committed since."""
+        said = failure.said
+        met = dict(said.gave_way or {})
+        if not met and (head := head_met(self.context.root, said)) is not None:
+            met = {head: ""}
+        if not met or (yield from self._has_committed(failure)):
+            return
+        for name, job in met.items():
+            yield from self._read_decisions([job])
+            last = yield from self._last_writer(name)
+            head = self.heads[name]
+            if isinstance(head, HeadState) and head.head.ranks.has_lost(said.idempotency_key):
+                continue  # A settlement has decided so, and is on record itself.
+            other = self._commit(name, job) or last
+            if other is not None:
+                run = _run_of(said, failure.at, said.ranks.rank(name) if said.ranks else None)
+                by_policy = said.error == "SupersededRunError"
+                self.book.gave_way(name, run, other, last, by_policy)
+
+    def _last_writer(self, name: str) -> Step[RunCommit | None]:
+        yield from self._read_heads([name])
+        head = self.heads[name]
+        job = head.head.last_job if isinstance(head, HeadState) else None
+        found = yield from self._writers(name, [job])
+        return found[-1] if found else None
+
+    def _has_committed(self, failure: StoredFailure) -> Step[bool]:
+        """Tell whether a run that gave way has done its work since."""
+        slot = Slot.run(self.context.root, failure.said.idempotency_key)
+        state = yield from or_damage(read_head(self.context, slot))
+        if not isinstance(state, HeadState) or state.head.last_job is None:
+            return False
+        yield from self._read_decisions([state.head.last_job])
+        decided = self.decisions[state.head.last_job]
+        return isinstance(decided, Decided) and decided.date >= int(failure.at)
+
+    def _see_visible(self) -> Step[None]:
+        """Look whose rows readers see in the partitions of which there is something new."""
+        names = sorted(self.book.touched)
+        if not names:
+            return
+        snapshot = yield from take_snapshot(self.context, names)
+        files = snapshot.by_partition()
+        for name in names:
+            jobs = {it.job for it in files.get(name, ())}
+            there = {it.key: it for it in (yield from self._writers(name, jobs))}
+            self.book.see(name, there, snapshot.versions.get(name, 0))
 
 
-def _conflict(
-    context: Context, partition: str, written: Written, failures: Iterable[GaveWay]
-) -> Step[PartitionConflict]:
-    head = read_head(context, Slot.partition(context.root, partition))
-    unseen = {key for _, keys in written for key in keys}
-    beside = list_beside(context.root, partition, unseen)
-    listed, state = yield from All((beside, or_damage(head)))
-    there = {item.key for item in listed}
-    touches = tuple(replace(touch, hidden=len(keys & there)) for touch, keys in written)
-    gave_way = tuple(it for it in failures if it.partition == partition)
-    claimed_by = state.head.claim if isinstance(state, HeadState) else None
-    if claimed_by is not None and (yield from or_damage(read_decision(context, claimed_by))):
-        claimed_by = None  # Decided since, or aborted and not taken off.
-    return PartitionConflict(partition, touches, gave_way, claimed_by)
-
-
-def _gave_way(context: Context, start: float) -> Step[list[GaveWay]]:
-    listing = yield from list_objects(context.root.failures_prefix)
-    keys = [item.key for item in listing.objects if item.last_modified >= start]
-    found = yield from All(tuple(or_damage(read_failure(key)) for key in keys))
-    failures = [it for it in found if isinstance(it, Failure) and it.error in GAVE_WAY]
-    return [
-        GaveWay(
-            it.job, it.owner, it.idempotency_key, head_met(context.root, it), it.error, it.message
-        )
-        for it in failures
-    ]
-
-
-def read_failure(key: str) -> Step[Failure | None]:
-    """A run's failure as it is on record; ``None``: it is no more."""
-    found = yield from Get(key)
-    return None if isinstance(found, Absent) else Failure.decode(found.body, key)
-
-
-def head_met(root: TableRoot, failure: Failure) -> str | None:
-    """The partition whose head was in a run's way; ``None``: not that."""
-    return None if failure.key is None else root.partition_of_head_key(failure.key)
+def _run_of(said: Failure, at: float, rank: RunRank | None) -> ConflictingRun:
+    return ConflictingRun(
+        said.idempotency_key,
+        said.job or "",
+        at,
+        said.owner,
+        rank,
+        gave_way=True,
+        message=said.message,
+    )

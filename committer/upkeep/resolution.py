@@ -1,4 +1,4 @@
-"""Resolution of a conflict over a partition: which runs' rows it shall hold, as a new atomic job.
+"""Choice of the jobs whose rows a partition holds, carried out by a new atomic job.
 
 The job replaces the partition by the rows of files that are there, and refuses where the partition
 has changed since it was looked at: that look, at its head, is the job's base and comes before all
@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..commit.snapshot import Snapshot, Survey, take_snapshot
+from ..commit.snapshot import Snapshot, take_snapshot
 from ..commit.state.context import Context
 from ..commit.state.data_listing import list_beside
 from ..commit.state.decide import Decided, read_decision
@@ -27,11 +27,12 @@ from ..format.records.data_file import DataFile, rows_of
 from ..store.listing import list_objects
 from ..store.requests import All, Step
 from .compaction import all_of, content_kept, origins_of
-from .conflicts import PartitionConflict, conflicts_in, files_of_job
+from .touches import Touch, files_of_job, touches_of
 
 
 class Keep(StrEnum):
-    """Policies: whose rows stay, of those that conflict. Those of other runs always do."""
+    """Choices: whose rows stay, of the jobs that changed a partition near to each other. Those of
+    other jobs always do."""
 
     NEWEST = "newest"
     ALL = "all"
@@ -86,54 +87,54 @@ class ResolutionPlan:
 def plan_resolution(
     context: Context, partition: str, keep: Sequence[str], window: float, since: float
 ) -> Step[ResolutionPlan]:
-    """Work out what :meth:`.table.Table.resolve` is to keep. Changes nothing."""
-    # Before the report: what comes after this look is nobody's to drop, and refuses the job.
+    """Work out what :meth:`.table.Table.keep_rows` is to keep. Changes nothing."""
+    # Before the decisions: what comes after this look is nobody's to drop, and refuses the job.
     snapshot = yield from take_snapshot(context, [partition])
-    report = yield from conflicts_in(context, Survey(snapshot), window, since)
-    conflict = next((it for it in report.conflicts if len(it.touches) > 1), None)
-    if conflict is None:
+    touches = yield from touches_of(context, partition, snapshot, window, since)
+    if len(touches) < 2:
         raise InvalidInputError(
-            f"No two runs touched {partition} so near to each other in that time; nothing was "
+            f"No two jobs changed {partition} so near to each other in that time; nothing was "
             "changed.",
-            remedy="Give a greater --window or --since; zero-rename conflicts "
+            remedy="Give a greater --window or --since; zero-rename history "
             f"{context.root.url} names what there is.",
         )
-    kept = _kept(conflict, keep)
-    files, origins = yield from _files_of(context, conflict, kept, snapshot.files)
+    kept = _kept(partition, touches, keep)
+    files, origins = yield from _files_of(context, partition, touches, kept, snapshot.files)
     yield from _require(context, snapshot, partition, files)
-    dropped = [it.job for it in conflict.touches if it.job not in kept]
+    dropped = [it.job for it in touches if it.job not in kept]
     return _plan(partition, kept, dropped, files, snapshot, origins)
 
 
 def _files_of(
     context: Context,
-    conflict: PartitionConflict,
+    partition: str,
+    touches: Sequence[Touch],
     kept: Collection[str],
     visible: Sequence[DataFile],
 ) -> Step[tuple[list[DataFile], frozenset[str]]]:
-    """The files with the rows of the jobs to keep, and of all that are none of the conflict; and
+    """The files with the rows of the jobs to keep, and of all others; and
     the jobs that wrote those rows first.
 
     :raises InvalidInputError: rows to keep were written again as one with rows to drop.
     """
-    named = {it.job for it in conflict.touches}
+    named = {it.job for it in touches}
     dropped = named.difference(kept)
-    origins = {it.job: frozenset(it.merged or {it.job}) for it in conflict.touches}
-    origins |= yield from origins_of(context, conflict.partition, visible)
+    origins = {it.job: frozenset(it.merged or {it.job}) for it in touches}
+    origins |= yield from origins_of(context, partition, visible)
     for job in sorted({file.job for file in visible}):
         mixed = origins[job] - named if job in dropped else origins[job] & dropped
         if mixed:
-            raise _one_piece(context, conflict.partition, job, origins[job])
+            raise _one_piece(context, partition, job, origins[job])
     files = [file for file in visible if file.job not in dropped]
     there = all_of(origins, files)
     # Those that have rows of their own first: what others wrote again may be theirs.
-    for touch in sorted(conflict.touches, key=lambda it: bool(it.merged)):
+    for touch in sorted(touches, key=lambda it: bool(it.merged)):
         own = origins[touch.job]
         if touch.job not in kept or touch.visible or not touch.files or own <= there:
             continue
         if own & there:
-            raise _one_piece(context, conflict.partition, touch.job, own)
-        files += yield from files_of_job(context, touch.job, conflict.partition)
+            raise _one_piece(context, partition, touch.job, own)
+        files += yield from files_of_job(context, touch.job, partition)
         there |= own
     return files, there
 
@@ -153,7 +154,7 @@ def plan_undoing(context: Context, partition: str, job: str) -> Step[ResolutionP
         raise InvalidInputError(
             f"{job} is not the job that changed {partition} last; nothing was changed.",
             job=job,
-            remedy=f"zero-rename conflicts {context.root.url} names the runs that did.",
+            remedy=f"zero-rename history {context.root.url} names the runs that did.",
         )
     if _only_adds(changes[last], partition):
         files = [file for file in snapshot.files if file.job != job]
@@ -235,8 +236,8 @@ def _why_lost(decided: Decided | None, version: int) -> str:
     return "files that no job of the table wrote, which this one replaced"
 
 
-def _kept(conflict: PartitionConflict, keep: Sequence[str]) -> tuple[str, ...]:
-    jobs = [it.job for it in conflict.touches]
+def _kept(partition: str, touches: Sequence[Touch], keep: Sequence[str]) -> tuple[str, ...]:
+    jobs = [it.job for it in touches]
     if list(keep) == [Keep.NEWEST]:
         return (jobs[-1],)
     if list(keep) == [Keep.ALL]:
@@ -245,7 +246,7 @@ def _kept(conflict: PartitionConflict, keep: Sequence[str]) -> tuple[str, ...]:
     if strangers or not keep:
         what = strangers[0] if strangers else "no job"
         raise InvalidInputError(
-            f"{what} is none of those that conflict over {conflict.partition}. Nothing was "
+            f"{what} is none of the jobs that changed {partition} near to each other. Nothing was "
             "changed.",
             remedy=f"Give newest, all, or some of {', '.join(jobs)}.",
         )
@@ -261,7 +262,7 @@ def _one_piece(
         f"{job}, so they stay or go together. Nothing was changed.",
         job=job,
         remedy="Keep or leave out all of them; or, where it was the last change, take it back "
-        f"first: zero-rename resolve {context.root.url} {partition} --undo {job} --apply",
+        f"first: zero-rename keep-rows {context.root.url} {partition} --undo {job} --apply",
     )
 
 

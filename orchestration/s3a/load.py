@@ -16,9 +16,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ...committer.errors import (
+    CommitConflictError,
     OutcomeUnknownError,
     RefusedError,
     StoreRefusedError,
+    SupersededRunError,
     VerificationError,
     ZeroRenameError,
     counted,
@@ -172,6 +174,7 @@ class S3ALoad:
             partitions=load.partitions,
             rank=rank,
             settles={} if plan is None else plan.settles,
+            on_conflict=policy.on_conflict,
         )
 
     @contextmanager
@@ -190,8 +193,8 @@ class S3ALoad:
             planned = None if self._plan is None else self._plan.partitions
             refuse_rivals(self._table, self._try, self._policy, planned)
             self._ended_before = ended_before(self._table, self._try)
-        except ZeroRenameError:
-            self.withdraw()
+        except ZeroRenameError as error:
+            self.withdraw(error)
             raise
         with self.waited_for():
             yield
@@ -238,9 +241,14 @@ class S3ALoad:
         recovery, to settle, without waiting for its silence."""
         self._note(ledger.note_failed(self._root, self._try))
 
-    def withdraw(self) -> None:
-        """Close the try: nothing was submitted."""
-        self._note(ledger.close_try(self._root, self._try, state=UNDONE))
+    def withdraw(self, error: ZeroRenameError | None = None) -> None:
+        """Close the try: nothing was submitted.
+
+        :param error: by which it was refused.
+        """
+        met = isinstance(error, CommitConflictError | SupersededRunError)
+        undone = {"state": UNDONE, "gave_way": type(error).__name__ if met else ""}
+        self._note(ledger.close_try(self._root, self._try, **undone))
 
     def note_deferred(self) -> None:
         """Put on record that the task is deferred, so that silence does not count as the end."""

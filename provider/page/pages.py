@@ -222,6 +222,7 @@ def partition(
     only = "" if history.partition == UNPARTITIONED else f" --partition {quote(history.partition)}"
     seen = next((it for it in overview.partitions if it.name == history.partition), None)
     failures = [it for it in overview.failures if history.partition in it.partitions]
+    conflicts = [it for it in overview.conflicts if it.partition == history.partition]
     under_way = [it for it in overview.under_way if history.partition in it.partitions]
     return page(
         "partition.html",
@@ -231,6 +232,7 @@ def partition(
         history=history,
         seen=seen,
         failures=failures,
+        conflicts=conflicts,
         under_way=under_way,
         gaps=history.version - len({it.version for it in history.entries if it.version}),
         owners=_Owners(visitor),

@@ -131,7 +131,7 @@ def find_try(root: TableRoot, run: str) -> Step[StoredTry | None]:
 def tries_of(root: TableRoot, idempotency_key: str) -> Step[tuple[StoredTry, ...]]:
     """A run's tries, the oldest first."""
     listing = yield from list_objects(run_prefix(root, idempotency_key))
-    read = yield from All(tuple(_read(key) for key in _of_tries(listing.keys)))
+    read = yield from All(tuple(_read(key) for key in tries_on_record(listing.keys)))
     found = [known for known in read if known is not None]
     # The store's times have whole seconds.
     return tuple(sorted(found, key=lambda k: (k.record.opened_at, k.record.owner.try_number or 0)))
@@ -155,7 +155,7 @@ def tries_since(root: TableRoot, moment: float) -> Step[tuple[StoredTry, ...]]:
     listing = yield from list_objects(
         runs_prefix(root), wanted=lambda item: item.last_modified >= int(moment)
     )
-    read = yield from All(tuple(_read(key) for key in _of_tries(listing.keys)))
+    read = yield from All(tuple(_read(key) for key in tries_on_record(listing.keys)))
     found = [known for known in read if known is not None]
     return tuple(sorted(found, key=lambda known: known.record.opened_at))
 
@@ -194,7 +194,7 @@ def unsettled(keys: Sequence[str]) -> list[str]:
 
     :param keys: all below :func:`runs_prefix`.
     """
-    return [key for key in _of_tries(keys) if not is_closed(key)]
+    return [key for key in tries_on_record(keys) if not is_closed(key)]
 
 
 def read_record(key: str) -> Step[StoredTry | None]:
@@ -206,8 +206,8 @@ def read_record(key: str) -> Step[StoredTry | None]:
     return StoredTry.of(found) if isinstance(found, Found) else None
 
 
-def _of_tries(keys: Sequence[str]) -> list[str]:
-    """One key for each try among those of its records: the closed one where both are there."""
+def tries_on_record(keys: Sequence[str]) -> list[str]:
+    """Pick one key for each try among those of its records: the closed one where both are there."""
     closed = {key for key in keys if not key.endswith(_OPEN)}
     return [k for k in keys if k.endswith(_CLOSED) and (k in closed or _closed(k) not in closed)]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from ...committer.format.job_spec import Mode, Owner
+from ...committer.format.job_spec import Mode, OnConflict, Owner
 from ...committer.format.records.codec import decode, encode
 from ...committer.format.records.marks import DEFAULTED, LEFT_OUT, Count
 from ...committer.format.records.partition_ranks import Rank
@@ -135,6 +135,8 @@ class TryRecord:
         stands for all of its destination.
     :param settings: those of its committer that were in force at its submission, if that is said.
     :param uploads: how many were pending below the table then; ``None``: nobody could list them.
+    :param on_conflict: what its operator was to do about other runs.
+    :param gave_way: the error by which it gave way to another run, before it was submitted.
     """
 
     uuid: str
@@ -155,6 +157,8 @@ class TryRecord:
     settles: Annotated[Mapping[str, Settling], LEFT_OUT] = field(default_factory=dict)
     settings: Annotated[Mapping[str, str] | None, LEFT_OUT] = None
     uploads: Annotated[int | None, LEFT_OUT] = None
+    on_conflict: Annotated[OnConflict, LEFT_OUT] = OnConflict.FAIL
+    gave_way: Annotated[str, LEFT_OUT] = ""
 
     @property
     def is_alone(self) -> bool:

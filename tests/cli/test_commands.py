@@ -180,7 +180,6 @@ def test_purge_refuses_a_job_that_nobody_knows(table: Table, s3_bucket: Any, job
         ("doctor", "--max-duration"),
         ("lifecycle", "--max-duration"),
         ("gc", "--older-than"),
-        ("conflicts", "--window"),
         ("conflicts", "--since"),
         ("uploads list", "--older-than"),
         ("s3a-jobs", "--patience"),
@@ -380,28 +379,51 @@ def test_a_refusal_is_one_paragraph(s3_bucket: Any) -> None:
 
 
 class TestConflicts:
-    def load(self, table: Table, value: int) -> None:
-        rows = pa.table({"value": [value], "day": [1]})
-        with table.job(rows.schema) as job:
-            job.write(rows)
+    @pytest.fixture
+    def late(self, s3_bucket: Any) -> Table:
+        """A table with history in which a late run has replaced the rows of a newer one."""
+        table = Table(f"s3://{s3_bucket.name}/late")
+        for rank in (2, 1):
+            rows = pa.table({"value": [rank], "day": [1]})
+            policy = {"run_rank": rank, "readers": "heads", "idempotency_key": f"d/{rank}/load"}
+            owner = Owner("daily", f"run {rank}", "load")
+            by = {"partition_by": ["day"], "mode": "overwrite", "owner": owner}
+            with table.job(rows.schema, **by, **policy) as job:
+                job.write(rows)
+        return table
 
-    def test_two_runs_of_one_partition_are_told_resolved_and_undone(self, table: Table) -> None:
-        url = table.root.url
-        self.load(table, 7)
+    def test_late_run_is_found_and_the_newest_brought_back(self, late: Table) -> None:
+        url = late.root.url
         (found,) = as_json("conflicts", url, code=1)["conflicts"]
-        assert (found["partition"], [it["visible"] for it in found["touches"]]) == ("day=1", [1, 1])
-        assert "appended" in invoke("conflicts", url).stdout
-        assert invoke("conflicts", url, "--since", "0").exit_code in (0, 1)
-        dry = invoke("resolve", url, "day=1", "--keep", "newest")
-        assert "would hold 1 row of 1 file" in dry.stderr
+        assert (found["partition"], found["cause"]) == ("day=1", "the older came later")
+        told = [(it["run_id"], it["rank"], it["visible"]) for it in found["runs"]]
+        assert told == [("run 1", "1", True), ("run 2", "2", False)]
+        again = invoke("conflicts", url)
+        assert (again.exit_code, "not settled" in again.stdout) == (1, True)
+        dry = invoke("resolve", url, "--policy", "newest_run")
         assert "--apply" in dry.stderr
-        done = as_json("resolve", url, "day=1", "--keep", "newest", "--apply")
-        assert (done["rows"], len(done["kept"]), len(done["dropped"])) == (1, 1, 1)
-        assert table.to_arrow(["value"], ["day=1"])["value"].to_pylist() == [7]
-        back = invoke("resolve", url, "day=1", "--undo", done["job"], "--apply")
-        assert f"--undo {table.files('day=1')[0].job} --apply" in back.stderr
-        assert sorted(table.to_arrow(["value"], ["day=1"])["value"].to_pylist()) == [1, 2, 7]
-        assert invoke("resolve", url, "day=1").exit_code == 2
+        assert late.to_arrow(["value"])["value"].to_pylist() == [1]
+        (done,) = as_json("resolve", url, "--policy", "newest_run", "--apply")["conflicts"]
+        assert (done["settled"], done["settlement"]["how"]) == (True, "restore")
+        assert late.to_arrow(["value"])["value"].to_pylist() == [2]
+        assert invoke("conflicts", url).exit_code == 0
+        assert invoke("conflicts", url, "--since", "1h").exit_code == 0
+
+    def test_conflict_that_cannot_be_settled_needs_a_look(self, late: Table) -> None:
+        url = late.root.url
+        invoke("conflicts", url)
+        said = invoke("resolve", url, "--policy", "prefer=other", "--apply")
+        assert (said.exit_code, "names none of its runs" in said.stderr) == (1, True)
+
+    def test_partition_without_conflict_is_refused(self, late: Table) -> None:
+        invoke("conflicts", late.root.url)
+        policy = ("--policy", "newest_run", "--partition", "day=2")
+        said = invoke("resolve", late.root.url, *policy)
+        assert (said.exit_code, "No runs that conflict over day=2" in said.stderr) == (2, True)
+
+    def test_folder_that_holds_nothing_is_refused(self, s3_bucket: Any) -> None:
+        said = invoke("conflicts", f"s3://{s3_bucket.name}/nothing")
+        assert (said.exit_code, "There is no table" in said.stderr) == (2, True)
 
 
 #: Each where nothing is to be said, and the sentence that says so.
@@ -410,7 +432,7 @@ NOTHING = {
     "recover": "No job is open: nothing is to be settled.",
     "purge": "No upload is under way, no job is open, no record is old: nothing is to be purged.",
     "verify": "Nothing differs.",
-    "conflicts": "No two runs touched one partition so near to each other in that time.",
+    "conflicts": "No runs conflict.",
     "adopt": "No partition has files and no head: nothing is to be adopted.",
     "repair": "No committed job is open: nothing can be lost.",
     "s3a-jobs": "Nothing is left of S3A jobs.",

@@ -485,7 +485,7 @@ class TestOthers:
         done = table.merge(arrow((1, "A", 1.0, "x"), (2, "b", 1.0, "x")), on=["k"])
         assert done.committed is not None
         with pytest.raises(InvalidInputError, match="is gone"):
-            table.resolve("p=x", undo=done.committed.job, apply=True)
+            table.keep_rows("p=x", undo=done.committed.job, apply=True)
 
 
 def _change_columns(table: Table, how: str) -> Callable[[], None]:

@@ -70,7 +70,7 @@ class TestErrors:
         [
             lambda table: table.snapshot(as_of=1),
             lambda table: table.undo("zr1-00000000000000000000000000"),
-            lambda table: table.resolve("month=1", keep=["newest"]),
+            lambda table: table.keep_rows("month=1", keep=["newest"]),
             lambda table: table.job(pa.schema([("other", pa.int64())])).__enter__(),
             lambda table: table.job(readers="heads", mode="overwrite").__enter__(),
         ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,7 +22,7 @@ from zero_rename.committer.commit.state.context import Context
 from zero_rename.committer.commit.state.heads import list_heads_and_index
 from zero_rename.committer.commit.state.job_state import Committed, OpenedJob
 from zero_rename.committer.format.job_spec import JobSpec, Mode, Readers
-from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.format.layout import TableRoot, job_ids_begin
 from zero_rename.committer.format.records.pending_file import PendingFile, TaskResult
 from zero_rename.committer.store.requests import (
     CompleteUpload,
@@ -116,6 +117,15 @@ class World:
         """Let so much time pass by the store's clock, which has to be a manual one."""
         assert isinstance(self.store.clock, ManualClock)
         self.store.clock.advance(seconds)
+
+    def date_jobs(self) -> None:
+        """Let the ids of jobs begin with the store's time, in the order in which they are made."""
+        numbers = itertools.count()
+
+        def job_id() -> str:
+            return f"{job_ids_begin(self.store.clock(), 10)}{next(numbers):016d}"
+
+        self.context = replace(self.context, job_id=job_id)
 
     def recover(self, patience: float | None = None):
         return self.driver.run(recover(self.context, patience))

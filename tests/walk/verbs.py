@@ -277,7 +277,7 @@ def resolve(world: World, process: Process, operation: Operation) -> Told:
     dropped = tuple(job for job in touches if job not in kept)
     process.effect = lambda job: Resolve(job, 0, partition, kept, dropped, discard)
     keep = [how] if how in ("newest", "all") else list(kept)
-    done = table.resolve(partition, keep, apply=True, discard=discard, window=1e9, since=1e9)
+    done = table.keep_rows(partition, keep, apply=True, discard=discard, window=1e9, since=1e9)
     if process.jobs and {*done.dropped} != {*dropped}:
         if not operation.beside:
             raise Violation(f"{done.dropped} are dropped, and were to be {dropped}")
@@ -296,7 +296,7 @@ def undo(world: World, process: Process, operation: Operation) -> Told:
     undone = touches[-1] if operation.choice < 3 else touches[len(touches) // 2]
     discard = operation.options["discard"]
     process.effect = lambda job: Undo(job, 0, partition, undone, discard)
-    table.resolve(partition, undo=undone, apply=True, discard=discard)
+    table.keep_rows(partition, undo=undone, apply=True, discard=discard)
     return "committed"
 
 

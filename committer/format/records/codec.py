@@ -26,7 +26,9 @@ FAST_FORMAT = 4
 #: What it writes, but for records that an older version would take for something else.
 USUAL_FORMAT = 1
 #: Kinds of records that name files, or all the partitions of many writes.
-_LISTS = frozenset({"decision", "decision-part", "gc", "index", "manifest", "s3a try", "commit"})
+_LISTS = frozenset(
+    {"decision", "decision-part", "gc", "index", "manifest", "s3a try", "commit", "conflicts"}
+)
 T = TypeVar("T")
 
 

@@ -484,7 +484,7 @@ class TestUndo:
     def test_a_run_is_not_loaded_beside_its_try_that_was_written_again(self, past: Past) -> None:
         own: dict[str, Any] = {"idempotency_key": "run", "on_repeat": "replace_own"}
         jobs = [past.load(value, **own) for value in (1, 2)]
-        past.table.resolve(DAY1, undo=jobs[1], apply=True)
+        past.table.keep_rows(DAY1, undo=jobs[1], apply=True)
         assert past.values() == [(1, 1)]
         with pytest.raises(CommitConflictError, match="cannot be taken out"):
             past.load(3, **own)
@@ -568,7 +568,7 @@ class TestUndo:
         table, before = past.table, dict(past.store.objects)
         for act in (
             lambda: table.undo(job, apply=True),
-            lambda: table.resolve(DAY1, undo=job, apply=True),
+            lambda: table.keep_rows(DAY1, undo=job, apply=True),
             lambda: table.repair(job=job),
             lambda: table.manifest(job),
         ):
@@ -584,7 +584,7 @@ class TestUndo:
         past.table.undo(past.replace(2), apply=True)
         job = past.replace(3)
         with pytest.raises(InvalidInputError, match="brought back"):
-            past.table.resolve(DAY1, undo=job)
+            past.table.keep_rows(DAY1, undo=job)
         past.clock.advance(HOUR)
         del past.store.objects[ROOT.head_key(DAY1)]
         past.table.rebuild_heads(apply=True)

@@ -30,6 +30,7 @@ from zero_rename.committer.format.job_spec import Coordination, Mode
 from zero_rename.committer.format.layout import job_ids_begin, new_job_id, new_write_id
 from zero_rename.committer.format.records.decision import CondensedDecision, Decision
 from zero_rename.committer.format.records.failure import Failure
+from zero_rename.committer.format.records.run_conflict import SettledBy, Settlement
 from zero_rename.committer.overview.orphaned_uploads import find_orphaned_uploads
 from zero_rename.committer.overview.partition_history import look_back
 from zero_rename.committer.overview.recent_jobs import SeenJob, read_job_manifest, recent_jobs
@@ -44,6 +45,8 @@ from zero_rename.committer.store.requests import (
     ListUploads,
     Put,
 )
+from zero_rename.committer.upkeep.conflict_record import settle
+from zero_rename.committer.upkeep.conflicts import find_conflicts
 from zero_rename.committer.upkeep.doctor import problems
 
 READS = (Get, Head, ListObjects, ListUploads, ListParts, ListLifecycleRules)
@@ -300,43 +303,59 @@ class TestFailures:
 
 
 class TestConflicts:
-    def load_twice(self, world: World, *keys: str | None, apart: float = 60.0) -> list[str]:
-        jobs = []
-        for idempotency_key in keys:
-            jobs.append(world.load(DAY1, mode=Mode.REPLACE, idempotency_key=idempotency_key).job)
-            world.advance(apart)
-        return jobs
+    def conflict(self, world: World) -> str:
+        """A late run of one DAG over a newer one; returns the job of that one."""
+        world.date_jobs()
+        policy: dict[str, Any] = {"mode": Mode.REPLACE, "owner": TASK}
+        newer = world.load(DAY1, run_rank=2, idempotency_key="d/b/load", **policy).job
+        world.load(DAY1, run_rank=1, idempotency_key="d/a/load", **policy)
+        return newer
 
-    def test_two_runs_within_an_hour(self, world: World) -> None:
-        former, later = self.load_twice(world, "d/a/load", "d/b/load")
+    def find(self, world: World) -> None:
+        world.driver.run(find_conflicts(world.context))
+
+    def test_conflict_that_last_look_found_is_shown(self, world: World) -> None:
+        self.conflict(world)
+        assert states(world) == {DAY1: "replaced"}
+        self.find(world)
         found = seen(world)[DAY1]
         assert found.state is SeenState.CONFLICTED
-        assert found.why == (
-            f"{later} replaced what {former}, of another run, had written 60 s before."
-        )
+        assert "the older came later" in found.why
+        assert [it.partition for it in look(world).conflicts] == [DAY1]
 
-    @pytest.mark.parametrize(
-        ("keys", "apart", "ago"),
-        [
-            (("d/a/load", None), 60.0, 0.0),
-            ((None, None), 60.0, 0.0),
-            (("d/a/load", "d/b/load"), HOUR + 1, 0.0),
-            (("d/a/load", "d/b/load"), 60.0, 8 * DAY),
-        ],
-        ids=["one by hand", "both by hand", "after an hour", "a week ago"],
-    )
-    def test_none(self, world: World, keys: tuple[Any, ...], apart: float, ago: float) -> None:
-        self.load_twice(world, *keys, apart=apart)
-        world.advance(ago)
+    def test_settled_conflict_is_shown_with_who_decided(self, world: World) -> None:
+        newer = self.conflict(world)
+        self.find(world)
+        (conflict,) = look(world).conflicts
+        by = Owner("maintenance", "r", "settle")
+        run = next(it for it in conflict.runs if it.job == newer)
+        done = Settlement(run.key, (), None, by, "newest_run", SettledBy.RERUN)
+        world.driver.run(settle(ROOT.conflicts_key, conflict, done))
         assert states(world) == {DAY1: "replaced"}
+        (settled,) = look(world).conflicts
+        assert settled.settlement is not None
+        assert (settled.settlement.by, settled.settlement.at > 0) == (by, True)
 
-    def test_not_where_both_added(self, world: World) -> None:
-        world.load(DAY1, idempotency_key="d/a/load")
-        world.load(DAY1, idempotency_key="d/b/load")
+    def test_failure_of_run_that_a_settlement_lost_is_not_pressing(self, world: World) -> None:
+        world.date_jobs()
+        world.load(DAY1)
+        error = CommitConflictError("changed meanwhile", key=ROOT.head_key(DAY1))
+        fail(world, error=error)
+        assert states(world) == {DAY1: "conflicted"}
+        self.find(world)
+        (conflict,) = look(world).conflicts
+        done = Settlement(conflict.runs[0].key, (ONCE,), None, TASK, "x", SettledBy.KEPT)
+        world.driver.run(settle(ROOT.conflicts_key, conflict, done))
         assert states(world) == {DAY1: "committed"}
 
-    def test_a_failure_is_more_pressing(self, world: World) -> None:
-        self.load_twice(world, "d/a/load", "d/b/load")
+    def test_damaged_record_of_conflicts_is_noted(self, world: World) -> None:
+        world.load(DAY1)
+        world.store.apply(Put(ROOT.conflicts_key, b"{"))
+        assert any("conflicts.json" in it for it in look(world).notes)
+
+    def test_failure_is_more_pressing(self, world: World) -> None:
+        self.conflict(world)
+        self.find(world)
         fail(world, DAY1)
         assert states(world) == {DAY1: "failed"}
 

@@ -190,7 +190,7 @@ class TestAsLongAsTheRows:
     def test_an_undoing_takes_over(self, daily: Table, weekly: Table) -> None:
         load(weekly, 1, mode="append", inputs=[daily.snapshot(["day=1"])])
         added = load(weekly, 1, mode="append", inputs=[daily.snapshot(["day=2"])])
-        undone = weekly.resolve("day=1", undo=added, apply=True)
+        undone = weekly.keep_rows("day=1", undo=added, apply=True)
         assert undone.job is not None
         assert told(weekly, undone.job) == {"daily": {"day=1": 1}}
 

@@ -217,11 +217,6 @@ class TestOthers:
         with pytest.raises(InvalidInputError, match="readers=heads"):
             memory_table(world.store).adopt()
 
-    def test_a_conflict_tells_what_is_hidden_and_undoes_the_later_run(self, world: World) -> None:
-        table = memory_table(world.store)
-        (conflict,) = table.conflicts().conflicts
-        assert [(it.visible, it.hidden) for it in conflict.touches] == [(0, 1), (1, 0)]
-
     def test_gc_and_an_index_change_no_answer(self, world: World) -> None:
         for _ in range(9):
             world.load(DAY1)

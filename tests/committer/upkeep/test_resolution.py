@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support.faults import Crash, on
 from support.protocol import DAY1, ROOT, World
 from zero_rename.committer import (
     CommitConflictError,
@@ -21,12 +20,11 @@ from zero_rename.committer import (
     RefusedError,
     UnfinishedCommitError,
 )
-from zero_rename.committer.commit.state.decide import decide
+from zero_rename.committer.commit.snapshot import take_snapshot
 from zero_rename.committer.format.job_spec import NOBODY
-from zero_rename.committer.format.records.decision import Decision
-from zero_rename.committer.store.requests import Delete, Deleted, DeleteMany, Put
-from zero_rename.committer.upkeep.conflicts import find_conflicts
+from zero_rename.committer.store.requests import Delete, Deleted, DeleteMany, Put, Step
 from zero_rename.committer.upkeep.resolution import ResolutionPlan, plan_resolution, plan_undoing
+from zero_rename.committer.upkeep.touches import Touch, touches_of
 
 HOUR, YEAR = 3600.0, 365 * 86_400.0
 OWN: dict[str, Any] = {"idempotency_key": "run", "on_repeat": OnRepeat.REPLACE_OWN}
@@ -287,28 +285,8 @@ class TestRowsWrittenAgain:
         assert world.jobs_of(DAY1) == [last]
 
 
-def test_a_report_names_who_is_about_to_change_a_partition(world: World) -> None:
-    """Not who has decided, and whose claim nobody has taken off."""
-
-    def claimed_by() -> str | None:
-        report = world.driver.run(find_conflicts(world.context, HOUR, YEAR))
-        (conflict,) = report.conflicts
-        return conflict.claimed_by
-
-    for _ in range(2):
-        world.load(DAY1)
-    opened, result = world.written(DAY1)
-    world.driver.fault = on(Put, Crash, ROOT.decision_key(opened.job))
-    with pytest.raises(Crash):
-        world.commit(opened, result)
-    world.driver.fault = None
-    assert claimed_by() == opened.job
-    world.driver.run(decide(world.context, Decision.abort(opened.job, "w")))
-    assert claimed_by() is None
-
-
-def test_who_came_after_the_state_of_a_report_is_left_out_of_it(world: World) -> None:
-    """A report is of one state: what each wrote, and what of it was visible then."""
+def test_job_that_came_after_the_state_is_left_out(world: World) -> None:
+    """What each wrote, and what of it was visible, is of one state."""
     jobs = [world.load(DAY1).job for _ in range(2)]
     other, came = world.with_context(), list[str]()
     read = list[Any]()
@@ -322,7 +300,11 @@ def test_who_came_after_the_state_of_a_report_is_left_out_of_it(world: World) ->
         return answer
 
     world.driver.fault = fault
-    report = world.driver.run(find_conflicts(world.context, HOUR, YEAR))
-    (conflict,) = report.conflicts
+
+    def look() -> Step[list[Touch]]:
+        state = yield from take_snapshot(world.context, [DAY1])
+        return (yield from touches_of(world.context, DAY1, state, HOUR, YEAR))
+
+    touches = world.driver.run(look())
     assert came
-    assert [(it.job, it.visible) for it in conflict.touches] == [(job, 1) for job in jobs]
+    assert [(it.job, it.visible) for it in touches] == [(job, 1) for job in jobs]

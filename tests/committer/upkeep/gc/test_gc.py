@@ -236,15 +236,15 @@ class TestPromises:
         jobs = [found.group() for key in keys if (found := JOB_ID.search(key))]
         assert sum(not decision(world, job).condensed for job in jobs) <= 9
 
-    def test_conflicts_of_long_ago_are_not_told_as_new(self, world: World) -> None:
-        world.load(DAY1)
-        world.load(DAY1)
-        world.advance(8 * DAY)
+    def test_conflict_is_found_after_gc_of_a_run_that_is_long_over(self, world: World) -> None:
+        world.date_jobs()
+        newer = world.load(DAY1, mode=Mode.REPLACE, run_rank=2, idempotency_key="b").job
+        world.advance(30 * DAY)
+        older = world.load(DAY1, mode=Mode.REPLACE, run_rank=1, idempotency_key="a").job
+        world.advance(DAY)
         collect(world)
-        report = world.driver.run(find_conflicts(world.context, 3600.0, 7 * DAY))
-        assert report.conflicts == ()
-        (conflict,) = world.driver.run(find_conflicts(world.context, 3600.0, 9 * DAY)).conflicts
-        assert [(it.files, it.visible, it.hidden) for it in conflict.touches] == [(1, 1, 0)] * 2
+        (conflict,) = world.driver.run(find_conflicts(world.context)).conflicts
+        assert [it.job for it in conflict.runs] == [older, newer]
 
 
 class TestSize:

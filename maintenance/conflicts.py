@@ -1,0 +1,260 @@
+"""Conflicts of runs at any destination, whichever committer wrote there, and a page about them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..committer.errors import InvalidInputError, escaped
+from ..committer.format.job_spec import NOBODY, Owner
+from ..committer.format.records.run_conflict import (
+    ConflictingRun,
+    RunConflict,
+    SettledBy,
+    Settlement,
+)
+from ..committer.upkeep.conflict_record import open_conflicts, settle
+from ..committer.upkeep.settlement_policy import SettlementPolicy
+from ..s3a.runs.run_conflicts import conflicts_key, find_s3a_conflicts
+from .destinations import destination_at
+
+if TYPE_CHECKING:
+    from ..committer import Table
+    from .destinations import Destination
+
+#: Conflicts that a report names at most; a table's record has all.
+MOST_CONFLICTS = 200
+
+
+@dataclass(frozen=True)
+class FoundConflicts:
+    """Conflicts at a destination.
+
+    :param committer: whose runs they are: ``zero_rename`` or ``s3a``.
+    :param since: from when on the look asked; ``until``: its time; Unix seconds.
+    :param unread: what could not be read, and why.
+    """
+
+    table: str
+    committer: str
+    conflicts: tuple[RunConflict, ...]
+    since: float
+    until: float
+    unread: tuple[str, ...] = ()
+
+    @property
+    def unresolved(self) -> tuple[RunConflict, ...]:
+        """Those that nobody has settled."""
+        return tuple(it for it in self.conflicts if not it.is_settled)
+
+    def with_conflicts(self, conflicts: Sequence[RunConflict]) -> FoundConflicts:
+        """Return the report with what has become of its conflicts."""
+        return replace(self, conflicts=tuple(conflicts))
+
+    def capped(self) -> dict[str, Any]:
+        """Return the report as XCom takes it: those that are not settled first."""
+        ordered = (*self.unresolved, *(it for it in self.conflicts if it.is_settled))
+        return {
+            "table": self.table,
+            "committer": self.committer,
+            "since": self.since,
+            "until": self.until,
+            "unresolved": len(self.unresolved),
+            "settled": len(self.conflicts) - len(self.unresolved),
+            "conflicts": [as_members(it) for it in ordered[:MOST_CONFLICTS]],
+            "left_off": max(0, len(ordered) - MOST_CONFLICTS),
+            "unread": list(self.unread[:MOST_CONFLICTS]),
+        }
+
+
+@dataclass(frozen=True)
+class ConflictOrder:
+    """What maintenance does about conflicts.
+
+    :param policy: settle them by it, by bringing back rows; ``None``: only report them.
+    :param fails: a conflict that nobody has settled needs a person.
+    :param owner: who decides.
+    """
+
+    policy: SettlementPolicy | None = None
+    fails: bool = False
+    owner: Owner = NOBODY
+
+    @staticmethod
+    def parse(given: object) -> ConflictOrder | None:
+        """Read an order: ``"report"``, ``"fail"``, a policy, or ``None``.
+
+        :raises InvalidInputError: it is none of these.
+        """
+        if given is None or given == "":
+            return None
+        if given in ("report", "fail"):
+            return ConflictOrder(fails=given == "fail")
+        return ConflictOrder(SettlementPolicy.parse(given))
+
+
+def find_at(
+    table: Table, place: Destination, seconds: float | None = None, remember: bool = True
+) -> list[FoundConflicts]:
+    """Find the conflicts at a destination: where one committer took over from another, of both.
+
+    :param table: opened at the destination's root, whatever lies there.
+    :param seconds: look back so far; ``None``: since the last look.
+    :param remember: the next look goes on from this one.
+    """
+    found = []
+    url = table.root.url
+    if place.is_table:
+        ours = table.conflicts(seconds, remember)
+        found.append(_found(url, "zero_rename", ours))
+    if place.is_s3a:
+        theirs = table.run(find_s3a_conflicts(table.root, seconds, remember))
+        found.append(_found(url, "s3a", theirs))
+    return found
+
+
+def _found(url: str, committer: str, report: Any) -> FoundConflicts:
+    return FoundConflicts(
+        url, committer, report.conflicts, report.since, report.until, report.unread
+    )
+
+
+def resolve_by_restore(
+    table: Table,
+    policy: object,
+    partitions: Collection[str] | None = None,
+    apply: bool = False,
+    owner: Owner | None = None,
+) -> list[RunConflict]:
+    """Settle the conflicts at a destination by bringing back rows, as :meth:`.Table.resolve`; where
+    Hadoop's committers wrote, nothing is kept that could be, so only what is visible can stand.
+
+    :raises InvalidInputError: no policy, no conflict on record over a partition, or nothing here.
+    """
+    place = table.run(destination_at(table.root))
+    if place.is_table:
+        return table.resolve(policy, partitions, apply, owner)
+    if not place.is_s3a:
+        raise InvalidInputError(
+            "There is no table, and no destination of Hadoop's committers. Nothing was changed.",
+            table=table.root.url,
+            remedy="Name a table's root.",
+        )
+    chosen, key = SettlementPolicy.parse(policy), conflicts_key(table.root)
+    done = []
+    for conflict in table.run(open_conflicts(key, partitions)):
+        said = _kept(conflict, chosen, owner or Owner())
+        shown = conflict.settled(said)
+        done.append(table.run(settle(key, conflict, said)) if apply else shown)
+    return done
+
+
+def _kept(conflict: RunConflict, policy: SettlementPolicy, owner: Owner) -> Settlement:
+    """Decide for a run whose rows are there."""
+    try:
+        winner = policy.winner(conflict)
+        if [it.key for it in conflict.visible] != [winner.key]:
+            raise InvalidInputError(
+                f"The rows of {winner} in {conflict.name} cannot be brought back: a replace by one "
+                "of Hadoop's committers removes what it takes the place of. Nothing was changed.",
+                remedy="Let the run that is to stand load the partition again.",
+            )
+    except InvalidInputError as error:
+        return Settlement("", (), None, owner, str(policy), SettledBy.KEPT, error=str(error))
+    losers = tuple(it.key for it in conflict.runs if it.key != winner.key)
+    rank = conflict.highest_rank(winner)
+    return Settlement(winner.key, losers, rank, owner, str(policy), SettledBy.KEPT)
+
+
+def as_members(conflict: RunConflict) -> dict[str, Any]:
+    """Return a conflict as JSON takes it."""
+    runs = [
+        {
+            "run": it.key,
+            "dag_id": it.owner.dag_id,
+            "task_id": it.owner.task_id,
+            "run_id": it.owner.run_id,
+            "map_index": it.owner.map_index,
+            "application": it.owner.application,
+            "attempt": it.attempt,
+            "rank": None if it.rank is None else str(it.rank),
+            "job": it.job,
+            "at": it.at,
+            "rows": it.rows,
+            "visible": it.is_visible,
+            "gave_way": it.gave_way,
+        }
+        for it in conflict.runs
+    ]
+    said = conflict.settlement
+    settlement = (
+        None
+        if said is None
+        else asdict(said)
+        | {
+            "rank": None if said.rank is None else str(said.rank),
+            "losers": list(said.losers),
+            "by": decider(said),
+            "how": str(said.how),
+        }
+    )
+    return {
+        "partition": conflict.partition,
+        "cause": str(conflict.cause),
+        "found_at": conflict.found_at,
+        "version": conflict.version,
+        "runs": runs,
+        "settled": conflict.is_settled,
+        "settlement": settlement,
+    }
+
+
+def decider(said: Settlement) -> str:
+    """Name who decided, for a report."""
+    return str(ConflictingRun("", "", 0.0, said.by)) or "somebody"
+
+
+def conflicts_as_markdown(found: Sequence[FoundConflicts]) -> str:
+    """Write a page about the conflicts, those that nobody has settled first."""
+    lines = ["# Conflicts of runs", ""]
+    for it in found:
+        lines += [f"## {escaped(it.table)}", ""]
+        lines += conflict_lines(it.conflicts) or ["No runs conflict.", ""]
+        lines += [f"* could not be read: {escaped(why)}" for why in it.unread[:MOST_CONFLICTS]]
+    return "\n".join(lines)
+
+
+def conflict_lines(conflicts: Sequence[RunConflict]) -> list[str]:
+    """Write conflicts as Markdown tables, one for each partition."""
+    lines = []
+    for it in sorted(conflicts, key=lambda it: (it.is_settled, it.partition))[:MOST_CONFLICTS]:
+        lines += [f"### {escaped(it.name)}: {outcome(it)}", "", f"Cause: {it.cause}.", ""]
+        if it.settlement is not None and it.settlement.error:
+            lines += [escaped(it.settlement.error), ""]
+        lines += ["| run | rank | attempt | job | rows | |", "|---|---|---|---|---|---|"]
+        for run in it.runs:
+            cells = (str(run), run.rank, run.attempt, run.job, run.rows, became(run))
+            shown = ("" if cell is None else escaped(str(cell)) for cell in cells)
+            lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in shown)} |")
+        lines.append("")
+    return lines
+
+
+def became(run: ConflictingRun) -> str:
+    """Say what has become of a run's rows."""
+    if run.is_visible:
+        return "visible"
+    return "gave way" if run.gave_way else "removed"
+
+
+def outcome(conflict: RunConflict) -> str:
+    """Say whether a conflict is settled, and by whom."""
+    said = conflict.settlement
+    if said is None:
+        return "not settled"
+    who = f"{said.how}, {said.policy}, {decider(said)}" if said.policy else f"{said.how}"
+    stands = conflict.run(said.stands)
+    if said.error:
+        return f"not settled ({escaped(who)})"
+    return f"settled for {stands} ({escaped(who)})" if stands else f"settled ({escaped(who)})"

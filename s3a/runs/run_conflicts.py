@@ -1,0 +1,190 @@
+"""Conflicts of runs that loaded by Hadoop's committers, found by what the ledger says.
+
+The report is that of this package's own tables (:mod:`~.committer.upkeep.conflicts`). A try's
+record says when it opened, when it wrote last, and which partitions; the store's times have whole
+seconds, so two runs overlapped only where one of them has said so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ...committer.errors import OutcomeUnknownError, RecordDamagedError
+from ...committer.format.job_spec import Mode
+from ...committer.format.layout import UNPARTITIONED, TableRoot
+from ...committer.format.records.run_conflict import ConflictingRun
+from ...committer.store.listing import list_objects
+from ...committer.store.requests import All, Step
+from ...committer.upkeep.conflict_book import ConflictBook
+from ...committer.upkeep.conflict_look import FIRST
+from ...committer.upkeep.conflict_record import ROUNDS, read_conflicts
+from ...committer.upkeep.conflicts import ConflictReport, remembered
+from ...committer.upkeep.met_runs import RunCommit
+from .ledger import beside, read_record, runs_prefix, tries_on_record
+from .rivals import has_committed, replaces, written_at
+from .try_record import StoredTry, TryRecord
+
+_KIND = "s3a-conflicts"
+
+
+def conflicts_key(root: TableRoot) -> str:
+    """Return the key of what the looks for conflicts have found, beside a destination."""
+    return f"{beside(root, _KIND)}conflicts.json"
+
+
+def find_s3a_conflicts(
+    root: TableRoot, seconds: float | None = None, remember: bool = True
+) -> Step[ConflictReport]:
+    """Find the conflicts of a destination. A LIST for each thousand tries, and two requests; where
+    a try has ended since the last look, a GET for each try besides.
+
+    :param seconds: look back so far, by the store's clock; ``None``: since the last look.
+    :param remember: the next look goes on from this one; ``False`` writes nothing.
+    :raises RecordDamagedError: the record of the looks before cannot be read.
+    """
+    key = conflicts_key(root)
+    for _ in range(ROUNDS):
+        record = yield from read_conflicts(key)
+        listing = yield from list_objects(runs_prefix(root))
+        began = listing.since
+        since = record.said.looked_at or began - FIRST
+        book = ConflictBook.of(record.said, began)
+        if seconds is not None:
+            since, book = began - seconds, ConflictBook(began, {})
+        notes: list[str] = []
+        keys = tries_on_record(listing.keys)
+        changed = {it.key for it in listing.objects if it.last_modified >= int(since)}
+        if changed.intersection(keys):
+            found = yield from All(tuple(_readable(it) for it in keys))
+            notes += [it for it in found if isinstance(it, str)]
+            tries = [it.record for it in found if isinstance(it, StoredTry)]
+            _Timeline.of(tries).judge(book, since)
+        if seconds is not None:
+            book.recall(record.said)
+        elif remember:
+            said = replace(record.said, looked_at=began, mark=began)
+            if not (yield from remembered(key, record, said, book, notes)):
+                continue
+        return ConflictReport(book.conflicts, since, began, tuple(notes))
+    raise OutcomeUnknownError(
+        "Other processes wrote the record of conflicts again and again. Nothing was settled.",
+        key=key,
+        remedy="Look again.",
+    )
+
+
+def _readable(key: str) -> Step[StoredTry | str | None]:
+    """Read a try's record; why it cannot be read."""
+    try:
+        return (yield from read_record(key))
+    except RecordDamagedError as error:
+        return str(error)
+
+
+@dataclass
+class _Timeline:
+    """The loads of each partition, in the order in which they ended."""
+
+    loads: Mapping[str, Sequence[TryRecord]]
+    gave_way: Sequence[TryRecord]
+    there: dict[str, list[RunCommit]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(tries: Iterable[TryRecord]) -> _Timeline:
+        """Order tries by when they wrote last; of one second the one that says it met others comes
+        last."""
+        records = list(tries)
+        done = [it for it in records if has_committed(it)]
+        done.sort(key=lambda it: (written_at(it), bool(_met(it)), it.opened_at))
+        loads: dict[str, list[TryRecord]] = defaultdict(list)
+        for record in done:
+            for name in _partitions(record):
+                loads[name].append(record)
+        return _Timeline(loads, [it for it in records if it.gave_way])
+
+    def judge(self, book: ConflictBook, since: float) -> None:
+        """Judge the loads, and the runs that gave way, since a time."""
+        for name, records in self.loads.items():
+            there: list[RunCommit] = []
+            for number, record in enumerate(records):
+                commit = _commit(records, number, name)
+                if written_at(record) >= int(since):
+                    book.committed(name, commit, there)
+                there = [commit] if commit.takes_place else [*there, commit]
+            self.there[name] = there
+        lost = {
+            key
+            for records in self.loads.values()
+            for record in records
+            for settling in record.settles.values()
+            for key in settling.runs.losers
+        }
+        for record in self.gave_way:
+            # One that lost by a settlement gives way since then, which is on record itself.
+            if record.opened_at >= int(since) and record.idempotency_key not in lost:
+                self._judge_refused(book, record)
+        for name in sorted(book.touched):
+            book.see(name, {it.key: it for it in self.there.get(name, ())}, 0)
+
+    def _judge_refused(self, book: ConflictBook, record: TryRecord) -> None:
+        for name in record.partitions or tuple(self.loads):
+            commits = [_commit(self.loads[name], at, name) for at in range(len(self.loads[name]))]
+            own = [it for it in commits if it.key == record.idempotency_key]
+            others = [it for it in commits if it.key != record.idempotency_key]
+            if not others or any(it.at >= record.opened_at for it in own):
+                continue
+            # The one that was at work then is the first that ended after it.
+            later = [it for it in others if it.at >= record.opened_at]
+            by_policy = record.gave_way == "SupersededRunError"
+            other = others[-1] if by_policy or not later else later[0]
+            book.gave_way(name, _run_of(record), other, commits[-1], by_policy)
+
+
+def _run_of(record: TryRecord) -> ConflictingRun:
+    return ConflictingRun(
+        record.idempotency_key,
+        record.uuid,
+        record.opened_at,
+        record.owner,
+        record.rank,
+        gave_way=True,
+        message="It gave way before anything was submitted.",
+    )
+
+
+def _commit(records: Sequence[TryRecord], number: int, partition: str) -> RunCommit:
+    """Tell what a try did to a partition, by its place among those that loaded it."""
+    record = records[number]
+    before = [it for it in records[:number] if written_at(it) < record.opened_at]
+    met = bool(_met(record)) and number > 0
+    entries = (record.report or {}).get("partitions") or ()
+    rows = next((it.get("rows") for it in entries if it.get("partition") == partition), None)
+    return RunCommit(
+        record.idempotency_key,
+        record.uuid,
+        written_at(record),
+        record.owner,
+        record.rank,
+        rows,
+        number + 1,
+        min(len(before), number - 1) if met else number,
+        replaces(record),
+        record.on_conflict,
+        settles=partition in record.settles or UNPARTITIONED in record.settles,
+    )
+
+
+def _met(record: TryRecord) -> str:
+    """Return what a try has said of others that wrote its partitions while it was at work."""
+    report = record.report or {}
+    return str(report.get("conflict") or report.get("overlapped") or "")
+
+
+def _partitions(record: TryRecord) -> list[str]:
+    """Name the partitions that a try has loaded; the table, where nothing says which."""
+    entries = (record.report or {}).get("partitions") or ()
+    named = (it["partition"] or UNPARTITIONED for it in entries if "partition" in it)
+    own = record.partitions if record.mode == Mode.REPLACE else ()
+    return sorted({*own, *named}) or [*record.partitions] or [UNPARTITIONED]
