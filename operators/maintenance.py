@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,11 +19,13 @@ from ..provider.connection import config_number
 from ..provider.failures import final_where_refused
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.task_arguments import TaskArguments
+from ..provider.task_context import task_run
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ..committer import Table
+    from ..maintenance.conflicts import ConflictOrder
     from ..maintenance.destinations import Destination
     from ..maintenance.purging import PurgedEntry, PurgeOrder
     from ..maintenance.upkeep import Upkeep
@@ -349,8 +351,8 @@ class MaintainTablesOperator(_Purging):
     verify; of tables of this package also gc, index, and register them where their loads do.
 
     Reports by default: ``apply=True`` acts. The summary is logged and returned (XCom):
-    ``tables`` (100 at most: ``kind``, ``jobs``, ``uploads`` and ``findings`` counted, ``catalog``,
-    ``person``, ``again`` and ``notes`` with 20 sentences each and ``left_off``),
+    ``tables`` (100 at most: ``kind``; ``jobs``, ``uploads``, ``findings``, ``conflicts`` counted;
+    ``catalog``, ``person``, ``again`` and ``notes`` with 20 sentences each and ``left_off``),
     ``tables_left_off``, ``person`` (how many things need one) and ``again``. The XCom ``markdown``
     has it as a page. Both are there also where the task fails. Where the connection has
     ``max_recompute``, ``notes`` name what is not durable and would take longer to be made again.
@@ -368,17 +370,33 @@ class MaintainTablesOperator(_Purging):
     :param s3a_patience: as in :class:`PurgeStaleUploadsOperator`. (templated)
     :param staging: as in :class:`PurgeStaleUploadsOperator`. (templated)
     :param catalog: as in :class:`RecoverJobsOperator`. (templated)
+    :param conflicts: what to do about runs that conflict over partitions
+        (:class:`.FindConflictsOperator`), which are looked for before anything is removed:
+        ``report`` notes them, ``fail`` needs a person while one is not settled; a policy of
+        :class:`.ResolveConflictsOperator` settles them by bringing back rows, and needs a person
+        where that is of no avail; ``None`` does not look. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
-    def __init__(self, *, tables: str | Sequence[str] | None = None, **kwargs: Any) -> None:
+    template_fields: Sequence[str] = (*_Purging.template_fields, "conflicts")
+
+    def __init__(
+        self,
+        *,
+        tables: str | Sequence[str] | None = None,
+        conflicts: str | Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(tables=tables, **kwargs)
+        self.conflicts: Any = conflicts
+        self.note_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look after every table, then fail if a person is needed.
 
         :raises AirflowFailException: a person is needed, or a call that no retry can mend.
         """
+        from ..maintenance.conflicts import ConflictOrder
         from ..maintenance.upkeep import as_markdown
 
         self._ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
@@ -390,12 +408,17 @@ class MaintainTablesOperator(_Purging):
             names = [*places] if self.tables is None else self.tables
             tables = [hook.get_table(name) for name in names]
             order = self._order(hook)
+            conflicts = ConflictOrder.parse(self.conflicts)
+            if conflicts is not None:
+                run = task_run(context)  # pyright: ignore[reportArgumentType]
+                conflicts = replace(conflicts, owner=run.handoff().owner)
             ours = [table for table, it in zip(tables, known, strict=False) if it.is_table]
             catalog = self._catalog(hook, ours if self.tables is None else tables)
         register = partial(hook.sync, catalog=catalog) if catalog else None
         done = []
         for table in tables:
-            done += self._look_after(table, places.get(table.root.url), hook, order, register)
+            place = places.get(table.root.url)
+            done += self._look_after(table, place, hook, order, register, conflicts)
         page = as_markdown(done, self.apply)
         self.log.info("%s", page)
         report = {
@@ -421,6 +444,7 @@ class MaintainTablesOperator(_Purging):
         hook: ZeroRenameHook,
         order: PurgeOrder,
         register: Callable[[Table], dict[str, Any]] | None,
+        conflicts: ConflictOrder | None,
     ) -> list[Upkeep]:
         """:param places: what there is where a table was named; ``None``: that is to be seen."""
         from ..lineage import risks_of
@@ -431,7 +455,7 @@ class MaintainTablesOperator(_Purging):
         try:
             for place in places or named.run(destinations_in(named.root)):
                 table = hook.get_table(place.root.url)
-                done = look_after(table, place, order, register)
+                done = look_after(table, place, order, register, conflicts)
                 if most is not None and place.is_table:
                     with done.step():
                         done.notes += risks_of(table, most, hook.get_conn())

@@ -45,6 +45,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.spark_kubernetes",
             "operators.databricks",
             "operators.checkpoint",
+            "operators.conflicts",
             "operators.maintenance",
             "operators.restoring",
             "operators.s3a_maintenance",

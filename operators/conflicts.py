@@ -1,0 +1,246 @@
+"""Conflicts of runs over partitions: finding them, and settling them by a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator
+
+from ..committer.errors import InvalidInputError, counted, first_few
+from ..orchestration.runs.arguments import Parser, read_flag, read_seconds, read_text
+from ..orchestration.runs.partitions import listed_partitions
+from ..orchestration.runs.reports import commit_report
+from ..orchestration.table_names import listed_tables
+from ..provider.assets.outlets import UnsaidOutlets, default_outlets, tell_outlets
+from ..provider.failures import final_where_refused
+from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
+from ..provider.task_arguments import TaskArguments
+from ..provider.task_context import task_run
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from ..committer import Table
+    from ..committer.format.records.run_conflict import RunConflict
+    from ..maintenance.conflicts import FoundConflicts
+
+#: Destinations in a report by XCom, which lies in Airflow's database.
+_MOST = 100
+
+
+class FindConflictsOperator(TaskArguments, BaseOperator):
+    """Find runs that conflict over partitions of tables, whichever committer wrote them: rows that
+    another run's commit removed, or a run that gave way, where the two overlapped, the older came
+    later, or their tasks differ and no policy decided.
+
+    Each look goes on from the one before; what nobody has settled is told by each. Returns (XCom)
+    ``tables``, a report for each destination: ``table``, ``committer``, ``since``, ``until``,
+    ``conflicts`` (200 at most, those that are not settled first: ``partition``, ``cause``,
+    ``runs`` with ``dag_id``, ``task_id``, ``run_id``, ``rank``, ``attempt``, ``job``, ``rows``,
+    ``visible`` and ``gave_way``, ``settled``, ``settlement``), ``left_off``, ``unread``; and
+    ``unresolved`` and ``unread``, how many there are. The XCom ``markdown`` has it as a page. Both
+    are there also where the task fails.
+
+    :param tables: as in :class:`.PurgeStaleUploadsOperator`; ``None``: all below the connection's
+        table root. (templated)
+    :param since: seconds (or a timedelta) to look back, instead of since the last look; nothing is
+        remembered then. (templated)
+    :param fail_on: ``unresolved`` fails the task for good while a conflict is not settled; ``None``
+        only reports. (templated)
+    :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
+    """
+
+    template_fields: Sequence[str] = ("tables", "since", "fail_on", "zero_rename_conn_id")
+    parsers: ClassVar[Mapping[str, Parser]] = {
+        "tables": listed_tables,
+        "since": read_seconds,
+        **dict.fromkeys(("fail_on", "zero_rename_conn_id"), read_text),
+    }
+    ui_color = "#f2eee6"
+
+    def __init__(
+        self,
+        *,
+        tables: str | Sequence[str] | None = None,
+        since: float | timedelta | str | None = None,
+        fail_on: str | None = None,
+        zero_rename_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.tables: Any = tables
+        self.since: Any = since
+        self.fail_on = fail_on
+        self.zero_rename_conn_id = zero_rename_conn_id
+        self.note_arguments()
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Look at every table, then fail if that is asked for.
+
+        :raises AirflowFailException: a conflict is not settled, and ``fail_on`` is ``unresolved``;
+            or a call that cannot be right.
+        """
+        from ..maintenance.conflicts import conflicts_as_markdown
+
+        with final_where_refused():
+            self.read_arguments()
+            if self.fail_on not in (None, "", "unresolved"):
+                raise InvalidInputError(
+                    f"Invalid fail_on {self.fail_on!r}. Nothing was looked at.",
+                    remedy="Give 'unresolved', or leave fail_on out.",
+                )
+            found = self._find(ZeroRenameHook(self.zero_rename_conn_id))
+        page = conflicts_as_markdown(found)
+        self.log.info("%s", page)
+        unresolved = [f"{it.table}: {one}" for it in found for one in it.unresolved]
+        report = {
+            "tables": [it.capped() for it in found[:_MOST]],
+            "tables_left_off": max(0, len(found) - _MOST),
+            "unresolved": len(unresolved),
+            "unread": sum(len(it.unread) for it in found),
+        }
+        ti: Any = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
+        ti.xcom_push(key="markdown", value=page)
+        if unresolved and self.fail_on:
+            # What a task returns is kept only where it succeeds.
+            ti.xcom_push(key="return_value", value=report)
+            number = counted(len(unresolved), "conflict is", "conflicts are")
+            raise AirflowFailException(
+                f"{number} not settled. {first_few(unresolved)} Settle them by "
+                "ResolveConflictsOperator, or `zero-rename resolve`."
+            )
+        return report
+
+    def _find(self, hook: ZeroRenameHook) -> list[FoundConflicts]:
+        from ..maintenance.conflicts import find_at
+        from ..maintenance.destinations import destinations_in
+
+        found: list[FoundConflicts] = []
+        if self.tables is None:
+            places = hook.destinations()
+        else:
+            named = [hook.get_table(name) for name in self.tables]
+            places = [place for table in named for place in table.run(destinations_in(table.root))]
+        for place in places:
+            found += find_at(hook.get_table(place.root.url), place, self.since)
+        return found
+
+
+class ResolveConflictsOperator(TaskArguments, BaseOperator):
+    """Settle the conflicts that looks have found over partitions of a table: by a policy that says
+    which run is to stand.
+
+    Reports by default: ``apply=True`` acts. Each partition is settled by itself, bound to the state
+    that the look saw, and never while a job is at work that may write it. A partition that could
+    not be settled stays unresolved, on record with the reason, and fails the task; its retry does
+    not do again what is done. Returns (XCom) ``table``, ``conflicts`` as in
+    :class:`FindConflictsOperator`, ``settled`` and ``unresolved``, how many; the XCom ``markdown``
+    has it as a page. What it brings back is an event of the table's asset.
+
+    :param table: the table, whole or below the connection's table root. (templated)
+    :param policy: ``newest_run``; ``{"prefer": ["corrections", "flights_daily"]}``, DAGs, tasks
+        (``dag.task``), applications or assets in order; or ``{"keep": [job]}``. (templated)
+    :param by: ``restore`` brings back the rows of that run, where the table keeps its history; rows
+        that are visible already are kept anywhere. (templated)
+    :param partitions: only these; ``[]`` for none, ``None`` for all. One without a conflict on
+        record is refused. (templated)
+    :param apply: act; ``False`` only reports what would be done. (templated)
+    :param outlets: assets or aliases, as for any operator. Left out, what is brought back is an
+        event of the asset at the table's address; ``[]`` for none.
+    :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        *("table", "policy", "by", "partitions", "apply", "zero_rename_conn_id"),
+    )
+    parsers: ClassVar[Mapping[str, Parser]] = {
+        **dict.fromkeys(("table", "by", "zero_rename_conn_id"), read_text),
+        "partitions": listed_partitions,
+        "apply": read_flag,
+    }
+    ui_color = "#f2eee6"
+    #: As of a load: whether each partition is an event under its key.
+    asset_partitions: bool | None = None
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        policy: str | Mapping[str, Any],
+        by: str = "restore",
+        partitions: str | Sequence[str] | None = None,
+        apply: bool | str = False,
+        outlets: Any = UnsaidOutlets(),  # noqa: B008
+        zero_rename_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        told = default_outlets(table) if isinstance(outlets, UnsaidOutlets) else outlets
+        super().__init__(outlets=told, **kwargs)
+        self.table = table
+        self.policy: Any = policy
+        self.by = by
+        self.partitions: Any = partitions
+        self.apply: Any = apply
+        self.zero_rename_conn_id = zero_rename_conn_id
+        self.note_arguments()
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Settle the conflicts, or say how they would be.
+
+        :raises AirflowFailException: a call that cannot be right.
+        :raises AirflowException: a conflict could not be settled.
+        """
+        from ..maintenance.conflicts import (
+            FoundConflicts,
+            as_members,
+            conflicts_as_markdown,
+            resolve_by_restore,
+        )
+
+        with final_where_refused():
+            self.read_arguments()
+            if self.by != "restore":
+                raise InvalidInputError(
+                    f"Invalid by {self.by!r}. Nothing was changed.", remedy="Give 'restore'."
+                )
+            table = ZeroRenameHook(self.zero_rename_conn_id).get_table(self.table)
+            owner = task_run(context).handoff().owner  # pyright: ignore[reportArgumentType]
+            done = resolve_by_restore(table, self.policy, self.partitions, self.apply, owner)
+        url = table.root.url
+        page = conflicts_as_markdown([FoundConflicts(url, "", tuple(done), 0.0, 0.0)])
+        self.log.info("%s", page)
+        left = [it for it in done if not it.is_settled]
+        report = {
+            "table": url,
+            "conflicts": [as_members(it) for it in done],
+            "settled": len(done) - len(left),
+            "unresolved": len(left),
+        }
+        ti: Any = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
+        ti.xcom_push(key="markdown", value=page)
+        if not self.apply:
+            if done:
+                self.log.warning("Nothing is changed, only reported: apply=True acts.")
+            return report
+        self._tell(table, done, context)
+        if not left:
+            return report
+        ti.xcom_push(key="return_value", value=report)
+        said = [f"{it.name}: {it.settlement.error}" for it in left if it.settlement is not None]
+        raise AirflowException(
+            f"Of {counted(len(done), 'conflict')} {len(left)} could not be settled. {said[0]}"
+        )
+
+    def _tell(self, table: Table, done: Sequence[RunConflict], context: Context) -> None:
+        """Tell the table's asset which partitions hold other rows now."""
+        jobs = [
+            it.settlement.job for it in done if it.settlement and it.settlement.how == "restore"
+        ]
+        made = [table.result(job) for job in jobs if job is not None]
+        reports = [commit_report(it) for it in made if it is not None]
+        if not reports:
+            return
+        partitions = [one for it in reports for one in it["partitions"]]
+        tell_outlets(self, dict(context), {**reports[-1], "partitions": partitions})

@@ -1,0 +1,244 @@
+"""The operators that find conflicts of runs, and settle them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from airflow.sdk import Asset
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from support.airflow import Connect, Tables, run_task, task_context
+from zero_rename.committer import Owner, Table
+from zero_rename.committer.format.layout import TableRoot
+from zero_rename.operators.conflicts import FindConflictsOperator, ResolveConflictsOperator
+from zero_rename.operators.maintenance import MaintainTablesOperator
+from zero_rename.s3a.runs import ledger
+from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
+
+pytestmark = pytest.mark.memory_s3
+
+DAY1 = "day=1"
+
+
+@pytest.fixture
+def connection(tables: Tables, connect: Connect) -> str:
+    connect("zr", extra={"table_root": tables.url("").rstrip("/")})
+    return "zr"
+
+
+def load(tables: Tables, rank: int, dag: str = "daily", rows: int = 2, **policy: Any) -> str:
+    """Replace the day by a run of a DAG."""
+    owner = Owner(dag, f"run {rank}", "load", try_number=1)
+    given = {"readers": "heads", "mode": "replace", "run_rank": rank, **policy}
+    done = tables.load(1, owner=owner, idempotency_key=f"{dag}/{rank}", rows=rows, **given)
+    return str(done.job)
+
+
+def late_backfill(tables: Tables) -> tuple[str, str]:
+    newer, older = load(tables, 2, rows=3), load(tables, 1)
+    return newer, older
+
+
+def run(task: Any) -> tuple[Any, dict[str, Any]]:
+    """Run a task; returns what it returns and what it pushes."""
+    context, pushed = task_context(task), dict[str, Any]()
+
+    def push(key: str, value: Any) -> None:
+        pushed[key] = json.loads(json.dumps(value))
+
+    context["ti"].xcom_push = push
+    pushed["events"] = context["outlet_events"]
+    report = run_task(task, context)
+    assert json.loads(json.dumps(report)) == report
+    return report, pushed
+
+
+def find(connection: str, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+    task = FindConflictsOperator(task_id="find", zero_rename_conn_id=connection, **arguments)
+    return run(task)
+
+
+def resolve(connection: str, **arguments: Any) -> tuple[Any, dict[str, Any]]:
+    given = {"table": "flights", "policy": "newest_run", **arguments}
+    task = ResolveConflictsOperator(task_id="settle", zero_rename_conn_id=connection, **given)
+    return run(task)
+
+
+def rows(table: Table) -> int:
+    return table.to_arrow().num_rows
+
+
+class TestFind:
+    def test_late_backfill_is_reported_with_its_runs(self, tables: Tables, connection: str) -> None:
+        newer, older = late_backfill(tables)
+        report, pushed = find(connection)
+        assert (report["unresolved"], report["unread"]) == (1, 0)
+        (found,) = report["tables"]
+        assert (found["table"], found["committer"]) == (tables.url(), "zero_rename")
+        (conflict,) = found["conflicts"]
+        assert (conflict["partition"], conflict["cause"]) == (DAY1, "the older came later")
+        told = ("dag_id", "task_id", "run_id", "rank", "attempt", "job", "rows", "visible")
+        assert [tuple(it[name] for name in told) for it in conflict["runs"]] == [
+            ("daily", "load", "run 1", "1", 1, older, 2, True),
+            ("daily", "load", "run 2", "2", 1, newer, 3, False),
+        ]
+        page = pushed["markdown"]
+        assert "### day=1: not settled" in page
+        assert f"| daily.load of run run 2 | 2 | 1 | {newer} | 3 | removed |" in page
+
+    def test_unresolved_conflict_fails_each_look_that_asks_for_it(
+        self, tables: Tables, connection: str
+    ) -> None:
+        late_backfill(tables)
+        for _ in range(2):
+            with pytest.raises(AirflowFailException, match="1 conflict is not settled"):
+                find(connection, tables="flights", fail_on="unresolved")
+        resolve(connection, apply=True)
+        report, _ = find(connection, tables=["flights"], fail_on="unresolved")
+        assert report["unresolved"] == 0
+
+    def test_window_tells_what_is_settled_by_whom(self, tables: Tables, connection: str) -> None:
+        late_backfill(tables)
+        find(connection)
+        resolve(connection, apply=True)
+        report, pushed = find(connection, since="3600")
+        (conflict,) = report["tables"][0]["conflicts"]
+        assert conflict["settled"]
+        assert conflict["settlement"]["by"] == "flights.settle of run scheduled__2013-02-02"
+        assert "settled for daily.load of run run 2 (restore, newest_run" in pushed["markdown"]
+
+    def test_runs_of_hadoops_committers_are_reported_alike(
+        self, tables: Tables, connection: str
+    ) -> None:
+        table = tables.table("byhadoop")
+        find(connection, tables="byhadoop")
+        for dag in ("daily", "corrections"):
+            record = TryRecord(
+                *(run_uuid(), f"{dag}/r/load", Owner(dag, "r", "load"), "magic", "replace"),
+                partitions=(DAY1,),
+            )
+            table.run(ledger.open_try(table.root, record))
+            report = {"partitions": [{"partition": DAY1, "files": 1, "rows": 2}]}
+            done = {"state": COMMITTED, "report": report}
+            table.run(ledger.close_try(table.root, record, **done))
+        report, _ = find(connection)
+        (found,) = report["tables"]
+        assert (found["committer"], found["conflicts"][0]["cause"]) == ("s3a", "the tasks differ")
+        assert find(connection)[0]["unresolved"] == 1
+        assert isinstance(table.root, TableRoot)
+
+    def test_other_word_to_fail_on_is_refused(self, tables: Tables, connection: str) -> None:
+        with pytest.raises(AirflowFailException, match="Invalid fail_on 'all'"):
+            find(connection, fail_on="all")
+
+
+class TestResolve:
+    def test_dry_run_says_what_would_stand(self, tables: Tables, connection: str) -> None:
+        _, older = late_backfill(tables)
+        find(connection)
+        report, _ = resolve(connection)
+        (conflict,) = report["conflicts"]
+        assert conflict["settlement"]["stands"] == "daily/2"
+        assert (conflict["settlement"]["job"], rows(tables.table())) == (None, 2)
+        assert tables.table().files(DAY1)[0].job == older
+
+    def test_newest_run_is_brought_back_and_told_to_the_asset(
+        self, tables: Tables, connection: str
+    ) -> None:
+        late_backfill(tables)
+        find(connection)
+        asset = Asset("flights", uri=tables.url())
+        report, pushed = resolve(connection, apply=True, outlets=[asset])
+        assert (report["settled"], report["unresolved"], rows(tables.table())) == (1, 0, 3)
+        extra = pushed["events"][asset].extra
+        assert (extra["table"], extra["partition"]) == (tables.url(), DAY1)
+        again, pushed = resolve(connection, apply=True, outlets=[asset])
+        assert (again["conflicts"], pushed["events"][asset].extra) == ([], {})
+
+    def test_preferred_dag_is_kept_in_the_order_that_is_given(
+        self, tables: Tables, connection: str
+    ) -> None:
+        load(tables, 1, "corrections", rows=1)
+        load(tables, 2, "flights_daily", rows=3)
+        find(connection)
+        policy = {"prefer": ["corrections", "flights_daily"]}
+        report, _ = resolve(connection, policy=policy, apply=True)
+        assert rows(tables.table()) == 1
+        assert report["conflicts"][0]["settlement"]["policy"] == "prefer=corrections,flights_daily"
+
+    def test_conflict_that_cannot_be_settled_fails_and_is_retried(
+        self, tables: Tables, connection: str
+    ) -> None:
+        late_backfill(tables)
+        find(connection)
+        opened = tables.undecided(1)
+        with pytest.raises(AirflowException, match=f"{opened} is at work") as caught:
+            resolve(connection, apply=True)
+        assert not isinstance(caught.value, AirflowFailException)
+        tables.table().settle([opened])
+        report, _ = resolve(connection, apply=True)
+        assert report["settled"] == 1
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            ({"policy": "oldest"}, "Invalid policy 'oldest'"),
+            ({"partitions": ["day=7"]}, "No runs that conflict over day=7"),
+            ({"by": "hand"}, "Invalid by 'hand'"),
+            ({"table": "nothing"}, "There is no table"),
+        ],
+    )
+    def test_call_that_cannot_be_right_is_final(
+        self, tables: Tables, connection: str, arguments: dict[str, Any], said: str
+    ) -> None:
+        late_backfill(tables)
+        find(connection, tables="flights")
+        with pytest.raises(AirflowFailException, match=said):
+            resolve(connection, apply=True, **arguments)
+
+
+class TestMaintenance:
+    def maintain(self, connection: str, conflicts: Any) -> tuple[Any, dict[str, Any]]:
+        given = {"zero_rename_conn_id": connection, "apply": True, "conflicts": conflicts}
+        return run(MaintainTablesOperator(task_id="maintain", **given))
+
+    def test_conflicts_are_noted_before_gc_where_they_are_to_be_reported(
+        self, tables: Tables, connection: str
+    ) -> None:
+        late_backfill(tables)
+        report, _ = self.maintain(connection, "report")
+        (table,) = report["tables"]
+        assert (table["conflicts"], report["person"]) == ({"unresolved": 1}, 0)
+        assert "the older came later" in table["notes"][0]
+
+    def test_unresolved_conflict_needs_a_person_where_it_is_to_fail(
+        self, tables: Tables, connection: str
+    ) -> None:
+        late_backfill(tables)
+        with pytest.raises(AirflowFailException, match="conflict over day=1"):
+            self.maintain(connection, "fail")
+
+    def test_policy_settles_and_says_who_decided(self, tables: Tables, connection: str) -> None:
+        late_backfill(tables)
+        report, _ = self.maintain(connection, {"prefer": ["daily"]})
+        assert report["tables"][0]["conflicts"] == {"settled": 1}
+        assert rows(tables.table()) == 3
+        (settled,) = tables.table().overview().conflicts
+        assert settled.settlement is not None
+        assert settled.settlement.by.task_id == "maintain"
+
+    def test_policy_of_no_avail_needs_a_person(self, tables: Tables, connection: str) -> None:
+        late_backfill(tables)
+        with pytest.raises(AirflowFailException, match="names none of its runs"):
+            self.maintain(connection, {"prefer": ["other"]})
+
+    def test_nobody_looks_where_nothing_is_said(self, tables: Tables, connection: str) -> None:
+        late_backfill(tables)
+        report, _ = self.maintain(connection, None)
+        assert report["tables"][0]["conflicts"] == {}
+
+    def test_what_is_no_order_is_refused(self, tables: Tables, connection: str) -> None:
+        with pytest.raises(AirflowFailException, match="Invalid policy 'oldest'"):
+            self.maintain(connection, "oldest")
