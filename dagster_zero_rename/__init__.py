@@ -4,12 +4,14 @@ A package of its own name beside ``zero_rename``, as Dagster's integrations are 
 ``dagster`` would shadow the library for whatever runs from the checkout's root.
 """
 
+from .conflict_job import resolve_conflicts_job
 from .io_manager import ZeroRenameIOManager
 from .resource import ZeroRenameResource
 from .spark.component import SparkTableComponent
 from .spark.pipes import SparkPipesClient
 from .table_asset import zero_rename_asset
 from .upkeep_job import checkpoint_job, maintenance_job
+from .watch.conflicts_check import conflicts_check
 from .watch.freshness import freshness_check
 from .watch.heads_sensor import heads_sensor
 from .watch.manifest_check import manifest_check
@@ -22,11 +24,13 @@ __all__ = [
     "ZeroRenameIOManager",
     "ZeroRenameResource",
     "checkpoint_job",
+    "conflicts_check",
     "freshness_check",
     "heads_sensor",
     "maintenance_job",
     "manifest_check",
     "observable_table",
     "recompute_sensor",
+    "resolve_conflicts_job",
     "zero_rename_asset",
 ]

@@ -1,8 +1,10 @@
 """Maintenance and checkpoints of tables as jobs that report on their runs."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import dagster as dg
 
@@ -11,11 +13,13 @@ from zero_rename.committer.format.job_spec import choice
 from zero_rename.committer.table import Table
 from zero_rename.committer.upkeep.checkpoint import CheckpointAction, Checkpointed, CheckpointOrder
 from zero_rename.lineage import risks_of
+from zero_rename.maintenance.conflicts import ConflictOrder
 from zero_rename.maintenance.destinations import Destination, destinations_in
 from zero_rename.maintenance.purging import PurgeOrder
 from zero_rename.maintenance.upkeep import Upkeep, as_markdown, look_after
 from zero_rename.orchestration.table_names import check_catalog_of
 
+from .conflict_job import owner_of
 from .failures import final_failures
 from .resource import ZeroRenameResource
 from .watch.asset_reference import RESOURCE
@@ -33,6 +37,7 @@ def maintenance_job(
     s3a_patience: timedelta | None = None,
     staging: str | None = None,
     catalog: str | None = None,
+    conflicts: str | Mapping[str, Any] | None = None,
     name: str = "zero_rename_maintenance",
     resource_key: str = RESOURCE,
 ) -> dg.JobDefinition:
@@ -58,8 +63,12 @@ def maintenance_job(
         (``fs.s3a.committer.staging.tmp.path``), as a path or an ``hdfs://`` URL.
     :param catalog: where tables are registered once their jobs are settled, ``glue://database``;
         ``None``: the resource's; empty: none.
+    :param conflicts: what to do about runs that conflict over partitions, which are looked for
+        before anything is removed: ``report`` notes them, ``fail`` needs a person while one is not
+        settled; a policy of :func:`.resolve_conflicts_job` settles them by bringing back rows.
+        ``None`` does not look.
     :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
-    :raises InvalidInputError: no catalog.
+    :raises InvalidInputError: no catalog, or nothing to do about conflicts.
     """
     if catalog:
         check_catalog_of(catalog, len(tables or ()))
@@ -71,6 +80,8 @@ def maintenance_job(
         staging=staging,
     )
 
+    about_conflicts = ConflictOrder.parse(conflicts)
+
     @dg.op(name=f"{name}_of_tables", required_resource_keys={resource_key})
     def maintain(context) -> None:
         resource = getattr(context.resources, resource_key)
@@ -80,11 +91,12 @@ def maintenance_job(
             if registration is not None:
                 check_catalog_of(registration.catalog, sum(it.is_table for it in found))
         register = registration.sync if registration is not None and apply else None
+        decided = about_conflicts and replace(about_conflicts, owner=owner_of(context))
         done = []
         for place in found:
             table = resource.table(place.root.url)
             try:
-                it = look_after(table, place, order, register)
+                it = look_after(table, place, order, register, decided)
                 if (most := resource.max_recompute) is not None and place.is_table:
                     with it.step():
                         it.notes += risks_of(table, most, resource.client())

@@ -1,0 +1,91 @@
+"""Conflicts of runs over tables' partitions: a job that settles them by bringing back rows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from zero_rename.committer.errors import counted
+from zero_rename.committer.format.job_spec import Owner
+from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
+from zero_rename.maintenance.conflicts import (
+    FoundConflicts,
+    conflicts_as_markdown,
+    find_at,
+    resolve_by_restore,
+)
+from zero_rename.maintenance.destinations import destinations_in
+
+from .failures import final_failures
+from .resource import ZeroRenameResource
+from .watch.asset_reference import RESOURCE
+
+
+def resolve_conflicts_job(
+    *,
+    policy: str | Mapping[str, Any],
+    tables: Sequence[str] | None = None,
+    apply: bool = False,
+    name: str = "zero_rename_conflicts",
+    resource_key: str = RESOURCE,
+) -> dg.JobDefinition:
+    """A job that finds runs that conflict over partitions, and settles that by bringing back the
+    rows of the run that is to stand, where the table keeps its history; rows that are visible
+    already are kept anywhere.
+
+    Its report is Markdown on the run. It fails where a conflict could not be settled, once all
+    others are.
+
+    :param policy: ``newest_run``; ``{"prefer": ["corrections", "flights_daily"]}``, jobs or assets
+        in order; or ``{"keep": [job]}``.
+    :param tables: names; ``None``: all below the resource's ``table_root``.
+    :param apply: act; ``False`` only reports what would be done.
+    :param name: the job's.
+    :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
+    :raises InvalidInputError: no policy.
+    """
+    chosen = SettlementPolicy.parse(policy)
+
+    @dg.op(name=f"{name}_of_tables", required_resource_keys={resource_key})
+    def resolve(context) -> None:
+        resource = getattr(context.resources, resource_key)
+        owner = owner_of(context)
+        done: list[FoundConflicts] = []
+        with final_failures(context):
+            for url in _urls(resource, tables):
+                table = resource.table(url)
+                for place in table.run(destinations_in(table.root)):
+                    here = resource.table(place.root.url)
+                    for found in find_at(here, place):
+                        settled = [it for it in found.conflicts if it.is_settled]
+                        if found.unresolved:
+                            settled += resolve_by_restore(here, chosen, None, apply, owner)
+                        done.append(found.with_conflicts(settled))
+        left = [f"{it.table}: {one}" for it in done for one in it.unresolved]
+        report = {
+            "report": dg.MetadataValue.md(conflicts_as_markdown(done)),
+            "settled": sum(len(it.conflicts) for it in done) - len(left),
+            "unresolved": len(left),
+        }
+        if left:
+            raise dg.Failure(
+                f"{counted(len(left), 'conflict')} could not be settled. {left[0]}", metadata=report
+            )
+        context.add_output_metadata(report)
+
+    @dg.job(name=name, description="Settles conflicts of runs over partitions of tables on S3.")
+    def conflicts() -> None:
+        resolve()
+
+    return conflicts
+
+
+def owner_of(context: Any) -> Owner:
+    """Name an op's run as who decides."""
+    return Owner(context.job_name, context.run_id, context.op.name, application="dagster")
+
+
+def _urls(resource: ZeroRenameResource, tables: Sequence[str] | None) -> list[str]:
+    if tables is None:
+        return [it.root.url for it in resource.destinations()]
+    return [resource.table(it).root.url for it in tables]

@@ -1,0 +1,105 @@
+"""Conflicts of runs, by Dagster: the check of an asset, the job that settles them, maintenance."""
+
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from dagster_zero_rename import (
+    ZeroRenameResource,
+    conflicts_check,
+    maintenance_job,
+    resolve_conflicts_job,
+)
+from zero_rename import Table
+from zero_rename.committer import InvalidInputError, Owner
+
+pytestmark = pytest.mark.memory_s3
+
+SCHEMA = pa.schema([("number", pa.int64()), ("day", pa.int32())])
+
+
+@dg.asset
+def late() -> None:
+    """An asset whose table is loaded by hand."""
+
+
+@pytest.fixture
+def table(zero: ZeroRenameResource) -> Table:
+    """A day of a newer run, and of a late one that has replaced it."""
+    table = zero.table("late")
+    for rank in (2, 1):
+        given: dict[str, Any] = {"readers": "heads", "mode": "replace", "run_rank": rank}
+        run = {"owner": Owner("daily", f"run {rank}", "late"), "idempotency_key": f"run {rank}"}
+        with table.job(SCHEMA, partition_by=["day"], **given, **run) as job:
+            job.write(pa.table({"number": [rank], "day": [1]}, SCHEMA))
+    return table
+
+
+def numbers(table: Table) -> list[int]:
+    return table.to_arrow()["number"].to_pylist()
+
+
+def checked(zero: ZeroRenameResource) -> Any:
+    check = conflicts_check(late)
+    result = dg.materialize(
+        [late, check],
+        resources={"zero_rename": zero},
+        selection=dg.AssetSelection.checks(check),
+        raise_on_error=False,
+    )
+    (found,) = result.get_asset_check_evaluations()
+    return found
+
+
+def run(job: dg.JobDefinition, zero: ZeroRenameResource) -> Any:
+    return job.execute_in_process(resources={"zero_rename": zero}, raise_on_error=False)
+
+
+def metadata_of(result: Any) -> Any:
+    (made,) = [event for event in result.all_node_events if event.is_successful_output]
+    return made.event_specific_data.metadata
+
+
+def test_check_fails_until_the_conflict_is_settled(zero: ZeroRenameResource, table: Table) -> None:
+    for _ in range(2):
+        found = checked(zero)
+        assert not found.passed
+        assert "1 conflict is not settled" in found.description
+        assert "the older came later" in found.metadata["report"].value
+    table.resolve("newest_run", apply=True)
+    assert checked(zero).passed
+
+
+def test_job_brings_back_the_newest_run(zero: ZeroRenameResource, table: Table) -> None:
+    dry = run(resolve_conflicts_job(policy="newest_run"), zero)
+    assert (dry.success, numbers(table)) == (True, [1])
+    result = run(resolve_conflicts_job(policy="newest_run", apply=True), zero)
+    assert (result.success, numbers(table)) == (True, [2])
+    assert metadata_of(result)["settled"].value == 1
+    (settled,) = table.overview().conflicts
+    assert settled.settlement is not None
+    assert settled.settlement.by.dag_id == "zero_rename_conflicts"
+
+
+def test_job_fails_where_the_policy_names_none(zero: ZeroRenameResource, table: Table) -> None:
+    given: dict[str, Any] = {"policy": {"prefer": ["other"]}, "tables": ["late"]}
+    result = run(resolve_conflicts_job(apply=True, **given), zero)
+    assert (result.success, numbers(table)) == (False, [1])
+
+
+def test_what_is_no_policy_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="Invalid policy 'oldest'"):
+        resolve_conflicts_job(policy="oldest")
+    with pytest.raises(InvalidInputError, match="Invalid policy 'oldest'"):
+        maintenance_job(conflicts="oldest")
+
+
+def test_maintenance_fails_or_settles_as_it_is_told(zero: ZeroRenameResource, table: Table) -> None:
+    assert run(maintenance_job(apply=True, conflicts="report"), zero).success
+    assert not run(maintenance_job(apply=True, conflicts="fail"), zero).success
+    assert numbers(table) == [1]
+    assert run(maintenance_job(apply=True, conflicts={"prefer": ["daily"]}), zero).success
+    assert numbers(table) == [2]
+    assert run(maintenance_job(apply=True, conflicts="fail"), zero).success
