@@ -21,8 +21,8 @@ from support.fake_spark import FakeSpark, installed
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 EXAMPLES = Path(__file__).parents[2] / "example_dags"
 NAMES = (
-    *("flights_backfill.py", "flights_hourly.py", "flights_last_week.py"),
-    "flights_two_producers.py",
+    *("flights_backfill.py", "flights_conflicts.py", "flights_hourly.py"),
+    *("flights_last_week.py", "flights_two_producers.py"),
 )
 #: Writes two rows for each partition that the operator names, by the writer's own options.
 APPLICATION = """
@@ -47,6 +47,7 @@ job = committer.Table(os.environ["ZERO_RENAME_TABLE"]).job(
     replace_partitions=named,
     on_conflict=options.on_conflict,
     on_superseded=options.on_superseded,
+    readers=options.readers,
     run_rank=options.run_rank,
     idempotency_key=options.idempotency_key,
     on_repeat=options.on_repeat,
@@ -174,6 +175,42 @@ def test_run_of_a_week_that_newer_runs_have_loaded_is_skipped_and_its_successor_
         logical_date=datetime(2013, 2, 21, tzinfo=UTC), run_conf={"policy": "last_wins"}
     )
     assert len(xcom(on_purpose, "load")["partitions"]) == 7
+
+
+def test_correction_comes_back_after_an_older_load_has_replaced_it(
+    dags: dict[str, Any], tables: Tables, spark: FakeSpark
+) -> None:
+    """Under newest_run the older load gives way; that it wins on purpose is a conflict, settled."""
+
+    def run(dag: str, at: int, **conf: str) -> Any:
+        return dags[dag].test(logical_date=datetime(2013, 2, at, tzinfo=UTC), run_conf=conf)
+
+    def job() -> str:
+        (name,) = {it.job for it in tables.table("flights_of_two").files()}
+        return name
+
+    day = "year=2013/month=2/day=1"
+    assert str(run("flights_of_day", 2).state) == "success"
+    assert str(run("flights_settle", 2).state) == "success"
+    assert str(run("flights_corrected", 3, day="2013-02-01").state) == "success"
+    corrected = job()
+    settled = run("flights_settle", 3)
+    assert xcom(settled, "find")["unresolved"] == 0
+    on_purpose = dags["flights_of_day"].test(
+        logical_date=datetime(2013, 2, 2, 0, 0, 1, tzinfo=UTC), run_conf={"policy": "last_wins"}
+    )
+    assert str(on_purpose.state) == "success"
+    assert job() != corrected
+    settled = run("flights_settle", 4)
+    assert str(settled.state) == "success"
+    (found,) = xcom(settled, "find")["tables"]
+    (conflict,) = found["conflicts"]
+    assert (conflict["partition"], len(conflict["runs"])) == (day, 2)
+    (done,) = xcom(settled, "settle")["conflicts"]
+    assert done["settlement"]["by"].startswith("flights_settle.settle of run ")
+    assert job() == corrected
+    assert {it["partition"] for _, _, it in events(settled)} == {day}
+    assert xcom(run("flights_settle", 5), "find")["unresolved"] == 0
 
 
 def test_an_hour_starts_its_report(dags: dict[str, Any], tables: Tables, spark: FakeSpark) -> None:

@@ -32,6 +32,7 @@ def test_which_there_are(dags: dict[str, Any]) -> None:
     assert set(dags) == {
         "flights_backfill",
         "flights_by_day",
+        "flights_corrected",
         "flights_daily",
         "flights_day_report",
         "flights_emr_serverless",
@@ -42,8 +43,10 @@ def test_which_there_are(dags: dict[str, Any]) -> None:
         "flights_last_wins",
         "flights_maintenance",
         "flights_monthly",
+        "flights_of_day",
         "flights_ranking",
         "flights_recompute",
+        "flights_settle",
         "flights_watch",
         "flights_weekly",
         "zero_rename_maintenance",

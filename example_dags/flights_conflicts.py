@@ -1,0 +1,99 @@
+"""Two DAGs that load the same days, and one that settles what conflicts between them.
+
+``flights_of_day`` loads each day, ``flights_corrected`` a day that somebody has corrected. Both do
+so under ``on_conflict="newest_run"``: a late or cleared run never replaces the rows of a newer one,
+and says so. What no policy decides is a conflict: here a run with ``policy`` ``last_wins``, by
+which an older load replaces a correction.
+
+``flights_settle`` finds what conflicts since its last run, and lets corrections stand: their rows
+are brought back, which takes a table that is read by heads. It fails while a conflict is not
+settled; the report by XCom and Airflow's page of the table say which runs these are, and who
+decided what.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.common.compat.sdk import DAG, Param, chain
+from airflow.timetables.interval import CronDataIntervalTimetable
+
+from zero_rename.operators.conflicts import FindConflictsOperator, ResolveConflictsOperator
+from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
+
+TABLE = "flights_of_two"
+PARAMS: Any = {
+    "csv": Param("/data/flights.csv", type="string", description="The rows of all days"),
+    "policy": Param(
+        "newest_run",
+        enum=["newest_run", "last_wins"],
+        description="last_wins: this run's rows, whatever newer ones have loaded",
+    ),
+}
+DAY = Param("2013-01-01", type="string", format="date", description="The corrected day")
+CORRECTION: Any = {**PARAMS, "day": DAY}
+RETRIES = {"retries": 2, "retry_delay": timedelta(minutes=5)}
+
+
+def load(day: str, **arguments: Any) -> ZeroRenameSparkSubmitOperator:
+    """Replace a day of the table, unless a newer run has loaded it."""
+    return ZeroRenameSparkSubmitOperator(
+        task_id="load",
+        application=str(Path(__file__).parent / "jobs" / "flights_job.py"),
+        application_args=["--csv", "{{ params.csv }}", "--day", day],
+        table=TABLE,
+        mode="overwrite",
+        readers="heads",
+        on_conflict="{{ params.policy }}",
+        **arguments,
+    )
+
+
+with DAG(
+    dag_id="flights_of_day",
+    schedule=CronDataIntervalTimetable("@daily", "UTC"),  # pyright: ignore[reportAbstractUsage]
+    start_date=datetime(2013, 1, 1, tzinfo=UTC),
+    catchup=False,
+    default_args=RETRIES,
+    params=PARAMS,
+    tags=["example", "zero_rename"],
+    doc_md=__doc__,
+):
+    load("{{ data_interval_start | ds }}", partition_format="year=%Y/month=%-m/day=%-d")
+
+with DAG(
+    dag_id="flights_corrected",
+    schedule=None,
+    start_date=datetime(2013, 1, 1, tzinfo=UTC),
+    default_args=RETRIES,
+    params=CORRECTION,
+    tags=["example", "zero_rename"],
+    doc_md=__doc__,
+):
+    load(
+        "{{ params.day }}",
+        partition="{{ macros.datetime.fromisoformat(params.day).strftime("
+        "'year=%Y/month=%-m/day=%-d') }}",
+    )
+
+with DAG(
+    dag_id="flights_settle",
+    schedule="@daily",
+    start_date=datetime(2013, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    default_args=RETRIES,
+    tags=["example", "zero_rename"],
+    doc_md=__doc__,
+):
+    find = FindConflictsOperator(task_id="find", tables=TABLE)
+    settle = ResolveConflictsOperator(
+        task_id="settle",
+        table=TABLE,
+        policy={"prefer": ["flights_corrected", "flights_of_day"]},
+        apply=True,
+    )
+    check = FindConflictsOperator(task_id="check", tables=TABLE, fail_on="unresolved")
+    chain(find, settle, check)
