@@ -19,6 +19,7 @@ from ..committer.errors import (
     InvalidInputError,
     StoreRefusedError,
     StoreUnreachableError,
+    UnfinishedUpkeepError,
     ZeroRenameError,
 )
 from ..orchestration.job_query import ERROR, FAILED, WAITING, QueryResult, ReadMarker
@@ -241,7 +242,7 @@ def _answer(
         if marker is not None and query.is_of_a_head:
             return query.not_there(marker)
         return query.ask(table)
-    except StoreUnreachableError as error:
+    except (StoreUnreachableError, UnfinishedUpkeepError) as error:
         return QueryResult(WAITING, str(error))
     except StoreRefusedError:
         raise

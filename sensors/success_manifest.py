@@ -20,7 +20,12 @@ from airflow.providers.common.compat.sdk import (
     conf,
 )
 
-from ..committer.errors import InvalidInputError, StoreUnreachableError, ZeroRenameError
+from ..committer.errors import (
+    InvalidInputError,
+    StoreUnreachableError,
+    UnfinishedUpkeepError,
+    ZeroRenameError,
+)
 from ..committer.format.layout import UNPARTITIONED
 from ..orchestration.job_query import ERROR, FAILED, READY, WAITING, JobQuery, QueryResult
 from ..orchestration.partitions_query import PartitionsQuery, TableQuery, spelled
@@ -314,7 +319,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
             return query.after(query.ask(self._table), state)
         except InvalidInputError as error:
             raise AirflowFailException(str(error)) from error
-        except StoreUnreachableError as error:
+        except (StoreUnreachableError, UnfinishedUpkeepError) as error:
             return QueryResult(WAITING, str(error))
 
     @contextmanager

@@ -18,7 +18,7 @@ from support.command_line import as_json, invoke
 from support.shared_servers import shared_server
 from tools.s3_servers import LIMITED
 from zero_rename import Table
-from zero_rename.committer import StoreRefusedError, StreamError
+from zero_rename.committer import StoreRefusedError, StreamError, UnfinishedUpkeepError
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.fast_root import FastPlace, FastRoot
 from zero_rename.committer.store.requests import Found, Head, Step
@@ -190,7 +190,7 @@ def test_a_policy_is_enough_and_each_action_of_it_is_needed(limited: Limited, ro
         limited.grant(document)
         tidy(limited.table())
         limited.grant(without(document, name, action))
-        with pytest.raises((StoreRefusedError, AssertionError)) as caught:
+        with pytest.raises((StoreRefusedError, UnfinishedUpkeepError, AssertionError)) as caught:
             WORK[role](limited.table(), limited.owner)
         if isinstance(caught.value, AssertionError):
             assert "Lifecycle" in action, "but for advice, a lack is an error that names it"
@@ -248,10 +248,12 @@ def test_what_a_fast_root_needs(
         if statement == "Lifecycle" or (action == "s3:GetObject" and role is not Role.READER):
             continue  # For advice only; and Ceph lets who wrote an object read it.
         limited.grant(without(document, statement, action))
-        with pytest.raises((StoreRefusedError, StreamError, AssertionError)):
+        with pytest.raises((StoreRefusedError, UnfinishedUpkeepError, StreamError, AssertionError)):
             work(limited.table(fast.root.url), fast)
         limited.grant(document)
-        with contextlib.suppress(StoreRefusedError):  # A reader may not, and leaves nothing.
+        with contextlib.suppress(
+            StoreRefusedError, UnfinishedUpkeepError
+        ):  # A reader may not, and leaves nothing.
             limited.table(fast.root.url).purge(patience=0.0, apply=True)
     printed_too = as_json("policy", str(role), fast.root.url, "--data-root", root.url)
     assert printed_too == document

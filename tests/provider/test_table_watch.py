@@ -14,7 +14,12 @@ import pytest
 from airflow.sdk.module_loading import import_string  # pyright: ignore
 
 from support.airflow import Connect, Tables
-from zero_rename.committer import StoreRefusedError, StoreUnreachableError, Table
+from zero_rename.committer import (
+    StoreRefusedError,
+    StoreUnreachableError,
+    Table,
+    UnfinishedUpkeepError,
+)
 from zero_rename.committer.format.records.success_marker import success_data
 from zero_rename.committer.store.requests import ListObjects
 from zero_rename.orchestration.job_query import JobQuery, QueryResult
@@ -93,7 +98,7 @@ def test_a_store_out_of_reach_is_asked_again(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, ask = tables.load(1).job, JobQuery.ask
-    failures = [StoreUnreachableError("no answer"), StoreUnreachableError("no answer")]
+    failures = [StoreUnreachableError("no answer"), UnfinishedUpkeepError("begun")]
 
     def flaky(self: JobQuery, table: Any) -> Any:
         if failures:

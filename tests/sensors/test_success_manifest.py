@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import (
 )
 
 from support.airflow import Tables, run_task, task_context
-from zero_rename.committer import InvalidInputError, StoreUnreachableError
+from zero_rename.committer import InvalidInputError, StoreUnreachableError, UnfinishedUpkeepError
 from zero_rename.committer.format.records.success_marker import success_data
 from zero_rename.orchestration.job_query import JobQuery
 from zero_rename.orchestration.partitions_query import table_query
@@ -270,7 +270,7 @@ class TestHere:
         self, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         job, ask = tables.load(1).job, JobQuery.ask
-        failures = [StoreUnreachableError("no answer")]
+        failures = [StoreUnreachableError("no answer"), UnfinishedUpkeepError("begun")]
 
         def flaky(self: JobQuery, table: Any) -> Any:
             if failures:

@@ -201,7 +201,7 @@ def _plain_bounds(
     """Return the nulls and bounds of a row group, in Python's values that :func:`_plain` makes.
 
     Statistics have such values of most types. They need no scalar of Arrow's, which would import
-    pandas (:mod:`..schema.whole_numbers`).
+    pandas (:mod:`.schema.whole_numbers`).
     """
     it = None if pt.is_unsigned_integer(kind) else _stated_bounds(statistics, kind)
     if it is not None:
