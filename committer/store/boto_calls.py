@@ -258,6 +258,8 @@ class S3Requests:
         options = {"Delimiter": "/"} if request.delimiter else {}
         if request.token is not None:
             options["ContinuationToken"] = request.token
+        elif request.after is not None:
+            options["StartAfter"] = request.after
         answer = self._client.list_objects_v2(Bucket=self.bucket, Prefix=request.prefix, **options)
         objects = tuple(
             store.ListedObject(

@@ -32,17 +32,21 @@ class Listing:
 
 
 def list_objects(
-    prefix: str, direct: bool = False, wanted: Callable[[ListedObject], bool] | None = None
+    prefix: str,
+    direct: bool = False,
+    wanted: Callable[[ListedObject], bool] | None = None,
+    after: str | None = None,
 ) -> Step[Listing]:
     """One request per thousand keys.
 
     :param direct: direct children only.
     :param wanted: which to keep; all, if left out.
+    :param after: only keys that are greater.
     """
     found: list[ListedObject] = []
     token = since = None
     while True:
-        page = yield from ListObjects(prefix, delimiter=direct, token=token)
+        page = yield from ListObjects(prefix, direct, token, after)
         found += filter(wanted, page.objects) if wanted else page.objects
         since = page.date if since is None else since
         token = page.token

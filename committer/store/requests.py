@@ -253,11 +253,15 @@ class DeleteMany(Request[Deleted | Unknown]):
 
 @dataclass(frozen=True)
 class ListObjects(Request[ObjectPage]):
-    """One page. ``delimiter`` asks for direct children only. ``token`` continues a listing."""
+    """One page. ``delimiter`` asks for direct children only. ``token`` continues a listing.
+
+    :param after: only keys that are greater.
+    """
 
     prefix: str
     delimiter: bool = False
     token: str | None = None
+    after: str | None = None
 
 
 @dataclass(frozen=True)

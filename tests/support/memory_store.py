@@ -234,6 +234,8 @@ class MemoryStore:
         prefixes: list[str] = []
         last = ""
         for key in self.keys(request.prefix):
+            if request.after is not None and key <= request.after:
+                continue
             entry = key
             in_folder = request.delimiter and "/" in key[len(request.prefix) :]
             if in_folder:

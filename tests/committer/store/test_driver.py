@@ -173,6 +173,12 @@ class TestContract:
         assert 0 <= page.date - listed.last_modified < 60
         assert ask(ListObjects("none/")).objects == ()
 
+    def test_listing_after_a_key_shows_greater_ones_alone(self, ask: Any) -> None:
+        for key in ("p/1", "p/2", "p/3"):
+            ask(Put(key, b""))
+        assert [it.key for it in ask(ListObjects("p/", after="p/1")).objects] == ["p/2", "p/3"]
+        assert ask(ListObjects("p/", after="p/9")).objects == ()
+
     def test_keys_with_any_character(self, ask: Any) -> None:
         for key in ("p/day=2013-01-01 10%3A00/é ü", "p/a+b", "p/a%20b", "p/'\"&<>"):
             ask(Put(key, b""))
