@@ -24,6 +24,8 @@ DAGSTER = "dagster_zero_rename"
 #: What each folder may import of ours, besides itself.
 MAY_IMPORT = {
     "committer": set(),
+    "log": {"committer"},
+    "layouts": {"log", "committer"},
     "s3a": {"committer"},
     "spark": {"committer", "s3a"},
     "catalog": {"committer"},
@@ -37,8 +39,12 @@ MAY_IMPORT = {
     "example_dags": {"operators", "sensors", "provider", "committer", "spark"},
     DAGSTER: {"orchestration", "committer", "s3a", "spark", "catalog", "lineage", "maintenance"},
 }
-#: The only part of a folder that another one may import, where that is not the whole.
-ONLY = {("orchestration", "spark"): "zero_rename.spark.startup"}
+#: The only parts of a folder that another one may import, where that is not the whole.
+ONLY = {
+    ("orchestration", "spark"): "zero_rename.spark.startup",
+    ("log", "committer"): ("zero_rename.committer.store", "zero_rename.committer.errors"),
+    ("layouts", "committer"): ("zero_rename.committer.store", "zero_rename.committer.errors"),
+}
 #: Within a folder: the rooms, and modules that lie beside them, that each may import besides
 #: itself. A module that is not named here stands above all that are.
 ROOMS: Mapping[str, Mapping[str, set[str]]] = {
@@ -69,6 +75,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "parquet": {"job_spec", "file_checks", "layout", "given_rows", "schema", "records"},
     },
     "committer/commit": {"state": set(), "index": {"state"}},
+    "layouts": {"delta": set()},
     "committer/upkeep": {"gc": set()},
     "s3a": {
         "hadoop": set(),

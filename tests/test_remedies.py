@@ -258,6 +258,8 @@ NAMES |= {"hive_partitioning", "hive_types", "union_by_name"}
 NAMES |= {"entryPoint", "new_cluster", "apiVersion", "template_spec", "application_file"}
 NAMES |= {"spark_submit_task", "spark_python_task", "python_file", "spark_conf"}
 NAMES |= {"restartPolicy", "sparkConf", "hadoopConf", "retryPolicy", "runtimeConfiguration"}
+#: Members of a Delta log's actions, and features of Delta tables.
+NAMES |= {"metaData", "columnMapping", "deletionVectors"}
 #: Members of an AWS connection's extra, and of a request for a role.
 _WRAPPER = import_module("airflow.providers.amazon.aws.utils.connection_wrapper")
 NAMES |= {field.name for field in fields(_WRAPPER.AwsConnectionWrapper)} | {"DurationSeconds"}

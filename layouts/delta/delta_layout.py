@@ -1,0 +1,90 @@
+"""The Delta layout: where a Delta table's log and files lie, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...committer.errors import RecordDamagedError
+from ...committer.store.requests import Step
+from ...log.actions import LogMetadata
+from ...log.entries import LogEntry, LogFolder
+from ...log.replay import LogState
+from . import features
+from .paths import DeltaRoot
+
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_RETENTION = "delta.deletedFileRetentionDuration"
+#: Properties of the tables that are made here: numbers of the log are never free again.
+PROPERTIES: Mapping[str, str] = {"delta.enableExpiredLogCleanup": "false"}
+
+
+@dataclass(frozen=True)
+class DeltaLayout:
+    """The layout of one Delta table, as the kernel asks for it."""
+
+    root: DeltaRoot
+
+    @property
+    def folder(self) -> LogFolder:
+        return LogFolder(f"{self.root.prefix}_delta_log/")
+
+    @property
+    def control(self) -> str:
+        return f"{self.root.prefix}_zero_rename/"
+
+    @property
+    def data(self) -> str:
+        # ASCII and no partition value in a path: Polars fails at others.
+        return f"{self.root.prefix}data/"
+
+    def cleaned_by_others(self, state: LogState) -> bool:
+        return state.property_of("delta.enableExpiredLogCleanup", "true").lower() != "false"
+
+    def check_readable(self, state: LogState) -> None:
+        features.check_readable(state)
+
+    def check_writable(self, state: LogState, removes_rows: bool) -> None:
+        features.check_writable(state, removes_rows)
+
+    def columns_fit(self, written: LogMetadata, now: LogMetadata) -> bool:
+        if written.partition_columns != now.partition_columns:
+            return False
+        before, after = _columns(written), _columns(now)
+        kept = all(after.get(name, {}).get("type") == it["type"] for name, it in before.items())
+        # A column that the files lack is null in them, and so is one that may be null there.
+        nullable = all(
+            it.get("nullable", True) or not before.get(name, {"nullable": True})["nullable"]
+            for name, it in after.items()
+        )
+        return kept and nullable
+
+    def key_of(self, path: str) -> str:
+        return self.root.key_of(path)
+
+    def retention(self, state: LogState) -> float:
+        return interval_seconds(state.property_of(_RETENTION, "interval 1 week"), _RETENTION)
+
+    def finish(self, entry: LogEntry) -> Step[None]:
+        yield from ()  # A file of a Delta table is visible with its entry.
+
+
+def _columns(metadata: LogMetadata) -> dict[str, Any]:
+    return {it["name"]: {"nullable": True, **it} for it in features.schema_of(metadata)["fields"]}
+
+
+def interval_seconds(text: str, name: str) -> float:
+    """The seconds of one of Delta's intervals, ``interval 2 days 12 hours``.
+
+    :raises RecordDamagedError: it is not one; a shorter time must not be guessed.
+    """
+    words = text.lower().removeprefix("interval").strip()
+    found = re.findall(r"(\d+(?:\.\d+)?)\s+(second|minute|hour|day|week)s?", words)
+    rest = re.sub(r"(\d+(?:\.\d+)?)\s+(second|minute|hour|day|week)s?", "", words)
+    if not found or rest.strip():
+        raise RecordDamagedError(
+            f"The property {name}={text!r} is not an interval. Nothing was changed.", field=name
+        )
+    return sum(float(number) * _UNITS[unit] for number, unit in found)

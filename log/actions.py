@@ -1,0 +1,374 @@
+"""Actions: the words of a log entry, as Delta Lake spells them, each a line of JSON.
+
+=================  =========================================================================
+action             effect on a table's state
+=================  =========================================================================
+``protocol``       replaces the versions and features that readers and writers must know
+``metaData``       replaces columns, partition columns, properties
+``add``            the file is live, with these statistics and tags
+``remove``         the file is not live; a *tombstone* says since when
+``txn``            the application has come to this version
+``domainMetadata`` replaces, or removes, what one domain keeps
+``commitInfo``     none; says who wrote the entry and why. Checkpoints drop it
+=================  =========================================================================
+
+Other actions (``cdc``, and what a feature that we know not brings) have no effect here: a feature
+that gives them one stands in ``protocol``, whose features are judged by an allow-list.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..committer.errors import RecordDamagedError
+
+#: A tombstone of this time was made by purge: its file is forgotten, and nothing brings it back.
+FORGOTTEN = 0
+
+
+@dataclass(frozen=True)
+class AddFile:
+    """A live file.
+
+    :param path: a URL relative to the table, or absolute.
+    :param values: the partition's, as text; ``None`` is null.
+    :param modified: milliseconds.
+    :param changes_data: false where the rows were in the table before, as of a compaction.
+    :param statistics: JSON; exact or absent.
+    """
+
+    path: str
+    values: Mapping[str, str | None]
+    size: int
+    modified: int
+    changes_data: bool = True
+    statistics: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RemoveFile:
+    """A tombstone.
+
+    :param values: ``None``: the writer did not say.
+    :param removed_at: milliseconds; :data:`FORGOTTEN` for a file that purge deletes.
+    """
+
+    path: str
+    removed_at: int
+    changes_data: bool = True
+    values: Mapping[str, str | None] | None = None
+    size: int | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AppTransaction:
+    """How far an application has come; ours stand for runs, fences and ranks."""
+
+    app: str
+    version: int
+    updated_at: int | None = None
+
+
+@dataclass(frozen=True)
+class LogMetadata:
+    """Columns and properties of a table.
+
+    :param schema: the columns as Delta's JSON.
+    """
+
+    id: str
+    schema: str
+    partition_columns: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    name: str | None = None
+    description: str | None = None
+    provider: str = "parquet"
+    options: Mapping[str, str] = field(default_factory=dict)
+    created_at: int | None = None
+
+
+@dataclass(frozen=True)
+class LogProtocol:
+    """What a reader and a writer must know. Features: ``None`` where the version has no list."""
+
+    reader: int = 1
+    writer: int = 2
+    reader_features: frozenset[str] | None = None
+    writer_features: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class DomainMetadata:
+    domain: str
+    configuration: str = ""
+    removed: bool = False
+
+
+@dataclass(frozen=True)
+class CommitInfo:
+    """The origin of an entry, as its writer tells it; no two entries have one ``txnId``."""
+
+    members: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def txn_id(self) -> str | None:
+        found = self.members.get("txnId")
+        return found if isinstance(found, str) else None
+
+
+Action = (
+    AddFile | RemoveFile | AppTransaction | LogMetadata | LogProtocol | DomainMetadata | CommitInfo
+)
+
+
+class ActionReader:
+    """A JSON object whose members are read by type; an error names object and member."""
+
+    def __init__(self, kind: str, members: Any, key: str) -> None:
+        self.kind, self.key = kind, key
+        if not isinstance(members, dict):
+            raise self.damage("", "must be a JSON object")
+        self._members = members
+
+    def damage(self, name: str, problem: str) -> RecordDamagedError:
+        path = f"{self.kind}.{name}" if name else self.kind
+        return RecordDamagedError(
+            f"The log entry cannot be read: {path} {problem}. Nothing was changed.",
+            field=path,
+            key=self.key,
+            remedy="Restore the object from a version or a backup of the bucket.",
+        )
+
+    def has(self, name: str) -> bool:
+        return self._members.get(name) is not None
+
+    def _typed(self, name: str, wanted: type, words: str) -> Any:
+        found = self._members.get(name)
+        if not isinstance(found, wanted) or (wanted is int and isinstance(found, bool)):
+            raise self.damage(name, f"must be {words}")
+        return found
+
+    def text(self, name: str) -> str:
+        return self._typed(name, str, "a string")
+
+    def text_or(self, name: str, other: Any = None) -> Any:
+        return self.text(name) if self.has(name) else other
+
+    def number(self, name: str) -> int:
+        return self._typed(name, int, "a whole number")
+
+    def number_or(self, name: str, other: Any = None) -> Any:
+        return self.number(name) if self.has(name) else other
+
+    def flag(self, name: str, other: bool) -> bool:
+        return self._typed(name, bool, "true or false") if self.has(name) else other
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        found = self._typed(name, list, "a list of strings")
+        if not all(isinstance(item, str) for item in found):
+            raise self.damage(name, "must be a list of strings")
+        return tuple(found)
+
+    def features(self, name: str) -> frozenset[str] | None:
+        return frozenset(self.texts(name)) if self.has(name) else None
+
+    def map(self, name: str, nulls: bool = False) -> dict[str, Any]:
+        """A JSON object of strings; with ``nulls``, also of null. Absent: empty."""
+        if not self.has(name):
+            return {}
+        found = self._typed(name, dict, "a JSON object of strings")
+        for value in found.values():
+            if not isinstance(value, str) and not (nulls and value is None):
+                raise self.damage(name, "must be a JSON object of strings")
+        return found
+
+
+def _read_add(given: ActionReader) -> AddFile:
+    if given.has("deletionVector"):
+        raise given.damage("deletionVector", "is the feature deletionVectors, not supported here")
+    size = given.number("size")
+    if size < 0:
+        raise given.damage("size", "must not be negative")
+    return AddFile(
+        given.text("path"),
+        given.map("partitionValues", nulls=True),
+        size,
+        given.number("modificationTime"),
+        given.flag("dataChange", True),
+        given.text_or("stats"),
+        given.map("tags", nulls=True),
+    )
+
+
+def _read_remove(given: ActionReader) -> RemoveFile:
+    return RemoveFile(
+        given.text("path"),
+        given.number_or("deletionTimestamp", FORGOTTEN),
+        given.flag("dataChange", True),
+        given.map("partitionValues", nulls=True) if given.has("partitionValues") else None,
+        given.number_or("size"),
+        given.map("tags", nulls=True),
+    )
+
+
+def _read_metadata(given: ActionReader) -> LogMetadata:
+    form = ActionReader("metaData.format", given._members.get("format") or {}, given.key)
+    return LogMetadata(
+        given.text("id"),
+        given.text("schemaString"),
+        given.texts("partitionColumns"),
+        given.map("configuration"),
+        given.text_or("name"),
+        given.text_or("description"),
+        form.text_or("provider", "parquet"),
+        form.map("options"),
+        given.number_or("createdTime"),
+    )
+
+
+def _read_protocol(given: ActionReader) -> LogProtocol:
+    return LogProtocol(
+        given.number("minReaderVersion"),
+        given.number("minWriterVersion"),
+        given.features("readerFeatures"),
+        given.features("writerFeatures"),
+    )
+
+
+_READERS: Mapping[str, Callable[[ActionReader], Action]] = {
+    "add": _read_add,
+    "remove": _read_remove,
+    "metaData": _read_metadata,
+    "protocol": _read_protocol,
+    "txn": lambda it: AppTransaction(
+        it.text("appId"), it.number("version"), it.number_or("lastUpdated")
+    ),
+    "domainMetadata": lambda it: DomainMetadata(
+        it.text("domain"), it.text_or("configuration", ""), it.flag("removed", False)
+    ),
+    "commitInfo": lambda it: CommitInfo(it._members),
+}
+
+
+def read_action(kind: str, members: Any, key: str) -> Action | None:
+    """Read one action; ``None`` for a kind that has no effect here."""
+    read = _READERS.get(kind)
+    return read(ActionReader(kind, members, key)) if read else None
+
+
+def read_actions(body: bytes, key: str) -> tuple[Action, ...]:
+    """Read the lines of an entry.
+
+    :raises RecordDamagedError: naming the line or the member that cannot be read.
+    """
+    found = []
+    for number, line in enumerate(body.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            wrapped = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ActionReader(f"line {number}", {}, key).damage("", "is not JSON") from error
+        outer = ActionReader(f"line {number}", wrapped, key)
+        kinds = [kind for kind in wrapped if outer.has(kind)]
+        if len(kinds) > 1:
+            raise outer.damage("", "must hold one action")
+        found += [read_action(kind, wrapped[kind], key) for kind in kinds]
+    return tuple(action for action in found if action is not None)
+
+
+def action_members(action: Action) -> tuple[str, dict[str, Any]]:
+    """The name of an action and its members, as JSON and as a checkpoint's row."""
+    match action:
+        case AddFile():
+            name, members = "add", _add_members(action)
+        case RemoveFile():
+            name, members = "remove", _remove_members(action)
+        case AppTransaction():
+            name, members = (
+                "txn",
+                _present(appId=action.app, version=action.version, lastUpdated=action.updated_at),
+            )
+        case LogMetadata():
+            name, members = "metaData", _metadata_members(action)
+        case LogProtocol():
+            name, members = "protocol", _protocol_members(action)
+        case DomainMetadata():
+            name, members = (
+                "domainMetadata",
+                _present(
+                    domain=action.domain, configuration=action.configuration, removed=action.removed
+                ),
+            )
+        case CommitInfo():
+            name, members = "commitInfo", dict(action.members)
+    return name, members
+
+
+def _present(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _add_members(action: AddFile) -> dict[str, Any]:
+    return _present(
+        path=action.path,
+        partitionValues=dict(action.values),
+        size=action.size,
+        modificationTime=action.modified,
+        dataChange=action.changes_data,
+        stats=action.statistics,
+        tags=dict(action.tags) or None,
+    )
+
+
+def _remove_members(action: RemoveFile) -> dict[str, Any]:
+    # A remove that says its partition and size says so in extendedFileMetadata, too.
+    full = action.values is not None and action.size is not None
+    return _present(
+        path=action.path,
+        deletionTimestamp=action.removed_at,
+        dataChange=action.changes_data,
+        extendedFileMetadata=full or None,
+        partitionValues=dict(action.values) if action.values is not None else None,
+        size=action.size,
+        tags=dict(action.tags) or None,
+    )
+
+
+def _metadata_members(action: LogMetadata) -> dict[str, Any]:
+    return _present(
+        id=action.id,
+        name=action.name,
+        description=action.description,
+        format={"provider": action.provider, "options": dict(action.options)},
+        schemaString=action.schema,
+        partitionColumns=list(action.partition_columns),
+        createdTime=action.created_at,
+        configuration=dict(action.properties),
+    )
+
+
+def _protocol_members(action: LogProtocol) -> dict[str, Any]:
+    def listed(features: frozenset[str] | None) -> list[str] | None:
+        return None if features is None else sorted(features)
+
+    return _present(
+        minReaderVersion=action.reader,
+        minWriterVersion=action.writer,
+        readerFeatures=listed(action.reader_features),
+        writerFeatures=listed(action.writer_features),
+    )
+
+
+def write_actions(actions: Iterable[Action]) -> bytes:
+    """The bytes of an entry: a line of JSON for each action."""
+    lines = []
+    for action in actions:
+        name, members = action_members(action)
+        lines.append(json.dumps({name: members}, separators=(",", ":"), ensure_ascii=False))
+    return "".join(f"{line}\n" for line in lines).encode()

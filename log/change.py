@@ -1,0 +1,195 @@
+"""A change: what a job wants to commit, and the actions it becomes on a state.
+
+=============  ==========================================  =====================================
+verb           members                                     removes
+=============  ==========================================  =====================================
+append         adds                                        none
+replace        adds, ``replaced``                          what is live there as it commits
+merge, delete  adds, ``removes``, ``reads``                exactly these
+compaction     the same, ``changes_data`` false            exactly these
+restore        ``returned``, ``removes``, ``reads`` all    exactly these; brings back tombstones
+fence          ``fences``                                  none
+purge          ``forgets``                                 none; tombstones become forgotten
+=============  ==========================================  =====================================
+
+One verb, other lists: undo, resolution, a fast tier's checkpoint are changes, too. The entry that
+was read is what is bound: actions are made anew for each number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from .actions import (
+    FORGOTTEN,
+    Action,
+    AddFile,
+    AppTransaction,
+    CommitInfo,
+    LogMetadata,
+    LogProtocol,
+    RemoveFile,
+)
+from .entries import OURS
+from .opening import LogDepth
+from .replay import LogState
+from .scope import NONE, Scope
+
+#: Applications of our transactions.
+FENCE, RUN, RANK = "zero_rename.fence/", "zero_rename.run/", "zero_rename.rank/"
+
+
+class Overtaking(StrEnum):
+    """What a replace does where another job has changed its partitions since it opened."""
+
+    FAIL = "fail"
+    LAST_WINS = "last_wins"
+    NEWEST_RUN = "newest_run"
+
+
+@dataclass(frozen=True)
+class LogBase:
+    """The version that a job's rows were computed from, and of which table; -1: there was none."""
+
+    version: int
+    table_id: str | None = None
+
+
+@dataclass(frozen=True)
+class LogChange:
+    """What a job wants to commit.
+
+    :param job: its id, and the entry's ``txnId``: a job has one entry, whoever writes it.
+    :param base: entries after it are judged.
+    :param columns: those that the added files were written by; ``None``: it adds none.
+    :param returned: adds that bring back removed files.
+    :param rank: of the run, under ``newest_run``; greater is newer.
+    :param run: the key under which a run does its work once.
+    :param owner: who runs it, as the entry tells it.
+    """
+
+    job: str
+    base: LogBase
+    columns: LogMetadata | None = None
+    adds: tuple[AddFile, ...] = ()
+    removes: frozenset[str] = frozenset()
+    returned: tuple[AddFile, ...] = ()
+    replaced: Scope = NONE
+    reads: Scope = NONE
+    overtaking: Overtaking = Overtaking.FAIL
+    rank: int | None = None
+    run: str | None = None
+    fences: frozenset[str] = frozenset()
+    forgets: tuple[RemoveFile, ...] = ()
+    metadata: LogMetadata | None = None
+    protocol: LogProtocol | None = None
+    changes_data: bool = True
+    operation: str = "WRITE"
+    owner: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def depth(self) -> LogDepth:
+        """What must be known: live files to remove some or to compare ranks, tombstones to bring
+        files back."""
+        if self.returned or self.forgets:
+            return LogDepth.WHOLE
+        ranked = self.overtaking is Overtaking.NEWEST_RUN
+        return LogDepth.FILES if self.removes or self.replaced or ranked else LogDepth.BLIND
+
+    @property
+    def removes_rows(self) -> bool:
+        return bool(self.replaced or self.removes) and self.changes_data
+
+    @property
+    def isolated(self) -> bool:
+        """Whether it is a blind append: nothing that it read or removes can be overtaken."""
+        return not (self.removes or self.replaced or self.reads or self.returned)
+
+
+def removed_files(change: LogChange, state: LogState) -> list[AddFile]:
+    """The live files that a change removes from a state."""
+    if change.replaced:
+        return [it for it in state.live.values() if change.replaced.has(state.partition(it))]
+    return [state.live[path] for path in sorted(change.removes)]
+
+
+def change_actions(change: LogChange, state: LogState, now: int) -> tuple[Action, ...]:
+    """The entry of a change on a state.
+
+    :param now: milliseconds, for readers; nothing is decided by it but a tombstone's age.
+    """
+    new = (*change.adds, *change.returned)
+    named = {add.path for add in new}
+    removed = [it for it in removed_files(change, state) if it.path not in named]
+    tombstones = (
+        RemoveFile(it.path, now, change.changes_data, it.values, it.size, it.tags) for it in removed
+    )
+    transactions = [
+        *(AppTransaction(FENCE + job, 1, now) for job in sorted(change.fences)),
+        *([AppTransaction(RUN + change.run, 1, now)] if change.run is not None else []),
+        *_ranks(change, state, now),
+    ]
+    return (
+        CommitInfo(_info(change, state, now, len(removed))),
+        *([change.protocol] if change.protocol else []),
+        *([change.metadata] if change.metadata else []),
+        *transactions,
+        *tombstones,
+        *(RemoveFile(it.path, FORGOTTEN, False, it.values, it.size) for it in change.forgets),
+        *(_tagged(change, state.version + 1, add) for add in change.adds),
+        *change.returned,
+    )
+
+
+def _tagged(change: LogChange, version: int, add: AddFile) -> AddFile:
+    tags = {**add.tags, "job": change.job, "v": str(version)}
+    if change.rank is not None:
+        tags["rank"] = str(change.rank)
+    size, values, modified = add.size, add.values, add.modified
+    return AddFile(add.path, values, size, modified, change.changes_data, add.statistics, tags)
+
+
+def rank_app(partition: tuple[str | None, ...]) -> str:
+    return RANK + repr(list(partition))
+
+
+def _ranks(change: LogChange, state: LogState, now: int) -> list[AppTransaction]:
+    """The ranks of partitions that a run leaves without a file, which no add can carry."""
+    if change.rank is None or not change.replaced:
+        return []
+    filled = {state.partition(add) for add in change.adds}
+    emptied = {state.partition(it) for it in removed_files(change, state)} | {
+        *change.replaced.partitions
+    }
+    names = sorted(rank_app(it) for it in emptied - filled if it is not None)
+    return [AppTransaction(name, change.rank, now) for name in names]
+
+
+def _info(change: LogChange, state: LogState, now: int, removed: int) -> dict[str, Any]:
+    metadata = change.metadata or state.metadata
+    columns = list(metadata.partition_columns) if metadata else []
+    mode = "Overwrite" if change.replaced else "Append"
+    return {
+        "timestamp": now,
+        "operation": change.operation,
+        "operationParameters": {"mode": mode, "partitionBy": str(columns).replace("'", '"')},
+        "readVersion": state.version,
+        "isolationLevel": "Serializable",
+        "isBlindAppend": change.isolated and bool(change.adds),
+        "operationMetrics": {
+            "numFiles": str(len(change.adds) + len(change.returned)),
+            "numOutputBytes": str(sum(add.size for add in change.adds)),
+            "numRemovedFiles": str(removed),
+        },
+        "engineInfo": "zero_rename",
+        "txnId": change.job,
+        OURS: {
+            "job": change.job,
+            "base": change.base.version,
+            "replaced": change.replaced.as_json() if change.replaced else None,
+            "owner": dict(change.owner),
+        },
+    }

@@ -1,0 +1,141 @@
+"""``N.crc``: the state after entry N in one small object, so that opening needs no replay.
+
+=============================  =====================================  ===========================
+written by                     believed if                            else
+=============================  =====================================  ===========================
+this package                   the ETags that it names are those      a writer without conditions
+                               that the listing shows                 has overwritten an entry
+another engine                 its ``txnId`` is that of ``N.json``    the same
+=============================  =====================================  ===========================
+
+Delta's own members are complete or absent, since other engines take them for complete; what is
+ours (ETags, the newest transactions) lies in a member of its own, which they ignore.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..committer.errors import RecordDamagedError
+from ..committer.store.requests import Found
+from .actions import (
+    AddFile,
+    AppTransaction,
+    DomainMetadata,
+    LogMetadata,
+    LogProtocol,
+    action_members,
+    read_action,
+)
+from .entries import OURS, ListedLog
+from .replay import LogState
+
+#: Live files that a checksum file names at the most.
+FILES = 400
+#: Transactions that it names at the most, the newest.
+TRANSACTIONS = 1_000
+
+
+def write_checksum(state: LogState, txn_id: str) -> bytes | None:
+    """The checksum file of a state; ``None`` where the counts that it must have are not known."""
+    if state.count is None or state.protocol is None or state.metadata is None:
+        return None
+    newest = list(state.transactions.values())[-TRANSACTIONS:]
+    whole = state.all_transactions and len(newest) == len(state.transactions)
+    transactions = [action_members(it)[1] for it in newest]
+    members: dict[str, Any] = {
+        "txnId": txn_id,
+        "tableSizeBytes": state.size,
+        "numFiles": state.count,
+        "numMetadata": 1,
+        "numProtocol": 1,
+        "metadata": action_members(state.metadata)[1],
+        "protocol": action_members(state.protocol)[1],
+        "domainMetadata": [action_members(it)[1] for it in state.domains.values()],
+        OURS: {
+            "checkpoint": state.checkpoint,
+            "etags": {str(version): etag for version, etag in state.etags.items()},
+            **({} if whole else {"newestTransactions": transactions}),
+        },
+    }
+    if whole:
+        members["setTransactions"] = transactions
+    if state.files is not None and state.count <= FILES:
+        members["allFiles"] = [action_members(it)[1] for it in state.files.values()]
+    return json.dumps(members, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+@dataclass(frozen=True)
+class ReadChecksum:
+    """A checksum file.
+
+    :param etags: ``None``: another engine wrote it.
+    """
+
+    state: LogState
+    txn_id: str | None
+    etags: Mapping[int, str] | None
+
+    def overwritten(self, listed: ListedLog) -> tuple[int, ...]:
+        """Versions whose entry is no longer the one that the checksum file was made of."""
+        named = self.etags or {}
+        return tuple(
+            version
+            for version, etag in sorted(named.items())
+            if version in listed.entries and listed.entries[version].etag != etag
+        )
+
+
+def read_checksum(found: Found, version: int) -> ReadChecksum | None:
+    """Read a checksum file; ``None`` where it lacks what an opening needs, or cannot be read.
+
+    No answer depends on one: what it would tell is in checkpoint and entries, too.
+    """
+    try:
+        members = json.loads(found.body)
+        return _read(members, version, found.key)
+    except (ValueError, RecursionError, AttributeError, TypeError, RecordDamagedError):
+        return None
+
+
+def _read(members: dict[str, Any], version: int, key: str) -> ReadChecksum | None:
+    ours = members.get(OURS) or {}
+    transactions = members.get("setTransactions", ours.get("newestTransactions"))
+    if transactions is None or "metadata" not in members or "protocol" not in members:
+        return None
+
+    def actions(kind: str, rows: list[Any]) -> list[Any]:
+        return [read_action(kind, row, key) for row in rows]
+
+    files: dict[str, AddFile] | None = None
+    if (rows := members.get("allFiles")) is not None:
+        files = {it.path: it for it in actions("add", rows)}
+    known: dict[str, AppTransaction] = {it.app: it for it in actions("txn", transactions)}
+    domains: dict[str, DomainMetadata] = {
+        it.domain: it for it in actions("domainMetadata", members.get("domainMetadata") or [])
+    }
+    (metadata,) = actions("metaData", [members["metadata"]])
+    (protocol,) = actions("protocol", [members["protocol"]])
+    assert isinstance(metadata, LogMetadata)
+    assert isinstance(protocol, LogProtocol)
+    etags = {int(at): str(etag) for at, etag in ours["etags"].items()} if ours else None
+    if etags is not None and version not in etags:
+        return None
+    state = LogState(
+        version,
+        protocol,
+        metadata,
+        known,
+        domains,
+        files,
+        None,
+        int(members["numFiles"]),
+        int(members["tableSizeBytes"]),
+        etags or {},
+        int(ours.get("checkpoint", -1)),
+        "setTransactions" in members,
+    )
+    return ReadChecksum(state, members.get("txnId"), etags)

@@ -1,0 +1,257 @@
+"""Commit: judge what came since the base, write the entry, and again until the number is won.
+
+::
+
+    base ── entries since, judged ──► PUT N+1 ──┬── ours: committed
+                 ▲                              ├── another's: judged, next number ──┐
+                 └──────────────────────────────┼────────────────────────────────────┘
+                                                ├── listing too old: opened anew, judged, again
+                                                └── no answer: unknown
+
+Before each PUT the state that the entry is made of has every entry below its number, each judged.
+So what was checked is what the entry is bound to, absence of a table (base -1) included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..committer.errors import (
+    CommitConflictError,
+    CommitStateUnknownError,
+    JobFencedError,
+    TableNotFoundError,
+)
+from ..committer.store.requests import Clock, Step
+from .actions import FORGOTTEN, write_actions
+from .change import FENCE, LogChange, change_actions
+from .entries import LogEntry
+from .judging import JobDecided, RunRepeated, judge, judge_rank
+from .log_layout import LogLayout
+from .opening import FRESH, LogDepth, OpenedLog, list_log, open_log, read_entries
+from .put_entry import ListingExpired, NumberUnsure, is_ours, put_entry
+from .replay import LogState, replay
+
+#: Numbers that are asked for before one gives up.
+_NUMBERS = 1_000
+#: Entries that are read ahead at the most, once a job meets others again and again.
+_AHEAD = 8
+
+
+@dataclass(frozen=True)
+class EntryCommitted:
+    """The job's entry is in the log.
+
+    :param state: after it; ``None`` where somebody else wrote the entry, or others came after.
+    :param met: entries of others that took a number before it.
+    """
+
+    entry: LogEntry
+    state: LogState | None = None
+    met: int = 0
+
+
+@dataclass(frozen=True)
+class RunDone:
+    """The run has committed before, by this entry."""
+
+    entry: LogEntry
+
+
+def commit_change(
+    layout: LogLayout, opened: OpenedLog, change: LogChange, now: int
+) -> Step[EntryCommitted | RunDone]:
+    """Commit a change, or say why it does not stand.
+
+    :param now: milliseconds, for the entry's readers.
+    :raises RefusedError: it is not in the log and will not be.
+    :raises CommitStateUnknownError: it may be in the log, or come.
+    """
+    try:
+        return (yield from _commit(layout, opened, change, now))
+    except JobDecided as decided:
+        return EntryCommitted(decided.entry)
+    except RunRepeated as repeated:
+        return RunDone(repeated.entry)
+
+
+def _commit(
+    layout: LogLayout, opened: OpenedLog, change: LogChange, now: int
+) -> Step[EntryCommitted]:
+    if depth_of(opened.state) < change.depth:
+        opened = yield from open_log(layout, change.depth)
+    yield from _judge_since(layout, change, opened.state)
+    state, listed_at, met = opened.state, opened.listed_at, 0
+    for _ in range(_NUMBERS):
+        check_state(layout, change, state)
+        cleaned = layout.cleaned_by_others(state)
+        body = write_actions(change_actions(change, state, now))
+        number, deadline = state.version + 1, listed_at + FRESH if cleaned else None
+        answer = yield from put_entry(layout.folder, number, body, deadline)
+        if isinstance(answer, NumberUnsure):
+            raise _unknown(change, answer.cause)
+        if isinstance(answer, ListingExpired):
+            if answer.sent:
+                return (yield from _find_late(layout, change, number, deadline))
+            opened = yield from open_log(layout, max(change.depth, depth_of(state)))
+            yield from _judge_between(layout, change, state, opened.state)
+            state, listed_at = opened.state, opened.listed_at
+            continue
+        if is_ours(answer, change.job):
+            yield from _confirm(layout, change, number, deadline)
+            return EntryCommitted(answer.entry, replay(state, [answer.entry]), met)
+        met += 1
+        state = _judged(change, state, [answer.entry])
+        if met > 1:
+            ahead = range(state.version + 1, state.version + 1 + min(_AHEAD, met))
+            found = yield from read_entries(layout.folder, ahead)
+            state = _judged(change, state, _until_missing(found))
+    raise CommitConflictError(
+        f"Other jobs were faster {_NUMBERS:,} times. This job was not committed.",
+        job=change.job,
+        remedy="Run it again; batch small jobs, since a log takes about 20 commits a second.",
+    )
+
+
+def depth_of(state: LogState) -> LogDepth:
+    """How much of a state was read."""
+    if state.files is None:
+        return LogDepth.BLIND
+    whole = state.removed is not None and state.all_transactions
+    return LogDepth.WHOLE if whole else LogDepth.FILES
+
+
+def _until_missing(entries: Iterable[LogEntry | None]) -> list[LogEntry]:
+    """Entries before the first that is missing: not the end, but the next number to ask for."""
+    found = []
+    for entry in entries:
+        if entry is None:
+            break
+        found.append(entry)
+    return found
+
+
+def _judged(change: LogChange, state: LogState, entries: Iterable[LogEntry]) -> LogState:
+    for entry in entries:
+        judge(change, state, entry)
+        state = replay(state, [entry])
+    return state
+
+
+def _judge_since(layout: LogLayout, change: LogChange, state: LogState) -> Step[None]:
+    """Judge the entries between the base and the state that was opened."""
+    if change.base.version > state.version:
+        raise CommitConflictError(
+            f"The job has read version {change.base.version}, and the table's newest is "
+            f"{state.version}: it was made anew. This job was not committed.",
+            job=change.job,
+        )
+    before = LogState(change.base.version, metadata=state.metadata, files=None, removed=None)
+    yield from _judge_between(layout, change, before, state)
+
+
+def _judge_between(
+    layout: LogLayout, change: LogChange, before: LogState, state: LogState
+) -> Step[None]:
+    """Judge entries of which only the versions before and after are known."""
+    versions = range(before.version + 1, state.version + 1)
+    if not versions:
+        return
+    entries = yield from read_entries(layout.folder, versions)
+    void: frozenset[int] = frozenset()
+    if layout.cleaned_by_others(state):
+        listed = yield from list_log(layout.folder)
+        void = frozenset(v for v in versions if v in listed.entries and listed.is_stale(v))
+    for entry in entries:
+        if entry is None or entry.version in void:
+            raise CommitConflictError(
+                "Entries since the state that the job began on were cleaned, so nobody can tell "
+                "what it would overwrite. This job was not committed.",
+                job=change.job,
+                remedy="Run it again on the present state.",
+            )
+        judge(change, before, entry)
+
+
+def check_state(layout: LogLayout, change: LogChange, state: LogState) -> None:
+    """Refuse a change that does not fit the very state that its entry is made of."""
+    if not state.exists:
+        if change.metadata is None or change.protocol is None:
+            raise TableNotFoundError(
+                "There is no table. Nothing was written.", key=layout.folder.prefix
+            )
+    else:
+        layout.check_writable(state, change.removes_rows)
+        _check_columns(layout, change, state)
+    if FENCE + change.job in state.transactions:
+        # Another process declared it dead before its base: an entry since is judged.
+        raise JobFencedError("The job was declared dead. It was not committed.", job=change.job)
+    if missing := sorted(change.removes - state.live.keys() if change.removes else ()):
+        raise _gone(change, missing[0])
+    for add in change.returned:
+        tombstone = (state.removed or {}).get(add.path)
+        if tombstone is None or tombstone.removed_at == FORGOTTEN:
+            raise _gone(change, add.path)
+    judge_rank(change, state)
+
+
+def _check_columns(layout: LogLayout, change: LogChange, state: LogState) -> None:
+    assert state.metadata is not None
+    base = change.base.table_id
+    if (base is not None and base != state.table_id) or (base is None and change.base.version >= 0):
+        raise CommitConflictError(
+            "The table was replaced by another one since the job began. It was not committed.",
+            job=change.job,
+        )
+    written, wanted = change.columns, change.metadata or state.metadata
+    if written is not None and not layout.columns_fit(written, wanted):
+        error = CommitConflictError(
+            "The table's columns were changed, and the job's files do not fit them. "
+            "It was not committed.",
+            job=change.job,
+            remedy="Run it again on the present columns.",
+        )
+        error.overtaken = True
+        raise error
+
+
+def _gone(change: LogChange, path: str) -> CommitConflictError:
+    error = CommitConflictError(
+        f"The file {path} is no longer what the job needs it to be: it was removed, or purged. "
+        "The job was not committed.",
+        job=change.job,
+        remedy="Run it again on the present state.",
+    )
+    error.overtaken = True
+    return error
+
+
+def _unknown(change: LogChange, cause: str) -> CommitStateUnknownError:
+    return CommitStateUnknownError(
+        f"Whether the job is committed is not known ({cause}). Nothing was cleaned up.",
+        job=change.job,
+        remedy="Look for the job in the log again later, or fence it.",
+    )
+
+
+def _find_late(
+    layout: LogLayout, change: LogChange, version: int, deadline: float | None
+) -> Step[EntryCommitted]:
+    """Look for an entry that was sent and not answered: only it itself is proof."""
+    (entry,) = yield from read_entries(layout.folder, [version])
+    if entry is None or entry.txn_id != change.job:
+        raise _unknown(change, "no answer within the hour in which its number is safe")
+    yield from _confirm(layout, change, version, deadline)
+    return EntryCommitted(entry)
+
+
+def _confirm(
+    layout: LogLayout, change: LogChange, version: int, deadline: float | None
+) -> Step[None]:
+    """Look whether an entry whose answer came late is in the log, and not in the void."""
+    if deadline is None or (yield from Clock()) < deadline:
+        return
+    listed = yield from list_log(layout.folder)
+    if version not in listed.entries or listed.is_stale(version):
+        raise _unknown(change, "its entry came into a number that others had cleaned")

@@ -1,0 +1,175 @@
+"""Entries and the names of what lies in a log's folder.
+
+A log is a folder of numbered objects. ``N.json`` is an *entry*: the decision of one job, whole.
+``N.crc`` is the state after it in few bytes, ``N.checkpoint.parquet`` the whole state after it,
+``_last_checkpoint`` a hint where the newest checkpoint was once. An entry is written with
+If-None-Match, once, and never changed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from ..committer.errors import RecordDamagedError
+from ..committer.store.requests import Found, ListedObject
+from .actions import Action, AddFile, AppTransaction, CommitInfo, RemoveFile, read_actions
+
+A = TypeVar("A")
+#: Bytes of an entry that is read. Ours of 100,000 files has a quarter of it.
+ENTRY_BYTES = 256 * 1024 * 1024
+#: Our part of a ``commitInfo``.
+OURS = "zeroRename"
+_NAME = re.compile(
+    r"(\d{20})\.(json|crc|checkpoint\.parquet|checkpoint\.(\d{10})\.(\d{10})\.parquet)"
+)
+_OTHER_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.[0-9a-f-]{36}\.(json|parquet)")
+
+
+@dataclass(frozen=True)
+class LogFolder:
+    """The keys of a log.
+
+    :param prefix: ends with a slash.
+    """
+
+    prefix: str
+
+    def entry(self, version: int) -> str:
+        return f"{self.prefix}{version:020d}.json"
+
+    def checksum(self, version: int) -> str:
+        return f"{self.prefix}{version:020d}.crc"
+
+    def checkpoint(self, version: int) -> str:
+        return f"{self.prefix}{version:020d}.checkpoint.parquet"
+
+    @property
+    def hint(self) -> str:
+        return f"{self.prefix}_last_checkpoint"
+
+    def before(self, version: int) -> str:
+        """The greatest key that is smaller than all of a version."""
+        return f"{self.prefix}{version:020d}"
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """An entry as it was read."""
+
+    version: int
+    etag: str
+    written_at: float
+    actions: tuple[Action, ...]
+
+    def of(self, kind: type[A]) -> tuple[A, ...]:
+        return tuple(action for action in self.actions if isinstance(action, kind))
+
+    @cached_property
+    def info(self) -> CommitInfo:
+        return next(iter(self.of(CommitInfo)), CommitInfo())
+
+    @property
+    def txn_id(self) -> str | None:
+        return self.info.txn_id
+
+    @property
+    def ours(self) -> dict[str, Any]:
+        """Our part of the ``commitInfo``; empty where another writer made the entry."""
+        found = self.info.members.get(OURS)
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def job(self) -> str | None:
+        found = self.ours.get("job")
+        return found if isinstance(found, str) else None
+
+    @property
+    def changes(self) -> tuple[AddFile | RemoveFile, ...]:
+        """Adds and removes that change rows, so none of a compaction."""
+        both = (*self.of(AddFile), *self.of(RemoveFile))
+        return tuple(action for action in both if action.changes_data)
+
+    def transaction(self, app: str) -> AppTransaction | None:
+        return next((it for it in self.of(AppTransaction) if it.app == app), None)
+
+
+def read_entry(found: Found, version: int) -> LogEntry:
+    """Read an entry.
+
+    :raises RecordDamagedError: it is not an entry, or too big for one.
+    """
+    if found.size > ENTRY_BYTES or len(found.body) > ENTRY_BYTES:
+        raise RecordDamagedError(
+            f"The log entry has {found.size:,} bytes, more than {ENTRY_BYTES:,}. Nothing was read.",
+            key=found.key,
+            remedy="Find out who wrote it; no job of this package writes such an entry.",
+        )
+    actions = read_actions(found.body, found.key)
+    return LogEntry(version, found.etag, found.last_modified, actions)
+
+
+@dataclass(frozen=True)
+class ListedLog:
+    """A listing of a log's folder.
+
+    :param sent_at: this process's clock before the listing was sent.
+    :param checkpoints: complete ones, by version: the keys of their parts, in order.
+    :param foreign: versions with a checkpoint in a form that is not read here (v2).
+    """
+
+    entries: dict[int, ListedObject]
+    checksums: dict[int, ListedObject]
+    checkpoints: dict[int, tuple[ListedObject, ...]]
+    foreign: frozenset[int]
+    sent_at: float
+
+    @property
+    def end(self) -> int:
+        """The newest version; -1 where there is no table."""
+        return max(self.entries, default=-1)
+
+    def newest_checkpoint(self, at_most: int | None = None) -> int | None:
+        wanted = (v for v in self.checkpoints if at_most is None or v <= at_most)
+        return max(wanted, default=None)
+
+    def is_stale(self, version: int) -> bool:
+        """Whether an entry came into a number that was free only since others cleaned the log.
+
+        A checkpoint at or above the number, older than the entry, was made without it.
+        """
+        entry = self.entries[version]
+        return any(
+            parts[0].last_modified < entry.last_modified
+            for at, parts in self.checkpoints.items()
+            if at >= version
+        )
+
+
+def sort_listing(folder: LogFolder, objects: tuple[ListedObject, ...], sent_at: float) -> ListedLog:
+    """Sort the objects of a log's folder by what they are; others are nobody's business here."""
+    entries: dict[int, ListedObject] = {}
+    checksums: dict[int, ListedObject] = {}
+    parts: dict[tuple[int, int], dict[int, ListedObject]] = {}
+    foreign = set()
+    for item in objects:
+        name = item.key.removeprefix(folder.prefix)
+        if match := _NAME.fullmatch(name):
+            version = int(match[1])
+            if match[2] == "json":
+                entries[version] = item
+            elif match[2] == "crc":
+                checksums[version] = item
+            else:
+                number, count = int(match[3] or 1), int(match[4] or 1)
+                parts.setdefault((version, count), {})[number] = item
+        elif match := _OTHER_CHECKPOINT.fullmatch(name):
+            foreign.add(int(match[1]))
+    whole = {
+        version: tuple(found[number] for number in range(1, count + 1))
+        for (version, count), found in sorted(parts.items(), reverse=True)
+        if set(found) == set(range(1, count + 1))
+    }
+    return ListedLog(entries, checksums, whole, frozenset(foreign), sent_at)

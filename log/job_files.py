@@ -1,0 +1,151 @@
+"""The records of jobs beside the log, below the table's control prefix.
+
+====================  =======================================  ==================================
+key                   written                                  deleted
+====================  =======================================  ==================================
+``open/J.json``       before the job reads its base            last of all, by whoever finished J
+``jobs/J.json``       before the job may be handed over        by an abort; by purge once no live
+                                                               add names J
+``runs/<key>.json``   by finish, before the open record goes   never; an opening then needs no
+                                                               checkpoint for a run's key
+====================  =======================================  ==================================
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from ..committer.errors import RecordDamagedError
+from .actions import (
+    ActionReader,
+    AddFile,
+    LogMetadata,
+    LogProtocol,
+    RemoveFile,
+    action_members,
+    read_action,
+)
+from .change import LogBase, LogChange, Overtaking
+from .scope import read_scope
+
+
+@dataclass(frozen=True)
+class JobFiles:
+    """The keys of a table's job records.
+
+    :param control: the control prefix, with a slash at its end.
+    """
+
+    control: str
+
+    @property
+    def opened(self) -> str:
+        return f"{self.control}open/"
+
+    def open(self, job: str) -> str:
+        return f"{self.opened}{job}.json"
+
+    def handed_over(self, job: str) -> str:
+        return f"{self.control}jobs/{job}.json"
+
+    def run(self, key: str) -> str:
+        return f"{self.control}runs/{quote(key, safe='')}.json"
+
+    def job_of(self, key: str) -> str:
+        """The job of an open record's key."""
+        return key.removeprefix(self.opened).removesuffix(".json")
+
+
+def open_body(job: str, owner: Mapping[str, Any]) -> bytes:
+    return json.dumps({"job": job, "owner": dict(owner)}, ensure_ascii=False).encode()
+
+
+def hand_over(change: LogChange) -> bytes:
+    """A change as bytes, from which any process can commit it."""
+    columns, metadata, protocol = change.columns, change.metadata, change.protocol
+
+    def members(action: Any) -> Any:
+        return None if action is None else action_members(action)[1]
+
+    return json.dumps(
+        {
+            "job": change.job,
+            "base": {"version": change.base.version, "table": change.base.table_id},
+            "columns": members(columns),
+            "adds": [members(add) for add in change.adds],
+            "removes": sorted(change.removes),
+            "returned": [members(add) for add in change.returned],
+            "replaced": change.replaced.as_json() if change.replaced else None,
+            "reads": change.reads.as_json() if change.reads else None,
+            "overtaking": change.overtaking.value,
+            "rank": change.rank,
+            "run": change.run,
+            "fences": sorted(change.fences),
+            "forgets": [members(it) for it in change.forgets],
+            "metadata": members(metadata),
+            "protocol": members(protocol),
+            "changesData": change.changes_data,
+            "operation": change.operation,
+            "owner": dict(change.owner),
+        },
+        ensure_ascii=False,
+    ).encode()
+
+
+def take_over(body: bytes, key: str) -> LogChange:
+    """Read a change that was handed over.
+
+    :raises RecordDamagedError: naming the member that cannot be read.
+    """
+    try:
+        members = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RecordDamagedError(
+            "The job's record is not JSON. Nothing was committed.", key=key
+        ) from error
+    given = ActionReader("job", members, key)
+    base = ActionReader("job.base", members.get("base"), key)
+
+    def listed(name: str, kind: str) -> tuple[Any, ...]:
+        rows = members.get(name) or []
+        if not isinstance(rows, list):
+            raise given.damage(name, "must be a list")
+        return tuple(read_action(kind, row, key) for row in rows)
+
+    def one(name: str, kind: str) -> Any:
+        return read_action(kind, members[name], key) if given.has(name) else None
+
+    metadata: LogMetadata | None = one("metadata", "metaData")
+    protocol: LogProtocol | None = one("protocol", "protocol")
+    columns: LogMetadata | None = one("columns", "metaData")
+    adds: tuple[AddFile, ...] = listed("adds", "add")
+    returned: tuple[AddFile, ...] = listed("returned", "add")
+    forgets: tuple[RemoveFile, ...] = listed("forgets", "remove")
+    overtaking = given.text("overtaking")
+    if overtaking not in {it.value for it in Overtaking}:
+        raise given.damage("overtaking", f"is unknown: {overtaking!r}")
+    owner = members.get("owner")
+    return LogChange(
+        given.text("job"),
+        LogBase(base.number("version"), base.text_or("table")),
+        columns,
+        adds,
+        frozenset(given.texts("removes")),
+        returned,
+        read_scope(members.get("replaced")),
+        read_scope(members.get("reads")),
+        Overtaking(overtaking),
+        given.number_or("rank"),
+        given.text_or("run"),
+        frozenset(given.texts("fences")),
+        forgets,
+        metadata,
+        protocol,
+        given.flag("changesData", True),
+        given.text("operation"),
+        owner if isinstance(owner, dict) else {},
+    )

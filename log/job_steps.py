@@ -1,0 +1,223 @@
+"""A job from its opening to its end.
+
+=========  ====================================================================================
+step       requests
+=========  ====================================================================================
+open       PUT ``open/J.json`` beside GET hint; LIST; GET crc beside the entries since
+hand over  PUT ``jobs/J.json``: from now on others may commit it
+commit     PUT the entry
+finish     what the layout does after it; PUT ``N.crc`` and ``runs/<key>``; DELETE ``open/J``
+abandon    DELETE ``jobs/J``; DELETE ``open/J``. Never data
+withdraw   where others may commit it: fence; then as abandon
+=========  ====================================================================================
+
+The open record is there before the base is read, and goes last: purge, which lists data, then open
+records, then the log, sees of every file its job or its entry. An abort deletes no data, since a
+sleeping publisher of the same job may commit it still where no fence stands; purge does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..committer.errors import (
+    JobFencedError,
+    OtherJobError,
+    OutcomeUnknownError,
+    UnfinishedCommitError,
+    ZeroRenameError,
+)
+from ..committer.store.requests import All, Delete, Done, Found, Get, Put, Refused, Step, Unknown
+from .change import RUN, LogChange
+from .checksum import write_checksum
+from .committing import EntryCommitted, RunDone, commit_change
+from .fencing import JobVerdict, fence_job, search_since_opened
+from .job_files import JobFiles, hand_over, open_body, take_over
+from .log_layout import LogLayout
+from .opening import LogDepth, OpenedLog, open_log, read_entries
+
+#: Tries of a request that may be repeated blindly.
+_TRIES = 10
+
+
+@dataclass(frozen=True)
+class OpenedLogJob:
+    """A job with its base, and what the log had to say of its run.
+
+    :param opened_at: when its record was written, by the store's clock.
+    :param done: the run has committed before.
+    """
+
+    job: str
+    log: OpenedLog
+    opened_at: float
+    done: Mapping[str, Any] | None = None
+
+
+def repeat(request: Put | Delete) -> Step[float]:
+    """Carry out an unconditional write until it is answered; return when, by the store's clock.
+
+    :raises OutcomeUnknownError: it never was.
+    """
+    answer: Done | Refused | Unknown = Unknown("")
+    for _ in range(_TRIES):
+        answer = yield from request
+        if isinstance(answer, Done):
+            return answer.date
+    raise OutcomeUnknownError(
+        f"The store did not answer a write of a record: {answer}. Run it again.", key=request.key
+    )
+
+
+def open_log_job(
+    layout: LogLayout,
+    job: str,
+    owner: Mapping[str, Any],
+    depth: LogDepth = LogDepth.BLIND,
+    run: str | None = None,
+) -> Step[OpenedLogJob]:
+    """Open a job: its record first, and beside it the base."""
+    records = JobFiles(layout.control)
+    opened_at, opened = yield from All(
+        (repeat(Put(records.open(job), open_body(job, owner))), open_log(layout, depth))
+    )
+    # The record must be there before the base counts: both are, now that both are answered. A base
+    # that was read before it is an older one, and entries since are judged.
+    done: Mapping[str, Any] | None = None
+    if run is not None:
+        known = opened.state.transactions.get(RUN + run)
+        if known is not None:
+            done = {"run": run}
+        elif not opened.state.all_transactions:
+            found = yield from Get(records.run(run))
+            done = json.loads(found.body) if isinstance(found, Found) else None
+    return OpenedLogJob(job, opened, opened_at, done)
+
+
+def hand_over_job(layout: LogLayout, change: LogChange) -> Step[None]:
+    """Let others commit a job.
+
+    :raises OtherJobError: it would make the table; without a log it could not be fenced.
+    """
+    if change.base.version < 0:
+        raise OtherJobError(
+            "A job that makes the table cannot be published later. Nothing was handed over.",
+            job=change.job,
+            other=change.job,
+            remedy="Make the table first, by a job without rows.",
+        )
+    yield from repeat(Put(JobFiles(layout.control).handed_over(change.job), hand_over(change)))
+
+
+def commit_job(
+    layout: LogLayout, opened: OpenedLog, change: LogChange, now: int
+) -> Step[EntryCommitted | RunDone]:
+    """Commit a job that was opened, and finish it."""
+    answer = yield from commit_change(layout, opened, change, now)
+    yield from finish_job(layout, change.job, answer)
+    return answer
+
+
+def finish_job(
+    layout: LogLayout, job: str, done: EntryCommitted | RunDone
+) -> Step[tuple[int, ...]]:
+    """Carry out what the job's entry says and close the job; idempotent, by any process.
+
+    :return: versions whose entry is not the one that was committed: somebody overwrote them.
+    :raises UnfinishedCommitError: the job is committed; run it again to finish.
+    """
+    records = JobFiles(layout.control)
+    try:
+        yield from layout.finish(done.entry)
+        overwritten = yield from _report(layout, done)
+        yield from repeat(Delete(records.open(job)))
+    except ZeroRenameError as error:
+        raise UnfinishedCommitError(
+            f"The job is committed in version {done.entry.version}, and not finished: "
+            f"{error.message}",
+            job=job,
+            remedy="Recovery finishes it; do not run it again.",
+        ) from error
+    return overwritten
+
+
+def _report(layout: LogLayout, done: EntryCommitted | RunDone) -> Step[tuple[int, ...]]:
+    """Write the run's report and the checksum file, before the open record goes."""
+    records, entry = JobFiles(layout.control), done.entry
+    for transaction in entry.actions:
+        app = getattr(transaction, "app", "")
+        if app.startswith(RUN):
+            run = app.removeprefix(RUN)
+            report = json.dumps({"run": run, "job": entry.job, "version": entry.version}).encode()
+            yield from repeat(Put(records.run(run), report))
+    state = done.state if isinstance(done, EntryCommitted) else None
+    body = write_checksum(state, entry.txn_id or "") if state is not None else None
+    if body is None:
+        return ()
+    key = layout.folder.checksum(entry.version)
+    answer = yield from Put(key, body, if_none_match=True)
+    if not isinstance(answer, Refused):
+        return ()  # No answer depends on it: an unanswered one is left to the next job.
+    # Somebody else has written our number's checksum file: is the entry still ours?
+    (there,) = yield from read_entries(layout.folder, [entry.version])
+    return () if there is not None and there.txn_id == entry.txn_id else (entry.version,)
+
+
+def abandon_job(layout: LogLayout, job: str) -> Step[None]:
+    """Close a job that nobody can commit: its owner never sent or handed it over, or it is fenced.
+
+    What it wrote is purge's.
+    """
+    records = JobFiles(layout.control)
+    yield from repeat(Delete(records.handed_over(job)))
+    yield from repeat(Delete(records.open(job)))
+
+
+def withdraw_job(
+    layout: LogLayout, job: str, opened_at: float, fencer: str, now: int
+) -> Step[JobVerdict]:
+    """Abort a job that was handed over, or whose process is taken for dead: fence it first.
+
+    :param opened_at: when its open record was written, which may be gone by now.
+    :param fencer: the id of this process, for the fence's entry.
+    :return: its entry, where somebody has committed it before; the job is finished then.
+    """
+    verdict = yield from fence_job(layout, job, opened_at, fencer, now)
+    if verdict.entry is not None:
+        yield from finish_job(layout, job, EntryCommitted(verdict.entry))
+    else:
+        yield from abandon_job(layout, job)
+    return verdict
+
+
+def recover_job(layout: LogLayout, job: str, recoverer: str, now: int) -> Step[JobVerdict | None]:
+    """Withdraw a job whose process is taken for dead; ``None``: it is closed."""
+    record = yield from Get(JobFiles(layout.control).open(job))
+    if not isinstance(record, Found):
+        return None
+    return (yield from withdraw_job(layout, job, record.last_modified, recoverer, now))
+
+
+def publish_job(layout: LogLayout, job: str, now: int) -> Step[EntryCommitted | RunDone | None]:
+    """Commit a job that was handed over, by any process; ``None``: there is nothing to do.
+
+    :raises JobFencedError: it was declared dead.
+    """
+    records = JobFiles(layout.control)
+    opened_at, record = yield from All((Get(records.open(job)), Get(records.handed_over(job))))
+    if not isinstance(opened_at, Found) or not isinstance(record, Found):
+        return None
+    change = take_over(record.body, record.key)
+    opened = yield from open_log(layout, change.depth)
+    verdict = yield from search_since_opened(layout, opened.state, job, opened_at.last_modified)
+    if verdict.fenced:
+        raise JobFencedError("The job was declared dead. It was not committed.", job=job)
+    if verdict.entry is not None:
+        done: EntryCommitted | RunDone = EntryCommitted(verdict.entry)
+    else:
+        done = yield from commit_change(layout, opened, change, now)
+    yield from finish_job(layout, job, done)
+    return done

@@ -1,0 +1,145 @@
+"""Conflicts: whether a change still stands after an entry that came since its base.
+
+==============================  ===========================================  ====================
+the change                      meets                                        then
+==============================  ===========================================  ====================
+any                             the entry of its job, by a publisher         committed
+a fence of a job                the entry of that job                        not fenced
+any                             the fence of its job                         fenced
+any                             the transaction of its run                   repeated
+new columns, or all is read     ``metaData``                                 conflict
+append                          a replace of its partition                   conflict
+append                          an append, a compaction, a merge, a delete   passes
+replace, ``fail``               any change of rows in its partitions         conflict
+replace, ``last_wins``          the same                                     removes it, too
+replace or append, newest run   rows of a newer rank, whenever they came     superseded
+``removes``                     a removal of the same file                   conflict
+``returned``                    a removal of it, so what purge forgets       conflict
+``forgets``, ``returned``       an entry that brings the file back           conflict
+``reads``                       any change of rows there                     conflict
+==============================  ===========================================  ====================
+
+What is not known (a tombstone without its partition) is taken for a conflict, never for none.
+"""
+
+from __future__ import annotations
+
+from ..committer.errors import CommitConflictError, JobFencedError, SupersededRunError
+from .actions import AddFile, LogMetadata, RemoveFile
+from .change import FENCE, RUN, LogChange, Overtaking, rank_app
+from .entries import LogEntry
+from .replay import LogState
+from .scope import ALL, NONE, Scope, read_scope
+
+
+class RunRepeated(Exception):
+    """Another attempt of this run has committed, by an entry: its work is done."""
+
+    def __init__(self, entry: LogEntry) -> None:
+        super().__init__(entry.version)
+        self.entry = entry
+
+
+class JobDecided(Exception):
+    """The job whose change or fence this is has committed, by an entry that somebody else wrote."""
+
+    def __init__(self, entry: LogEntry) -> None:
+        super().__init__(entry.version)
+        self.entry = entry
+
+
+def replaced_by(entry: LogEntry, before: LogState) -> Scope:
+    """The partitions that an entry replaces as a whole."""
+    if entry.job is not None:
+        return read_scope(entry.ours.get("replaced"))
+    parameters = entry.info.members.get("operationParameters")
+    mode = parameters.get("mode") if isinstance(parameters, dict) else None
+    operation = str(entry.info.members.get("operation", "")).upper()
+    if mode != "Overwrite" and "REPLACE" not in operation and operation != "RESTORE":
+        return NONE
+    if isinstance(parameters, dict) and parameters.get("predicate"):
+        touched = [before.partition(it) for it in entry.changes]
+        known = frozenset(it for it in touched if it is not None)
+        return Scope(known) if len(known) == len(set(touched)) else ALL
+    return ALL
+
+
+def judge(change: LogChange, before: LogState, entry: LogEntry) -> None:
+    """Refuse a change that an entry since its base has overtaken.
+
+    :param before: the state before the entry.
+    """
+    if entry.job is not None and entry.job in {change.job, *change.fences}:
+        raise JobDecided(entry)
+    if entry.transaction(FENCE + change.job):
+        raise JobFencedError(
+            f"Another process declared the job dead, in version {entry.version}. "
+            "It was not committed.",
+            job=change.job,
+        )
+    if change.run is not None and entry.transaction(RUN + change.run):
+        raise RunRepeated(entry)
+    if entry.of(LogMetadata) and (change.metadata is not None or change.reads.all):
+        raise _overtaken(change, entry, "changed the columns or properties")
+    removed = {it.path for it in entry.of(RemoveFile)}
+    wanted = {*change.removes, *(it.path for it in change.returned)}
+    if both := sorted(removed & wanted):
+        raise _overtaken(change, entry, f"removed {both[0]}")
+    unnamed = {it.path for it in (*change.returned, *change.forgets)}
+    if both := sorted(unnamed & {it.path for it in entry.of(AddFile)}):
+        raise _overtaken(change, entry, f"added {both[0]}")
+    for file in entry.changes:
+        partition = before.partition(file)
+        if change.reads.has(partition):
+            raise _overtaken(change, entry, f"changed partition {partition}, which was read")
+        replaces = change.overtaking is Overtaking.FAIL and change.replaced.has(partition)
+        if replaces:
+            raise _overtaken(change, entry, f"changed partition {partition}")
+    filled = Scope(frozenset(it for a in change.adds if (it := before.partition(a)) is not None))
+    appends = change.isolated and change.changes_data
+    replaced = replaced_by(entry, before)
+    if appends and change.overtaking is Overtaking.FAIL and replaced.meets(filled):
+        raise _overtaken(change, entry, "replaced a partition that this job adds to")
+    if change.reads.meets(replaced) or (
+        change.overtaking is Overtaking.FAIL and change.replaced.meets(replaced)
+    ):
+        raise _overtaken(change, entry, "replaced a partition, of which no file was left")
+
+
+def judge_rank(change: LogChange, state: LogState) -> None:
+    """Refuse a run if a partition that it touches holds rows of a newer one.
+
+    Entries since the base do not tell it: the newer run may have come long before.
+    """
+    if change.overtaking is not Overtaking.NEWEST_RUN or change.rank is None:
+        return
+    filled = frozenset(it for a in change.adds if (it := state.partition(a)) is not None)
+    touched = Scope(change.replaced.partitions | filled, change.replaced.all)
+    for file in state.live.values():
+        rank = file.tags.get("rank", "")
+        newer = rank.lstrip("-").isdigit() and int(rank) > change.rank
+        if newer and touched.has(state.partition(file)):
+            raise _superseded(change, file.tags.get("job", ""))
+    for partition in touched.partitions:
+        emptied = state.transactions.get(rank_app(partition))
+        if emptied is not None and emptied.version > change.rank:
+            raise _superseded(change, "")
+
+
+def _superseded(change: LogChange, job: str) -> SupersededRunError:
+    by = f" (job {job})" if job else ""
+    return SupersededRunError(
+        f"A newer run{by} has loaded a partition of this one. Nothing was committed.",
+        job=change.job,
+    )
+
+
+def _overtaken(change: LogChange, entry: LogEntry, what: str) -> CommitConflictError:
+    by = f"job {entry.job}" if entry.job else "another engine"
+    error = CommitConflictError(
+        f"Version {entry.version} of {by} {what}. This job was not committed.",
+        job=change.job,
+        remedy="Run it again on the present state.",
+    )
+    error.overtaken = True
+    return error

@@ -1,0 +1,275 @@
+"""Opening: the state of a table, from the fewest objects that tell it.
+
+::
+
+    hint ── LIST from it ──┬── no entry: no table
+                           ├── newest N.crc, believed ── entries since ── state without tombstones
+                           ├── newest whole checkpoint ── entries since ── whole state
+                           └── cut checkpoint ── the one before, or the first entry
+
+=========================  ==================================================================
+what may have happened     what is done
+=========================  ==================================================================
+hint of the future, cut    the log is listed from its beginning
+object gone since LIST     others clean: all is read anew
+entry not as listed        it was overwritten: reported in ``overwritten``, the new one counts
+crc of other bytes         reported in ``overwritten``, crc not believed
+number missing             refused: nothing is guessed across a hole
+over an hour in all        where others clean, all is read anew
+=========================  ==================================================================
+
+The end is the greatest number that the listing shows, never a missing number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from ..committer.errors import (
+    InvalidInputError,
+    RecordDamagedError,
+    SnapshotGoneError,
+    TableMismatchError,
+)
+from ..committer.store.listing import list_objects
+from ..committer.store.requests import Absent, All, Clock, Found, Get, Step
+from .checkpoint import read_checkpoint, read_hint
+from .checksum import ReadChecksum, read_checksum
+from .entries import ENTRY_BYTES, ListedLog, LogEntry, LogFolder, read_entry, sort_listing
+from .log_layout import LogLayout
+from .replay import LogState, Replay, log_hole, replay
+
+#: Seconds for which a listing binds a number where others clean: what it shows is younger than
+#: the shortest retention that Delta's engines accept for entries.
+FRESH = 3600.0
+#: Openings in a row during which others have cleaned the log, after which one gives up.
+_TRIES = 5
+#: Bytes of a checkpoint's part or a checksum file that are read.
+_STATE_BYTES = 2 * 1024 * 1024 * 1024
+
+
+class LogDepth(IntEnum):
+    """How much of a state must be read: each has all of the ones before."""
+
+    BLIND = 0  #: what an append needs: protocol, columns, transactions
+    FILES = 1  #: live files
+    WHOLE = 2  #: tombstones and every transaction
+
+
+@dataclass(frozen=True)
+class OpenedLog:
+    """A state and the listing that binds the number after it.
+
+    :param listed_at: this process's clock before the listing was sent.
+    :param overwritten: versions whose entry is not the one that was there before: a writer
+        without conditions has destroyed a commit.
+    """
+
+    state: LogState
+    listed_at: float
+    overwritten: tuple[int, ...] = ()
+
+
+class _LogCleaned(Exception):
+    """An object that the listing shows is gone: others clean the log."""
+
+
+def list_log(folder: LogFolder, since: int = 0) -> Step[ListedLog]:
+    """List a log from a version on."""
+    sent_at = yield from Clock()
+    listing = yield from list_objects(folder.prefix, after=folder.before(since))
+    return sort_listing(folder, listing.objects, sent_at)
+
+
+def open_log(
+    layout: LogLayout, depth: LogDepth = LogDepth.FILES, version: int | None = None
+) -> Step[OpenedLog]:
+    """Read the state of a table.
+
+    :param depth: what must be read; the rest may be left unread.
+    :param version: a former one; ``None``: the newest.
+    :raises SnapshotGoneError: the version's entries were cleaned.
+    """
+    for _ in range(_TRIES):
+        try:
+            opened = yield from _open(layout, depth, version)
+        except _LogCleaned:
+            continue
+        layout.check_readable(opened.state)
+        now = yield from Clock()
+        if now - opened.listed_at < FRESH or not layout.cleaned_by_others(opened.state):
+            return opened
+    raise SnapshotGoneError(
+        "Others cleaned the log again and again while it was read. Nothing was changed.",
+        key=layout.folder.prefix,
+        remedy="Run it again; if that does not help, lengthen delta.logRetentionDuration.",
+    )
+
+
+def _open(layout: LogLayout, depth: LogDepth, version: int | None) -> Step[OpenedLog]:
+    folder = layout.folder
+    hint = yield from Get(folder.hint)
+    since = read_hint(hint.body) if isinstance(hint, Found) else 0
+    listed = yield from list_log(folder, since)
+    if since and listed.newest_checkpoint(version) is None:
+        listed = yield from list_log(folder)
+    end = _end(listed, version)
+    if end < 0:
+        return OpenedLog(LogState(), listed.sent_at)
+    first = OpenedLog(LogState(), listed.sent_at)
+    if depth < LogDepth.WHOLE:
+        first = yield from _by_checksum(folder, listed, end, depth)
+        if first.state.exists:
+            return first
+    whole = yield from _by_checkpoint(folder, listed, end)
+    overwritten = tuple(sorted({*first.overwritten, *whole.overwritten}))
+    return replace(whole, overwritten=overwritten)
+
+
+def _end(listed: ListedLog, version: int | None) -> int:
+    newest = max(listed.end, listed.newest_checkpoint() or -1)
+    if version is None:
+        return newest
+    if not 0 <= version <= newest:
+        raise InvalidInputError(
+            f"version={version}: the table has versions 0 to {newest}. Nothing was read."
+        )
+    if version in listed.entries and listed.is_stale(version):
+        raise _gone(version)
+    return version
+
+
+def _gone(version: int) -> SnapshotGoneError:
+    return SnapshotGoneError(
+        f"Version {version} is no longer in the log. Nothing was changed.",
+        remedy="Ask for a newer version.",
+    )
+
+
+def read_entries(folder: LogFolder, versions: Iterable[int]) -> Step[tuple[LogEntry | None, ...]]:
+    """Read entries at once; ``None`` for one that is not there."""
+    wanted = tuple(versions)
+    found = yield from All(
+        tuple(Get(folder.entry(version), most=ENTRY_BYTES) for version in wanted)
+    )
+    return tuple(
+        None if isinstance(it, Absent) else read_entry(it, version)
+        for version, it in zip(wanted, found, strict=True)
+    )
+
+
+def _read_listed(
+    folder: LogFolder, listed: ListedLog, versions: range
+) -> Step[tuple[list[LogEntry], tuple[int, ...]]]:
+    """Read entries that a listing shows, and name those that were overwritten since."""
+    for version in versions:
+        if version not in listed.entries:
+            raise log_hole(version)
+    found = yield from read_entries(folder, versions)
+    entries = [entry for entry in found if entry is not None]
+    if len(entries) < len(found):
+        raise _LogCleaned
+    changed = (it.version for it in entries if it.etag != listed.entries[it.version].etag)
+    return entries, tuple(changed)
+
+
+def _by_checksum(
+    folder: LogFolder, listed: ListedLog, end: int, depth: LogDepth
+) -> Step[OpenedLog]:
+    """The state by the newest checksum file; version -1 where there is none to believe."""
+    none = OpenedLog(LogState(), listed.sent_at)
+    base = listed.newest_checkpoint(end)
+    lowest = -1 if base is None else base
+    at = max((v for v in listed.checksums if lowest <= v <= end), default=None)
+    if (
+        at is None
+        or at not in listed.entries
+        or any(version not in listed.entries for version in range(at + 1, end + 1))
+    ):
+        return none
+    found, (entries, changed) = yield from All(
+        (
+            Get(folder.checksum(at), most=_STATE_BYTES),
+            _read_listed(folder, listed, range(at + 1, end + 1)),
+        )
+    )
+    checksum = read_checksum(found, at) if isinstance(found, Found) else None
+    if checksum is None:
+        return none
+    overwritten = checksum.overwritten(listed)
+    if not overwritten and checksum.etags is None:
+        overwritten = yield from _compared(folder, checksum, at)
+    if overwritten or changed:
+        return replace(none, overwritten=tuple(sorted({*overwritten, *changed})))
+    if depth is LogDepth.FILES and checksum.state.files is None:
+        return none
+    etags = {v: tag for v, tag in checksum.state.etags.items() if v > lowest} or {
+        v: it.etag for v, it in listed.entries.items() if lowest < v <= at
+    }
+    state = replace(checksum.state, etags=etags, checkpoint=lowest)
+    return OpenedLog(replay(state, entries), listed.sent_at)
+
+
+def _compared(folder: LogFolder, checksum: ReadChecksum, version: int) -> Step[tuple[int, ...]]:
+    """Versions that another engine's checksum file contradicts: its own, or none."""
+    (entry,) = yield from read_entries(folder, [version])
+    if entry is None:
+        raise _LogCleaned
+    same = checksum.txn_id is not None and checksum.txn_id == entry.txn_id
+    return () if same else (version,)
+
+
+def _by_checkpoint(folder: LogFolder, listed: ListedLog, end: int) -> Step[OpenedLog]:
+    """The whole state: by the newest checkpoint that can be read, or by all entries."""
+    damage: RecordDamagedError | None = None
+    while True:
+        base = listed.newest_checkpoint(end)
+        try:
+            state = yield from _at_checkpoint(folder, listed, base)
+        except RecordDamagedError as error:
+            # Nothing depends on one checkpoint while the entries before it are there.
+            damage = damage or error
+            listed = yield from list_log(folder)
+            older = {v: parts for v, parts in listed.checkpoints.items() if v < (base or 0)}
+            listed = replace(listed, checkpoints=older)
+            continue
+        try:
+            versions = range(state.version + 1, end + 1)
+            entries, changed = yield from _read_listed(folder, listed, versions)
+        except RecordDamagedError as error:
+            _explain_hole(listed, end, damage)
+            raise error
+        return OpenedLog(replay(state, entries), listed.sent_at, changed)
+
+
+def _explain_hole(listed: ListedLog, end: int, damage: RecordDamagedError | None) -> None:
+    """Raise what is behind missing entries, where it is known."""
+    if damage is not None:
+        raise damage
+    if any(version <= end for version in listed.foreign):
+        raise TableMismatchError(
+            "The table has the feature v2Checkpoint, which is not implemented. Nothing was read.",
+            remedy="Read it with another engine, or set delta.checkpointPolicy=classic there.",
+        )
+    if listed.newest_checkpoint() is not None and end < min(listed.entries, default=0):
+        raise _gone(end)
+
+
+def _at_checkpoint(folder: LogFolder, listed: ListedLog, base: int | None) -> Step[LogState]:
+    if base is None:
+        return LogState()
+    parts = listed.checkpoints[base]
+    found = yield from All(tuple(Get(part.key, most=_STATE_BYTES) for part in parts))
+    work = Replay(LogState())
+    for part in found:
+        if isinstance(part, Absent):
+            raise _LogCleaned
+        work.apply(read_checkpoint(part.body, part.key))
+    state = work.end(base, {}, base)
+    if state.protocol is None or state.metadata is None:
+        raise RecordDamagedError(
+            "The checkpoint holds no protocol or no metaData. It was not used.", key=parts[0].key
+        )
+    return state

@@ -1,0 +1,103 @@
+"""Purge: files that no state needs and no job may still name are forgotten, then deleted.
+
+======================================  =================================================
+a file below the data prefix            is deleted
+======================================  =================================================
+live                                    never
+removed, within the retention           not yet: readers and restores may need it
+removed before that                     once an entry says that it is forgotten
+of a job with an open record            never: its entry may come
+of no entry and no open job             at once: its job is fenced, or was abandoned
+======================================  =================================================
+
+Three looks in this order: data, open records, log. A file that the first shows belongs to a job
+that was open by then; if the second shows no record of it, the job is decided, and the third shows
+its entry. The entry that forgets is judged by restores, which would bring such a file back, and
+judges those that came before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..committer.errors import UnfinishedUpkeepError, counted
+from ..committer.store.listing import list_objects
+from ..committer.store.requests import DeleteMany, Step, Unknown
+from .actions import FORGOTTEN, RemoveFile
+from .change import LogBase, LogChange
+from .committing import commit_change
+from .job_files import JobFiles
+from .log_layout import LogLayout
+from .opening import LogDepth, open_log
+from .replay import LogState
+
+
+@dataclass(frozen=True)
+class PurgePlan:
+    """What a purge deletes.
+
+    :param keys: all of them; ``forgets``: the tombstones among them.
+    """
+
+    state: LogState
+    keys: tuple[str, ...]
+    forgets: tuple[RemoveFile, ...]
+
+
+def plan_log_purge(layout: LogLayout, now: int) -> Step[PurgePlan]:
+    """Look for files that nothing needs.
+
+    :param now: milliseconds, by the store's clock.
+    """
+    data = yield from list_objects(layout.data)
+    records = JobFiles(layout.control)
+    opened = yield from list_objects(records.opened)
+    log = yield from open_log(layout, LogDepth.WHOLE)
+    state = log.state
+    open_jobs = {records.job_of(key) for key in opened.keys}
+    candidates = {
+        key for key in data.keys if key.removeprefix(layout.data).split("/")[0] not in open_jobs
+    }
+    if log.overwritten:
+        # An entry was destroyed: what it added is in no state, and must not go.
+        return PurgePlan(state, (), ())
+    candidates -= {layout.key_of(path) for path in state.live}
+    kept_since = now - int(layout.retention(state) * 1000)
+    forgets = []
+    for path, tombstone in (state.removed or {}).items():
+        key = layout.key_of(path)
+        if key in candidates and tombstone.removed_at != FORGOTTEN:
+            if tombstone.removed_at > kept_since:
+                candidates.discard(key)
+            else:
+                forgets.append(tombstone)
+    return PurgePlan(state, tuple(sorted(candidates)), tuple(forgets))
+
+
+def purge_log(layout: LogLayout, purger: str, now: int) -> Step[tuple[str, ...]]:
+    """Delete what a plan finds; return the keys.
+
+    :param purger: the id of the entry that forgets.
+    :raises CommitConflictError: a restore brought a file back meanwhile. Nothing was deleted.
+    """
+    plan = yield from plan_log_purge(layout, now)
+    if plan.forgets:
+        change = LogChange(
+            purger,
+            LogBase(plan.state.version, plan.state.table_id),
+            forgets=plan.forgets,
+            changes_data=False,
+            operation="FORGET",
+        )
+        opened = yield from open_log(layout, LogDepth.WHOLE)
+        yield from commit_change(layout, opened, change, now)
+    for start in range(0, len(plan.keys), 1000):
+        items = tuple((key, None) for key in plan.keys[start : start + 1000])
+        answer = yield from DeleteMany(items)
+        if isinstance(answer, Unknown) or answer.errors:
+            raise UnfinishedUpkeepError(
+                f"Of {counted(len(plan.keys), 'file')} that nothing needs, not all were deleted: "
+                f"{answer}.",
+                remedy="Run the purge again.",
+            )
+    return plan.keys

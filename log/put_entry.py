@@ -1,0 +1,88 @@
+"""The commit point: one PUT with If-None-Match, and what became of it.
+
+==================  =====================================================================
+answer              then
+==================  =====================================================================
+done                written
+412                 the entry there is read: ours (an earlier answer was lost), or another's
+409, none           the entry is read; where none is, the same bytes at the same number
+412, none there     the same: the answer spoke of a state that has passed
+never any           unknown: it may be there, or come
+==================  =====================================================================
+
+The same number, since a next one would leave a hole if this one does not come, or commit twice if
+it does. Where others clean the log, no request is sent after the deadline: a number may be free
+again by then, and an entry there would be in the void.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..committer.errors import StoreRefusedError, StoreUnreachableError
+from ..committer.store.backoff import Backoff
+from ..committer.store.requests import Clock, Done, Found, Get, Put, Refused, Step
+from .entries import ENTRY_BYTES, LogEntry, LogFolder, read_entry
+
+#: As of other conditional writes: a store may be away for a minute.
+_TRIES = Backoff(tries=20, first=0.2, cap=8.0)
+
+
+@dataclass(frozen=True)
+class NumberTaken:
+    """The number's entry: ours, or another's."""
+
+    entry: LogEntry
+
+
+@dataclass(frozen=True)
+class NumberUnsure:
+    """No answer tells whether our entry is or will be there."""
+
+    cause: str
+
+
+@dataclass(frozen=True)
+class ListingExpired:
+    """The deadline passed.
+
+    :param sent: the entry was sent before that.
+    """
+
+    sent: bool
+
+
+def put_entry(
+    folder: LogFolder, version: int, body: bytes, deadline: float | None
+) -> Step[NumberTaken | NumberUnsure | ListingExpired]:
+    """Write an entry and find out whose the number is.
+
+    :raises StoreUnreachableError: nothing was sent.
+    :raises StoreRefusedError: the store refused the first request for want of rights.
+    """
+    cause, key = "", folder.entry(version)
+    for attempt in _TRIES.attempts():
+        yield from _TRIES.pause(attempt)
+        if deadline is not None and (yield from Clock()) >= deadline:
+            return ListingExpired(sent=bool(cause))
+        try:
+            answer = yield from Put(key, body, if_none_match=True)
+        except (StoreUnreachableError, StoreRefusedError) as error:
+            if not cause:
+                raise
+            return NumberUnsure(error.message)
+        if isinstance(answer, Done):
+            found = Found(key, answer.etag, len(body), answer.date, answer.date, body)
+            return NumberTaken(read_entry(found, version))
+        cause = answer.code if isinstance(answer, Refused) else answer.cause
+        try:
+            current = yield from Get(key, most=ENTRY_BYTES)
+        except (StoreUnreachableError, StoreRefusedError) as error:
+            return NumberUnsure(error.message)
+        if isinstance(current, Found):
+            return NumberTaken(read_entry(current, version))
+    return NumberUnsure(cause)
+
+
+def is_ours(taken: NumberTaken, txn_id: str) -> bool:
+    return taken.entry.txn_id == txn_id

@@ -1,0 +1,192 @@
+"""The state of a table: what its entries add up to.
+
+=================  ========================  =================================================
+member             known from                unknown
+=================  ========================  =================================================
+protocol, columns  any opening               never
+transactions       any opening               older ones, where ``N.crc`` names the newest only
+files              checkpoint or small crc   ``None`` after an opening that needs none
+tombstones         checkpoint and entries    ``None`` after an opening by ``N.crc``
+=================  ========================  =================================================
+
+Replay is a function of a state and the entries right after it: a gap is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from ..committer.errors import RecordDamagedError
+from .actions import (
+    Action,
+    AddFile,
+    AppTransaction,
+    DomainMetadata,
+    LogMetadata,
+    LogProtocol,
+    RemoveFile,
+)
+from .entries import LogEntry
+
+#: A partition: its values in the order of the partition columns.
+Partition = tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class LogState:
+    """A table after one version. ``version`` -1 is a table that is not there.
+
+    :param files: live ones by path; ``None``: not read.
+    :param removed: tombstones by path; ``None``: not read.
+    :param count: live files, and ``size`` their bytes; ``None``: not known.
+    :param etags: of the entries since ``checkpoint``, by version.
+    :param all_transactions: false: only the newest are there.
+    """
+
+    version: int = -1
+    protocol: LogProtocol | None = None
+    metadata: LogMetadata | None = None
+    transactions: Mapping[str, AppTransaction] = field(default_factory=dict)
+    domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
+    files: Mapping[str, AddFile] | None = field(default_factory=dict)
+    removed: Mapping[str, RemoveFile] | None = field(default_factory=dict)
+    count: int | None = 0
+    size: int | None = 0
+    etags: Mapping[int, str] = field(default_factory=dict)
+    checkpoint: int = -1
+    all_transactions: bool = True
+
+    @property
+    def exists(self) -> bool:
+        return self.version >= 0
+
+    @property
+    def table_id(self) -> str | None:
+        return self.metadata.id if self.metadata else None
+
+    def property_of(self, name: str, other: str = "") -> str:
+        return self.metadata.properties.get(name, other) if self.metadata else other
+
+    @property
+    def live(self) -> Mapping[str, AddFile]:
+        """The live files of a state that was read with them."""
+        if self.files is None:
+            raise ValueError("the state was opened without its files")
+        return self.files
+
+    def partition(self, file: AddFile | RemoveFile) -> Partition | None:
+        """The partition of a file; ``None`` where its tombstone does not say."""
+        values = file.values
+        if values is None and self.files is not None and file.path in self.files:
+            values = self.files[file.path].values
+        if values is None or self.metadata is None:
+            return None
+        # Delta has no empty string in a partition: it is null.
+        return tuple(values.get(name) or None for name in self.metadata.partition_columns)
+
+    def files_of(self, partitions: frozenset[Partition]) -> list[AddFile]:
+        return [it for it in self.live.values() if self.partition(it) in partitions]
+
+
+class Replay:
+    """A state under construction: it copies what it changes once, however many entries come."""
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+        self._transactions = dict(state.transactions)
+        self._domains = dict(state.domains)
+        self._files = None if state.files is None else dict(state.files)
+        self._removed = None if state.removed is None else dict(state.removed)
+        self._protocol, self._metadata = state.protocol, state.metadata
+        self._count, self._size = state.count, state.size
+
+    def apply(self, actions: Iterable[Action]) -> None:
+        """Apply the actions of one entry or checkpoint: removes first, so order says nothing."""
+        actions = tuple(actions)
+        for action in actions:
+            if isinstance(action, RemoveFile):
+                self._remove(action)
+        for action in actions:
+            match action:
+                case AddFile():
+                    self._add(action)
+                case AppTransaction():
+                    self._transactions.pop(action.app, None)  # The newest stand last.
+                    self._transactions[action.app] = action
+                case DomainMetadata(removed=True):
+                    self._domains.pop(action.domain, None)
+                case DomainMetadata():
+                    self._domains[action.domain] = action
+                case LogProtocol():
+                    self._protocol = action
+                case LogMetadata():
+                    self._metadata = action
+
+    def _add(self, action: AddFile) -> None:
+        before = None if self._files is None else self._files.get(action.path)
+        if self._files is not None:
+            self._files[action.path] = action
+        if self._removed is not None:
+            self._removed.pop(action.path, None)
+        self._count_file(+1, action.size)
+        if before is not None:
+            self._count_file(-1, before.size)
+
+    def _remove(self, action: RemoveFile) -> None:
+        if self._removed is not None:
+            self._removed[action.path] = action
+        if self._files is None:
+            # A remove may name a file that is not live: only the files tell.
+            self._count = self._size = None
+        elif (before := self._files.pop(action.path, None)) is not None:
+            self._count_file(-1, before.size)
+
+    def _count_file(self, files: int, size: int) -> None:
+        if self._count is not None and self._size is not None:
+            self._count += files
+            self._size += files * size
+
+    def end(self, version: int, etags: Mapping[int, str], checkpoint: int) -> LogState:
+        return replace(
+            self._state,
+            version=version,
+            protocol=self._protocol,
+            metadata=self._metadata,
+            transactions=self._transactions,
+            domains=self._domains,
+            files=self._files,
+            removed=self._removed,
+            count=self._count,
+            size=self._size,
+            etags=etags,
+            checkpoint=checkpoint,
+        )
+
+
+def replay(state: LogState, entries: Iterable[LogEntry]) -> LogState:
+    """Return the state after the entries that follow it.
+
+    :raises RecordDamagedError: an entry is missing between them.
+    """
+    at, etags, work = state.version, dict(state.etags), Replay(state)
+    for entry in entries:
+        if entry.version != at + 1:
+            raise log_hole(at + 1)
+        work.apply(entry.actions)
+        at, etags[entry.version] = entry.version, entry.etag
+    ended = work.end(at, etags, state.checkpoint)
+    if ended.exists and (ended.protocol is None or ended.metadata is None):
+        raise RecordDamagedError(
+            "The log's first entries hold no protocol or no metaData action. Nothing was read.",
+            remedy="Restore the log's first entries from a version or a backup of the bucket.",
+        )
+    return ended
+
+
+def log_hole(version: int) -> RecordDamagedError:
+    return RecordDamagedError(
+        f"Entry {version} of the log is missing, and no checkpoint replaces it. Nothing was read.",
+        field=str(version),
+        remedy="Restore the entry from a version or a backup of the bucket.",
+    )

@@ -1,0 +1,78 @@
+"""Restore: the table becomes what it was at a version, as far as its files are still there.
+
+================================  =========================================================
+a file of that version            then
+================================  =========================================================
+live                              stays
+removed, tombstone, object there  comes back
+removed, tombstone out of date    lost: purge may be deleting it
+forgotten by purge, no tombstone  lost
+object gone                       lost: another engine's VACUUM took it
+================================  =========================================================
+
+The plan reads the whole table: any change since is a conflict, and so is an entry that forgets a
+file which is to come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..committer.store.requests import All, Found, Head, Step
+from .actions import FORGOTTEN, AddFile
+from .change import LogBase, LogChange
+from .log_layout import LogLayout
+from .opening import LogDepth, OpenedLog, open_log
+from .scope import ALL
+
+
+@dataclass(frozen=True)
+class LogRestore:
+    """A change that restores a version.
+
+    :param lost: paths of that version that nothing brings back.
+    """
+
+    opened: OpenedLog
+    change: LogChange
+    lost: tuple[str, ...]
+
+
+def plan_restore(
+    layout: LogLayout, job: str, version: int, now: int, owner: Mapping[str, Any]
+) -> Step[LogRestore]:
+    """Plan the restore of a version; whoever commits it says first what is lost.
+
+    :param now: milliseconds, by the store's clock.
+    """
+    opened = yield from open_log(layout, LogDepth.WHOLE)
+    former = yield from open_log(layout, LogDepth.FILES, version)
+    state, then = opened.state, former.state
+    kept_since = now - int(layout.retention(state) * 1000)
+    returned: list[AddFile] = []
+    lost: list[str] = []
+    for path, add in then.live.items():
+        if path in state.live:
+            continue
+        tombstone = (state.removed or {}).get(path)
+        at = FORGOTTEN if tombstone is None else tombstone.removed_at
+        if at == FORGOTTEN or at <= kept_since:
+            lost.append(path)
+        else:
+            returned.append(replace(add, changes_data=True))
+    found = yield from All(tuple(Head(layout.key_of(add.path)) for add in returned))
+    there = [add for add, it in zip(returned, found, strict=True) if isinstance(it, Found)]
+    lost += [add.path for add, it in zip(returned, found, strict=True) if not isinstance(it, Found)]
+    change = LogChange(
+        job,
+        LogBase(state.version, state.table_id),
+        removes=frozenset(state.live.keys() - then.live.keys()),
+        returned=tuple(there),
+        reads=ALL,
+        metadata=then.metadata if then.metadata != state.metadata else None,
+        operation="RESTORE",
+        owner=owner,
+    )
+    return LogRestore(opened, change, tuple(sorted(lost)))

@@ -1,0 +1,296 @@
+"""Jobs on one log: what they commit, meet, and are refused for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.log_tables import COLUMNS, LAYOUT, LOG, NOW, LogTable, day, file_of, first
+from support.memory_store import MemoryDriver, MemoryStore
+from zero_rename.committer.errors import (
+    CommitConflictError,
+    CommitStateUnknownError,
+    JobFencedError,
+    SupersededRunError,
+    TableMismatchError,
+    TableNotFoundError,
+)
+from zero_rename.committer.store import requests as s
+from zero_rename.log.actions import AddFile, AppTransaction, CommitInfo, RemoveFile, write_actions
+from zero_rename.log.change import FENCE, LogBase, LogChange, Overtaking
+from zero_rename.log.committing import EntryCommitted, RunDone, commit_change
+from zero_rename.log.job_steps import (
+    hand_over_job,
+    open_log_job,
+    publish_job,
+    recover_job,
+    withdraw_job,
+)
+from zero_rename.log.opening import LogDepth
+from zero_rename.log.scope import ALL
+
+
+@pytest.fixture
+def table() -> LogTable:
+    table = LogTable()
+    table.make()
+    return table
+
+
+def test_appends_beside_each_other_all_commit(table: LogTable) -> None:
+    one, two = table.job("1"), table.job("1")
+    table.commit(two)
+    table.commit(one)
+    assert table.live() == {one.adds[0].path, two.adds[0].path}
+
+
+def test_replace_removes_what_is_live_as_it_commits(table: LogTable) -> None:
+    table.append("1", "2")
+    replaced = table.replace("1")
+    assert {it.values["day"] for it in table.open().state.live.values()} == {"1", "2"}
+    assert len(replaced.entry.of(RemoveFile)) == 1
+
+
+def test_replace_after_an_append_to_its_partition_is_a_conflict(table: LogTable) -> None:
+    job = table.job("1", replaced=day("1"))
+    table.append("1")
+    with pytest.raises(CommitConflictError, match="changed partition") as caught:
+        table.commit(job)
+    assert caught.value.overtaken
+    assert len(table.live()) == 1
+
+
+def test_append_after_a_replace_of_its_partition_is_a_conflict(table: LogTable) -> None:
+    job = table.job("1")
+    table.replace("1")
+    with pytest.raises(CommitConflictError, match="replaced a partition"):
+        table.commit(job)
+
+
+def test_append_beside_a_replace_of_another_partition_commits(table: LogTable) -> None:
+    job = table.job("2")
+    table.replace("1")
+    table.commit(job)
+    assert len(table.live()) == 2
+
+
+def test_append_beside_a_compaction_commits(table: LogTable) -> None:
+    path = table.append("1").entry.of(AddFile)[0].path
+    job = table.job("1")
+    compacted = table.job("1", removes=frozenset({path}), changes_data=False)
+    table.commit(compacted)
+    table.commit(job)
+    assert len(table.live()) == 2
+
+
+def test_append_after_an_overwrite_of_another_engine_is_a_conflict(table: LogTable) -> None:
+    job = table.job("1")
+    info = {"operation": "WRITE", "operationParameters": {"mode": "Overwrite"}, "txnId": "spark"}
+    table.put("00000000000000000001.json", write_actions([CommitInfo(info)]))
+    with pytest.raises(CommitConflictError):
+        table.commit(job)
+
+
+def test_replace_with_last_wins_removes_what_came_meanwhile(table: LogTable) -> None:
+    job = table.job("1", replaced=day("1"), overtaking=Overtaking.LAST_WINS)
+    table.append("1")
+    table.commit(job)
+    assert table.live() == {job.adds[0].path}
+
+
+def test_two_removals_of_one_file_conflict(table: LogTable) -> None:
+    path = table.append("1").entry.of(AddFile)[0].path
+    one = table.job("1", removes=frozenset({path}))
+    table.commit(table.job("1", removes=frozenset({path})))
+    with pytest.raises(CommitConflictError, match="removed"):
+        table.commit(one)
+
+
+def test_removal_of_a_file_that_was_not_live_at_the_base_is_refused(table: LogTable) -> None:
+    with pytest.raises(CommitConflictError, match="no longer"):
+        table.commit(table.job("1", removes=frozenset({"data/x/0.parquet"})))
+
+
+def test_change_of_a_read_partition_is_a_conflict(table: LogTable) -> None:
+    job = table.job("2", reads=day("1"))
+    table.append("1")
+    with pytest.raises(CommitConflictError, match="was read"):
+        table.commit(job)
+
+
+def test_entries_between_a_read_and_the_opening_are_judged(table: LogTable) -> None:
+    base = table.open().state
+    table.append("1")
+    job = table.job("2", reads=day("1"))
+    bound = replace(job, base=LogBase(base.version, base.table_id))
+    with pytest.raises(CommitConflictError, match="was read"):
+        table.commit(bound)
+
+
+def test_absence_of_a_table_is_judged_like_any_base() -> None:
+    table = LogTable()
+    merged = LogChange("merge", LogBase(-1), COLUMNS, (file_of("merge"),), reads=ALL)
+    table.make()
+    table.append("1")
+    with pytest.raises(CommitConflictError):
+        table.commit(merged)
+
+
+def test_second_of_two_first_jobs_is_refused() -> None:
+    table = LogTable()
+    before = table.open()
+    table.make()
+    with pytest.raises(CommitConflictError):
+        table.run(commit_change(LAYOUT, before, first("second"), NOW))
+    assert table.versions() == [0]
+
+
+def test_append_without_a_table_is_refused() -> None:
+    table = LogTable()
+    job = LogChange("a", LogBase(-1), COLUMNS, (file_of("a"),))
+    with pytest.raises(TableNotFoundError):
+        table.commit(job)
+    assert table.versions() == []
+
+
+def test_base_of_another_table_is_refused(table: LogTable) -> None:
+    job = replace(table.job("1"), base=LogBase(0, "table-0"))
+    with pytest.raises(CommitConflictError, match="another one"):
+        table.commit(job)
+
+
+def test_files_that_do_not_fit_changed_columns_are_refused(table: LogTable) -> None:
+    job = table.job("1")
+    narrower = replace(COLUMNS, schema=COLUMNS.schema.replace("long", "integer"))
+    table.commit(replace(table.job(), metadata=narrower, columns=None))
+    with pytest.raises(CommitConflictError, match="columns"):
+        table.commit(job)
+
+
+def test_feature_switched_on_meanwhile_refuses_the_job_by_its_name(table: LogTable) -> None:
+    job = table.job("1")
+    feature = replace(COLUMNS, properties={"delta.enableChangeDataFeed": "true"})
+    table.commit(replace(table.job(), metadata=feature, columns=None))
+    with pytest.raises(TableMismatchError, match="enableChangeDataFeed"):
+        table.commit(job)
+
+
+def test_run_that_has_committed_is_told_its_entry(table: LogTable) -> None:
+    one, two = table.job("1", run="daily"), table.job("1", run="daily")
+    table.commit(one)
+    done = table.commit(two)
+    assert isinstance(done, RunDone)
+    assert (done.entry.job, len(table.live())) == (one.job, 1)
+    assert table.run(open_log_job(LAYOUT, "third", {}, run="daily")).done == {"run": "daily"}
+
+
+class TestNewestRun:
+    def test_older_run_is_refused_however_long_the_newer_one_is_there(
+        self, table: LogTable
+    ) -> None:
+        newest = {"overtaking": Overtaking.NEWEST_RUN}
+        table.replace("1", rank=2, **newest)
+        with pytest.raises(SupersededRunError):
+            table.replace("1", rank=1, **newest)
+        table.replace("1", rank=3, **newest)
+
+    def test_older_run_is_refused_where_a_newer_one_left_no_file(self, table: LogTable) -> None:
+        newest = {"overtaking": Overtaking.NEWEST_RUN}
+        table.commit(table.job(replaced=day("1"), rank=2, **newest))
+        with pytest.raises(SupersededRunError):
+            table.replace("1", rank=1, **newest)
+
+
+class TestAnswers:
+    def test_lost_answer_of_the_entry_commits_once(self) -> None:
+        lost = []
+
+        def fault(request: object, carry_out: object) -> object:
+            answer = carry_out(request)  # type: ignore[operator]
+            if isinstance(request, s.Put) and request.if_none_match and not lost:
+                lost.append(request)
+                return s.Unknown("time-out")
+            return answer
+
+        store = MemoryStore()
+        table = LogTable(store, MemoryDriver(store, fault))
+        table.make()
+        assert len(lost) == 1
+        assert table.versions() == [0]
+
+    @pytest.mark.parametrize("first_answer", [s.Refused("ConditionalRequestConflict")])
+    def test_conflict_answer_repeats_the_same_number(self, first_answer: s.Refused) -> None:
+        keys = []
+
+        def fault(request: object, carry_out: object) -> object:
+            if isinstance(request, s.Put) and request.if_none_match:
+                keys.append(request.key)
+                if len(keys) == 1:
+                    return first_answer
+            return carry_out(request)  # type: ignore[operator]
+
+        store = MemoryStore()
+        table = LogTable(store, MemoryDriver(store, fault))
+        table.make()
+        assert keys[:2] == [LOG.entry(0), LOG.entry(0)]
+
+    def test_store_that_never_answers_leaves_the_job_unknown_and_open(self) -> None:
+        def fault(request: object, carry_out: object) -> object:
+            if isinstance(request, s.Put) and request.key.endswith("1.json"):
+                return s.Unknown("time-out")
+            return carry_out(request)  # type: ignore[operator]
+
+        store = MemoryStore()
+        LogTable(store).make()
+        table = LogTable(store, MemoryDriver(store, fault))
+        with pytest.raises(CommitStateUnknownError):
+            table.append("1", job="silent")
+        assert store.keys(f"{LAYOUT.control}open/") == [f"{LAYOUT.control}open/silent.json"]
+
+
+class TestFences:
+    def test_fenced_job_does_not_commit(self, table: LogTable) -> None:
+        job = table.job("1")
+        assert table.run(recover_job(LAYOUT, job.job, "rescuer", NOW)).fenced
+        with pytest.raises(JobFencedError):
+            table.commit(job)
+        assert table.live() == set()
+
+    def test_fence_of_a_committed_job_finds_its_entry(self, table: LogTable) -> None:
+        job = table.job("1")
+        table.run(commit_change(LAYOUT, table.open(), job, NOW))
+        table.append("2")
+        found = table.run(recover_job(LAYOUT, job.job, "rescuer", NOW))
+        assert found.entry.job == job.job
+        assert table.store.keys(f"{LAYOUT.control}open/") == []
+
+    def test_fence_is_a_transaction_which_checkpoints_keep(self, table: LogTable) -> None:
+        job = table.job("1")
+        table.run(recover_job(LAYOUT, job.job, "rescuer", NOW))
+        assert table.open().state.transactions[FENCE + job.job].version == 1
+
+    def test_commit_and_withdrawal_of_one_job_end_in_one_decision(self, table: LogTable) -> None:
+        job = table.job("1")
+        opened_at = table.store.clock()
+        table.run(hand_over_job(LAYOUT, job))
+        assert isinstance(table.run(publish_job(LAYOUT, job.job, NOW)), EntryCommitted)
+        # The publisher has closed it; its driver gives up all the same.
+        found = table.run(withdraw_job(LAYOUT, job.job, opened_at, "driver", NOW))
+        assert found.entry.job == job.job
+
+    def test_two_publishers_commit_once(self, table: LogTable) -> None:
+        job = table.job("1")
+        table.run(hand_over_job(LAYOUT, job))
+        before = table.open(LogDepth.BLIND)
+        table.run(publish_job(LAYOUT, job.job, NOW))
+        again = table.run(commit_change(LAYOUT, before, job, NOW))
+        assert (again.entry.version, table.versions()) == (1, [0, 1])
+
+    def test_run_transaction_of_another_application_is_no_fence(self, table: LogTable) -> None:
+        table.put(
+            "00000000000000000001.json",
+            write_actions([CommitInfo({"txnId": "x"}), AppTransaction("spark-query", 7)]),
+        )
+        table.append("1")
+        assert len(table.live()) == 1
