@@ -23,10 +23,11 @@ from ..committer.errors import (
     JobFencedError,
     TableNotFoundError,
 )
-from ..committer.store.requests import Clock, Step
+from ..committer.store.requests import Clock, Found, Get, Step
 from .actions import FORGOTTEN, write_actions
-from .change import FENCE, LogChange, change_actions
+from .change import FENCE, RUN, LogChange, change_actions
 from .entries import LogEntry
+from .job_files import JobFiles
 from .judging import JobDecided, RunRepeated, judge, judge_rank
 from .log_layout import LogLayout
 from .opening import FRESH, LogDepth, OpenedLog, list_log, open_log, read_entries
@@ -54,9 +55,12 @@ class EntryCommitted:
 
 @dataclass(frozen=True)
 class RunDone:
-    """The run has committed before, by this entry."""
+    """The run has committed before.
 
-    entry: LogEntry
+    :param entry: ``None``: before the state that was opened.
+    """
+
+    entry: LogEntry | None = None
 
 
 def commit_change(
@@ -78,9 +82,16 @@ def commit_change(
 
 def _commit(
     layout: LogLayout, opened: OpenedLog, change: LogChange, now: int
-) -> Step[EntryCommitted]:
+) -> Step[EntryCommitted | RunDone]:
     if depth_of(opened.state) < change.depth:
         opened = yield from open_log(layout, change.depth)
+    if change.run is not None and (yield from run_is_done(layout, opened.state, change.run)):
+        # Entries since the base may have the very entry of this job, by a publisher.
+        yield from _judge_since(layout, change, opened.state)
+        return RunDone()
+    if FENCE + change.job in opened.state.transactions:
+        # Its record is there before its base is read: the fence may be at or below the base.
+        raise JobFencedError("The job was declared dead. It was not committed.", job=change.job)
     yield from _judge_since(layout, change, opened.state)
     state, listed_at, met = opened.state, opened.listed_at, 0
     for _ in range(_NUMBERS):
@@ -112,6 +123,17 @@ def _commit(
         job=change.job,
         remedy="Run it again; batch small jobs, since a log takes about 20 commits a second.",
     )
+
+
+def run_is_done(layout: LogLayout, state: LogState, run: str) -> Step[bool]:
+    """Whether a run has committed before a state.
+
+    Its transaction tells; where only the newest are known, its report does.
+    """
+    if RUN + run in state.transactions or state.all_transactions:
+        return RUN + run in state.transactions
+    report = yield from Get(JobFiles(layout.control).run(run))
+    return isinstance(report, Found)
 
 
 def depth_of(state: LogState) -> LogDepth:
@@ -184,9 +206,6 @@ def check_state(layout: LogLayout, change: LogChange, state: LogState) -> None:
     else:
         layout.check_writable(state, change.removes_rows)
         _check_columns(layout, change, state)
-    if FENCE + change.job in state.transactions:
-        # Another process declared it dead before its base: an entry since is judged.
-        raise JobFencedError("The job was declared dead. It was not committed.", job=change.job)
     if missing := sorted(change.removes - state.live.keys() if change.removes else ()):
         raise _gone(change, missing[0])
     for add in change.returned:
@@ -253,5 +272,5 @@ def _confirm(
     if deadline is None or (yield from Clock()) < deadline:
         return
     listed = yield from list_log(layout.folder)
-    if version not in listed.entries or listed.is_stale(version):
+    if version not in listed.entries or listed.may_be_stale(version):
         raise _unknown(change, "its entry came into a number that others had cleaned")

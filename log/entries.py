@@ -141,11 +141,15 @@ class ListedLog:
         A checkpoint at or above the number, older than the entry, was made without it.
         """
         entry = self.entries[version]
-        return any(
-            parts[0].last_modified < entry.last_modified
-            for at, parts in self.checkpoints.items()
-            if at >= version
-        )
+        return any(at < entry.last_modified for at in self._checkpoint_times(version))
+
+    def may_be_stale(self, version: int) -> bool:
+        """As :meth:`is_stale`, or of the same second, which stores round times to: no proof."""
+        entry = self.entries[version]
+        return any(at <= entry.last_modified for at in self._checkpoint_times(version))
+
+    def _checkpoint_times(self, version: int) -> list[float]:
+        return [p[0].last_modified for at, p in self.checkpoints.items() if at >= version]
 
 
 def sort_listing(folder: LogFolder, objects: tuple[ListedObject, ...], sent_at: float) -> ListedLog:

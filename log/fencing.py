@@ -53,8 +53,9 @@ def search_since_opened(
     wanted = sorted(v for v, it in listed.entries.items() if it.last_modified >= since)
     entries = yield from read_entries(layout.folder, wanted)
     cleaned = _misses_some(listed, since, wanted)
+    by_others = layout.cleaned_by_others(state)
     for entry in entries:
-        if entry is None or (layout.cleaned_by_others(state) and listed.is_stale(entry.version)):
+        if entry is None or (by_others and listed.may_be_stale(entry.version)):
             cleaned = True
         elif entry.job == job:
             return JobVerdict(entry)
@@ -112,4 +113,5 @@ def fence_job(
         operation="FENCE",
     )
     done = yield from commit_change(layout, opened, change, now)
-    return JobVerdict(done.entry) if done.entry.job == job else JobVerdict(fenced=True)
+    found = done.entry
+    return JobVerdict(found) if found and found.job == job else JobVerdict(fenced=True)

@@ -33,7 +33,8 @@ from ..committer.errors import (
 from ..committer.store.requests import All, Delete, Done, Found, Get, Put, Refused, Step, Unknown
 from .change import RUN, LogChange
 from .checksum import write_checksum
-from .committing import EntryCommitted, RunDone, commit_change
+from .committing import EntryCommitted, RunDone, commit_change, run_is_done
+from .entries import LogEntry
 from .fencing import JobVerdict, fence_job, search_since_opened
 from .job_files import JobFiles, hand_over, open_body, take_over
 from .log_layout import LogLayout
@@ -54,7 +55,7 @@ class OpenedLogJob:
     job: str
     log: OpenedLog
     opened_at: float
-    done: Mapping[str, Any] | None = None
+    done: bool = False
 
 
 def repeat(request: Put | Delete) -> Step[float]:
@@ -86,14 +87,7 @@ def open_log_job(
     )
     # The record must be there before the base counts: both are, now that both are answered. A base
     # that was read before it is an older one, and entries since are judged.
-    done: Mapping[str, Any] | None = None
-    if run is not None:
-        known = opened.state.transactions.get(RUN + run)
-        if known is not None:
-            done = {"run": run}
-        elif not opened.state.all_transactions:
-            found = yield from Get(records.run(run))
-            done = json.loads(found.body) if isinstance(found, Found) else None
+    done = run is not None and (yield from run_is_done(layout, opened.state, run))
     return OpenedLogJob(job, opened, opened_at, done)
 
 
@@ -129,24 +123,27 @@ def finish_job(
     :return: versions whose entry is not the one that was committed: somebody overwrote them.
     :raises UnfinishedCommitError: the job is committed; run it again to finish.
     """
-    records = JobFiles(layout.control)
+    records, overwritten = JobFiles(layout.control), ()
+    at = done.entry.version if done.entry is not None else "before its base"
     try:
-        yield from layout.finish(done.entry)
-        overwritten = yield from _report(layout, done)
+        if done.entry is not None:
+            yield from layout.finish(done.entry)
+            overwritten = yield from _report(layout, done, done.entry)
         yield from repeat(Delete(records.open(job)))
     except ZeroRenameError as error:
         raise UnfinishedCommitError(
-            f"The job is committed in version {done.entry.version}, and not finished: "
-            f"{error.message}",
+            f"The job is committed (version {at}), and not finished: {error.message}",
             job=job,
             remedy="Recovery finishes it; do not run it again.",
         ) from error
     return overwritten
 
 
-def _report(layout: LogLayout, done: EntryCommitted | RunDone) -> Step[tuple[int, ...]]:
+def _report(
+    layout: LogLayout, done: EntryCommitted | RunDone, entry: LogEntry
+) -> Step[tuple[int, ...]]:
     """Write the run's report and the checksum file, before the open record goes."""
-    records, entry = JobFiles(layout.control), done.entry
+    records = JobFiles(layout.control)
     for transaction in entry.actions:
         app = getattr(transaction, "app", "")
         if app.startswith(RUN):

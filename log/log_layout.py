@@ -52,6 +52,10 @@ class LogLayout(Protocol):
         """The object's key of a path in the log; refuses one that leaves the table."""
         ...
 
+    def path_of(self, key: str) -> str:
+        """The path that the log has for a key below the data prefix."""
+        ...
+
     def retention(self, state: LogState) -> float:
         """Seconds that a removed file stays for readers and restores."""
         ...

@@ -118,11 +118,10 @@ def _open(layout: LogLayout, depth: LogDepth, version: int | None) -> Step[Opene
     end = _end(listed, version)
     if end < 0:
         return OpenedLog(LogState(), listed.sent_at)
-    first = OpenedLog(LogState(), listed.sent_at)
-    if depth < LogDepth.WHOLE:
-        first = yield from _by_checksum(folder, listed, end, depth)
-        if first.state.exists:
-            return first
+    # A whole state is not in a checksum file, which shows all the same what was overwritten.
+    first = yield from _by_checksum(folder, listed, end, depth)
+    if first.state.exists and depth < LogDepth.WHOLE:
+        return first
     whole = yield from _by_checkpoint(folder, listed, end)
     overwritten = tuple(sorted({*first.overwritten, *whole.overwritten}))
     return replace(whole, overwritten=overwritten)

@@ -7,17 +7,19 @@ live                                    never
 removed, within the retention           not yet: readers and restores may need it
 removed before that                     once an entry says that it is forgotten
 of a job with an open record            never: its entry may come
-of no entry and no open job             at once: its job is fenced, or was abandoned
+of no entry and no open job             once an entry says that it is forgotten
 ======================================  =================================================
 
 Three looks in this order: data, open records, log. A file that the first shows belongs to a job
 that was open by then; if the second shows no record of it, the job is decided, and the third shows
 its entry. The entry that forgets is judged by restores, which would bring such a file back, and
-judges those that came before it.
+judges those that came before it. It names every file that goes, those without a tombstone, too:
+checkpoints drop tombstones by age, and a restore may have read the one that is missing now.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..committer.errors import UnfinishedUpkeepError, counted
@@ -36,12 +38,11 @@ from .replay import LogState
 class PurgePlan:
     """What a purge deletes.
 
-    :param keys: all of them; ``forgets``: the tombstones among them.
+    :param forgets: by key: what the entry says of it.
     """
 
     state: LogState
-    keys: tuple[str, ...]
-    forgets: tuple[RemoveFile, ...]
+    forgets: Mapping[str, RemoveFile]
 
 
 def plan_log_purge(layout: LogLayout, now: int) -> Step[PurgePlan]:
@@ -60,18 +61,17 @@ def plan_log_purge(layout: LogLayout, now: int) -> Step[PurgePlan]:
     }
     if log.overwritten:
         # An entry was destroyed: what it added is in no state, and must not go.
-        return PurgePlan(state, (), ())
+        return PurgePlan(state, {})
     candidates -= {layout.key_of(path) for path in state.live}
     kept_since = now - int(layout.retention(state) * 1000)
-    forgets = []
+    forgets = {key: RemoveFile(layout.path_of(key), FORGOTTEN) for key in sorted(candidates)}
     for path, tombstone in (state.removed or {}).items():
         key = layout.key_of(path)
-        if key in candidates and tombstone.removed_at != FORGOTTEN:
+        if key in forgets:
+            forgets[key] = tombstone
             if tombstone.removed_at > kept_since:
-                candidates.discard(key)
-            else:
-                forgets.append(tombstone)
-    return PurgePlan(state, tuple(sorted(candidates)), tuple(forgets))
+                del forgets[key]
+    return PurgePlan(state, forgets)
 
 
 def purge_log(layout: LogLayout, purger: str, now: int) -> Step[tuple[str, ...]]:
@@ -85,19 +85,20 @@ def purge_log(layout: LogLayout, purger: str, now: int) -> Step[tuple[str, ...]]
         change = LogChange(
             purger,
             LogBase(plan.state.version, plan.state.table_id),
-            forgets=plan.forgets,
+            forgets=tuple(plan.forgets.values()),
             changes_data=False,
             operation="FORGET",
         )
         opened = yield from open_log(layout, LogDepth.WHOLE)
         yield from commit_change(layout, opened, change, now)
-    for start in range(0, len(plan.keys), 1000):
-        items = tuple((key, None) for key in plan.keys[start : start + 1000])
+    keys = tuple(plan.forgets)
+    for start in range(0, len(keys), 1000):
+        items = tuple((key, None) for key in keys[start : start + 1000])
         answer = yield from DeleteMany(items)
         if isinstance(answer, Unknown) or answer.errors:
             raise UnfinishedUpkeepError(
-                f"Of {counted(len(plan.keys), 'file')} that nothing needs, not all were deleted: "
+                f"Of {counted(len(keys), 'file')} that nothing needs, not all were deleted: "
                 f"{answer}.",
                 remedy="Run the purge again.",
             )
-    return plan.keys
+    return keys

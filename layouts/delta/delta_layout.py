@@ -64,6 +64,9 @@ class DeltaLayout:
     def key_of(self, path: str) -> str:
         return self.root.key_of(path)
 
+    def path_of(self, key: str) -> str:
+        return self.root.path_of(key)
+
     def retention(self, state: LogState) -> float:
         return interval_seconds(state.property_of(_RETENTION, "interval 1 week"), _RETENTION)
 

@@ -17,6 +17,7 @@ from zero_rename.committer.errors import (
     TableNotFoundError,
 )
 from zero_rename.committer.store import requests as s
+from zero_rename.log import checksum
 from zero_rename.log.actions import AddFile, AppTransaction, CommitInfo, RemoveFile, write_actions
 from zero_rename.log.change import FENCE, LogBase, LogChange, Overtaking
 from zero_rename.log.committing import EntryCommitted, RunDone, commit_change
@@ -181,8 +182,23 @@ def test_run_that_has_committed_is_told_its_entry(table: LogTable) -> None:
     table.commit(one)
     done = table.commit(two)
     assert isinstance(done, RunDone)
+    assert done.entry is not None
     assert (done.entry.job, len(table.live())) == (one.job, 1)
-    assert table.run(open_log_job(LAYOUT, "third", {}, run="daily")).done == {"run": "daily"}
+    assert table.run(open_log_job(LAYOUT, "third", {}, run="daily")).done
+
+
+@pytest.mark.parametrize("newest", [1_000, 1])
+def test_run_that_committed_before_the_base_does_not_commit_again(
+    table: LogTable, newest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checksum, "TRANSACTIONS", newest)
+    table.append("1", run="daily")
+    table.append("2", run="other")
+    opened = table.open(LogDepth.BLIND)
+    assert opened.state.all_transactions == (newest > 1)
+    again = table.run(commit_change(LAYOUT, opened, table.job("1", run="daily"), NOW))
+    assert isinstance(again, RunDone)
+    assert len(table.live()) == 2
 
 
 class TestNewestRun:

@@ -1,0 +1,201 @@
+"""Broken logs: one rule left out in each, by a change of the product's own text.
+
+Each names a world of :mod:`simulation.log_walk` in which some walk must break.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from zero_rename.log import committing, fencing, job_steps, judging, purging, put_entry
+
+
+@dataclass(frozen=True)
+class LogVariant:
+    """A rule that is left out.
+
+    :param old: the text in the function; it stands there once.
+    :param also: a second guard of the same rule, left out with it.
+    """
+
+    name: str
+    world: str
+    module: ModuleType
+    function: str
+    old: str
+    new: str
+    also: LogVariant | None = None
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        with ExitStack() as both:
+            both.enter_context(self._in_force())
+            if self.also is not None:
+                both.enter_context(self.also.in_force())
+            yield
+
+    @contextmanager
+    def _in_force(self) -> Iterator[None]:
+        target: Any = getattr(self.module, self.function)
+        source = inspect.getsource(target)
+        assert source.count(self.old) == 1, f"{self.name}: the text is not there once"
+        scope = dict(vars(self.module))
+        exec("from __future__ import annotations\n" + source.replace(self.old, self.new), scope)
+        former = target.__code__
+        target.__code__ = scope[self.function].__code__
+        try:
+            yield
+        finally:
+            target.__code__ = former
+
+
+def _judging(name: str, world: str, old: str, new: str = "if False:") -> LogVariant:
+    return LogVariant(name, world, judging, "judge", old, new)
+
+
+_TWO_LOOKS = """    data = yield from list_objects(layout.data)
+    records = JobFiles(layout.control)
+    opened = yield from list_objects(records.opened)
+"""
+_SWAPPED = """    records = JobFiles(layout.control)
+    opened = yield from list_objects(records.opened)
+    data = yield from list_objects(layout.data)
+"""
+
+VARIANTS = (
+    _judging("commits over its fence", "publishers", "if entry.transaction(FENCE + change.job):"),
+    _judging(
+        "never sees the entry of its job",
+        "publishers",
+        "if entry.job is not None and entry.job in {change.job, *change.fences}:",
+    ),
+    _judging(
+        "never sees the run beside it",
+        "writers",
+        "if change.run is not None and entry.transaction(RUN + change.run):",
+    ),
+    _judging("forgets what it has read", "writers", "if change.reads.has(partition):"),
+    _judging("replaces whatever came", "writers", "        if replaces:", "        if False:"),
+    _judging(
+        "adds to what was replaced",
+        "writers",
+        "if appends and change.overtaking is Overtaking.FAIL and replaced.meets(filled):",
+    ),
+    LogVariant(
+        "brings back what purge forgets",
+        "restores",
+        judging,
+        "judge",
+        "if both := sorted(removed & wanted):",
+        "if False:",
+        LogVariant(
+            "returns any tombstone",
+            "restores",
+            committing,
+            "check_state",
+            "if tombstone is None or tombstone.removed_at == FORGOTTEN:",
+            "if False:",
+        ),
+    ),
+    LogVariant(
+        "overlooks a fence at its base",
+        "publishers",
+        committing,
+        "_commit",
+        "if FENCE + change.job in opened.state.transactions:",
+        "if False:",
+    ),
+    LogVariant(
+        "judges what came since its second look only",
+        "few in checksums",
+        committing,
+        "_judge_since",
+        "    yield from _judge_between(layout, change, before, state)",
+        "    yield from ()",
+    ),
+    LogVariant(
+        "commits without a condition",
+        "writers",
+        put_entry,
+        "put_entry",
+        "if_none_match=True",
+        "if_none_match=False",
+    ),
+    LogVariant(
+        "asks for the next number after no answer",
+        "writers",
+        put_entry,
+        "put_entry",
+        "Put(key, body",
+        "Put(folder.entry(version + attempt), body",
+    ),
+    LogVariant(
+        "searches for no job before its own base",
+        "publishers",
+        fencing,
+        "search_since_opened",
+        "since = opened_at - _SLACK",
+        'since = float("inf")',
+    ),
+    LogVariant(
+        "gives up a job that others may commit without a fence",
+        "publishers",
+        job_steps,
+        "withdraw_job",
+        "verdict = yield from fence_job(layout, job, opened_at, fencer, now)",
+        "verdict = JobVerdict(fenced=True)",
+    ),
+    LogVariant(
+        "deletes what no entry forgets",
+        "restores",
+        purging,
+        "purge_log",
+        "if plan.forgets:",
+        "if 0:",
+    ),
+    LogVariant(
+        "forgets tombstones alone",
+        "restores",
+        purging,
+        "purge_log",
+        "forgets=tuple(plan.forgets.values()),",
+        "forgets=tuple(it for it in plan.forgets.values() if it.removed_at),",
+    ),
+    LogVariant(
+        "looks at open records before the data",
+        "publishers",
+        purging,
+        "plan_log_purge",
+        _TWO_LOOKS,
+        _SWAPPED,
+    ),
+    LogVariant(
+        "purges files of open jobs",
+        "publishers",
+        purging,
+        "plan_log_purge",
+        "open_jobs = {records.job_of(key) for key in opened.keys}",
+        "open_jobs = set()",
+    ),
+    LogVariant(
+        "believes an old listing where others clean",
+        "asleep",
+        committing,
+        "_commit",
+        "listed_at + FRESH if cleaned else None",
+        "None",
+    ),
+    LogVariant(
+        "believes a late answer where others clean",
+        "asleep",
+        committing,
+        "_confirm",
+        "    if deadline is None or",
+        "    if True or",
+    ),
+)

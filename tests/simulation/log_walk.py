@@ -1,0 +1,571 @@
+"""Random walks of jobs over one log: any request may be lost, late, or its sender's last.
+
+A walk is a store in memory and a handful of processes, each a step of the product's own code. At
+every turn one of them sends its next request; the answer may be lost, though the request is
+carried out now, later, or never; a process may sleep for any time, or die. After every write the
+invariants hold:
+
+* the log has no hole and an entry once written is never another;
+* no job commits twice, and none after its fence; no run commits twice;
+* whoever was told *committed* is in the log, whoever was told *refused* is not and will not be;
+* every file that the log says is live is an object, at every moment;
+* a replace removes all that was live in its partitions, or says so; what was read stands;
+* an opening's state, however it came about, is the replay of all entries.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from support.log_tables import COLUMNS, LAYOUT, LOG, NOW, base_of, day, file_of, first
+from support.memory_store import ManualClock, MemoryStore, flatten
+from zero_rename.committer.errors import (
+    OutcomeUnknownError,
+    RefusedError,
+    UnfinishedCommitError,
+    ZeroRenameError,
+)
+from zero_rename.committer.store import requests as s
+from zero_rename.log import checksum
+from zero_rename.log.actions import (
+    AppTransaction,
+    CommitInfo,
+    LogMetadata,
+    RemoveFile,
+    read_actions,
+    write_actions,
+)
+from zero_rename.log.change import FENCE, RUN, LogChange, Overtaking
+from zero_rename.log.checkpointing import make_checkpoint
+from zero_rename.log.committing import EntryCommitted, RunDone, commit_change
+from zero_rename.log.entries import LogEntry
+from zero_rename.log.job_steps import (
+    abandon_job,
+    finish_job,
+    hand_over_job,
+    open_log_job,
+    publish_job,
+    recover_job,
+    withdraw_job,
+)
+from zero_rename.log.opening import LogDepth, open_log
+from zero_rename.log.purging import purge_log
+from zero_rename.log.replay import LogState, replay
+from zero_rename.log.restoring import plan_restore
+from zero_rename.log.scope import ALL
+
+#: Requests of a walk after which it is stuck.
+_TURNS = 6_000
+
+
+class Broken(AssertionError):
+    """An invariant that did not hold."""
+
+
+@dataclass
+class Walk:
+    """A walk under way.
+
+    :param told: what processes were told, by process: the job and *committed* or *refused*.
+    :param shadow: every entry that was ever written, by version.
+    """
+
+    seed: int
+    properties: dict[str, str] = field(default_factory=lambda: dict(COLUMNS.properties))
+    hours: bool = False
+
+    def __post_init__(self) -> None:
+        self.rnd = random.Random(self.seed)
+        self.clock = ManualClock()
+        self.store = MemoryStore(self.clock)
+        self.told: dict[str, tuple[str, str]] = {}
+        self.shadow: dict[int, LogEntry] = {}
+        self.state = LogState()
+        self.fenced: set[str] = set()
+        self.committed: dict[str, LogEntry] = {}
+        self.runs: dict[str, str] = {}
+        self.changes: dict[str, LogChange] = {}
+        self.states: dict[int, LogState] = {-1: LogState()}
+
+    @property
+    def now(self) -> int:
+        return int(self.clock() * 1000)
+
+    # What happens to requests.
+
+    def alone(self, work: Any) -> Any:
+        """Run a step with nobody beside it."""
+        step, answer = flatten(work), None
+        while True:
+            try:
+                request = step.send(answer)
+            except StopIteration as stop:
+                return stop.value
+            answer = self.carry_out(request)
+
+    def carry_out(self, request: Any) -> Any:
+        if isinstance(request, s.Clock):
+            return self.clock()
+        if isinstance(request, s.Wait):
+            return None
+        answer = self.store.apply(request)
+        if isinstance(request, s.Put | s.PutFile | s.Delete | s.DeleteMany):
+            self.check(request)
+        return answer
+
+    def drive(self, processes: dict[str, Any], lost: float = 0.12, dies: float = 0.004) -> None:
+        steps = {name: flatten(work) for name, work in processes.items()}
+        answers: dict[str, Any] = dict.fromkeys(steps)
+        late: list[Any] = []
+        weight = {name: self.rnd.choice([0.02, 0.2, 1, 3]) for name in steps}
+        for _ in range(_TURNS):
+            if not steps:
+                break
+            if late and self.rnd.random() < 0.15:
+                self.carry_out(late.pop(self.rnd.randrange(len(late))))
+            if self.rnd.random() < 0.08:
+                weight = {name: self.rnd.choice([0.01, 0.2, 1, 3]) for name in steps}
+            if self.hours and self.rnd.random() < 0.05:
+                self.clock.advance(self.rnd.choice([600, 2_000, 4_000]))
+            elif self.rnd.random() < 0.3:
+                self.clock.advance(1)
+            name = self.rnd.choices(list(steps), [weight[it] for it in steps])[0]
+            if self.rnd.random() < dies:
+                steps.pop(name).close()
+                continue
+            try:
+                request = steps[name].send(answers[name])
+            except StopIteration:
+                del steps[name]
+                continue
+            answers[name] = self._answer(request, late, lost)
+        else:
+            raise Broken("the walk does not end")
+        for request in late:
+            self.carry_out(request)
+
+    def _answer(self, request: Any, late: list[Any], lost: float) -> Any:
+        loses = isinstance(request, s.Put | s.Delete | s.DeleteMany)
+        if not loses or self.rnd.random() >= lost:
+            if isinstance(request, s.Put) and request.if_none_match and self.rnd.random() < 0.03:
+                return s.Refused("ConditionalRequestConflict")
+            return self.carry_out(request)
+        kind = self.rnd.random()
+        if kind < 0.5:
+            self.carry_out(request)
+        elif kind < 0.75 and isinstance(request, s.Put):
+            late.append(request)  # A late deletion of a key that is never written again is none.
+        return s.Unknown("time-out")
+
+    # What must hold.
+
+    def check(self, request: Any) -> None:
+        key = getattr(request, "key", "")
+        if key.startswith(LOG.prefix) and key.endswith(".json"):
+            self._check_log()
+        if isinstance(request, s.Delete | s.DeleteMany):
+            self._check_files()
+
+    def _check_log(self) -> None:
+        for key in self.store.keys(LOG.prefix):
+            if not key.endswith(".json"):
+                continue
+            version, found = int(key[-25:-5]), self.store.objects[key]
+            entry = LogEntry(version, found.etag, found.last_modified, ())
+            if version in self.shadow:
+                if self.shadow[version].etag != entry.etag:
+                    self._void(version)
+                continue
+            if version != len(self.shadow):
+                raise Broken(f"entry {version} leaves a hole")
+            entry = LogEntry(
+                version, found.etag, found.last_modified, read_actions(found.body, key)
+            )
+            self.shadow[version] = entry
+            self._check_entry(entry)
+            self.state = replay(self.state, [entry])
+            self.states[version] = self.state
+
+    def _void(self, version: int) -> None:
+        """An entry in a number that others have cleaned: nobody may have been told of it."""
+        if LAYOUT.cleaned_by_others(self.state):
+            return
+        raise Broken(f"entry {version} was overwritten")
+
+    def _check_entry(self, entry: LogEntry) -> None:
+        for transaction in entry.of(AppTransaction):
+            app = transaction.app
+            if app.startswith(FENCE):
+                if app.removeprefix(FENCE) in self.committed:
+                    raise Broken("a job was fenced after it committed")
+                self.fenced.add(app.removeprefix(FENCE))
+            if app.startswith(RUN):
+                if app in self.runs:
+                    raise Broken("a run committed twice")
+                self.runs[app] = entry.job or ""
+        job = entry.job
+        if job is None:
+            return
+        if job in self.committed:
+            raise Broken("a job committed twice")
+        if job in self.fenced:
+            raise Broken("a job committed after its fence")
+        self.committed[job] = entry
+        if (change := self.changes.get(job)) is not None:
+            self._check_conflict(change, entry)
+
+    def _check_conflict(self, change: LogChange, entry: LogEntry) -> None:
+        """Whether the job may stand after all that came since its base."""
+        between = range(change.base.version + 1, entry.version)
+        for version in between:
+            other, before = self.shadow[version], self.states[version - 1]
+            changed = {before.partition(it) for it in other.changes}
+            fails = change.overtaking is Overtaking.FAIL
+            if any(change.reads.has(it) for it in changed):
+                raise Broken("what a job has read changed before its entry")
+            if fails and any(change.replaced.has(it) for it in changed):
+                raise Broken("a replace has overwritten what came since its base")
+            other_change = self.changes.get(other.job or "")
+            if other_change and fails and change.isolated and other_change.replaced:
+                added = {self.states[entry.version - 1].partition(it) for it in change.adds}
+                if any(other_change.replaced.has(it) for it in added):
+                    raise Broken("an append outlives a replace of its partition")
+        before = self.states[entry.version - 1]
+        named = {it.path for it in entry.of(RemoveFile)}
+        if change.replaced:
+            live = {p for p, it in before.live.items() if change.replaced.has(before.partition(it))}
+            if live - named:
+                raise Broken("a replace leaves files that were live")
+
+    def _check_files(self) -> None:
+        for path in self.state.live:
+            if LAYOUT.key_of(path) not in self.store.objects:
+                raise Broken(f"the log names {path}, which is not there")
+
+    def check_end(self) -> None:
+        """What must hold once all is over and somebody has recovered the dead."""
+        for who, (job, said) in self.told.items():
+            if (said == "committed") != (job in self.committed) and said != "unknown":
+                raise Broken(f"{who} was told {said}, and the log says otherwise")
+        for key in self.store.keys(LAYOUT.control + "open/"):
+            job = key.rpartition("/")[2].removesuffix(".json")
+            try:
+                self.alone(recover_job(LAYOUT, job, f"last{self.rnd.random()}", self.now))
+            except OutcomeUnknownError:
+                if not LAYOUT.cleaned_by_others(self.state):
+                    raise
+        left = self.store.keys(LAYOUT.control + "open/")
+        if left and not LAYOUT.cleaned_by_others(self.state):
+            raise Broken("an open record is left")
+        self._check_files()
+        for depth in LogDepth:
+            opened = self.alone(open_log(LAYOUT, depth))
+            if opened.overwritten:
+                raise Broken("an overwritten entry is reported, and there is none")
+            self._check_state(opened.state)
+
+    def _check_state(self, seen: LogState) -> None:
+        wanted = self.state
+        same = (seen.version, seen.protocol, seen.metadata) == (
+            wanted.version,
+            wanted.protocol,
+            wanted.metadata,
+        )
+        known = dict(wanted.transactions)
+        if not seen.all_transactions:
+            known = {it: known[it] for it in seen.transactions}
+        if not same or dict(seen.transactions) != known:
+            raise Broken("an opening's state is not the replay of all entries")
+        if seen.files is not None and set(seen.files) != set(wanted.live):
+            raise Broken("an opening's files are not those of the replay")
+        if seen.count is not None and seen.count != len(wanted.live):
+            raise Broken("a checksum file counts wrong")
+
+    # Who takes part.
+
+    def make(self) -> None:
+        metadata = LogMetadata(COLUMNS.id, COLUMNS.schema, ("day",), self.properties)
+        opened = self.alone(open_log(LAYOUT))
+        done = self.alone(commit_change(LAYOUT, opened, first(metadata=metadata), self.now))
+        self.alone(finish_job(LAYOUT, "create", done))
+
+    def tell(self, who: str, job: str, work: Any) -> Any:
+        """Run a process's step and note what it was told of a job."""
+        try:
+            done = yield from work
+        except UnfinishedCommitError:
+            self.told[who] = (job, "committed")
+        except OutcomeUnknownError:
+            self.told[who] = (job, "unknown")
+        except RefusedError:
+            self.told[who] = (job, "refused")
+        except ZeroRenameError:
+            self.told[who] = (job, "unknown")
+        else:
+            if isinstance(done, EntryCommitted):
+                self.told[who] = (job, "committed")
+            elif isinstance(done, RunDone):
+                self.told[who] = (job, "refused")
+
+    def _job(self, job: str, days: list[str], **more: Any) -> Any:
+        depth = LogDepth.FILES if self.rnd.random() < 0.5 else LogDepth.BLIND
+        opened = yield from open_log_job(LAYOUT, job, {}, depth)
+        files = tuple(file_of(job, at, it) for at, it in enumerate(days))
+        for add in files:
+            yield s.PutFile(LAYOUT.key_of(add.path), b"parquet")
+        change = LogChange(job, base_of(opened.log.state), COLUMNS, files, **more)
+        self.changes[job] = change
+        return opened, change
+
+    def writer(self, job: str, days: list[str], **more: Any) -> Any:
+        """A job that its own driver commits."""
+
+        def work() -> Any:
+            opened, change = yield from self._job(job, days, **more)
+            try:
+                done = yield from commit_change(LAYOUT, opened.log, change, self.now)
+            except RefusedError:
+                yield from abandon_job(LAYOUT, job)
+                raise
+            if isinstance(done, RunDone):
+                self.told[job] = (job, "refused")
+                yield from abandon_job(LAYOUT, job)
+                return done
+            self.told[job] = (job, "committed")
+            yield from finish_job(LAYOUT, job, done)
+            return done
+
+        return self.tell(job, job, work())
+
+    def handing_over(self, job: str, days: list[str], gives_up: bool) -> Any:
+        """A driver that hands its job over, and publishes it or gives it up."""
+
+        def work() -> Any:
+            opened, change = yield from self._job(job, days)
+            yield from hand_over_job(LAYOUT, change)
+            if not gives_up:
+                return (yield from publish_job(LAYOUT, job, self.now))
+            found = yield from withdraw_job(LAYOUT, job, opened.opened_at, f"{job}-own", self.now)
+            self.told[job] = (job, "committed" if found.entry else "refused")
+            return None
+
+        return self.tell(job, job, work())
+
+    def publisher(self, job: str, who: str) -> Any:
+        return self.tell(who, job, publish_job(LAYOUT, job, self.now))
+
+    def recoverer(self, who: str) -> Any:
+        """Takes every open job for dead."""
+        page = yield s.ListObjects(LAYOUT.control + "open/")
+        for at, item in enumerate(page.objects):
+            job = item.key.rpartition("/")[2].removesuffix(".json")
+
+            def work(job: str = job, at: int = at) -> Any:
+                found = yield from recover_job(LAYOUT, job, f"{who}{at}", self.now)
+                if found is not None:
+                    self.told[f"{who}{at}"] = (job, "committed" if found.entry else "refused")
+
+            yield from self.tell(f"{who}{at}-", job, work())
+
+    def maintenance(self, who: str, *works: Callable[[], Any]) -> Any:
+        """Steps that may fail without harm, again and again."""
+        for work in works:
+            try:
+                yield from work()
+            except ZeroRenameError:
+                continue
+
+    def checkpointer(self, who: str) -> Any:
+        return self.maintenance(who, *[lambda: make_checkpoint(LAYOUT, self.now)] * 3)
+
+    def purger(self, who: str) -> Any:
+        works = [lambda at=at: purge_log(LAYOUT, f"{who}-{at}", self.now) for at in range(3)]
+        return self.maintenance(who, *works)
+
+    def restorer(self, job: str) -> Any:
+        def work() -> Any:
+            page = yield s.ListObjects(LOG.prefix)
+            versions = [int(it.key[-25:-5]) for it in page.objects if it.key.endswith(".json")]
+            yield s.Put(f"{LAYOUT.control}open/{job}.json", b"{}")
+            version = self.rnd.choice(versions)
+            plan = yield from plan_restore(LAYOUT, job, version, self.now, {})
+            self.changes[job] = plan.change
+            done = yield from commit_change(LAYOUT, plan.opened, plan.change, self.now)
+            yield from finish_job(LAYOUT, job, done)
+            return done
+
+        return self.tell(job, job, work())
+
+    def optimizer(self, name: str) -> Any:
+        """Another engine: it commits by condition, compacts a partition, writes checkpoints."""
+        for _ in range(2):
+            opened = yield from open_log(LAYOUT, LogDepth.WHOLE)
+            state = opened.state
+            files = [it for it in state.live.values() if it.values["day"] == "1"]
+            if len(files) > 1 and name not in self.committed:
+                made = file_of(name, state.version, "1")
+                yield s.PutFile(LAYOUT.key_of(made.path), b"parquet")
+                actions = [
+                    CommitInfo({"operation": "OPTIMIZE", "txnId": f"{name}{state.version}"}),
+                    *(_tombstone(it.path, self.now, it.values) for it in files),
+                    made.__class__(made.path, made.values, 7, NOW, False),
+                ]
+                key = LOG.entry(state.version + 1)
+                yield s.Put(key, write_actions(actions), if_none_match=True)
+            yield from make_checkpoint(LAYOUT, self.now)
+
+    def cleaner(self, name: str) -> Any:
+        """Another engine: it deletes entries over an hour old below a checkpoint."""
+        for _ in range(3):
+            page = yield s.ListObjects(LOG.prefix)
+            points = [it for it in page.objects if it.key.endswith(".checkpoint.parquet")]
+            if not points:
+                continue
+            version = int(points[-1].key.rpartition("/")[2][:20])
+            for it in page.objects:
+                number = it.key.rpartition("/")[2][:20]
+                old = self.clock() - it.last_modified > 3_600
+                if number.isdigit() and int(number) < version and old:
+                    yield s.Delete(it.key)
+
+
+def _tombstone(path: str, at: int, values: Any) -> Any:
+    return RemoveFile(path, at, False, values, 7)
+
+
+def of_any(rnd: random.Random) -> dict[str, Any]:
+    """What a job does besides adding files."""
+    days = [rnd.choice(["1", "2"])]
+    kind = rnd.randrange(6)
+    if kind == 0:
+        return {"days": days, "replaced": day(*days)}
+    if kind == 1:
+        return {"days": days, "replaced": day(*days), "overtaking": Overtaking.LAST_WINS}
+    if kind == 2:
+        return {"days": days, "reads": day("1")}
+    if kind == 3:
+        return {"days": days, "reads": ALL}
+    if kind == 4:
+        return {"days": days, "run": "daily"}
+    return {"days": ["1", "2"]}
+
+
+# The worlds.
+
+
+def writers(seed: int) -> Walk:
+    """Jobs of all kinds, recoverers, checkpoints, another engine's compactions."""
+    walk = Walk(seed)
+    walk.make()
+    crowd = {f"j{it}": walk.writer(f"j{it}", **of_any(walk.rnd)) for it in range(4)}
+    crowd |= {f"r{it}": walk.recoverer(f"r{it}") for it in range(walk.rnd.choice([0, 1, 2]))}
+    crowd["c"] = walk.checkpointer("c")
+    if walk.rnd.random() < 0.4:
+        crowd["o"] = walk.optimizer("o")
+    walk.drive(crowd)
+    walk.check_end()
+    return walk
+
+
+def publishers(seed: int) -> Walk:
+    """Jobs that several processes may publish, drivers that give up, recoverers, purge."""
+    walk = Walk(seed)
+    walk.make()
+    crowd: dict[str, Any] = {}
+    for job in ("j1", "j2"):
+        crowd[job] = walk.handing_over(job, ["1"], walk.rnd.random() < 0.4)
+        for at in range(walk.rnd.choice([1, 2])):
+            crowd[f"{job}p{at}"] = walk.publisher(job, f"{job}p{at}")
+    crowd["k"] = walk.writer("k", ["1"], replaced=day("1"))
+    crowd |= {f"r{it}": walk.recoverer(f"r{it}") for it in range(walk.rnd.choice([0, 1, 2]))}
+    crowd["c"] = walk.checkpointer("c")
+    crowd["g"] = walk.purger("g")
+    walk.drive(crowd)
+    walk.check_end()
+    return walk
+
+
+def restores(seed: int) -> Walk:
+    """Restores beside purges whose retention is a few seconds."""
+    retention = {"delta.deletedFileRetentionDuration": f"interval {seed % 12 + 1} seconds"}
+    walk = Walk(seed, {**COLUMNS.properties, **retention})
+    walk.make()
+    walk.alone(walk.writer("a", ["1"]))
+    walk.alone(walk.writer("b", ["1"], replaced=day("1")))
+    crowd = {f"g{it}": walk.purger(f"g{it}") for it in range(walk.rnd.choice([1, 2]))}
+    crowd |= {f"u{it}": walk.restorer(f"u{it}") for it in range(2)}
+    crowd["k"] = walk.writer("k", ["1"], replaced=day("1"), overtaking=Overtaking.LAST_WINS)
+    crowd["c"] = walk.checkpointer("c")
+    walk.drive(crowd)
+    walk.check_end()
+    return walk
+
+
+def sleepers(seed: int) -> Walk:
+    """Jobs that sleep for hours beside others who clean the log."""
+    walk = Walk(seed, {"delta.enableExpiredLogCleanup": "true"}, hours=True)
+    walk.make()
+    crowd = {f"j{it}": walk.writer(f"j{it}", **of_any(walk.rnd)) for it in range(5)}
+    crowd |= {f"r{it}": walk.recoverer(f"r{it}") for it in range(walk.rnd.choice([0, 1]))}
+    crowd |= {f"c{it}": walk.checkpointer(f"c{it}") for it in range(2)}
+    crowd |= {f"d{it}": walk.cleaner(f"d{it}") for it in range(3)}
+    walk.drive(crowd)
+    walk.check_end()
+    return walk
+
+
+def asleep(seed: int) -> Walk:
+    """One job that sleeps for hours at any of its requests, while others commit, write checkpoints
+    and clean the log."""
+    walk = Walk(seed, {"delta.enableExpiredLogCleanup": "true"})
+    walk.make()
+
+    def others(number: int) -> None:
+        for at in range(walk.rnd.choice([0, 2, 4])):
+            walk.alone(walk.writer(f"o{number}-{at}", ["2"]))
+        walk.clock.advance(walk.rnd.choice([600, 4_000]))
+        walk.alone(walk.checkpointer("c"))
+        walk.clock.advance(walk.rnd.choice([0, 4_000, 90_000]))
+        walk.alone(walk.cleaner("d"))
+
+    step, answer = flatten(walk.writer("sleeper", **of_any(walk.rnd))), None
+    sleeps = {walk.rnd.randrange(16) for _ in range(2)}
+    try:
+        for number in range(_TURNS):
+            request = step.send(answer)
+            before = walk.rnd.random() < 0.6
+            if number in sleeps and before:
+                others(number)
+            answer = walk.carry_out(request)
+            if number in sleeps and not before:
+                others(number)
+                if isinstance(request, s.Put) and walk.rnd.random() < 0.5:
+                    answer = s.Unknown("time-out")
+    except StopIteration:
+        pass
+    walk.check_end()
+    return walk
+
+
+def few_in_checksums(seed: int) -> Walk:
+    """As *writers*, with checksum files that name no files and one transaction: a replace opens
+    the log a second time."""
+    former = checksum.FILES, checksum.TRANSACTIONS
+    checksum.FILES, checksum.TRANSACTIONS = 0, 1
+    try:
+        return writers(seed)
+    finally:
+        checksum.FILES, checksum.TRANSACTIONS = former
+
+
+WORLDS: dict[str, Callable[[int], Walk]] = {
+    "writers": writers,
+    "publishers": publishers,
+    "restores": restores,
+    "sleepers": sleepers,
+    "asleep": asleep,
+    "few in checksums": few_in_checksums,
+}

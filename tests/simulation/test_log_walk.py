@@ -1,0 +1,31 @@
+"""Random walks over the log: the product holds in each world, each broken variant is caught."""
+
+from __future__ import annotations
+
+import pytest
+from simulation.log_variants import VARIANTS, LogVariant
+from simulation.log_walk import WORLDS, Broken
+
+#: Walks of a world. Those of a variant end with the first that breaks.
+WALKS, MOST = 100, 600
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_invariants_hold_in_every_walk(world: str) -> None:
+    committed = sum(len(WORLDS[world](seed).committed) for seed in range(WALKS))
+    assert committed > WALKS
+
+
+def breaks(variant: LogVariant) -> bool:
+    for seed in range(MOST):
+        try:
+            WORLDS[variant.world](seed)
+        except Broken:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda it: it.name)
+def test_variant_without_a_rule_is_caught(variant: LogVariant) -> None:
+    with variant.in_force():
+        assert breaks(variant)
