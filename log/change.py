@@ -172,11 +172,10 @@ def _info(change: LogChange, state: LogState, now: int, removed: int) -> dict[st
     metadata = change.metadata or state.metadata
     columns = list(metadata.partition_columns) if metadata else []
     mode = "Overwrite" if change.replaced else "Append"
-    return {
+    info = {
         "timestamp": now,
         "operation": change.operation,
         "operationParameters": {"mode": mode, "partitionBy": str(columns).replace("'", '"')},
-        "readVersion": state.version,
         "isolationLevel": "Serializable",
         "isBlindAppend": change.isolated and bool(change.adds),
         "operationMetrics": {
@@ -193,3 +192,5 @@ def _info(change: LogChange, state: LogState, now: int, removed: int) -> dict[st
             "owner": dict(change.owner),
         },
     }
+    # A first entry has read none: other engines read the number without a sign.
+    return info | ({"readVersion": state.version} if state.exists else {})

@@ -1,0 +1,37 @@
+"""Partition values as a Delta log holds them: text for each type, null for null and for ``""``."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+from ...committer.errors import UnsupportedTypeError
+
+PartitionValue = None | bool | int | float | str | date | datetime | Decimal
+
+
+def partition_text(value: PartitionValue) -> str | None:
+    """The text of a partition value.
+
+    :raises UnsupportedTypeError: Delta has no text for it.
+    """
+    match value:
+        case None | "":
+            return None
+        case bool():
+            return str(value).lower()
+        case str():
+            return value
+        case datetime():
+            utc = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+            return utc.isoformat(" ", "microseconds")
+        case date():
+            return value.isoformat()
+        case Decimal():
+            return format(value, "f")
+        case float() | int():
+            return str(value)
+    raise UnsupportedTypeError(
+        f"Invalid partition value {value!r}: Delta has no text for a {type(value).__name__}. "
+        "Nothing was written."
+    )

@@ -1,0 +1,111 @@
+"""Statistics of a file from its Parquet footer: exact, or absent.
+
+Engines skip a file by them, so one that is nearly right loses rows: a decimal printed as a float, a
+maximum that ignores NaN (which Spark holds for the greatest value), a long text that is cut.
+
+=====================  ================================  =====================================
+type                   minimum                           maximum
+=====================  ================================  =====================================
+whole numbers, dates   exact                             exact
+decimals               exact, every digit                exact, every digit
+floats                 absent                            absent: footers ignore NaN
+texts                  exact, or cut to 32 characters    exact, absent where longer than 32
+times                  down to the millisecond           up to the next millisecond
+others, nested         absent                            absent
+=====================  ================================  =====================================
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow.parquet as pq
+
+#: Characters of a text that statistics hold.
+_TEXT = 32
+
+
+def statistics_of(footer: pq.FileMetaData) -> str:
+    """The statistics of a file, as JSON."""
+    least: dict[str, str] = {}
+    greatest: dict[str, str] = {}
+    nulls: dict[str, str] = {}
+    for index in range(footer.num_columns):
+        name = footer.schema.column(index).path
+        if "." in name:
+            continue  # A part of a nested column, or a name that looks like one.
+        groups = [
+            footer.row_group(group).column(index).statistics
+            for group in range(footer.num_row_groups)
+        ]
+        if not all(it is not None and it.has_null_count for it in groups):
+            continue
+        nulls[name] = str(sum(it.null_count for it in groups))
+        valued = [it for it in groups if it.num_values]
+        if not valued or not all(it.has_min_max for it in valued):
+            continue
+        try:
+            low = _lower(min(it.min for it in valued))
+            high = _upper(max(it.max for it in valued))
+        except (OverflowError, ValueError):
+            continue  # A time that Python cannot hold, such as one of the year 10000.
+        least |= {} if low is None else {name: low}
+        greatest |= {} if high is None else {name: high}
+    members = (
+        f'"numRecords":{footer.num_rows}',
+        f'"minValues":{_object(least)}',
+        f'"maxValues":{_object(greatest)}',
+        f'"nullCount":{_object(nulls)}',
+    )
+    return "{" + ",".join(members) + "}"
+
+
+def _object(literals: Mapping[str, str]) -> str:
+    """A JSON object of values that are JSON already: decimals keep every digit so."""
+    pairs = (f"{_json(name)}:{value}" for name, value in literals.items())
+    return "{" + ",".join(pairs) + "}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _lower(value: Any) -> str | None:
+    return _json(value[:_TEXT]) if isinstance(value, str) else _bound(value, up=0)
+
+
+def _upper(value: Any) -> str | None:
+    if isinstance(value, str):
+        return _json(value) if len(value) <= _TEXT else None
+    return _bound(value, up=1)
+
+
+def _bound(value: Any, up: int) -> str | None:
+    match value:
+        case bool():
+            return None
+        case int():
+            return str(value)
+        case Decimal():
+            return format(value, "f")
+        case datetime():
+            return _time(value, up)
+        case date():
+            return _json(value.isoformat())
+    return None
+
+
+def _time(value: datetime, up: int) -> str | None:
+    """A time in milliseconds, rounded down, or up."""
+    utc = value.astimezone(UTC) if value.tzinfo else value
+    rest = utc.microsecond % 1000
+    try:
+        whole = utc - timedelta(microseconds=rest) + timedelta(milliseconds=up if rest else 0)
+    except OverflowError:
+        return None
+    zone = "Z" if value.tzinfo else ""
+    return _json(whole.replace(tzinfo=None).isoformat("T", "milliseconds") + zone)

@@ -1,0 +1,95 @@
+"""Statistics of a Delta file, and the text of its partition."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from zero_rename.committer.errors import UnsupportedTypeError
+from zero_rename.layouts.delta.partition_text import PartitionValue, partition_text
+from zero_rename.layouts.delta.statistics import statistics_of
+
+
+def statistics(values: list[Any], kind: pa.DataType, **options: Any) -> dict[str, Any]:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"c": pa.array(values, kind)}), out, **options)
+    text = statistics_of(pq.read_metadata(io.BytesIO(out.getvalue())))
+    return json.loads(text, parse_float=Decimal)
+
+
+def test_decimal_keeps_every_digit() -> None:
+    value = Decimal("12345678901234567890.123456789")
+    found = statistics([value, None], pa.decimal128(38, 9))
+    assert found["maxValues"]["c"] == value
+    assert found["nullCount"] == {"c": 1}
+    assert found["numRecords"] == 2
+
+
+@pytest.mark.parametrize("values", [[1.0, float("nan")], [1.0], [float("inf")], [-0.0]])
+def test_float_has_no_bounds(values: list[float]) -> None:
+    found = statistics(values, pa.float64())
+    assert (found["minValues"], found["maxValues"]) == ({}, {})
+
+
+def test_long_text_is_cut_below_and_absent_above() -> None:
+    found = statistics(["a" * 40, "b" * 40], pa.string())
+    assert found["minValues"] == {"c": "a" * 32}
+    assert found["maxValues"] == {}
+
+
+def test_time_is_rounded_outwards() -> None:
+    at = datetime(2026, 1, 1, 0, 0, 0, 1_500, tzinfo=UTC)
+    found = statistics([at], pa.timestamp("us", "UTC"))
+    assert found["minValues"] == {"c": "2026-01-01T00:00:00.001Z"}
+    assert found["maxValues"] == {"c": "2026-01-01T00:00:00.002Z"}
+
+
+def test_time_that_python_cannot_hold_has_no_bounds() -> None:
+    found = statistics([2**62], pa.timestamp("us"))
+    assert (found["minValues"], found["maxValues"]) == ({}, {})
+
+
+def test_bounds_are_those_of_all_row_groups() -> None:
+    found = statistics([5, None, None, 1, 9, 2], pa.int64(), row_group_size=2)
+    assert (found["minValues"], found["maxValues"]) == ({"c": 1}, {"c": 9})
+
+
+def test_column_without_a_value_or_without_statistics_has_no_bounds() -> None:
+    assert statistics([None, None], pa.int64())["maxValues"] == {}
+    assert statistics([1], pa.int64(), write_statistics=False)["nullCount"] == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, None),
+        ("", None),
+        ("a/b %", "a/b %"),
+        (True, "true"),
+        (7, "7"),
+        (Decimal("-0.01"), "-0.01"),
+        (Decimal("1E+3"), "1000"),
+        (date(2026, 1, 2), "2026-01-02"),
+        (datetime(2026, 1, 2, 3), "2026-01-02 03:00:00.000000"),
+        (
+            datetime(2026, 1, 2, 3, tzinfo=timezone(timedelta(hours=2))),
+            "2026-01-02 01:00:00.000000",
+        ),
+    ],
+)
+def test_partition_value_has_the_text_that_engines_read(
+    value: PartitionValue, text: str | None
+) -> None:
+    assert partition_text(value) == text
+
+
+def test_partition_value_without_a_text_is_refused() -> None:
+    with pytest.raises(UnsupportedTypeError, match="bytes"):
+        partition_text(b"x")  # type: ignore[arg-type]
