@@ -9,7 +9,7 @@ their names tells. What a partition holds is what a listing shows.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -282,6 +282,8 @@ def _by_marker(
         keys = _of_write(of_root, files)
         if any(key.startswith(root.partition_prefix(name)) for key in keys):
             marker = of_root
+        elif files and (why := _why_unnamed(of_root)):
+            return why
     if isinstance(marker, _PlainMarker):
         return WrittenPartition(None, marker.at, files) if committer is None else _PLAIN
     if own is None and isinstance(of_root, _PlainMarker):
@@ -301,11 +303,25 @@ def _by_marker(
     return WrittenPartition(said.job, said.timestamp_ms / 1000, held, recorded)
 
 
+def _why_unnamed(marker: JobSummary) -> str | None:
+    """Say why nobody can tell whether a marker's job wrote a file that the marker does not name;
+    ``None`` where the names tell."""
+    named = marker.marker.filenames
+    if (marker.files or 0) <= len(named) or _common_uuids(named):
+        return None
+    return (
+        f"the _SUCCESS marker at the root names {len(named)} of its job's {marker.files} files, and "
+        "their names have no UUID that tells the others"
+    )
+
+
+def _common_uuids(keys: Collection[str]) -> set[str]:
+    return set.intersection(*(set(uuids_in_name(key)) for key in keys)) if keys else set()
+
+
 def _of_write(marker: JobSummary, files: Mapping[str, int]) -> set[str]:
     """The files of a marker's write: those that it names, and those with the UUIDs in their names
     that all named ones have."""
     named = {name.removeprefix("/") for name in marker.marker.filenames}
-    if not named:
-        return named
-    common = set.intersection(*(set(uuids_in_name(key)) for key in named))
+    common = _common_uuids(named)
     return named | {key for key in files if common & set(uuids_in_name(key))}

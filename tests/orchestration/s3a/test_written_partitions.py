@@ -142,6 +142,19 @@ def test_marker_that_says_nothing_is_named_and_hides_no_report(
     assert ask(tables, 1).state == READY
 
 
+def test_job_without_uuid_in_its_names_tells_of_the_files_that_its_marker_names(
+    tables: Tables,
+) -> None:
+    keys = [f"wh/flights/day={day}/part-{n:05}.parquet" for day in (1, 2) for n in range(100)]
+    for key in keys:
+        tables.bucket.put(key, b"rows")
+    put_marker(tables, keys, "2b1f")
+    assert ask(tables, 1, min_files=100).state == READY
+    explanation = ask(tables, 1, 2).explanation
+    assert "1 of 2 partitions are missing: day=2 (the _SUCCESS marker at the root" in explanation
+    assert "names 100 of its job's 200 files, and their names have no UUID" in explanation
+
+
 @pytest.mark.parametrize("named", [("day=1",), ()], ids=["named", "any"])
 def test_report_does_not_count_while_another_try_may_replace_the_files(
     tables: Tables, named: tuple[str, ...]
