@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
+from botocore.client import BaseClient
+from botocore.exceptions import ClientError
 
 from support.airflow import Connect, Tables, run_task, task_context
 from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, StagingJob, a_try
@@ -216,6 +218,25 @@ class TestMaintenanceOfAll:
     def test_purge_of_what_is_to_hold_data_finds_nothing(self, tables: Tables) -> None:
         (report,) = self.purge(tables, names=tables.url("later"))["tables"]
         assert (report["kind"], report["uploads"], report["recovered"]) == ("directory", [], [])
+
+    def test_purge_without_the_right_to_list_uploads_says_so_and_changes_nothing(
+        self, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        halfway(tables)
+        record(tables)
+        before = data(tables), tables.bucket.uploads()
+        call = BaseClient._make_api_call  # pyright: ignore[reportAttributeAccessIssue]
+
+        def refuse(client: Any, operation: str, given: Any) -> Any:
+            if operation == "ListMultipartUploads":
+                raise ClientError({"Error": {"Code": "AccessDenied"}}, operation)
+            return call(client, operation, given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(BaseClient, "_make_api_call", refuse)
+            with pytest.raises(ZeroRenameError, match="s3:ListBucketMultipartUploads"):
+                self.purge(tables, "failed", s3a_patience=0, foreign=True)
+        assert (data(tables), tables.bucket.uploads()) == before
 
     def test_purge_of_a_buckets_root_is_refused(self, tables: Tables) -> None:
         with pytest.raises(AirflowFailException, match="A table root is s3://bucket/prefix"):
