@@ -32,6 +32,7 @@ from ...s3a.runs import ledger
 from ...s3a.services import RULES, ServiceJob, ServiceRules, check_job, check_shared_staging
 from ...s3a.write_plan import PlannedWrite, check_destination, plan
 from ...spark.startup.installation import hadoop_version
+from ..submit.open_folders import warn_of_open_folders
 from ..submit.preflight import find_spark, submitting_home
 from ..submit.properties import default_properties
 from ..submit.shared_volumes import pods_mounts
@@ -176,6 +177,8 @@ def check_submission(
         said_by_hand = {key: it for _, layer in reversed(in_force) for key, it in layer.items()}
         check_shared_staging(RULES[Service.KUBERNETES], facts, pods_mounts(said_by_hand))
     refuse(inspect(facts))
+    if not cluster.runs_driver:
+        warn_of_open_folders(load.committer, facts.settings)
     return committer_settings({name: it.value for name, it in facts.settings.items()})
 
 

@@ -310,8 +310,8 @@ def _why_unnamed(marker: JobSummary) -> str | None:
     if (marker.files or 0) <= len(named) or _common_uuids(named):
         return None
     return (
-        f"the _SUCCESS marker at the root names {len(named)} of its job's {marker.files} files, and "
-        "their names have no UUID that tells the others"
+        f"the _SUCCESS marker at the root names {len(named)} of its job's {marker.files} files, "
+        "and their names have no UUID that tells the others"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -152,6 +153,14 @@ class TestALoad:
         assert run(operator(tables))["uploads_at_start"] == 1
         assert f"1 upload is pending below {tables.url()} as this load begins" in caplog.text
         assert key in caplog.text
+
+    def test_buffer_that_others_may_enter_is_warned_of_before_submission(
+        self, tables: Tables, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder).chmod(0o777)
+            run(operator(tables, conf={"spark.hadoop.fs.s3a.buffer.dir": folder}))
+        assert f"fs.s3a.buffer.dir is {folder}, which other users" in caplog.text
 
     def test_load_goes_on_without_the_right_to_list_uploads(
         self, tables: Tables, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
