@@ -14,15 +14,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from support import s3a_stand_in
 from support.airflow import Connect, Tables, migrate
 from support.airflow_runs import events, let_run, run_tasks, started_by_assets, xcom
 from support.fake_spark import FakeSpark, installed
+from support.s3a_jobs import MagicJob
+from zero_rename.committer.format.layout import TableRoot
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 EXAMPLES = Path(__file__).parents[2] / "example_dags"
 NAMES = (
-    *("flights_backfill.py", "flights_conflicts.py", "flights_hourly.py"),
-    *("flights_last_week.py", "flights_two_producers.py"),
+    *("flights_backfill.py", "flights_conflicts.py", "flights_daily.py", "flights_hourly.py"),
+    *("flights_last_week.py", "flights_s3a.py", "flights_two_producers.py"),
 )
 #: Writes two rows for each partition that the operator names, by the writer's own options.
 APPLICATION = """
@@ -235,3 +238,46 @@ def test_an_hour_starts_its_report(dags: dict[str, Any], tables: Tables, spark: 
     report = started["flights_hour_report", key]
     run_tasks(dags["flights_hour_report"], report)
     assert xcom(report, "count") == {"flights": 2, "late": 1}
+
+
+class TestByMagic:
+    """The load's application leaves what ``save()`` and the committer leave."""
+
+    @pytest.fixture(autouse=True)
+    def _stand_in(self, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> None:
+        spark.runs(s3a_stand_in.APPLICATION)
+        monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+        monkeypatch.setenv("SPARK_CONF_DIR", str(spark.folder))
+
+    def test_day_is_loaded_waited_for_and_cleaned_up(
+        self, dags: dict[str, Any], tables: Tables
+    ) -> None:
+        run = dags["flights_s3a"].test(logical_date=datetime(2013, 2, 1, tzinfo=UTC))
+        assert str(run.state) == "success"
+        report = xcom(run, "load")
+        assert (report["committer"], report["files"]) == ("magic", 1)
+        assert xcom(run, "committed")["job"] == report["job"]
+        assert [it["job"] for it in xcom(run, "day_is_whole")["partitions"]] == [report["job"]]
+        assert len(xcom(run, "month_has_days")["partitions"]) == 1
+        dead = MagicJob(
+            tables.table("flights_s3a").driver.perform,
+            TableRoot(tables.bucket.name, "wh/flights_s3a"),
+        ).begin()
+        dead.task(0)
+        tended = dags["flights_s3a_maintenance"].test(logical_date=datetime(2013, 2, 3, tzinfo=UTC))
+        assert str(tended.state) == "success"
+        (found,) = xcom(tended, "purge")["tables"]
+        # Nobody's record names the job, so it is not known to be dead.
+        assert (found["kind"], found["kept"], found["aborted"]) == ("s3a", 2, 0)
+
+    def test_maintenance_looks_after_a_table_that_its_sister_wrote_by_magic(
+        self, dags: dict[str, Any], tables: Tables
+    ) -> None:
+        run = dags["flights_daily"].test(
+            logical_date=datetime(2013, 2, 1, tzinfo=UTC), run_conf={"committer": "magic"}
+        )
+        assert (str(run.state), xcom(run, "load")["committer"]) == ("success", "magic")
+        tended = dags["flights_maintenance"].test(logical_date=datetime(2013, 2, 3, tzinfo=UTC))
+        assert str(tended.state) == "success"
+        (found,) = xcom(tended, "purge")["tables"]
+        assert (found["kind"], found["failed"]) == ("s3a", 0)
