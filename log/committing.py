@@ -46,11 +46,14 @@ class EntryCommitted:
 
     :param state: after it; ``None`` where somebody else wrote the entry, or others came after.
     :param met: entries of others that took a number before it.
+    :param overwritten: versions, this one perhaps, whose entry a writer without conditions has
+        overwritten since.
     """
 
     entry: LogEntry
     state: LogState | None = None
     met: int = 0
+    overwritten: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..committer.errors import (
@@ -111,7 +111,10 @@ def commit_job(
 ) -> Step[EntryCommitted | RunDone]:
     """Commit a job that was opened, and finish it."""
     answer = yield from commit_change(layout, opened, change, now)
-    yield from finish_job(layout, change.job, answer)
+    overwritten = yield from finish_job(layout, change.job, answer)
+    if isinstance(answer, EntryCommitted):
+        found = tuple(sorted({*opened.overwritten, *overwritten}))
+        return replace(answer, overwritten=found)
     return answer
 
 

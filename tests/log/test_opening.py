@@ -19,6 +19,7 @@ from zero_rename.committer.store import requests as s
 from zero_rename.log import entries
 from zero_rename.log.actions import AddFile, CommitInfo, LogProtocol, read_actions, write_actions
 from zero_rename.log.checkpointing import make_checkpoint
+from zero_rename.log.job_steps import commit_job
 from zero_rename.log.opening import LogDepth, OpenedLog
 
 
@@ -232,12 +233,13 @@ class TestBadInput:
                 table.put("00000000000000000001.crc", b"{}")
             return answer
 
-        from zero_rename.log.committing import commit_change
-        from zero_rename.log.job_steps import finish_job
-
         racing = LogTable(store, MemoryDriver(store, stock_writer))
-        done = racing.run(commit_change(LAYOUT, table.open(), job, NOW))
-        assert table.run(finish_job(LAYOUT, job.job, done)) == (1,)
+        done = racing.run(commit_job(LAYOUT, table.open(), job, NOW))
+        assert done.overwritten == (1,)
+
+    def test_commit_after_an_overwritten_entry_says_so(self, table: LogTable) -> None:
+        table.put("00000000000000000006.json", write_actions([CommitInfo({"txnId": "spark"})]))
+        assert table.append("1").overwritten == (6,)
 
     @pytest.mark.parametrize(
         "path",
