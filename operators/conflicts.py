@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator
 
 from ..committer.errors import InvalidInputError, counted, first_few
-from ..orchestration.runs.arguments import Parser, read_flag, read_seconds, read_text
+from ..orchestration.runs.arguments import Parser, read_flag, read_policy, read_seconds, read_text
 from ..orchestration.runs.partitions import listed_partitions
 from ..orchestration.runs.reports import commit_report
 from ..orchestration.table_names import listed_tables
@@ -157,6 +157,7 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
     )
     parsers: ClassVar[Mapping[str, Parser]] = {
         **dict.fromkeys(("table", "by", "zero_rename_conn_id"), read_text),
+        "policy": read_policy,
         "partitions": listed_partitions,
         "apply": read_flag,
     }

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
 from ..committer.errors import InvalidInputError, ZeroRenameError, counted
-from ..orchestration.runs.arguments import Parser, read_flag, read_seconds, read_text
+from ..orchestration.runs.arguments import (
+    Parser,
+    read_conflicts,
+    read_flag,
+    read_seconds,
+    read_text,
+)
 from ..orchestration.runs.reports import text_table
 from ..orchestration.table_names import check_catalog_of, listed_tables
 from ..provider.connection import config_number
@@ -379,6 +385,7 @@ class MaintainTablesOperator(_Purging):
     """
 
     template_fields: Sequence[str] = (*_Purging.template_fields, "conflicts")
+    parsers: ClassVar[Mapping[str, Parser]] = {"conflicts": read_conflicts}
 
     def __init__(
         self,

@@ -13,9 +13,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ...committer.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from ...committer.upkeep.settlement_policy import SettlementPolicy
 
 #: Reads an argument: its name, for the error, and what was given.
 Parser = Callable[[str, object], Any]
@@ -112,6 +115,26 @@ def read_versions(name: str, given: object) -> dict[str, str]:
     """
     found = read_mapping(name, given)
     return {key: read_text(f"{name}[{key!r}]", value) for key, value in found.items()}
+
+
+def read_policy(name: str, given: object) -> SettlementPolicy:
+    """Return a policy for conflicts of runs: also of the text that a template made of a mapping.
+
+    :raises InvalidInputError: anything else.
+    """
+    from ...committer.upkeep.settlement_policy import SettlementPolicy
+
+    is_text = isinstance(given, str) and given.lstrip().startswith("{")
+    return SettlementPolicy.parse(read_mapping(name, given) if is_text else given)
+
+
+def read_conflicts(name: str, given: object) -> SettlementPolicy | str:
+    """Return what maintenance is to do about conflicts of runs: ``report``, ``fail`` or a policy.
+
+    :raises InvalidInputError: anything else.
+    """
+    word = given.strip() if isinstance(given, str) else ""
+    return word if word in ("report", "fail") else read_policy(name, given)
 
 
 def read_names(

@@ -82,6 +82,8 @@ MADE: dict[str, dict[str, Any]] = {
     },
     "SparkFunctionOperator": {"partition": "*", "python_callable": function},
     "CheckpointOperator": {},
+    "FindConflictsOperator": {},
+    "ResolveConflictsOperator": {"policy": "newest_run"},
     "RecoverJobsOperator": {},
     "PurgeStaleUploadsOperator": {},
     "MaintainTablesOperator": {},

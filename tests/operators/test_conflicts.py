@@ -10,7 +10,7 @@ from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.airflow import Connect, Tables, run_task, task_context
-from zero_rename.committer import Owner, Table
+from zero_rename.committer import InvalidInputError, Owner, Table
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.operators.conflicts import FindConflictsOperator, ResolveConflictsOperator
 from zero_rename.operators.maintenance import MaintainTablesOperator
@@ -184,7 +184,6 @@ class TestResolve:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            ({"policy": "oldest"}, "Invalid policy 'oldest'"),
             ({"partitions": ["day=7"]}, "No runs that conflict over day=7"),
             ({"by": "hand"}, "Invalid by 'hand'"),
             ({"table": "nothing"}, "There is no table"),
@@ -239,6 +238,8 @@ class TestMaintenance:
         report, _ = self.maintain(connection, None)
         assert report["tables"][0]["conflicts"] == {}
 
-    def test_what_is_no_order_is_refused(self, tables: Tables, connection: str) -> None:
-        with pytest.raises(AirflowFailException, match="Invalid policy 'oldest'"):
-            self.maintain(connection, "oldest")
+    def test_what_is_no_order_is_refused_as_the_dag_is_read(self) -> None:
+        with pytest.raises(InvalidInputError, match="Invalid policy 'oldest'"):
+            MaintainTablesOperator(task_id="maintain", conflicts="oldest")
+        with pytest.raises(InvalidInputError, match="Invalid policy 'oldest'"):
+            ResolveConflictsOperator(task_id="settle", table="flights", policy="oldest")

@@ -39,6 +39,8 @@ OPERATORS = {
     "recompute": "recompute:RecomputeOperator",
     "restore": "restoring:RestoreTableOperator",
     "checkpoint": "checkpoint:CheckpointOperator",
+    "find": "conflicts:FindConflictsOperator",
+    "settle": "conflicts:ResolveConflictsOperator",
 }
 #: Arguments of spark-submit that need something of a cluster, and go to it as they are.
 OF_CLUSTERS = {
@@ -120,7 +122,7 @@ def tasks(url: str) -> dict[str, dict[str, Any]]:
         },
         "recover": upkeep,
         "purge": purge,
-        "maintain": purge,
+        "maintain": {**purge, "conflicts": "{{ 'report' }}"},
         "s3a": {
             **upkeep,
             **{"force": "{{ false }}", "direction": "{{ 'back' }}", "deep": "{{ 'no' }}"},
@@ -137,6 +139,12 @@ def tasks(url: str) -> dict[str, dict[str, Any]]:
         },
         "restore_what_was": {**table, "undo": "{{ ti.xcom_pull('load')['job'] }}"},
         "checkpoint": {**tables, **CONN, "apply": "{{ true }}"},
+        "find": {**tables, **CONN, "since": "{{ 3600 }}", "fail_on": "{{ 'unresolved' }}"},
+        "settle": {
+            **(table | CONN),
+            **{"policy": "{{ {'prefer': ['flights']} }}", "by": "{{ 'restore' }}"},
+            **{"partitions": "{{ [] }}", "apply": "{{ true }}"},
+        },
     }
 
 
