@@ -17,12 +17,15 @@ from zero_rename.committer.format.job_spec import Mode
 from zero_rename.committer.format.layout import new_write_id
 from zero_rename.committer.format.records.decision import Decision
 from zero_rename.committer.format.records.failure import Failure
+from zero_rename.committer.format.records.run_conflict import SettledBy, Settlement
 from zero_rename.committer.format.row_changes import ChangeReads, RowChanges
 from zero_rename.committer.overview.orphaned_uploads import find_orphaned_uploads
 from zero_rename.committer.overview.partition_history import look_back
 from zero_rename.committer.overview.recent_jobs import read_job_manifest
 from zero_rename.committer.overview.table_overview import look_over
 from zero_rename.committer.store.requests import Put
+from zero_rename.committer.upkeep.conflict_record import settle
+from zero_rename.committer.upkeep.conflicts import find_conflicts
 from zero_rename.provider.page import pages, wording
 from zero_rename.provider.page.addresses import task_address
 from zero_rename.provider.page.failed_tasks import FailedTask
@@ -139,11 +142,23 @@ class TestTable:
         fail(world)
         assert verdict(world) == ("failed", "1 failed run of no known partition")
 
-    def test_a_conflict_alone(self, world: World) -> None:
-        for idempotency_key in ("one", "two"):
-            world.load(DAY1, owner=TASK, idempotency_key=idempotency_key, mode=Mode.REPLACE)
+    def test_conflict_is_shown_until_it_is_settled_and_then_who_decided(self, world: World) -> None:
+        world.date_jobs()
+        for rank in (2, 1):
+            run: dict[str, Any] = {"idempotency_key": f"run {rank}", "run_rank": rank}
+            world.load(DAY1, owner=TASK, mode=Mode.REPLACE, **run)
+        (conflict,) = world.driver.run(find_conflicts(world.context)).conflicts
         assert verdict(world) == ("conflicted", "Partitions: 1 conflicted")
-        assert "Wants a look" in table_page(world).text
+        page = table_page(world).text
+        assert "Wants a look" in page
+        assert "the older came later" in page
+        by = Owner("maintenance", "r", "settle")
+        done = Settlement("run 1", ("run 2",), None, by, "keep=x", SettledBy.KEPT)
+        world.driver.run(settle(ROOT.conflicts_key, conflict, done))
+        assert verdict(world)[0] == "quiet"
+        page = table_page(world).text
+        assert "Settled (kept, keep=x) by" in page
+        assert "maintenance" in page
 
     def test_a_job_whose_record_cannot_be_read_alone(self, world: World) -> None:
         world.load(DAY1)
