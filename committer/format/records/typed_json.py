@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from types import NoneType, UnionType
@@ -267,7 +267,7 @@ class _Member:
             may_lack=DEFAULTED in marks or LEFT_OUT in marks,
             is_nullable=get_origin(bare) in (Union, UnionType),
             left_out=LEFT_OUT in marks,
-            default=field.default,
+            default=field.default if field.default_factory is MISSING else field.default_factory(),
         )
 
     def read(self, members: Mapping[str, Any], found: dict[str, Any]) -> None:
