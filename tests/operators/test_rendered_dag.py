@@ -104,6 +104,7 @@ def tasks(url: str) -> dict[str, dict[str, Any]]:
             **{"from_date": "{{ ds_nodash }}", "to_date": "{{ ds_nodash }}00"},
             **{"min_rows": "{{ 1 }}", "min_files": "{{ '1' }}", "committer": "{{ 'zero_rename' }}"},
             **{"check_files": "{{ 'yes' }}", "apply": "{{ 'no' }}"},
+            "require_manifest": "{{ true }}",
             "airflow_conn_id": "{{ 'airflow_api' }}",
         },
         "wait_for_names": {
@@ -111,6 +112,7 @@ def tasks(url: str) -> dict[str, dict[str, Any]]:
             "partitions": "{{ ['day=1'] }}",
             "newer_than_version": "{{ 0 }}",
         },
+        "wait_for_a_directory": {**table, "min_partitions": "{{ 1 }}"},
         "wait_for_a_job": {**table, "job": "{{ ti.xcom_pull('load')['job'] }}"},
         "wait_for_a_task": {
             **{**table, "upstream_task_id": "{{ 'load' }}", "upstream_map_index": "{{ -1 }}"}
