@@ -12,7 +12,7 @@ from .format.as_of import AsOf, Past
 from .format.job_spec import Owner
 from .format.records.data_file import DataFile
 from .format.records.inputs import Inputs
-from .format.records.run_conflict import RunConflict, SettledBy, Settlement
+from .format.records.run_conflict import ConflictingRun, RunConflict, SettledBy, Settlement
 from .readable_table import ReadableTable
 from .scan.current_table import stored_names
 from .store.encryption import Encryption
@@ -20,7 +20,7 @@ from .store.fast_root import FastRoot
 from .store.requests import Step
 from .upkeep.checkpoint import DataRootChange, change_data_root
 from .upkeep.conflict_record import open_conflicts, settle
-from .upkeep.conflict_restoring import plan_settlement
+from .upkeep.conflict_restoring import check_rerun, plan_settlement
 from .upkeep.conflicts import ConflictReport, find_conflicts
 from .upkeep.gc.collect import GcReport, gc
 from .upkeep.purge import PurgeReport, plan_all, purge, recover_all
@@ -162,6 +162,14 @@ class TendedTable(ReadableTable):
         :raises RecordDamagedError: the record of the looks before cannot be read.
         """
         return self.run(find_conflicts(self._context, seconds, remember))
+
+    def check_rerun(self, conflict: RunConflict, winner: ConflictingRun) -> None:
+        """See that the run that is to stand may load a partition in conflict again.
+
+        :raises InvalidInputError: rows of runs that are not in the conflict would go.
+        :raises OtherJobError: a job of another run is at work on the partition, or may be.
+        """
+        self.run(check_rerun(self._context, conflict, winner))
 
     def resolve(
         self,

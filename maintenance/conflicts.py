@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..committer.errors import InvalidInputError, escaped
+from ..committer.errors import InvalidInputError, OtherJobError, escaped
 from ..committer.format.job_spec import NOBODY, Owner
 from ..committer.format.records.run_conflict import (
     ConflictingRun,
@@ -14,7 +14,7 @@ from ..committer.format.records.run_conflict import (
     SettledBy,
     Settlement,
 )
-from ..committer.upkeep.conflict_record import open_conflicts, settle
+from ..committer.upkeep.conflict_record import open_conflicts, read_conflicts, settle
 from ..committer.upkeep.settlement_policy import SettlementPolicy
 from ..s3a.runs.run_conflicts import conflicts_key, find_s3a_conflicts
 from .destinations import destination_at
@@ -148,6 +148,75 @@ def resolve_by_restore(
         shown = conflict.settled(said)
         done.append(table.run(settle(key, conflict, said)) if apply else shown)
     return done
+
+
+@dataclass(frozen=True)
+class ChosenRun:
+    """The run that is to stand, of a conflict that is to be settled by a rerun.
+
+    :param settlement: what is decided; with an error where it cannot be done.
+    :param owner: who runs that run; ``None``: the policy names none.
+    """
+
+    conflict: RunConflict
+    settlement: Settlement
+    owner: Owner | None = None
+
+
+def choose_reruns(
+    table: Table, policy: object, partitions: Collection[str] | None, owner: Owner
+) -> tuple[str, list[ChosenRun]]:
+    """Choose the runs that are to load partitions in conflict again. Changes nothing.
+
+    :return: first the committer: ``""``, or ``s3a`` of a destination of Hadoop's committers.
+    :raises InvalidInputError: no policy, no conflict on record over a partition, or nothing here.
+    """
+    place, chosen = table.run(destination_at(table.root)), SettlementPolicy.parse(policy)
+    if not (place.is_table or place.is_s3a):
+        raise InvalidInputError(
+            "There is no table, and no destination of Hadoop's committers. Nothing was changed.",
+            table=table.root.url,
+            remedy="Name a table's root.",
+        )
+    committer = "" if place.is_table else "s3a"
+    found = table.run(open_conflicts(_record_key(table, committer), partitions))
+    return committer, [_chosen(table, committer, it, chosen, owner) for it in found]
+
+
+def _record_key(table: Table, committer: str) -> str:
+    return conflicts_key(table.root) if committer else table.root.conflicts_key
+
+
+def _chosen(
+    table: Table, committer: str, conflict: RunConflict, policy: SettlementPolicy, owner: Owner
+) -> ChosenRun:
+    try:
+        winner = policy.winner(conflict)
+        if not committer:
+            table.check_rerun(conflict, winner)
+    except (InvalidInputError, OtherJobError) as error:
+        said = Settlement("", (), None, owner, str(policy), SettledBy.RERUN, error=str(error))
+        return ChosenRun(conflict, said)
+    losers = tuple(it.key for it in conflict.runs if it.key != winner.key)
+    rank = conflict.highest_rank(winner)
+    said = Settlement(winner.key, losers, rank, owner, str(policy), SettledBy.RERUN)
+    return ChosenRun(conflict, said, winner.owner)
+
+
+def note_rerun(
+    table: Table, committer: str, partition: str, settlement: Settlement
+) -> RunConflict | None:
+    """Put on record what became of a conflict that was to be settled by a rerun. Returns the
+    conflict as it is on record then; ``None``: a look has forgotten it."""
+    key = _record_key(table, committer)
+    record = table.run(read_conflicts(key)).said
+    for it in (*record.open, *reversed(record.settled)):
+        if it.partition != partition:
+            continue
+        if it in record.open:
+            return table.run(settle(key, it, settlement))
+        return it if settlement.error == "" else it.settled(settlement)
+    return None
 
 
 def _kept(conflict: RunConflict, policy: SettlementPolicy, owner: Owner) -> Settlement:

@@ -6,9 +6,15 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    BaseOperator,
+    conf,
+)
 
 from ..committer.errors import InvalidInputError, counted, first_few
+from ..committer.format.job_spec import NOBODY
 from ..orchestration.runs.arguments import Parser, read_flag, read_policy, read_seconds, read_text
 from ..orchestration.runs.partitions import listed_partitions
 from ..orchestration.runs.reports import commit_report
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
     from ..committer import Table
     from ..committer.format.records.run_conflict import RunConflict
     from ..maintenance.conflicts import FoundConflicts
+    from ..provider.settling import RerunOutcome
 
 #: Destinations in a report by XCom, which lies in Airflow's database.
 _MOST = 100
@@ -143,24 +150,37 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
     :param policy: ``newest_run``; ``{"prefer": ["corrections", "flights_daily"]}``, DAGs, tasks
         (``dag.task``), applications or assets in order; or ``{"keep": [job]}``. (templated)
     :param by: ``restore`` brings back the rows of that run, where the table keeps its history; rows
-        that are visible already are kept anywhere. (templated)
+        that are visible already are kept anywhere. ``rerun`` clears the task of that run, narrowed
+        to the partitions in conflict (with Hadoop's committers it loads all that it loads), waits
+        for it, and sees that its rows are there; it needs ``airflow_conn_id``. (templated)
     :param partitions: only these; ``[]`` for none, ``None`` for all. One without a conflict on
         record is refused. (templated)
     :param apply: act; ``False`` only reports what would be done. (templated)
+    :param airflow_conn_id: for ``rerun``, a connection of type ``http`` to Airflow's API server.
+        (templated)
+    :param include_downstream: for ``rerun``, let successors of cleared tasks run again, too; nobody
+        waits for them. (templated)
+    :param poll_interval: seconds between looks at what runs. (templated)
+    :param timeout: seconds after which a rerun is given up, and its conflict stays unresolved; what
+        was cleared goes on. (templated)
+    :param deferrable: wait in the triggerer; ``None``: as ``[operators] default_deferrable`` says.
     :param outlets: assets or aliases, as for any operator. Left out, what is brought back is an
         event of the asset at the table's address; ``[]`` for none.
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
     template_fields: Sequence[str] = (
-        *("table", "policy", "by", "partitions", "apply", "zero_rename_conn_id"),
+        *("table", "policy", "by", "partitions", "apply", "airflow_conn_id", "include_downstream"),
+        *("poll_interval", "timeout", "zero_rename_conn_id"),
     )
     parsers: ClassVar[Mapping[str, Parser]] = {
         **dict.fromkeys(("table", "by", "zero_rename_conn_id"), read_text),
         "policy": read_policy,
         "partitions": listed_partitions,
-        "apply": read_flag,
+        **dict.fromkeys(("apply", "include_downstream"), read_flag),
+        **dict.fromkeys(("poll_interval", "timeout"), read_seconds),
     }
+    optional_parsers: ClassVar[Mapping[str, Parser]] = {"airflow_conn_id": read_text}
     ui_color = "#f2eee6"
     #: As of a load: whether each partition is an event under its key.
     asset_partitions: bool | None = None
@@ -173,6 +193,11 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
         by: str = "restore",
         partitions: str | Sequence[str] | None = None,
         apply: bool | str = False,
+        airflow_conn_id: str | None = None,
+        include_downstream: bool | str = False,
+        poll_interval: float | timedelta | str = 30.0,
+        timeout: float | timedelta | str = 24 * 3600.0,
+        deferrable: bool | None = None,
         outlets: Any = UnsaidOutlets(),  # noqa: B008
         zero_rename_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
@@ -184,6 +209,12 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
         self.by = by
         self.partitions: Any = partitions
         self.apply: Any = apply
+        self.airflow_conn_id = airflow_conn_id
+        self.include_downstream: Any = include_downstream
+        self.poll_interval: Any = poll_interval
+        self.timeout: Any = timeout
+        by_default = conf.getboolean("operators", "default_deferrable", fallback=False)
+        self.deferrable = read_flag("deferrable", by_default if deferrable is None else deferrable)
         self.zero_rename_conn_id = zero_rename_conn_id
         self.note_arguments()
 
@@ -193,22 +224,102 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
         :raises AirflowFailException: a call that cannot be right.
         :raises AirflowException: a conflict could not be settled.
         """
-        from ..maintenance.conflicts import (
-            FoundConflicts,
-            as_members,
-            conflicts_as_markdown,
-            resolve_by_restore,
-        )
+        from ..maintenance.conflicts import resolve_by_restore
 
         with final_where_refused():
             self.read_arguments()
-            if self.by != "restore":
+            if self.by not in ("restore", "rerun"):
                 raise InvalidInputError(
-                    f"Invalid by {self.by!r}. Nothing was changed.", remedy="Give 'restore'."
+                    f"Invalid by {self.by!r}. Nothing was changed.",
+                    remedy="Give 'restore' or 'rerun'.",
                 )
-            table = ZeroRenameHook(self.zero_rename_conn_id).get_table(self.table)
-            owner = task_run(context).handoff().owner  # pyright: ignore[reportArgumentType]
-            done = resolve_by_restore(table, self.policy, self.partitions, self.apply, owner)
+            table = self._destination()
+            if self.by == "rerun":
+                done = self._by_rerun(table, context)
+            else:
+                owner = task_run(context).handoff().owner  # pyright: ignore[reportArgumentType]
+                done = resolve_by_restore(table, self.policy, self.partitions, self.apply, owner)
+        return self._reported(table, done, context)
+
+    def proceed(
+        self, context: Context, event: object = None, *, progress: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Go on after a wait in the triggerer.
+
+        :raises AirflowException: a conflict could not be settled.
+        """
+        with final_where_refused():
+            self.read_arguments()
+            table = self._destination()
+            done = self._waited(table, context, progress)
+        return self._reported(table, done, context)
+
+    def _destination(self) -> Table:
+        return ZeroRenameHook(self.zero_rename_conn_id).get_table(self.table)
+
+    def _by_rerun(self, table: Table, context: Context) -> list[RunConflict]:
+        """Let the runs that are to stand load again, or say which would."""
+        from ..maintenance.conflicts import choose_reruns
+        from ..provider.settling import RerunOrder, RerunOutcome, check_connection
+
+        check_connection(self.airflow_conn_id)
+        owner = task_run(context).handoff().owner  # pyright: ignore[reportArgumentType]
+        committer, chosen = choose_reruns(table, self.policy, self.partitions, owner)
+        if not self.apply:
+            return [it.conflict.settled(it.settlement) for it in chosen]
+        orders, refused = [], []
+        for it in chosen:
+            said, conflict = it.settlement, it.conflict
+            order = RerunOrder(
+                table.root.url,
+                conflict.partition,
+                conflict.version,
+                said.stands,
+                it.owner or NOBODY,
+                said.losers,
+                said.rank,
+                committer,
+            )
+            if said.error:
+                refused.append(RerunOutcome(order, None, said.error))
+            else:
+                orders.append(order)
+        return self._waited(table, context, orders, refused) if chosen else []
+
+    def _waited(
+        self, table: Table, context: Context, of: Any, refused: Sequence[RerunOutcome] = ()
+    ) -> list[RunConflict]:
+        from ..committer.format.records.run_conflict import SettledBy, Settlement
+        from ..committer.upkeep.settlement_policy import SettlementPolicy
+        from ..maintenance.conflicts import note_rerun
+        from ..provider.settling import settle_by_rerun
+
+        outcomes = settle_by_rerun(
+            self, context, of, include_downstream=self.include_downstream, refused=refused
+        )
+        owner = task_run(context).handoff().owner  # pyright: ignore[reportArgumentType]
+        policy, done = str(SettlementPolicy.parse(self.policy)), []
+        for it in outcomes:
+            order = it.order
+            said = Settlement(
+                *(order.run, order.losers, order.rank, owner, policy, SettledBy.RERUN),
+                job=it.job,
+                error=it.error,
+                version=it.dag_version,
+            )
+            noted = note_rerun(table, order.committer, order.partition, said)
+            if noted is None:
+                self.log.warning("No conflict over %s is on record any more.", order.partition)
+            else:
+                done.append(noted)
+        return done
+
+    def _reported(
+        self, table: Table, done: Sequence[RunConflict], context: Context
+    ) -> dict[str, Any]:
+        """Report what has become of conflicts, and fail where one is not settled."""
+        from ..maintenance.conflicts import FoundConflicts, as_members, conflicts_as_markdown
+
         url = table.root.url
         page = conflicts_as_markdown([FoundConflicts(url, "", tuple(done), 0.0, 0.0)])
         self.log.info("%s", page)

@@ -141,6 +141,7 @@ def settle_by_rerun(
     of: Sequence[RerunOrder] | Mapping[str, Any],
     *,
     include_downstream: bool = False,
+    refused: Sequence[RerunOutcome] = (),
 ) -> list[RerunOutcome]:
     """Let runs load partitions in conflict again, and wait for them.
 
@@ -153,18 +154,13 @@ def settle_by_rerun(
     :param of: the orders, or what was done before a wait.
     :param include_downstream: let successors of cleared tasks run again, too; nobody waits for
         them.
+    :param refused: orders that were refused before, to be returned with the others.
     :return: an outcome for each order, with an error where it is not settled: the run is at work,
         or was deleted; its DAG is paused; it failed, was skipped, or has left other rows.
     :raises AirflowFailException: ``airflow_conn_id`` names no connection, or the API refuses it.
     """
     with final_where_refused():
-        if not task.airflow_conn_id:
-            raise InvalidInputError(
-                "by='rerun' clears tasks by Airflow's API, and airflow_conn_id names no connection "
-                "to it. Nothing was cleared.",
-                remedy="Give airflow_conn_id a connection of type http to Airflow's API server; or "
-                "choose by='restore'.",
-            )
+        check_connection(task.airflow_conn_id)
     hook, planner = ZeroRenameHook(task.zero_rename_conn_id), task_run(dict(context)).named
     clearing = Clearing(hook, planner, task.timeout)
     engine = _ConflictReruns(clearing, include_downstream)
@@ -172,9 +168,25 @@ def settle_by_rerun(
         progress = from_members(SettlingRuns, dict(of))
     else:
         progress = SettlingRuns.of(of, task.timeout)
+        over = tuple(SettlingRun((it.order,), outcomes=(it,)) for it in refused)
+        progress = replace(progress, reruns=(*progress.reruns, *over))
     waits = partial(wait, task, task.poll_interval, task.deferrable)
     done = follow(task.airflow_conn_id, engine.look, progress, waits, engine.give_up)
     return done.outcomes
+
+
+def check_connection(airflow_conn_id: str | None) -> None:
+    """See that there is a connection by which tasks can be cleared.
+
+    :raises InvalidInputError: none is named.
+    """
+    if not airflow_conn_id:
+        raise InvalidInputError(
+            "by='rerun' clears tasks by Airflow's API, and airflow_conn_id names no connection to "
+            "it. Nothing was cleared.",
+            remedy="Give airflow_conn_id a connection of type http to Airflow's API server; or "
+            "choose by='restore'.",
+        )
 
 
 @dataclass(frozen=True)

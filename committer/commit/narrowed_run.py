@@ -159,7 +159,7 @@ def too_late(said: Narrowing, job: str | None) -> InvalidInputError:
         job=job,
         remedy="Clear the task again: it then loads all partitions of its run. To make only "
         "those again that are stale, let RecomputeOperator clear it; to settle a conflict, "
-        "resolve it again.",
+        "ResolveConflictsOperator.",
     )
 
 

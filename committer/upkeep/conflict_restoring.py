@@ -97,15 +97,39 @@ def plan_settlement(
     return SettlementPlan(how, tuple(sorted(others - held.runs)), plan)
 
 
-def refuse_open_jobs(context: Context, partition: str) -> Step[None]:
+def check_rerun(context: Context, conflict: RunConflict, winner: ConflictingRun) -> Step[None]:
+    """See that the run that is to stand may load a partition again. Changes nothing.
+
+    :raises InvalidInputError: rows of runs that are not in the conflict would go.
+    :raises OtherJobError: a job of another run is at work on the partition, or may be.
+    """
+    name = conflict.partition
+    context = context.of((yield from read_table(context)))
+    yield from refuse_open_jobs(context, name)
+    now = yield from _content(
+        context, (yield from read_head(context, Slot.partition(context.root, name)))
+    )
+    others = sorted(now.runs - {it.key for it in conflict.runs})
+    if others:
+        raise InvalidInputError(
+            f"{first_few(others)} wrote rows to {conflict.name} that are no part of the conflict: "
+            "they would go, too. Nothing was changed.",
+            remedy="Clear the run that is to stand by hand, and then those.",
+        )
+
+
+def refuse_open_jobs(context: Context, partition: str, but: str | None = None) -> Step[None]:
     """See that no job is at work on a partition: one that names no partitions may be.
 
+    :param but: the key of a run whose jobs do not count.
     :raises OtherJobError: there is one.
     """
     jobs = yield from list_open(context)
     found = yield from All(tuple(read_open(context, job) for job in sorted(jobs)))
     for entry in found:
-        if entry is not None and _may_write(entry, partition):
+        if entry is None or (entry.record and but and entry.record.idempotency_key == but):
+            continue
+        if _may_write(entry, partition):
             if (yield from read_decision(context, entry.job)) is not None:
                 continue
             raise OtherJobError(

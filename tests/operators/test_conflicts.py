@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -12,8 +13,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from support.airflow import Connect, Tables, run_task, task_context
 from zero_rename.committer import InvalidInputError, Owner, Table
 from zero_rename.committer.format.layout import TableRoot
+from zero_rename.maintenance import conflicts
 from zero_rename.operators.conflicts import FindConflictsOperator, ResolveConflictsOperator
 from zero_rename.operators.maintenance import MaintainTablesOperator
+from zero_rename.orchestration.runs.task_run import NamedTask
+from zero_rename.provider import clearing
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
 
@@ -31,8 +35,8 @@ def connection(tables: Tables, connect: Connect) -> str:
 def load(tables: Tables, rank: int, dag: str = "daily", rows: int = 2, **policy: Any) -> str:
     """Replace the day by a run of a DAG."""
     owner = Owner(dag, f"run {rank}", "load", try_number=1)
-    given = {"readers": "heads", "mode": "replace", "run_rank": rank, **policy}
-    done = tables.load(1, owner=owner, idempotency_key=f"{dag}/{rank}", rows=rows, **given)
+    given = {"readers": "heads", "mode": "replace", "run_rank": rank, "owner": owner, **policy}
+    done = tables.load(1, idempotency_key=f"{dag}/{rank}", rows=rows, **given)
     return str(done.job)
 
 
@@ -196,6 +200,96 @@ class TestResolve:
         find(connection, tables="flights")
         with pytest.raises(AirflowFailException, match=said):
             resolve(connection, apply=True, **arguments)
+
+
+class TestRerun:
+    """The task of the run that is to stand is cleared, and its program runs at once."""
+
+    @pytest.fixture
+    def clears(self, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The runs that are cleared; each loads four rows then."""
+        made: list[str] = []
+
+        class Server:
+            def state(self, instance: NamedTask) -> str:
+                return "success"
+
+            def version(self, instance: NamedTask) -> str:
+                return "7"
+
+            def idle(self, dag_id: str) -> None:
+                return None
+
+            def clear(self, instance: NamedTask, include_downstream: bool = False) -> None:
+                made.append(instance.run_id)
+                rank = int(instance.run_id.removeprefix("run "))
+                owner = Owner(instance.dag_id, instance.run_id, "load", None, 2, series="x 1")
+                load(tables, rank, rows=4, owner=owner, on_repeat="replace_own")
+
+        server = contextlib.nullcontext(Server())
+        monkeypatch.setattr(clearing, "airflow_api", lambda conn_id: server)
+        return made
+
+    def test_dry_run_clears_nothing(
+        self, tables: Tables, connection: str, clears: list[str]
+    ) -> None:
+        late_backfill(tables)
+        find(connection)
+        report, _ = resolve(connection, by="rerun", airflow_conn_id="airflow_api")
+        (conflict,) = report["conflicts"]
+        assert (conflict["settlement"]["how"], clears) == ("rerun", [])
+
+    def test_winner_loads_again_and_the_next_look_is_silent(
+        self, tables: Tables, connection: str, clears: list[str]
+    ) -> None:
+        late_backfill(tables)
+        find(connection)
+        report, _ = resolve(
+            connection, by="rerun", apply=True, airflow_conn_id="airflow_api", deferrable=False
+        )
+        (conflict,) = report["conflicts"]
+        said = conflict["settlement"]
+        assert (report["settled"], len(clears), said["version"]) == (1, 1, "7")
+        assert said["job"] == tables.table().files(DAY1)[0].job
+        assert rows(tables.table()) == 4
+        found, _ = find(connection)
+        assert found["unresolved"] == 0
+
+    def test_operator_that_is_tried_again_finds_what_it_has_settled(
+        self, tables: Tables, connection: str, clears: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        late_backfill(tables)
+        find(connection)
+        words: dict[str, Any] = {"by": "rerun", "apply": True, "airflow_conn_id": "airflow_api"}
+
+        def dies(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(conflicts, "note_rerun", dies)
+            with pytest.raises(KeyboardInterrupt):
+                resolve(connection, deferrable=False, **words)
+        report, _ = resolve(connection, deferrable=False, **words)
+        assert (report["settled"], report["unresolved"], len(clears)) == (1, 0, 1)
+
+    def test_conflict_that_stays_is_on_record_with_its_error_and_fails_the_task(
+        self, tables: Tables, connection: str, clears: list[str]
+    ) -> None:
+        late_backfill(tables)
+        find(connection)
+        tables.load(1, mode="overwrite", inputs=())
+        words: dict[str, Any] = {"by": "rerun", "apply": True, "airflow_conn_id": "airflow_api"}
+        with pytest.raises(AirflowException, match="no part of the conflict"):
+            resolve(connection, deferrable=False, **words)
+        assert clears == []
+
+    def test_without_a_connection_to_airflow_it_is_refused_at_once(
+        self, tables: Tables, connection: str
+    ) -> None:
+        late_backfill(tables)
+        find(connection)
+        with pytest.raises(AirflowFailException, match="airflow_conn_id names no connection"):
+            resolve(connection, by="rerun")
 
 
 class TestMaintenance:
