@@ -543,7 +543,7 @@ class TestOtherFormats:
         {
             "read": lambda table: table.to_arrow(),
             "adopt": lambda table: table.adopt(),
-            "resolve": lambda table: table.resolve("day=1", keep=["newest"], apply=True),
+            "keep_rows": lambda table: table.keep_rows("day=1", keep=["newest"], apply=True),
             "replace": lambda table: _load(table, days(1, day=1), mode="replace"),
             "replace_table": lambda table: _load(
                 table, days(1, day=2), mode="replace", replace_table=True
