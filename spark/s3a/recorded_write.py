@@ -147,7 +147,7 @@ class _Application:
                 remedy = "Nothing is to be done: that try, or the next, loads the rows."
                 raise self._fenced(record, why, remedy) from error
             raise
-        self._enter(replace(done, emptied=emptied))
+        self._enter_end(replace(done, emptied=emptied))
         if fence.reason:
             raise OutcomeUnknownError(
                 f"{fence.reason}, and this write was to end; but its commit had begun already, "
@@ -232,6 +232,22 @@ class _Application:
         with _lock:  # Threads of one driver would take each other's turn over and over.
             return self._records.run(ledger.change(self._beside, self._try, entered))
 
+    def _enter_end(self, done: WriteRecord) -> None:
+        """Enter a write that Spark has committed.
+
+        :raises UnfinishedCommitError: the store took no record of it; the rows are there.
+        """
+        try:
+            self._enter(done)
+        except ZeroRenameError as error:
+            raise UnfinishedCommitError(
+                f"The job's rows are committed, and its record could not say so: {error}",
+                table=self._target.root.url,
+                job=done.uuid,
+                remedy="Do not load the rows again by save() alone: they are there. An operator's "
+                "next try finds them by the job's report.",
+            ) from error
+
     def _spark_writes(self, frame: DataFrame, write: PlannedWrite, record: WriteRecord) -> None:
         options = {
             **self._target.options,
@@ -280,29 +296,41 @@ class _Application:
 
     def _empty_the_rest(self, record: WriteRecord) -> tuple[str, ...]:
         """Empty the partitions named that no row arrived for, which the partitioned committer
-        leaves as they were. Not atomic with the job: it comes right after it."""
+        leaves as they were. Not atomic with the job: it comes right after it.
+
+        :raises UnfinishedCommitError: one could not be emptied; the rows are there.
+        """
         target = self._target
         if target.committer != Committer.PARTITIONED or target.mode is not Mode.REPLACE:
             return ()
         emptied = []
         for name in target.among:
-            files = self._table.run(list_data(target.root, name))
-            if not files or any(record.uuid in item.key for item in files):
-                continue
-            left = self._table.run(remove((item.key, None) for item in files))
+            try:
+                files = self._table.run(list_data(target.root, name))
+                if not files or any(record.uuid in item.key for item in files):
+                    continue
+                left = self._table.run(remove((item.key, None) for item in files))
+            except ZeroRenameError as error:
+                raise self._not_emptied(record, name, f"its old files ({error})") from error
             for key, cause in left.items():
-                raise UnfinishedCommitError(
-                    f"The job's rows are committed, and the partition {name}, which got none of "
-                    f"them, could not be emptied: {len(left)} of its old files may still be there "
-                    f"({cause}).",
-                    table=target.root.url,
-                    job=record.uuid,
-                    key=key,
-                    remedy="Load the partitions again when the store allows deletes: an overwrite "
-                    "adds nothing twice. Or delete the partition's files.",
+                raise self._not_emptied(
+                    record, name, f"{len(left)} of its old files ({cause})", key
                 )
             emptied.append(name)
         return tuple(emptied)
+
+    def _not_emptied(
+        self, record: WriteRecord, partition: str, what: str, key: str | None = None
+    ) -> UnfinishedCommitError:
+        return UnfinishedCommitError(
+            f"The job's rows are committed, and the partition {partition}, which got none of them, "
+            f"could not be emptied: still there may be {what}.",
+            table=self._target.root.url,
+            job=record.uuid,
+            key=key,
+            remedy="Load the partitions again when the store allows deletes: an overwrite adds "
+            "nothing twice. Or delete the partition's files.",
+        )
 
     def _note(self, record: WriteRecord) -> None:
         """Put a write on record where that must not hide what else happens."""

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from support.s3a_jobs import JOB, ROOT, a_try
-from zero_rename.committer.errors import JobFencedError
+from zero_rename.committer.errors import (
+    JobFencedError,
+    StoreUnreachableError,
+    UnfinishedCommitError,
+)
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.job_spec import Mode
 from zero_rename.committer.store.requests import Put
@@ -33,6 +38,21 @@ class NoSettings:
         return None
 
     for_bucket = secret = hadoop
+
+
+class Uncounted:
+    """The rows of a write that no Spark counts."""
+
+    def of(self, frame: Any) -> Any:
+        return frame
+
+    def rows(self) -> None:
+        return None
+
+
+def unreachable(request: Any, apply: Any) -> Any:
+    """A store that does not answer."""
+    raise StoreUnreachableError("The store does not answer.")
 
 
 @pytest.fixture
@@ -105,6 +125,36 @@ def test_what_a_store_without_conditions_lost_is_entered_again(store: MemoryStor
     )
     assert made._heartbeat(second) == ""
     assert [write.state for write in writes(store)] == [WRITTEN, second.state]
+
+
+@pytest.mark.usefixtures("submitted")
+def test_committed_write_whose_record_fails_is_told_as_committed(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = application(store)
+
+    def commit(frame: Any, write: PlannedWrite, record: WriteRecord) -> None:
+        made._records.driver = MemoryDriver(store, unreachable)  # pyright: ignore
+
+    monkeypatch.setattr(made, "_spark_writes", commit)
+    monkeypatch.setattr(made, "_verify", lambda record: None)
+    monkeypatch.setattr(recorded_write, "RowCount", lambda name: Uncounted())
+    tags = dict.fromkeys(("addTag", "removeTag", "interruptTag"), lambda tag: None)
+    frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(**tags))
+    with pytest.raises(UnfinishedCommitError, match="rows are committed, and its record"):
+        made.write(frame, WRITE, 1, 1)
+
+
+def test_committed_overwrite_that_cannot_look_for_rows_to_remove_is_told_as_committed(
+    store: MemoryStore,
+) -> None:
+    view: Any = NoSettings()
+    target = WriteTarget(ROOT, "partitioned", Mode.REPLACE, ("day",), ("day=1",))
+    made = _Application(target, view, Handoff())
+    made._table.driver = MemoryDriver(store, unreachable)  # pyright: ignore
+    write = WriteRecord(write_uuid(JOB, 1), 1, "partitioned", ROOT.url, "overwrite")
+    with pytest.raises(UnfinishedCommitError, match="day=1, which got none of them"):
+        made._empty_the_rest(write)
 
 
 @pytest.mark.usefixtures("submitted")
