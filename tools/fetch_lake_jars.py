@@ -6,15 +6,13 @@ pinned digest; ``make bench`` does so itself. No release of either serves a late
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from pathlib import Path
 
 # As a script it finds its neighbours by the checkout's folder.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tools.maven_jars import FetchError, Jar, JarFolder
-from zero_rename.spark.startup.launch import cache_dir
+from tools.maven_jars import Jar, JarFolder, fetch_or_say
 
 #: hadoop-aws is of the version of that Spark's own Hadoop jars; the bundle and the accelerator are
 #: those its POM names.
@@ -71,20 +69,9 @@ JARS = (
 
 
 def jar_folder() -> JarFolder:
-    """Where the jars are, or would be. Another set of versions has another folder."""
-    digest = hashlib.sha256("".join(jar.sha256 for jar in JARS).encode()).hexdigest()[:8]
-    versions = f"{JARS[0].version}-{JARS[2].version}"
-    return JarFolder(cache_dir() / f"lake-jars-{versions}-{digest}", JARS)
-
-
-def main() -> int:
-    try:
-        jar_folder().fetch()
-    except FetchError as error:
-        print(f"fetch: {error}", file=sys.stderr)
-        return 1
-    return 0
+    """Where the jars are, or would be."""
+    return JarFolder.named(f"lake-jars-{JARS[0].version}-{JARS[2].version}", JARS)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(fetch_or_say(jar_folder()))

@@ -8,15 +8,13 @@ servers of these tests are ``tools/s3_servers.py``'s.
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from pathlib import Path
 
 # As a script it finds its neighbours by the checkout's folder.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tools.maven_jars import FetchError, Jar, JarFolder
-from zero_rename.spark.startup.launch import cache_dir
+from tools.maven_jars import Jar, JarFolder, fetch_or_say
 
 #: hadoop-aws is of the version of PySpark's own Hadoop jars; the bundle and the accelerator are
 #: those its POM names. spark-hadoop-cloud has no later release; it works with Spark 4.3.
@@ -49,9 +47,8 @@ JARS = (
 
 
 def jar_folder() -> JarFolder:
-    """Where the jars are, or would be. Another set of versions has another folder."""
-    digest = hashlib.sha256("".join(jar.sha256 for jar in JARS).encode()).hexdigest()[:8]
-    return JarFolder(cache_dir() / f"s3a-jars-{JARS[0].version}-{JARS[1].version}-{digest}", JARS)
+    """Where the jars are, or would be."""
+    return JarFolder.named(f"s3a-jars-{JARS[0].version}-{JARS[1].version}", JARS)
 
 
 def cached_jars() -> tuple[Path, ...] | None:
@@ -59,14 +56,5 @@ def cached_jars() -> tuple[Path, ...] | None:
     return jar_folder().cached()
 
 
-def main() -> int:
-    try:
-        jar_folder().fetch()
-    except FetchError as error:
-        print(f"fetch: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(fetch_or_say(jar_folder()))

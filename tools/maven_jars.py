@@ -11,12 +11,14 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from zero_rename.spark.startup.installation import java_command, spark_home
+from zero_rename.spark.startup.launch import cache_dir
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,12 @@ class JarFolder:
 
     path: Path
     jars: tuple[Jar, ...]
+
+    @staticmethod
+    def named(title: str, jars: tuple[Jar, ...]) -> JarFolder:
+        """The folder of these jars, there or not. Another set of versions has another one."""
+        digest = hashlib.sha256("".join(jar.sha256 for jar in jars).encode()).hexdigest()[:8]
+        return JarFolder(cache_dir() / f"{title}-{digest}", jars)
 
     def cached(self) -> tuple[Path, ...] | None:
         """The jars, if all are there and were found to be the right ones; ``None`` otherwise."""
@@ -105,6 +113,16 @@ class JarFolder:
             "Maven's own settings (Debian: apt-get install maven) or by Spark's Ivy, or put the "
             f"file as {self.path / jar.file_name}.\n" + "\n".join(failures)
         )
+
+
+def fetch_or_say(folder: JarFolder) -> int:
+    """Fetch jars, or say on the standard error why they are not to be had: an exit code."""
+    try:
+        folder.fetch()
+    except FetchError as error:
+        print(f"fetch: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _commands(jar: Jar, part: Path) -> Iterator[list[str]]:
