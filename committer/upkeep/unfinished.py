@@ -2,7 +2,8 @@
 
 An answer that does not come, or a right that is lacking, says of one request that it did nothing.
 Of what was done before it says nothing; so whoever is told *refused* would take the whole for
-undone. Each verb of maintenance may be run again, and then does the rest.
+undone. Each verb of maintenance may be run again, and then does the rest. Not so where a fast root
+is gone: that error says itself what is safe, and what is to be done.
 """
 
 from __future__ import annotations
@@ -11,7 +12,12 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from ..errors import StoreRefusedError, StoreUnreachableError, UnfinishedUpkeepError
+from ..errors import (
+    FastRootGoneError,
+    StoreRefusedError,
+    StoreUnreachableError,
+    UnfinishedUpkeepError,
+)
 from ..store.requests import (
     AbortUpload,
     All,
@@ -39,7 +45,7 @@ def unless_begun(step: Step[T]) -> Step[T]:
     try:
         return (yield from _watched(step, changed))
     except (StoreRefusedError, StoreUnreachableError) as error:
-        if not changed:
+        if not changed or isinstance(error, FastRootGoneError):
             raise
         raise _unfinished(error) from error
 
@@ -52,6 +58,8 @@ def unfinished_where_failed() -> Iterator[None]:
     """
     try:
         yield
+    except FastRootGoneError:
+        raise
     except (StoreRefusedError, StoreUnreachableError) as error:
         raise _unfinished(error) from error
 

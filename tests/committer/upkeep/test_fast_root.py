@@ -565,6 +565,8 @@ class TestDoctor:
         assert found.what == "fast root out of reach"
         assert found.subject == stores.data_root
         assert f"zero-rename data-root {URL} none" in found.remedy
+        with pytest.raises(FastRootGoneError):
+            stores.table().checkpoint(apply=True)
 
     def test_one_that_this_host_has_no_profile_for(self, stores: Stores) -> None:
         table = stores.table()
