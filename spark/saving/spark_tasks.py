@@ -117,7 +117,10 @@ def _beside(session: SparkSession, work: Callable[[], T]) -> Future[T]:
 
         InheritableThread(target=do, daemon=True).start()
     else:
-        done.set_result(work())
+        try:
+            done.set_result(work())
+        except Exception as error:  # As of another thread: for who asks for the result.
+            done.set_exception(error)
     return done
 
 

@@ -18,6 +18,7 @@ SHOWN = {
     "s3a": "operators.s3a_maintenance",
     "sensor": "sensors.success_manifest",
     "two-producers": "operators.spark_submit",
+    "undo-a-conflict": "operators.conflicts",
 }
 
 

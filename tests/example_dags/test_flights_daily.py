@@ -46,6 +46,8 @@ def test_which_there_are(dags: dict[str, Any]) -> None:
         "flights_of_day",
         "flights_ranking",
         "flights_recompute",
+        "flights_s3a",
+        "flights_s3a_maintenance",
         "flights_settle",
         "flights_watch",
         "flights_weekly",

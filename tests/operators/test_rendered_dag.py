@@ -146,6 +146,8 @@ def tasks(url: str) -> dict[str, dict[str, Any]]:
             **(table | CONN),
             **{"policy": "{{ {'prefer': ['flights']} }}", "by": "{{ 'restore' }}"},
             **{"partitions": "{{ [] }}", "apply": "{{ true }}"},
+            **{"airflow_conn_id": "{{ 'airflow_api' }}", "include_downstream": "{{ false }}"},
+            **{"poll_interval": "{{ 30 }}", "timeout": "{{ 3600 }}"},
         },
     }
 

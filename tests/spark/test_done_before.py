@@ -23,13 +23,26 @@ class Computed(BaseException):
     """The frame was to be computed."""
 
 
+class Planned:
+    """A part of a plan: Spark may add to it, and is not to carry it out."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def mapInArrow(self, *_: object) -> Planned:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        raise Computed(name)
+
+
 class Frame:
-    """Has columns, and is not to be computed."""
+    """Has columns, and is not to be computed; Spark may plan its write."""
 
     schema = StructType().add("value", "long").add("day", "long")
     isStreaming = False
-    sparkSession = SimpleNamespace(conf=dict[str, str]())
+    sparkSession = SimpleNamespace(conf=dict[str, str](), sql=Planned)
     columns = ("value", "day")
+    toDF = Planned
 
     def __getattr__(self, name: str) -> Any:
         raise Computed(name)
