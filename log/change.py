@@ -105,7 +105,7 @@ class LogChange:
 
     @property
     def isolated(self) -> bool:
-        """Whether it is a blind append: nothing that it read or removes can be overtaken."""
+        """Tell whether it is a blind append: nothing that it read or removes can be overtaken."""
         return not (self.removes or self.replaced or self.reads or self.returned)
 
 

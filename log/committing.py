@@ -129,7 +129,7 @@ def _commit(
 
 
 def run_is_done(layout: LogLayout, state: LogState, run: str) -> Step[bool]:
-    """Whether a run has committed before a state.
+    """Tell whether a run has committed before a state.
 
     Its transaction tells; where only the newest are known, its report does.
     """

@@ -136,7 +136,7 @@ class ListedLog:
         return max(wanted, default=None)
 
     def is_stale(self, version: int) -> bool:
-        """Whether an entry came into a number that was free only since others cleaned the log.
+        """Tell whether an entry came into a number that was free only since others cleaned the log.
 
         A checkpoint at or above the number, older than the entry, was made without it.
         """

@@ -74,7 +74,7 @@ def search_since_opened(
 
 
 def _misses_some(listed: ListedLog, since: float, wanted: list[int]) -> bool:
-    """Whether entries of that time may have been there that the listing shows no more."""
+    """Tell whether entries of that time may have been there that the listing shows no more."""
     if not listed.entries:
         return listed.newest_checkpoint() is not None
     lowest = min(listed.entries)

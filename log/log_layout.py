@@ -33,7 +33,7 @@ class LogLayout(Protocol):
         ...
 
     def cleaned_by_others(self, state: LogState) -> bool:
-        """Whether somebody may delete entries of the log by their age."""
+        """Tell whether somebody may delete entries of the log by their age."""
         ...
 
     def check_readable(self, state: LogState) -> None:
@@ -45,7 +45,7 @@ class LogLayout(Protocol):
         ...
 
     def columns_fit(self, written: LogMetadata, now: LogMetadata) -> bool:
-        """Whether files of the former columns are right under the present ones."""
+        """Tell whether files of the former columns are right under the present ones."""
         ...
 
     def key_of(self, path: str) -> str:

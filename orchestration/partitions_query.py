@@ -109,7 +109,7 @@ class PartitionsQuery:
 
     @property
     def is_by_heads(self) -> bool:
-        """Whether heads tell what partitions hold, as in tables of this package."""
+        """Tell whether heads tell what partitions hold, as in tables of this package."""
         return self.committer == NATIVE and self.require_manifest
 
     def spelled_by(self, spelling: Callable[[str], str]) -> PartitionsQuery:

@@ -43,7 +43,7 @@ class CommitterInForce:
 
     @property
     def is_hadoops(self) -> bool:
-        """Whether it is one of Hadoop's that commit by uploads."""
+        """Tell whether it is one of Hadoop's that commit by uploads."""
         return self.committer in list(Committer)
 
 
@@ -67,7 +67,7 @@ class _AskedJob:
 
     @property
     def is_s3a(self) -> bool | None:
-        """Whether the paths are S3A's; ``None``: it depends on a release that is not said."""
+        """Tell whether the paths are S3A's; ``None``: it depends on a release that is not said."""
         if self.scheme == "s3a":
             return True
         if named := self.said(_EMRFS_KEY):

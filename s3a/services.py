@@ -83,7 +83,7 @@ class ServiceRules:
 
     @property
     def needs_volume(self) -> bool:
-        """Whether the staging committers need a volume that somebody has to name."""
+        """Tell whether the staging committers need a volume that somebody has to name."""
         return bool(self.shared) and not self.default_fs
 
 

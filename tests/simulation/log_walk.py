@@ -218,7 +218,7 @@ class Walk:
             self._check_conflict(change, entry)
 
     def _check_conflict(self, change: LogChange, entry: LogEntry) -> None:
-        """Whether the job may stand after all that came since its base."""
+        """Tell whether the job may stand after all that came since its base."""
         between = range(change.base.version + 1, entry.version)
         for version in between:
             other, before = self.shadow[version], self.states[version - 1]

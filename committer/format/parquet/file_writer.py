@@ -293,7 +293,7 @@ def _pays(values: pa.Array) -> bool:
 
 
 def _hardly_repeats(values: pa.Array) -> bool:
-    """Whether a part of the values shows next to none twice, as of keys and measurements.
+    """Tell whether a part of the values shows next to none twice, as of keys and measurements.
 
     If each came twice, a fifth of the values would show every fifth twice.
     """

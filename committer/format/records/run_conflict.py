@@ -148,7 +148,7 @@ class RunConflict:
 
     @property
     def is_settled(self) -> bool:
-        """Whether somebody has decided it, and the partition is as it was decided."""
+        """Tell whether somebody has decided it, and the partition is as it was decided."""
         return self.settlement is not None and not self.settlement.error
 
     @property
