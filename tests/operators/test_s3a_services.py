@@ -14,10 +14,12 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
-from support.airflow import Tables, run_task, task_context
+from support import service_loads
+from support.airflow import Tables, run_task
 from support.aws_services import SERVICES as OF_AWS
 from support.aws_services import Service, while_it_waits, worker_dies
 from support.http_services import SERVICES, Kubernetes
+from support.service_loads import context
 from zero_rename.committer import (
     InvalidInputError,
     OutcomeUnknownError,
@@ -49,29 +51,12 @@ HADOOP = "spark.hadoop.fs.s3a."
 
 
 def operator(service: Service, **arguments: Any) -> Any:
-    given: dict[str, Any] = {
-        "task_id": "load",
-        "table": service.application.tables.url(),
-        "partition": "day=1",
-        "mode": "append",
-        "committer": "magic",
-        "retries": 2,
-        "ship_package": False,
-    }
-    if type(service).__name__ in OF_AWS:
-        given["aws_conn_id"] = "services"
-    return service.operator(**given | arguments)
+    return service_loads.operator(service, **{"mode": "append", "committer": "magic"} | arguments)
 
 
 def run(service: Service, try_number: int = 1, **arguments: Any) -> dict[str, Any]:
     task = operator(service, **arguments)
     return run_task(task, context(task, try_number))
-
-
-def context(task: Any, try_number: int = 1, **members: Any) -> dict[str, Any]:
-    made = task_context(task, try_number=try_number, dag=None, **members)
-    made["ti"].xcom_push = lambda **_: None
-    return made
 
 
 def states(tables: Tables) -> list[str]:

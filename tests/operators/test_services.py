@@ -19,12 +19,13 @@ from airflow.providers.amazon.aws.operators.glue import JOB_RUN_TERMINAL_STATES
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from botocore.stub import Stubber
 
-from support.airflow import Connect, Tables, run_task, task_context
+from support.airflow import Connect, Tables, run_task
 from support.aws_services import SERVICES as OF_AWS
 from support.aws_services import EmrServerless, EmrSteps, Service, while_it_waits, worker_dies
 from support.http_services import SERVICES
 from support.moto_server import ACCESS_KEY, SECRET_KEY
 from support.recorded_calls import Call, refused
+from support.service_loads import context, operator, run
 from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.commit.failures import failures_told
 from zero_rename.committer.errors import CommitConflictError, StoreUnfitError, ZeroRenameError
@@ -46,31 +47,6 @@ each_deferral = pytest.mark.parametrize(
 )
 #: What is the same code for all of them.
 one_service = pytest.mark.parametrize("service", ["EmrServerless"], indirect=True)
-
-
-def operator(service: Service, **arguments: Any) -> Any:
-    given: dict[str, Any] = {
-        "task_id": "load",
-        "table": service.application.tables.url(),
-        "partition": "day=1",
-        "mode": "overwrite",
-        "retries": 2,
-        "ship_package": False,
-    }
-    if type(service).__name__ in OF_AWS:
-        given["aws_conn_id"] = "services"
-    return service.operator(**given | arguments)
-
-
-def run(service: Service, try_number: int = 1, **arguments: Any) -> dict[str, Any]:
-    task = operator(service, **arguments)
-    return run_task(task, context(task, try_number))
-
-
-def context(task: Any, try_number: int = 1, **members: Any) -> dict[str, Any]:
-    made = task_context(task, try_number=try_number, dag=None, **members)
-    made["ti"].xcom_push = lambda **_: None
-    return made
 
 
 @every_service

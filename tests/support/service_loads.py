@@ -1,0 +1,34 @@
+"""Loads by the operators of services: a task of one, and the context of its try."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.airflow import run_task, task_context
+from support.aws_services import SERVICES as OF_AWS
+from support.aws_services import Service
+
+
+def operator(service: Service, **arguments: Any) -> Any:
+    given: dict[str, Any] = {
+        "task_id": "load",
+        "table": service.application.tables.url(),
+        "partition": "day=1",
+        "mode": "overwrite",
+        "retries": 2,
+        "ship_package": False,
+    }
+    if type(service).__name__ in OF_AWS:
+        given["aws_conn_id"] = "services"
+    return service.operator(**given | arguments)
+
+
+def run(service: Service, try_number: int = 1, **arguments: Any) -> dict[str, Any]:
+    task = operator(service, **arguments)
+    return run_task(task, context(task, try_number))
+
+
+def context(task: Any, try_number: int = 1, **members: Any) -> dict[str, Any]:
+    made = task_context(task, try_number=try_number, dag=None, **members)
+    made["ti"].xcom_push = lambda **_: None
+    return made
