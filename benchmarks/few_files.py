@@ -1,9 +1,9 @@
 """``save()`` with ``distribute`` ``none`` and ``partition``: files, bytes, requests, seconds, CPU.
 
-``.venv/bin/python benchmarks/few_files.py [--rounds 3]``. The ways write the same cached frames
-into new tables on one server, in turn, in one session, after a round that does not count; the
-median counts. CPU is that of the JVM and of Spark's Python workers. The server runs on the same
-machine, so each request costs it some of the seconds, and none of the latency of S3.
+``PYTHONPATH=benchmarks:tests:. .venv/bin/python benchmarks/few_files.py [--rounds 3]``. The ways
+write the same cached frames into new tables on one server, in turn, in one session with four task
+slots, after a round that does not count; the median counts. A proxy delays every answer. CPU is
+that of the JVM and of Spark's Python workers.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from typing import Any
 
 import psutil
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-
-from support.moto_server import S3Server, running
-from support.spark import environment, settings
+from bench.store import DelayedStore, delayed
+from support.spark import settings
 from zero_rename.spark import save
 
 _BUCKET = "few-files"
@@ -35,16 +33,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--rows", type=int, default=4_000_000, help="of the larger frames")
+    parser.add_argument("--latency", type=float, default=0.03, help="seconds of every answer")
     asked = parser.parse_args()
-    with running() as server, tempfile.TemporaryDirectory() as folder:
-        os.environ.update(environment(server) | {"ZERO_RENAME_LOG_LEVEL": "WARNING"})
-        server.client().create_bucket(Bucket=_BUCKET)
+    with delayed("moto") as store, tempfile.TemporaryDirectory() as folder:
+        os.environ.update(store.behind.environment())
+        os.environ.update(ZERO_RENAME_LOG_LEVEL="WARNING", PYSPARK_PYTHON=sys.executable)
+        store.make_bucket(_BUCKET)
         spark = session(Path(folder))
         print("| frame | `distribute` | files | bytes | requests | seconds | CPU |")
         print("|---|---|---:|---:|---:|---:|---:|", flush=True)
         for name, frame in frames(spark, asked.tasks, asked.rows):
             frame.cache().count()
-            measure(server, name, frame, asked.rounds)
+            measure(store, name, frame, asked.rounds, asked.latency)
             frame.unpersist()
 
 
@@ -53,7 +53,7 @@ def session(folder: Path) -> Any:
 
     more = {"spark.ui.showConsoleProgress": "false", "spark.sql.shuffle.partitions": "200"}
     given = settings(folder) | more | {"spark.driver.memory": "4g"}
-    return SparkSession.builder.master("local[2]").config(map={**given}).getOrCreate()
+    return SparkSession.builder.master("local[4]").config(map={**given}).getOrCreate()
 
 
 def frames(spark: Any, tasks: int, rows: int) -> list[tuple[str, Any]]:
@@ -64,23 +64,25 @@ def frames(spark: Any, tasks: int, rows: int) -> list[tuple[str, Any]]:
         (f"70,000 rows, 10 days, `repartition({tasks})`", small.repartition(tasks)),
         (f"{rows:,} rows, 30 days, 8 tasks", large.selectExpr(*columns, "id % 30 day")),
         ("… each task has its own days", large.selectExpr(*columns, f"id div {rows // 32} day")),
+        ("… all of one day", large.selectExpr(*columns, "1 day")),
     ]
 
 
-def measure(server: S3Server, name: str, frame: Any, rounds: int) -> None:
-    counter = server.counter(_BUCKET)
+def measure(store: DelayedStore, name: str, frame: Any, rounds: int, latency: float) -> None:
     took: dict[str, list[tuple[float, float]]] = {"none": [], "partition": []}
     said: dict[str, str] = {}
     for number in range(rounds + 1):
         for way, found in took.items():
             url = f"s3://{_BUCKET}/table{next(_numbers)}"
-            counter.reset()
+            store.delay(latency)
             started, used = time.monotonic(), cpu()
             done = save(frame, url, partition_by=["day"], distribute=way)
             assert done is not None
-            said[way] = f"{done.files:,} | {done.bytes:,} | {counter.total():,}"
+            took_now = time.monotonic() - started, cpu() - used
+            requests = sum(store.traffic().requests.values())
+            said[way] = f"{done.files:,} | {done.bytes:,} | {requests:,}"
             if number:
-                found.append((time.monotonic() - started, cpu() - used))
+                found.append(took_now)
     for way, found in took.items():
         seconds, used = (statistics.median(it) for it in zip(*found, strict=True))
         print(f"| {name} | `{way}` | {said[way]} | {seconds:.1f} | {used:.1f} |", flush=True)
