@@ -23,16 +23,16 @@ from ..committer.errors import (
     JobFencedError,
     TableNotFoundError,
 )
-from ..committer.store.requests import Clock, Found, Get, Step
+from ..committer.store.requests import Clock, Step
 from .actions import FORGOTTEN, write_actions
-from .change import FENCE, RUN, LogChange, change_actions
+from .change import FENCE, LogChange, change_actions
 from .entries import LogEntry
-from .job_files import JobFiles
 from .judging import JobDecided, RunRepeated, judge, judge_rank
 from .log_layout import LogLayout
 from .opening import FRESH, LogDepth, OpenedLog, list_log, open_log, read_entries
 from .put_entry import ListingExpired, NumberUnsure, is_ours, put_entry
 from .replay import LogState, replay
+from .searching import RunDone, find_run
 
 #: Numbers that are asked for before one gives up.
 _NUMBERS = 1_000
@@ -54,16 +54,6 @@ class EntryCommitted:
     state: LogState | None = None
     met: int = 0
     overwritten: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class RunDone:
-    """The run has committed before.
-
-    :param entry: ``None``: before the state that was opened.
-    """
-
-    entry: LogEntry | None = None
 
 
 def commit_change(
@@ -88,10 +78,12 @@ def _commit(
 ) -> Step[EntryCommitted | RunDone]:
     if depth_of(opened.state) < change.depth:
         opened = yield from open_log(layout, change.depth)
-    if change.run is not None and (yield from run_is_done(layout, opened.state, change.run)):
-        # Entries since the base may have the very entry of this job, by a publisher.
-        yield from _judge_since(layout, change, opened.state)
-        return RunDone()
+    if change.run is not None:
+        done = yield from find_run(layout, opened.state, change.run, change.job)
+        if done is not None:
+            # Entries since the base may have the very entry of this job, by a publisher.
+            yield from _judge_since(layout, change, opened.state)
+            return done
     if FENCE + change.job in opened.state.transactions:
         # Its record is there before its base is read: the fence may be at or below the base.
         raise JobFencedError("The job was declared dead. It was not committed.", job=change.job)
@@ -126,17 +118,6 @@ def _commit(
         job=change.job,
         remedy="Run it again; batch small jobs, since a log takes about 20 commits a second.",
     )
-
-
-def run_is_done(layout: LogLayout, state: LogState, run: str) -> Step[bool]:
-    """Tell whether a run has committed before a state.
-
-    Its transaction tells; where only the newest are known, its report does.
-    """
-    if RUN + run in state.transactions or state.all_transactions:
-        return RUN + run in state.transactions
-    report = yield from Get(JobFiles(layout.control).run(run))
-    return isinstance(report, Found)
 
 
 def depth_of(state: LogState) -> LogDepth:

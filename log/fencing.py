@@ -17,70 +17,13 @@ engine keep; a ``commitInfo`` they drop.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ..committer.errors import OtherJobError, OutcomeUnknownError
+from ..committer.errors import OtherJobError
 from ..committer.store.requests import Step
-from .change import FENCE, LogBase, LogChange
+from .change import LogBase, LogChange
 from .committing import commit_change
-from .entries import ListedLog, LogEntry
 from .log_layout import LogLayout
-from .opening import LogDepth, list_log, open_log, read_entries
-from .replay import LogState
-
-#: Seconds by which stores round the times of objects, and their nodes differ.
-_SLACK = 5.0
-
-
-@dataclass(frozen=True)
-class JobVerdict:
-    """What the log says of a job: its entry, its fence, or neither."""
-
-    entry: LogEntry | None = None
-    fenced: bool = False
-
-
-def search_since_opened(
-    layout: LogLayout, state: LogState, job: str, opened_at: float
-) -> Step[JobVerdict]:
-    """Search the entries since a job's open record was written for the job and for its fence.
-
-    :param state: of now.
-    :raises OutcomeUnknownError: some of them were cleaned.
-    """
-    since = opened_at - _SLACK
-    listed = yield from list_log(layout.folder)
-    wanted = sorted(v for v, it in listed.entries.items() if it.last_modified >= since)
-    entries = yield from read_entries(layout.folder, wanted)
-    cleaned = _misses_some(listed, since, wanted)
-    by_others = layout.cleaned_by_others(state)
-    for entry in entries:
-        if entry is None or (by_others and listed.may_be_stale(entry.version)):
-            cleaned = True
-        elif entry.job == job:
-            return JobVerdict(entry)
-        elif entry.transaction(FENCE + job):
-            return JobVerdict(fenced=True)
-    if FENCE + job in state.transactions:
-        return JobVerdict(fenced=True)
-    if cleaned:
-        raise OutcomeUnknownError(
-            "Entries since the job was opened were cleaned, so nobody can tell whether it is "
-            "committed. Nothing was cleaned up.",
-            job=job,
-            remedy="Compare its files with the table, then delete its open record by hand.",
-        )
-    return JobVerdict()
-
-
-def _misses_some(listed: ListedLog, since: float, wanted: list[int]) -> bool:
-    """Tell whether entries of that time may have been there that the listing shows no more."""
-    if not listed.entries:
-        return listed.newest_checkpoint() is not None
-    lowest = min(listed.entries)
-    oldest_is_wanted = listed.entries[lowest].last_modified >= since
-    holes = bool(wanted) and wanted[-1] - wanted[0] + 1 != len(wanted)
-    return holes or (lowest > 0 and oldest_is_wanted)
+from .opening import LogDepth, open_log
+from .searching import JobVerdict, search_since_opened
 
 
 def fence_job(

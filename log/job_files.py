@@ -60,8 +60,27 @@ class JobFiles:
         return key.removeprefix(self.opened).removesuffix(".json")
 
 
-def open_body(job: str, owner: Mapping[str, Any]) -> bytes:
-    return json.dumps({"job": job, "owner": dict(owner)}, ensure_ascii=False).encode()
+def open_body(job: str, owner: Mapping[str, Any], run: str | None = None) -> bytes:
+    """Write an open record."""
+    members = {"job": job, "owner": dict(owner), **({} if run is None else {"run": run})}
+    return json.dumps(members, ensure_ascii=False).encode()
+
+
+def run_of_record(body: bytes, key: str) -> str | None:
+    """Read the key of the run that an open record is of; ``None``: it has none.
+
+    :raises RecordDamagedError: it cannot be read, so that it may be of any run.
+    """
+    try:
+        members = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RecordDamagedError(
+            "An open record is not JSON, so nobody can tell of which run it is. "
+            "Nothing was changed.",
+            key=key,
+            remedy="Delete it by hand, if no job of that name is at work.",
+        ) from error
+    return ActionReader("open record", members, key).text_or("run")
 
 
 def hand_over(change: LogChange) -> bytes:

@@ -33,12 +33,13 @@ from ..committer.errors import (
 from ..committer.store.requests import All, Delete, Done, Found, Get, Put, Refused, Step, Unknown
 from .change import RUN, LogChange
 from .checksum import write_checksum
-from .committing import EntryCommitted, RunDone, commit_change, run_is_done
+from .committing import EntryCommitted, commit_change
 from .entries import LogEntry
-from .fencing import JobVerdict, fence_job, search_since_opened
+from .fencing import fence_job
 from .job_files import JobFiles, hand_over, open_body, take_over
 from .log_layout import LogLayout
 from .opening import LogDepth, OpenedLog, open_log, read_entries
+from .searching import JobVerdict, RunDone, find_run, search_since_opened
 
 #: Tries of a request that may be repeated blindly.
 _TRIES = 10
@@ -49,13 +50,13 @@ class OpenedLogJob:
     """A job with its base, and what the log had to say of its run.
 
     :param opened_at: when its record was written, by the store's clock.
-    :param done: the run has committed before.
+    :param done: the run has committed before: finish that, and close this job.
     """
 
     job: str
     log: OpenedLog
     opened_at: float
-    done: bool = False
+    done: RunDone | None = None
 
 
 def repeat(request: Put | Delete) -> Step[float]:
@@ -83,11 +84,13 @@ def open_log_job(
     """Open a job: its record first, and beside it the base."""
     records = JobFiles(layout.control)
     opened_at, opened = yield from All(
-        (repeat(Put(records.open(job), open_body(job, owner))), open_log(layout, depth))
+        (repeat(Put(records.open(job), open_body(job, owner, run))), open_log(layout, depth))
     )
     # The record must be there before the base counts: both are, now that both are answered. A base
     # that was read before it is an older one, and entries since are judged.
-    done = run is not None and (yield from run_is_done(layout, opened.state, run))
+    done = None
+    if run is not None:
+        done = yield from find_run(layout, opened.state, run, job)
     return OpenedLogJob(job, opened, opened_at, done)
 
 

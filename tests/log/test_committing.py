@@ -20,7 +20,7 @@ from zero_rename.committer.store import requests as s
 from zero_rename.log import checksum
 from zero_rename.log.actions import AddFile, AppTransaction, CommitInfo, RemoveFile, write_actions
 from zero_rename.log.change import FENCE, LogBase, LogChange, Overtaking
-from zero_rename.log.committing import EntryCommitted, RunDone, commit_change
+from zero_rename.log.committing import EntryCommitted, commit_change
 from zero_rename.log.job_steps import (
     hand_over_job,
     open_log_job,
@@ -30,6 +30,7 @@ from zero_rename.log.job_steps import (
 )
 from zero_rename.log.opening import LogDepth
 from zero_rename.log.scope import ALL
+from zero_rename.log.searching import RunDone
 
 
 @pytest.fixture

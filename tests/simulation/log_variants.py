@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from zero_rename.log import committing, fencing, job_steps, judging, purging, put_entry
+from zero_rename.log import committing, job_steps, judging, purging, put_entry, searching
 
 
 @dataclass(frozen=True)
@@ -137,10 +137,18 @@ VARIANTS = (
     LogVariant(
         "searches for no job before its own base",
         "publishers",
-        fencing,
+        searching,
         "search_since_opened",
         "since = opened_at - _SLACK",
         'since = float("inf")',
+    ),
+    LogVariant(
+        "asks the report of a run alone",
+        "tries",
+        searching,
+        "find_run",
+        "for found in bodies:",
+        "for found in ():",
     ),
     LogVariant(
         "gives up a job that others may commit without a fence",

@@ -40,7 +40,7 @@ from zero_rename.log.actions import (
 )
 from zero_rename.log.change import FENCE, RUN, LogChange, Overtaking
 from zero_rename.log.checkpointing import make_checkpoint
-from zero_rename.log.committing import EntryCommitted, RunDone, commit_change
+from zero_rename.log.committing import EntryCommitted, commit_change
 from zero_rename.log.entries import LogEntry
 from zero_rename.log.job_steps import (
     abandon_job,
@@ -56,6 +56,7 @@ from zero_rename.log.purging import purge_log
 from zero_rename.log.replay import LogState, replay
 from zero_rename.log.restoring import plan_restore
 from zero_rename.log.scope import ALL
+from zero_rename.log.searching import RunDone
 
 #: Requests of a walk after which it is stuck.
 _TURNS = 6_000
@@ -312,7 +313,7 @@ class Walk:
 
     def _job(self, job: str, days: list[str], **more: Any) -> Any:
         depth = LogDepth.FILES if self.rnd.random() < 0.5 else LogDepth.BLIND
-        opened = yield from open_log_job(LAYOUT, job, {}, depth)
+        opened = yield from open_log_job(LAYOUT, job, {}, depth, more.get("run"))
         files = tuple(file_of(job, at, it) for at, it in enumerate(days))
         for add in files:
             yield s.PutFile(LAYOUT.key_of(add.path), b"parquet")
@@ -504,6 +505,27 @@ def restores(seed: int) -> Walk:
     return walk
 
 
+def tries(seed: int) -> Walk:
+    """Tries of one run, one after another, of which drivers die at any request, among jobs of
+    other runs; checksum files name one transaction."""
+    former, checksum.TRANSACTIONS = checksum.TRANSACTIONS, 1
+    try:
+        walk = Walk(seed)
+        walk.make()
+        for number in range(3):
+            dies = walk.rnd.choice([0.04, 0.3])
+            walk.drive({f"t{number}": walk.writer(f"t{number}", ["1"], run="daily")}, dies=dies)
+            for at in range(walk.rnd.choice([0, 1, 2])):
+                walk.alone(walk.writer(f"o{number}-{at}", ["2"], run=f"o{number}-{at}"))
+            crowd = {f"u{number}": walk.writer(f"u{number}", ["1"], run="daily")}
+            crowd[f"r{number}"] = walk.recoverer(f"r{number}")
+            walk.drive(crowd)
+        walk.check_end()
+        return walk
+    finally:
+        checksum.TRANSACTIONS = former
+
+
 def sleepers(seed: int) -> Walk:
     """Jobs that sleep for hours beside others who clean the log."""
     walk = Walk(seed, {"delta.enableExpiredLogCleanup": "true"}, hours=True)
@@ -565,6 +587,7 @@ WORLDS: dict[str, Callable[[int], Walk]] = {
     "writers": writers,
     "publishers": publishers,
     "restores": restores,
+    "tries": tries,
     "sleepers": sleepers,
     "asleep": asleep,
     "few in checksums": few_in_checksums,

@@ -12,11 +12,12 @@ from zero_rename.layouts.delta.delta_layout import PROPERTIES, DeltaLayout
 from zero_rename.layouts.delta.paths import DeltaRoot
 from zero_rename.log.actions import AddFile, LogMetadata, LogProtocol
 from zero_rename.log.change import LogBase, LogChange
-from zero_rename.log.committing import EntryCommitted, RunDone
+from zero_rename.log.committing import EntryCommitted
 from zero_rename.log.job_steps import commit_job, open_log_job
 from zero_rename.log.opening import LogDepth, OpenedLog, open_log
 from zero_rename.log.replay import LogState
 from zero_rename.log.scope import Scope
+from zero_rename.log.searching import RunDone
 
 #: Milliseconds, of the store's manual clock.
 NOW = 1_700_000_000_000
@@ -74,7 +75,7 @@ class LogTable:
     def job(self, *partitions: str | None, job: str = "", **more: Any) -> LogChange:
         """A job that was opened and has written a file in each partition."""
         name = job or f"job{next(self._numbers)}"
-        opened = self.run(open_log_job(LAYOUT, name, {}))
+        opened = self.run(open_log_job(LAYOUT, name, {}, run=more.get("run")))
         files = tuple(file_of(name, at, it) for at, it in enumerate(partitions))
         for add in files:
             self.run(s.PutFile(LAYOUT.key_of(add.path), b"parquet"))

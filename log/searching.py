@@ -1,0 +1,118 @@
+"""Search: what the log says of a job, or of a run, since its open record was written.
+
+A run is done if its transaction is in the state. A checksum file may name the newest transactions
+only; then its report tells, which is there before the open record goes:
+
+================================  ==========================================================
+open records, then the report     the run
+================================  ==========================================================
+a record of the run               done if the log has the entry of that job; else not yet, and
+                                  the entry comes after every base that was read before
+no record of it, a report         done
+neither                           not done
+================================  ==========================================================
+
+In this order: of a job that ends meanwhile, one of the two looks shows something.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..committer.errors import OutcomeUnknownError
+from ..committer.store.listing import list_objects
+from ..committer.store.requests import All, Found, Get, Step
+from .change import FENCE, RUN
+from .entries import ListedLog, LogEntry
+from .job_files import JobFiles, run_of_record
+from .log_layout import LogLayout
+from .opening import list_log, read_entries
+from .replay import LogState
+
+#: Seconds by which stores round the times of objects, and their nodes differ.
+_SLACK = 5.0
+
+
+@dataclass(frozen=True)
+class JobVerdict:
+    """What the log says of a job: its entry, its fence, or neither."""
+
+    entry: LogEntry | None = None
+    fenced: bool = False
+
+
+def search_since_opened(
+    layout: LogLayout, state: LogState, job: str, opened_at: float
+) -> Step[JobVerdict]:
+    """Search the entries since a job's open record was written for the job and for its fence.
+
+    :param state: of now.
+    :raises OutcomeUnknownError: some of them were cleaned.
+    """
+    since = opened_at - _SLACK
+    listed = yield from list_log(layout.folder)
+    wanted = sorted(v for v, it in listed.entries.items() if it.last_modified >= since)
+    entries = yield from read_entries(layout.folder, wanted)
+    cleaned = _misses_some(listed, since, wanted)
+    by_others = layout.cleaned_by_others(state)
+    for entry in entries:
+        if entry is None or (by_others and listed.may_be_stale(entry.version)):
+            cleaned = True
+        elif entry.job == job:
+            return JobVerdict(entry)
+        elif entry.transaction(FENCE + job):
+            return JobVerdict(fenced=True)
+    if FENCE + job in state.transactions:
+        return JobVerdict(fenced=True)
+    if cleaned:
+        raise OutcomeUnknownError(
+            "Entries since the job was opened were cleaned, so nobody can tell whether it is "
+            "committed. Nothing was cleaned up.",
+            job=job,
+            remedy="Compare its files with the table, then delete its open record by hand.",
+        )
+    return JobVerdict()
+
+
+def _misses_some(listed: ListedLog, since: float, wanted: list[int]) -> bool:
+    """Tell whether entries of that time may have been there that the listing shows no more."""
+    if not listed.entries:
+        return listed.newest_checkpoint() is not None
+    lowest = min(listed.entries)
+    oldest_is_wanted = listed.entries[lowest].last_modified >= since
+    holes = bool(wanted) and wanted[-1] - wanted[0] + 1 != len(wanted)
+    return holes or (lowest > 0 and oldest_is_wanted)
+
+
+@dataclass(frozen=True)
+class RunDone:
+    """The run has committed before.
+
+    :param entry: ``None``: before the state that was opened.
+    """
+
+    entry: LogEntry | None = None
+
+
+def find_run(layout: LogLayout, state: LogState, run: str, job: str) -> Step[RunDone | None]:
+    """Look whether a run has committed before a state.
+
+    :param job: the one that asks, whose own open record says nothing.
+    :raises OutcomeUnknownError: its driver has died, and entries since were cleaned.
+    """
+    if RUN + run in state.transactions:
+        return RunDone()
+    if state.all_transactions:
+        return None
+    records = JobFiles(layout.control)
+    opened = yield from list_objects(records.opened)
+    others = sorted(key for key in opened.keys if records.job_of(key) != job)
+    bodies = yield from All(tuple(Get(key) for key in others))
+    report = yield from Get(records.run(run))
+    for found in bodies:
+        if isinstance(found, Found) and run_of_record(found.body, found.key) == run:
+            of_run, at = records.job_of(found.key), found.last_modified
+            verdict = yield from search_since_opened(layout, state, of_run, at)
+            if verdict.entry is not None:
+                return RunDone(verdict.entry)
+    return RunDone() if isinstance(report, Found) else None
