@@ -11,7 +11,8 @@ from airflow.providers.amazon.aws.triggers.emr import EmrServerlessStartJobTrigg
 from ..committer.upkeep.access_policy import Service
 from ..orchestration.runs.arguments import Parser, read_mapping, read_text
 from ..orchestration.submit.job_mark import JobMark
-from ..s3a.services import ServiceJob, classified, refuse_repeats
+from ..orchestration.submit.seen_jobs import refuse_serverless_repeats
+from ..s3a.services import ServiceJob, classified
 from .loading.aws_load import DriverLoadOperator
 
 if TYPE_CHECKING:
@@ -54,11 +55,7 @@ class ZeroRenameEmrServerlessOperator(DriverLoadOperator, EmrServerlessStartJobO
         self.name = mark.after(name, 256)
 
     def _seen_job(self) -> ServiceJob:
-        config = self.config or {}
-        attempts = (config.get("retryPolicy") or {}).get("maxAttempts", 1)
-        refuse_repeats("config['retryPolicy']['maxAttempts']", attempts, attempts != 1)
-        mode = config.get("mode", "BATCH")
-        refuse_repeats("config['mode']", mode, mode != "BATCH")
+        refuse_serverless_repeats(self.config or {})
         said, unseen = self._described("get_application", applicationId=self.application_id)
         application = said.get("application") or {}
         runtime = classified(application.get("runtimeConfiguration"), "runtimeConfiguration")

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from airflow.providers.amazon.aws.operators.emr import EmrAddStepsOperator
 
 from ..committer.errors import InvalidInputError
-from ..committer.format.handoff import HANDOFF, HANDOFF_SETTING
 from ..committer.upkeep.access_policy import Service
 from ..orchestration.runs.arguments import Parser, read_request_of_texts, read_text, read_words
 from ..orchestration.submit.job_mark import JobMark
-from ..orchestration.submit.service_words import options_of, setting_of, with_arguments
+from ..orchestration.submit.seen_jobs import seen_by_words
+from ..orchestration.submit.service_words import spark_step, with_step_words
 from ..provider.cancelling_triggers import CancellingStepTrigger, cancel_step
 from ..s3a.services import ServiceJob, classified
-from .loading.aws_load import AwsLoadOperator, seen_by_words
+from .loading.aws_load import AwsLoadOperator
 
 _UNFINISHED = ("PENDING", "CANCEL_PENDING", "RUNNING")
 
@@ -46,17 +46,14 @@ class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
     def _check_arguments(self, parsing: bool = False) -> None:
         super()._check_arguments(parsing)
         if isinstance(self.steps, list):
-            _spark_step(self.steps)
+            spark_step(self.steps)
 
     def _hand_over(
         self, mark: JobMark, handed: str, package: str | None, settings: Mapping[str, str]
     ) -> None:
-        step = _spark_step(self.steps)
+        step = spark_step(self.steps)
         jar_step = step["HadoopJarStep"]
-        given = {HANDOFF_SETTING: handed, **settings}
-        if _in_cluster_mode(jar_step["Args"]):
-            given[f"spark.yarn.appMasterEnv.{HANDOFF}"] = handed
-        words = with_arguments(jar_step["Args"], given, package)
+        words = with_step_words(jar_step["Args"], handed, settings, package)
         self.steps = [
             {
                 **step,
@@ -68,7 +65,7 @@ class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
     def _seen_job(self) -> ServiceJob:
         said, unseen = self._described("describe_cluster", ClusterId=self._cluster_id())
         cluster = said.get("Cluster") or {}
-        words = [*map(str, _spark_step(self.steps)["HadoopJarStep"]["Args"])][1:]
+        words = [*map(str, spark_step(self.steps)["HadoopJarStep"]["Args"])][1:]
         behind = classified(cluster.get("Configurations"), "the cluster's configurations")
         return seen_by_words(words, cluster.get("ReleaseLabel", ""), behind, *unseen)
 
@@ -105,32 +102,3 @@ class ZeroRenameEmrStepOperator(AwsLoadOperator, EmrAddStepsOperator):
 
     def _cancel(self, job_id: str) -> None:
         cancel_step(self.hook.conn, self._cluster_id(), job_id)
-
-
-def _spark_step(steps: Any) -> Mapping[str, Any]:
-    """The one step of a load.
-
-    :raises InvalidInputError: it is not one that runs spark-submit.
-    """
-    named = steps if isinstance(steps, list) else []
-    jar_step = named[0].get("HadoopJarStep", {}) if len(named) == 1 else {}
-    words = jar_step.get("Args") or [""]
-    runs = str(jar_step.get("Jar", "")).endswith("command-runner.jar")
-    if not runs or str(words[0]).rpartition("/")[2] != "spark-submit":
-        raise InvalidInputError(
-            "steps is not one step that runs spark-submit by command-runner.jar, so it is not "
-            "known where the application is to be told what it loads. Nothing was submitted.",
-            remedy="Give [{'Name': …, 'HadoopJarStep': {'Jar': 'command-runner.jar', 'Args': "
-            "['spark-submit', …]}}]; other steps belong to a task of their own.",
-        )
-    return named[0]
-
-
-def _in_cluster_mode(arguments: Sequence[Any]) -> bool:
-    mode = configured = ""
-    for option, value, _ in options_of([*map(str, arguments)][1:]):
-        if option == "--deploy-mode":
-            mode = value
-        elif (setting := setting_of(option, value))[0] == "spark.submit.deployMode":
-            configured = setting[1]
-    return (mode or configured) == "cluster"

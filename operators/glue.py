@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 
 from airflow.providers.amazon.aws.operators.glue import JOB_RUN_TERMINAL_STATES, GlueJobOperator
 
-from ..committer.errors import SettingsRefusedError
 from ..committer.format.handoff import HANDOFF_SETTING
 from ..committer.upkeep.access_policy import Service
 from ..orchestration.runs.arguments import Parser, invalid, read_mapping, read_settings, read_text
 from ..orchestration.submit.job_mark import JobMark
-from ..orchestration.submit.service_words import plain_settings
+from ..orchestration.submit.seen_jobs import seen_glue_job
+from ..orchestration.submit.service_words import with_glue_settings
 from ..provider.cancelling_triggers import CancellingGlueTrigger, cancel_run
-from ..s3a.services import RULES, ServiceJob, check_glue_version, refuse_repeats, settings_of
+from ..s3a.services import RULES, ServiceJob
 from .loading.aws_load import AwsLoadOperator
 
 #: The setting that carries the mark of a job's run, which has no name. Glue passes what it does not
@@ -73,8 +73,7 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
     ) -> None:
         given = {**self._defaults(), **self.script_args}
         said = {HANDOFF_SETTING: handed, **settings, _MARK: str(mark)}
-        told = (given.get("--conf"), *plain_settings(said))
-        added = {"--conf": " --conf ".join(filter(None, told))}
+        added = {"--conf": with_glue_settings(given.get("--conf"), said)}
         if settings:
             added |= RULES[self.service].arguments
         if package:
@@ -100,19 +99,7 @@ class ZeroRenameGlueOperator(AwsLoadOperator, GlueJobOperator):
             return created
 
     def _seen_job(self) -> ServiceJob:
-        job, unseen = self._job(), list[str]()
-        retries = int(job.get("MaxRetries") or 0)
-        refuse_repeats("the job's MaxRetries", retries, retries > 0)
-        arguments = {**(job.get("DefaultArguments") or {}), **self.script_args}
-        for name, value in RULES[self.service].arguments.items():
-            if str(arguments.get(name, value)).lower() != value:
-                raise SettingsRefusedError(
-                    f"[service-committer] The argument {name}={arguments[name]!r} lets a committer "
-                    f"of {self.service} write. Nothing was submitted.",
-                    remedy=f"Leave it out: it is set to {value}.",
-                )
-        check_glue_version(str(job.get("GlueVersion") or ""), unseen)
-        return ServiceJob(settings_of(arguments.get("--conf", "")), unseen=tuple(unseen))
+        return seen_glue_job(self._job(), self.script_args)
 
     def _list_unfinished(self) -> Iterator[tuple[str, str]]:
         client = self.hook.conn

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,14 +18,8 @@ from ...orchestration.runs.arguments import (
     read_request_of_texts,
     read_text,
 )
-from ...orchestration.submit.service_words import (
-    options_of,
-    setting_of,
-    spark_driver,
-    with_driver_words,
-)
-from ...orchestration.submit.shared_volumes import pods_mounts
-from ...s3a.services import ServiceJob, classified, hadoop_of_emr
+from ...orchestration.submit.seen_jobs import described, seen_by_driver
+from ...orchestration.submit.service_words import spark_driver, with_driver_words
 from .service_load import ServiceLoadOperator
 
 if TYPE_CHECKING:
@@ -35,6 +28,7 @@ if TYPE_CHECKING:
 
     from ...orchestration.submit.job_mark import JobMark
     from ...s3a.hadoop.effective_settings import Layer
+    from ...s3a.services import ServiceJob
 
 #: Seconds that a job is waited for, unless told otherwise: the amazon provider's own limits, some
 #: 25 to 75 minutes, would end loads that are well. ``execution_timeout`` is the task's limit.
@@ -99,13 +93,7 @@ class AwsLoadOperator(ServiceLoadOperator):
         :returns: the answer, and why there is none, a sentence; an error of another kind than
             missing rights says itself what is wrong.
         """
-        client = self.hook.conn
-        try:
-            return getattr(client, what)(**where), ()
-        except client.exceptions.ClientError as error:
-            if "AccessDenied" not in error.response.get("Error", {}).get("Code", ""):
-                raise
-            return {}, (f"The connection has no right to {what} ({error}).",)
+        return described(self.hook.conn, "The connection", what, **where)
 
     def _execute_parent(self, context: Context) -> Any:
         with self._saying_why():
@@ -145,27 +133,6 @@ class AwsLoadOperator(ServiceLoadOperator):
         return getattr(cause, "last_response", None)
 
 
-def seen_by_words(
-    words: Sequence[str], release: str, behind: tuple[Layer, ...], *unseen: str
-) -> ServiceJob:
-    """Return what is seen of a job of EMR by the words of its spark-submit.
-
-    :param release: its label; ``""`` where it could not be seen.
-    :raises InvalidInputError: a release that cannot run it.
-    """
-    said, missing = dict[str, str](), list(unseen)
-    for option, value, _ in options_of(words):
-        name, value_said = setting_of(option, value)
-        if name:
-            said[name] = value_said
-        elif option == "--properties-file":
-            missing.append(f"The settings in {value} cannot be seen from here.")
-    hadoop = hadoop_of_emr(release) if release else ""
-    if release and not hadoop:
-        missing.append(f"{release} is newer than this package, which knows nothing of it.")
-    return ServiceJob(said, behind, hadoop, pods_mounts(said), tuple(missing))
-
-
 class DriverLoadOperator(AwsLoadOperator):
     """Base of the loads by a ``job_driver``: its ``sparkSubmitParameters`` get what the application
     is told, as a variable of the driver, and the package by ``--py-files``."""
@@ -203,14 +170,9 @@ class DriverLoadOperator(AwsLoadOperator):
 
         :param behind: configurations of the service, which count where the job says nothing.
         """
-        words = str(spark_driver(self.job_driver, self.member).get("sparkSubmitParameters", ""))
-        overrides = (self.configuration_overrides or {}).get("applicationConfiguration")
-        return seen_by_words(
-            shlex.split(words),
-            release,
-            (*classified(overrides, "configuration_overrides"), *behind),
-            *unseen,
-        )
+        driver = spark_driver(self.job_driver, self.member)
+        overrides = self.configuration_overrides
+        return seen_by_driver(driver, overrides, release, behind, *unseen)
 
     def _job_runs(self, **where: str) -> Iterator[tuple[str, str]]:
         """Ids and names of the jobs that have not ended.

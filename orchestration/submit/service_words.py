@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...committer.errors import InvalidInputError
+from ...committer.format.handoff import HANDOFF, HANDOFF_SETTING
 from .credentials import holds_one_of, looks_like_credential
 from .properties import PY_FILES
 
@@ -201,3 +202,56 @@ def spark_driver(driver: Any, member: str) -> Mapping[str, Any]:
             remedy=f"Give {{'{member}': {{'entryPoint': 's3://bucket/job.py'}}}}.",
         )
     return found
+
+
+def spark_step(steps: Any) -> Mapping[str, Any]:
+    """What the one step of a load says.
+
+    :raises InvalidInputError: it is not one that runs spark-submit.
+    """
+    named = steps if isinstance(steps, list) else []
+    jar_step = named[0].get("HadoopJarStep", {}) if len(named) == 1 else {}
+    words = jar_step.get("Args") or [""]
+    runs = str(jar_step.get("Jar", "")).endswith("command-runner.jar")
+    if not runs or str(words[0]).rpartition("/")[2] != "spark-submit":
+        raise InvalidInputError(
+            "steps is not one step that runs spark-submit by command-runner.jar, so it is not "
+            "known where the application is to be told what it loads. Nothing was submitted.",
+            remedy="Give [{'Name': …, 'HadoopJarStep': {'Jar': 'command-runner.jar', 'Args': "
+            "['spark-submit', …]}}]; other steps belong to a task of their own.",
+        )
+    return named[0]
+
+
+def with_step_words(
+    arguments: Sequence[Any], handed: str, settings: Mapping[str, str], package: str | None = None
+) -> list[str]:
+    """The words of a step that begins with spark-submit, with what its application is told.
+
+    :param handed: that, which in cluster mode the driver gets as a variable, too.
+    :param settings: and ``package`` as :func:`with_arguments` takes them.
+    :raises InvalidInputError: as it does.
+    """
+    given = {HANDOFF_SETTING: handed, **settings}
+    if _in_cluster_mode(arguments):
+        given[f"spark.yarn.appMasterEnv.{HANDOFF}"] = handed
+    return with_arguments(arguments, given, package)
+
+
+def _in_cluster_mode(arguments: Sequence[Any]) -> bool:
+    mode = configured = ""
+    for option, value, _ in options_of([*map(str, arguments)][1:]):
+        if option == "--deploy-mode":
+            mode = value
+        elif (setting := setting_of(option, value))[0] == "spark.submit.deployMode":
+            configured = setting[1]
+    return (mode or configured) == "cluster"
+
+
+def with_glue_settings(given: str | None, settings: Mapping[str, str]) -> str:
+    """The argument ``--conf`` of a Glue job, with more settings.
+
+    :param given: what it says already.
+    :raises InvalidInputError: a value that Glue would tear apart.
+    """
+    return " --conf ".join(filter(None, (given, *plain_settings(settings))))
