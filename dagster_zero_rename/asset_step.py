@@ -158,6 +158,16 @@ class AssetStep:
         mine = (self.run, self.try_number)
         return owner is not None and (owner.run_id, owner.try_number) == mine
 
+    def on_repeat(self, asked: str, committed_by: Owner | None = None) -> str:
+        """Return what to do where a job of this idempotency key has committed: report it
+        (``skip``) in a retry of what did so, and else load again (``replace_own``).
+
+        :param asked: ``auto``, or one of these, which is then done.
+        """
+        if asked != "auto":
+            return asked
+        return "skip" if committed_by is None or self.retries(committed_by) else "replace_own"
+
     def __str__(self) -> str:
         return f"asset {self.asset.to_user_string()!r} in run {self.run}, try {self.try_number}"
 

@@ -40,7 +40,8 @@ from .asset_write import CONTENT, WritePolicy, write_asset
 from .failures import final_failures
 from .registration import Registration
 from .rows import is_spark_frame
-from .spark.spark_load import SparkLoad
+from .spark.hadoop_load import HadoopLoad
+from .spark.spark_load import NativeLoad, SparkLoad
 
 if TYPE_CHECKING:
     from zero_rename.committer import FileOptions, Snapshot
@@ -344,7 +345,10 @@ class ZeroRenameResource(dg.ConfigurableResource):
             step, target, policy = self._asked(
                 context, table, asset_key, mode, partition_expr, catalog
             )
-            return SparkLoad.of(step, target, policy, check_committer(self.committer))
+            committer = check_committer(self.committer)
+            if committer == NATIVE:
+                return NativeLoad.of(step, target, policy)
+            return HadoopLoad.of(step, target, policy, committer)
 
     def spark_env(self, context: dg.AssetExecutionContext, **asked: Any) -> dict[str, str]:
         """Environment variables for a Spark application that writes an asset by ``save()``: what
@@ -353,6 +357,8 @@ class ZeroRenameResource(dg.ConfigurableResource):
         :param asked: as :meth:`spark_load` takes it.
         :raises Failure: a call that cannot be right.
         """
+        with final_failures(step_of(context)):
+            self._check_native("spark_env() gives no settings, by which alone these are selected")
         return self.spark_load(context, **asked).variables | self.aws_env()
 
     def _asked(
@@ -407,15 +413,30 @@ class ZeroRenameResource(dg.ConfigurableResource):
 
     def _check_committer(self, data: Any) -> None:
         check_committer(self.committer)
+        self._check_native("this asset's function hands its rows over")
+        if is_spark_frame(data):
+            self.check_spark_session()
+
+    def _check_native(self, why: str) -> None:
+        """:raises InvalidInputError: the committer is one of Hadoop's."""
         if self.committer != NATIVE:
             raise InvalidInputError(
                 f"The ZeroRenameResource has committer={self.committer!r}, which Spark "
-                "applications write by, and this asset's function hands its rows over; nothing was "
-                "written.",
-                remedy="Submit a Spark application, or leave committer out.",
+                f"applications write by, and {why}; nothing was written.",
+                remedy="Submit a Spark application by SparkPipesClient, or by the request that "
+                "spark_load(context).complete_request(…) completes; or leave committer out.",
             )
-        if is_spark_frame(data):
-            self.check_spark_session()
+
+    def s3a_store(self) -> dict[str, Any]:
+        """Where the store is, as members of :class:`~zero_rename.s3a.hadoop.settings.S3ASettings`;
+        empty where nothing names another than AWS."""
+        client = self.client() or client_at(None, None)
+        store = ClientSettings.of(client)
+        found: dict[str, Any] = {"endpoint": store.endpoint, "region": client.meta.region_name}
+        style = store.config.get("s3", {}).get("addressing_style")
+        if style in ("path", "virtual"):
+            found["path_style"] = style == "path"
+        return {name: value for name, value in found.items() if value is not None}
 
     def check_spark_session(self) -> None:
         """See that this process's Spark session reaches the store that this resource names.

@@ -9,15 +9,17 @@ from dagster_pipes import PipesExtras
 from pydantic import ConfigDict, Field, model_validator
 
 from zero_rename.committer.errors import InvalidInputError
-from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
+from zero_rename.orchestration.s3a.configuration import SparkCall
 from zero_rename.orchestration.submit.preflight import check_files
 from zero_rename.orchestration.submit.properties import private_folder
 from zero_rename.orchestration.submit.submission import Cluster, Submission, prepare, spark_submit
+from zero_rename.s3a.hadoop.settings import check_options
 
 from ..asset_step import step_of
 from ..failures import final_failures
 from ..key_paths import PartitionExpr
 from ..resource import ZeroRenameResource
+from .hadoop_load import HadoopLoad
 from .spark_load import SparkLoad
 
 
@@ -41,6 +43,9 @@ class SparkPipesClient(dg.ConfigurableResource):
     packages: list[str] = Field(default=[], description="Maven coordinates.")
     py_files: str | None = Field(default=None, description="As spark-submit's --py-files.")
     properties_file: str | None = Field(default=None, description="As --properties-file.")
+    s3a_options: dict[str, Any] = Field(
+        default={}, description="For Hadoop's committers: threads, staging_dir and so on."
+    )
     ship_package: bool = Field(
         default=True,
         description="Hand this package to the executors; they need boto3 and pyarrow in any case.",
@@ -53,6 +58,7 @@ class SparkPipesClient(dg.ConfigurableResource):
                 "A SparkPipesClient has no zero_rename.",
                 remedy="Give zero_rename=ZeroRenameResource(…).",
             )
+        check_options(self.s3a_options)
         return self
 
     def run(
@@ -100,10 +106,10 @@ class SparkPipesClient(dg.ConfigurableResource):
                 partition_expr=partition_expr,
                 catalog=catalog,
             )
-            self._check_committer(load)
             if load.is_done:
                 return load.result()
-            made = self._prepared(stack, cluster, settings, load, env or {})
+            call = SparkCall(application, cluster, settings, env or {}, self.properties_file)
+            made = self._prepared(stack, call, load, self._committer_settings(call, load))
             command = spark_submit(
                 cluster,
                 made,
@@ -122,14 +128,17 @@ class SparkPipesClient(dg.ConfigurableResource):
             )
         return load.result(invocation.get_results(implicit_materializations=False))
 
-    def _check_committer(self, load: SparkLoad) -> None:
-        if load.committer != NATIVE:
-            raise InvalidInputError(
-                f"The SparkPipesClient writes by the committer {NATIVE!r}, and the "
-                f"ZeroRenameResource has {load.committer!r}; nothing was submitted.",
-                table=load.table.root.url,
-                remedy="Leave committer out of the resource.",
-            )
+    def _committer_settings(self, call: SparkCall, load: SparkLoad) -> dict[str, str]:
+        """Return the settings by which one of Hadoop's committers writes; natively none.
+
+        :raises InvalidInputError: what would be in force would lose or double rows.
+        """
+        if not isinstance(load, HadoopLoad):
+            return {}
+        keys = self.zero_rename.aws_env()
+        passes_keys = "AWS_ACCESS_KEY_ID" in keys
+        store = self.zero_rename.s3a_store()
+        return load.check_call(call, self.s3a_options, store, passes_keys)
 
     def _cluster(self) -> Cluster:
         cluster = Cluster(self.master, self.deploy_mode, self.binary)
@@ -144,21 +153,17 @@ class SparkPipesClient(dg.ConfigurableResource):
         return cluster
 
     def _prepared(
-        self,
-        stack: ExitStack,
-        cluster: Cluster,
-        conf: Mapping[str, Any],
-        load: SparkLoad,
-        env: Mapping[str, str],
+        self, stack: ExitStack, call: SparkCall, load: SparkLoad, settings: Mapping[str, str]
     ) -> Submission:
         return prepare(
-            cluster,
+            call.cluster,
             stack.enter_context(private_folder()),
-            conf=conf,
-            env_vars=env,
+            conf=call.conf,
+            env_vars=call.env_vars,
             variables=load.variables,
             credentials=self.zero_rename.aws_env(),
             py_files=self.py_files,
             properties_file=self.properties_file,
             ship_package=self.ship_package,
+            settings=settings,
         )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pyarrow as pa
 from dagster._core.errors import DagsterExecutionInterruptedError
 
-from zero_rename.committer.errors import TableNotFoundError
+from zero_rename.committer.errors import RefusedError, StoreRefusedError, TableNotFoundError
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.job_spec import Mode, OnConflict, OnRepeat, OnSuperseded, Readers
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
@@ -28,16 +29,18 @@ from zero_rename.orchestration.runs.outcomes import (
     settled,
     told_failure,
 )
-from zero_rename.s3a.hadoop.settings import check_unwatched
+from zero_rename.orchestration.s3a.load import loaded_by_s3a
 
 from ..asset_write import asset_paths, earlier_commit, tell
-from ..failures import final_failure
+from ..failures import final_failure, final_failures
 from ..key_paths import Layout, PartitionExpr
+from .service_request import completed, service_named
 
 if TYPE_CHECKING:
     from dagster import PipesExecutionResult
 
     from zero_rename.committer import Committed, Table
+    from zero_rename.committer.upkeep.access_policy import Service
 
     from ..asset_step import AssetStep
     from ..asset_write import WritePolicy
@@ -47,20 +50,19 @@ _OURS = ("zero_rename/", "dagster/")
 
 
 @dataclass(frozen=True)
-class SparkLoad:
+class SparkLoad(ABC):
     """A load that an application makes, which calls :func:`zero_rename.spark.save`.
 
     ::
 
         load = zero_rename.spark_load(context)
         if not load.is_done:
+            asked = load.complete_request("emr-serverless", {"applicationId": …})
             with load.submitted():
-                client.run(context=context, env=load.variables, …)
+                client.run(context=context, start_job_run_params=asked)
         return load.result()
 
     :param paths: the partitions that the run asks for, by their keys.
-    :param earlier: what this chain of retries has committed before.
-    :param before: the job that last did this load, whoever ran it.
     """
 
     step: AssetStep
@@ -68,87 +70,109 @@ class SparkLoad:
     policy: WritePolicy
     committer: str
     paths: Mapping[str, str]
-    earlier: Committed | None
-    before: str | None
-    _began: float = field(default_factory=time.monotonic)
-
-    @staticmethod
-    def of(step: AssetStep, table: Table, policy: WritePolicy, committer: str) -> SparkLoad:
-        """Look at what the chain of retries has done. Waits for an application of it that has
-        outlived its worker.
-
-        :raises InvalidInputError: the run's partition keys are no partitions of the table, or this
-            very step has written it before; nothing was submitted.
-        """
-        check_merge(vars(policy), committer)
-        # Its default, fail, is about data that functions of assets return.
-        asked = policy.on_conflict == OnConflict.NEWEST_RUN
-        about_runs = {"on_conflict": policy.on_conflict if asked else None}
-        check_unwatched(committer, {**about_runs, "on_superseded": policy.on_superseded})
-        paths = asset_paths(step, policy, _layout(step, table, policy.partition_expr))
-        wait_for_living(table, step)
-        earlier, before = earlier_commit(step, table), table.job_of_key(step.idempotency_key)
-        return SparkLoad(step, table, policy, committer, paths, earlier, before)
 
     @property
+    @abstractmethod
     def is_done(self) -> bool:
         """Whether this chain of retries has committed the load: nothing is to be submitted."""
-        return self.earlier is not None
+
+    @property
+    @abstractmethod
+    def handoff(self) -> Handoff:
+        """What the application is told: table, partitions, mode, idempotency key, who runs it."""
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment variables by which the application is told table, partitions, mode,
-        idempotency key and who runs it. None of them is a secret.
+        """The environment variables by which the application is told that. None of them is a
+        secret.
 
         :raises InvalidInputError: more partitions than a variable can carry.
         """
-        owner, replacing = self.step.owner, self.policy.parsed_mode is Mode.REPLACE
-        native, superseded = self.committer == NATIVE, self.policy.on_superseded
-        delete_when, data_root = self.policy.delete_when, self.policy.data_root
-        assert delete_when is None or isinstance(delete_when, str)  # It is of the metadata.
+        return self.handoff.encode()
+
+    @abstractmethod
+    def complete_request(
+        self,
+        service: Service | str,
+        request: Mapping[str, Any],
+        *,
+        client: Any = None,
+        strict: bool = False,
+        s3a_options: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Complete what a Pipes client asks a service to run: what the application is told, and the
+        settings of one of Hadoop's committers, which are checked before.
+
+        :param service: ``emr-serverless``, ``emr-steps``, ``emr-containers`` or ``glue``.
+        :param request: of the client, for ``start_job_run``, on ``emr-steps`` for ``run_job_flow``;
+            it is not changed.
+        :param client: boto3's of the service, which is asked what its job will run on, such as the
+            ``client`` of the client of Pipes; ``None``: nothing is asked. Natively nothing is.
+        :param strict: refuse what cannot be seen of that; else it is logged, and ``save()`` looks
+            in the job.
+        :param s3a_options: for Hadoop's committers, members of
+            :class:`~zero_rename.s3a.hadoop.settings.S3ASettings` such as ``threads``.
+        :raises Failure: the service cannot carry it out, or settings would lose or double rows.
+            Nothing was submitted.
+        """
+
+    @abstractmethod
+    def submitted(self) -> AbstractContextManager[None]:
+        """Around the application: its jobs are kept alive.
+
+        :raises Failure: the application failed and said why; not retried where running the same
+            again cannot mend it, or would hide it.
+        """
+
+    @abstractmethod
+    def result(self, reported: Iterator[PipesExecutionResult] | Any = ()) -> dg.MaterializeResult:
+        """What the application committed, by what the store says: each partition's numbers are in
+        its event.
+
+        :param reported: ``get_results()`` of a Pipes client's invocation, whose own metadata and
+            checks are kept.
+        :raises RefusedError: it has committed nothing.
+        :raises TaskResultsError: it has changed partitions that the run does not ask for.
+        :raises VerificationError: with one of Hadoop's committers, what is there is not what the
+            job should leave.
+        """
+
+    def told(self) -> Handoff:
+        """What every application is told."""
+        owner = self.step.owner
         return Handoff(
             table=self.table.root,
             committer=self.committer,
             mode=self.policy.parsed_mode,
             partitions=None if self.step.keys is None else tuple(self.paths.values()),
-            # Of a table without partitions, which is emptied as a day without rows is.
-            replace_table=True if replacing and self.step.keys is None else None,
-            on_conflict=OnConflict(self.policy.on_conflict) if native else None,
-            on_superseded=OnSuperseded(superseded) if superseded else None,
-            run_rank=self.step.run_rank(self.paths) if native else None,
-            readers=None if self.policy.readers is None else Readers(self.policy.readers),
-            data_root=None if data_root is None else FastRoot.parse(data_root),
             encryption=self.policy.encryption,
-            # Hadoop's committers would leave no record of it.
-            code_version=self.step.code_version if native else None,
-            merge_on=self.policy.merge_on,
-            delete_when=delete_when,
-            latest_by=self.policy.latest_by,
-            across_partitions=self.policy.across_partitions or None,
             idempotency_key=self.step.idempotency_key,
-            on_repeat=OnRepeat.REPLACE_OWN,
             dag=owner.dag_id,
             run=owner.run_id,
             task=owner.task_id,
             try_number=owner.try_number,
             series=owner.series,
-        ).encode()
+        )
+
+    def materialized(self, reported: Iterator[PipesExecutionResult] | Any) -> dg.MaterializeResult:
+        """The result of a step whose events are told, with what the application reported itself."""
+        results, metadata = list(reported), dict[str, Any]()
+        for result in results:
+            if isinstance(result, dg.MaterializeResult):
+                metadata |= result.metadata or {}
+        return dg.MaterializeResult(
+            asset_key=self.step.asset,
+            data_version=self.step.step.get_data_version(self.step.asset),
+            metadata={k: v for k, v in metadata.items() if not k.startswith(_OURS)},
+            check_results=[r for r in results if isinstance(r, dg.AssetCheckResult)],
+        )
 
     @contextmanager
-    def submitted(self) -> Iterator[None]:
-        """Around the application: its jobs are kept alive, and settled where the run is terminated.
-
-        :raises Failure: the application failed and said why; not retried where running the same
-            again cannot mend it, or would hide it.
-        """
+    def explained(self) -> Iterator[None]:
+        """Let an application that fails in the block fail its step as it says that it did."""
         try:
-            with heartbeats(self.table, self.step):
-                yield
-        except DagsterExecutionInterruptedError:
-            settle_killed(self.table, self.step)
-            raise
+            yield
         except Exception as error:
-            log_what_is_left(self.table, self.step)
             told = told_failure(self.table, self.step)
             if told is None:
                 raise
@@ -158,35 +182,135 @@ class SparkLoad:
             root = self.table.root.url
             raise final_failure(self.step.step, text, told.error, told, root) from error
 
-    def result(self, reported: Iterator[PipesExecutionResult] | Any = ()) -> dg.MaterializeResult:
-        """What the application committed, by what the table says: each partition's numbers are in
-        its event.
 
-        :param reported: ``get_results()`` of a Pipes client's invocation, whose own metadata and
-            checks are kept.
-        :raises RefusedError: it has committed nothing.
-        :raises TaskResultsError: it has changed partitions that the run does not ask for.
+@dataclass(frozen=True)
+class NativeLoad(SparkLoad):
+    """A load whose rows this package commits.
+
+    :param earlier: what this chain of retries has committed before.
+    :param before: the job that last did this load, whoever ran it.
+    """
+
+    earlier: Committed | None
+    before: str | None
+    _began: float = field(default_factory=time.monotonic)
+
+    @staticmethod
+    def of(step: AssetStep, table: Table, policy: WritePolicy) -> NativeLoad:
+        """Look at what the chain of retries has done. Waits for an application of it that has
+        outlived its worker.
+
+        :raises InvalidInputError: the run's partition keys are no partitions of the table, or this
+            very step has written it before; nothing was submitted.
         """
+        check_merge(vars(policy), NATIVE)
+        paths = run_paths(step, table, policy)
+        wait_for_living(table, step)
+        _refuse_hadoops(step, table, policy)
+        earlier, before = earlier_commit(step, table), table.job_of_key(step.idempotency_key)
+        return NativeLoad(step, table, policy, NATIVE, paths, earlier, before)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether this chain of retries has committed the load."""
+        return self.earlier is not None
+
+    @property
+    def handoff(self) -> Handoff:
+        """What the application is told."""
+        policy, superseded = self.policy, self.policy.on_superseded
+        delete_when, data_root = policy.delete_when, policy.data_root
+        assert delete_when is None or isinstance(delete_when, str)  # It is of the metadata.
+        return replace(
+            self.told(),
+            # Of a table without partitions, which is emptied as a day without rows is.
+            replace_table=True
+            if policy.parsed_mode is Mode.REPLACE and self.step.keys is None
+            else None,
+            on_conflict=OnConflict(policy.on_conflict),
+            on_superseded=OnSuperseded(superseded) if superseded else None,
+            run_rank=self.step.run_rank(self.paths),
+            readers=None if policy.readers is None else Readers(policy.readers),
+            data_root=None if data_root is None else FastRoot.parse(data_root),
+            code_version=self.step.code_version,
+            merge_on=policy.merge_on,
+            delete_when=delete_when,
+            latest_by=policy.latest_by,
+            across_partitions=policy.across_partitions or None,
+            on_repeat=OnRepeat.REPLACE_OWN,
+        )
+
+    def complete_request(
+        self,
+        service: Service | str,
+        request: Mapping[str, Any],
+        *,
+        client: Any = None,
+        strict: bool = False,
+        s3a_options: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """As :meth:`SparkLoad.complete_request`; it gets no settings but what the application is
+        told."""
+        with final_failures(self.step.step):
+            return completed(service_named(service), request, self.handoff.pack(), {})
+
+    @contextmanager
+    def submitted(self) -> Iterator[None]:
+        """As :meth:`SparkLoad.submitted`; jobs are settled where the run is terminated."""
+        try:
+            with self.explained():
+                try:
+                    with heartbeats(self.table, self.step):
+                        yield
+                except Exception:
+                    log_what_is_left(self.table, self.step)
+                    raise
+        except DagsterExecutionInterruptedError:
+            settle_killed(self.table, self.step)
+            raise
+
+    def result(self, reported: Iterator[PipesExecutionResult] | Any = ()) -> dg.MaterializeResult:
+        """As :meth:`SparkLoad.result`, by what the table says."""
         committed = self.earlier or self._committed()
         seconds = time.monotonic() - self._began
         tell(self.step, self.table, committed, self.paths, self.policy, seconds)
         check_partitions(self.table, committed, self.paths.values())
-        metadata: dict[str, Any] = {}
-        for result in reported:
-            if isinstance(result, dg.MaterializeResult):
-                metadata |= result.metadata or {}
-        return dg.MaterializeResult(
-            asset_key=self.step.asset,
-            data_version=self.step.step.get_data_version(self.step.asset),
-            metadata={k: v for k, v in metadata.items() if not k.startswith(_OURS)},
-            check_results=[r for r in reported if isinstance(r, dg.AssetCheckResult)],
-        )
+        return self.materialized(reported)
 
     def _committed(self) -> Committed:
         job = self.table.job_of_key(self.step.idempotency_key)
         if job is None or job == self.before:
             raise nothing_committed(self.table, self.step, self.before)
         return settled(self.table, job)
+
+
+def _refuse_hadoops(step: AssetStep, table: Table, policy: WritePolicy) -> None:
+    """Refuse a load that this chain of retries has made by one of Hadoop's committers.
+
+    :raises RefusedError: it has.
+    """
+    try:
+        report = loaded_by_s3a(table, step, policy.parsed_mode, "auto")
+    except StoreRefusedError:
+        return  # Who may not look into the ledger has put no try on record there.
+    if report is None:
+        return
+    raise RefusedError(
+        f"The {report['committer']} committer has committed this load, in an earlier try of this "
+        "chain of retries. Nothing was submitted.",
+        table=table.root.url,
+        job=report["job"],
+        remedy=f"Retry it with committer={report['committer']!r}, which reports that commit; or "
+        "start a new run, which loads again.",
+    )
+
+
+def run_paths(step: AssetStep, table: Table, policy: WritePolicy) -> dict[str, str]:
+    """The partitions that a run asks for, by their keys; the table may not be there yet.
+
+    :raises InvalidInputError: its keys are no partitions of the table.
+    """
+    return asset_paths(step, policy, _layout(step, table, policy.partition_expr))
 
 
 def _layout(step: AssetStep, table: Table, expr: PartitionExpr | None) -> Layout:

@@ -35,13 +35,11 @@ def asked_of(load: TableLoad, options: Mapping[str, Any]) -> dict[str, Any]:
 
     :param options: the operator's, which win over the connection's.
     """
+    # On use: DAG files are parsed by processes that submit nothing.
+    from ...orchestration.s3a.configuration import asked_options
+
     settings = load.hook.settings
-    given = {**(settings.s3a_options or {}), **options}
-    said = settings.encryption
-    if said is None or "encryption" in given:
-        return given
-    key = {} if said.key is None else {"encryption_key": said.key}
-    return {"encryption": str(said.algorithm), **key, **given}
+    return asked_options(settings.encryption, settings.s3a_options or {}, options)
 
 
 def encrypt_records(load: TableLoad, options: Mapping[str, Any]) -> None:

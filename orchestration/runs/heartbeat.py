@@ -41,6 +41,20 @@ class LoadRun(Protocol):
         ...
 
 
+class RepeatableRun(LoadRun, Protocol):
+    """A try that knows what to do where the run has committed before."""
+
+    @property
+    def owner(self) -> Owner:
+        """Who its jobs' records say runs them."""
+        ...
+
+    def on_repeat(self, asked: str, committed_by: Owner | None = None) -> str:
+        """Return ``skip``, ``replace_own`` or ``append``, as :meth:`.task_run.TaskRun.on_repeat`
+        does."""
+        ...
+
+
 def heartbeats(table: Table, run: LoadRun) -> AbstractContextManager[None]:
     """Keeps the jobs that a try opens alive while the block runs.
 

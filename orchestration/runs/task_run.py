@@ -138,6 +138,11 @@ class TaskRun:
         )
 
     @property
+    def owner(self) -> Owner:
+        """Who its jobs' records say runs them."""
+        return self.handoff().owner
+
+    @property
     def named(self) -> NamedTask:
         return NamedTask(self.dag_id, self.run_id, self.task_id, self.map_index)
 

@@ -101,6 +101,19 @@ class LoadRequest:
         return plan(self.committer, self.mode, self.root, columns, self.partitions)[0]
 
 
+def asked_options(encryption: Encryption | None, *given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is asked of the committer; its encryption as it is said for all tables, unless it
+    is asked for here.
+
+    :param given: options, each of which wins over those before.
+    """
+    options = {name: value for said in given for name, value in said.items()}
+    if encryption is None or "encryption" in options:
+        return options
+    key = {} if encryption.key is None else {"encryption_key": encryption.key}
+    return {"encryption": str(encryption.algorithm), **key, **options}
+
+
 def encryption_of(options: Mapping[str, Any]) -> Encryption | None:
     """The encryption of a load's files, for the records beside them.
 

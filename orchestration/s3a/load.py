@@ -64,14 +64,14 @@ from .tries import Tries, raw_write, refuse_late_commits
 if TYPE_CHECKING:
     from ...committer import Table
     from ...committer.format.records.narrowing import Narrowing
-    from ..runs.task_run import TaskRun
+    from ..runs.heartbeat import RepeatableRun
 
 _log = logging.getLogger(__name__)
 
 
 def loaded_by_s3a(
     table: Table,
-    run: TaskRun,
+    run: RepeatableRun,
     mode: Mode | None,
     on_repeat: str,
     on_conflict: OnConflict | None = None,
@@ -102,7 +102,7 @@ def loaded_by_s3a(
         refuse_late_commits(table, run.idempotency_key)
         report["repeated"] = True
         _log.info("Not submitted: this run has committed %s", one_line(report))
-        _log.info("To load again, clear the task or give on_repeat='append'.")
+        _log.info("To load again, clear the task, give on_repeat='append', or start a new run.")
         return report
     if decided == "replace_own" and mode in (Mode.APPEND, None):
         raise RefusedError(
@@ -110,8 +110,9 @@ def loaded_by_s3a(
             f"{report.get('job')}), by the {found.committer} committer, and the rows of one such "
             "job cannot be replaced, only added to. Nothing was submitted.",
             table=table.root.url,
-            remedy="Load with mode='overwrite' and a partition, which can be repeated; or give "
-            "on_repeat='skip' to report that commit, or 'append' to add the rows once more.",
+            remedy="Load with mode='overwrite' and a partition, which can be repeated. To report "
+            "that commit, or to add the rows once more, give Airflow's operator on_repeat='skip' "
+            "or 'append'; in Dagster a new run adds them once more.",
         )
     return None
 
@@ -151,7 +152,7 @@ class S3ALoad:
     def __init__(
         self,
         table: Table,
-        run: TaskRun,
+        run: RepeatableRun,
         load: LoadRequest,
         policy: ConflictPolicy = USUAL,
         rank: RunRank | None = None,
@@ -168,7 +169,7 @@ class S3ALoad:
         self._try = TryRecord(
             uuid=self.uuid,
             idempotency_key=run.idempotency_key,
-            owner=run.handoff().owner,
+            owner=run.owner,
             committer=load.committer,
             mode=None if load.mode is None else str(load.mode),
             partitions=load.partitions,
@@ -260,7 +261,7 @@ class S3ALoad:
 
     @classmethod
     def resumed(
-        cls, table: Table, run: TaskRun, policy: ConflictPolicy, deferred: DeferredLoad
+        cls, table: Table, run: RepeatableRun, policy: ConflictPolicy, deferred: DeferredLoad
     ) -> S3ALoad:
         """Return the load of a try that another process has submitted.
 

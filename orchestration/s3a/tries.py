@@ -250,7 +250,7 @@ class Tries:
             "Nothing was submitted.",
             table=self._table.root.url,
             job=record.uuid,
-            remedy=remedy,
+            remedy=f"{remedy} Dagster has no on_repeat: there a new run loads again.",
         )
 
 

@@ -206,7 +206,7 @@ def test_an_application_that_is_submitted_is_told(
     assert (said[0].delete_when, said[0].latest_by) == ("op = 'D'", "at")
     assert said[0].across_partitions is (across or None)
     zero = ZeroRenameResource(table_root=zero.table_root, committer="magic")
-    with pytest.raises(dg.Failure, match="the committer is magic"):
+    with pytest.raises(dg.Failure, match="committer='magic'"):
         dg.materialize([orders], partition_key=DAY)
 
 

@@ -265,24 +265,9 @@ def test_calls_that_cannot_be_right_submit_nothing(
     assert spark.calls() == []
 
 
-@pytest.mark.parametrize(
-    ("client", "resource", "message"),
-    [
-        ({"deploy_mode": "cluster", "master": "yarn"}, {}, "deploy_mode='client'"),
-        ({}, {"committer": "magic"}, "committer"),
-    ],
-)
-def test_what_the_client_cannot_do(
-    asset: Asset,
-    zero: ZeroRenameResource,
-    spark: FakeSpark,
-    client: dict[str, Any],
-    resource: dict[str, Any],
-    message: str,
-) -> None:
-    made = ZeroRenameResource(table_root=zero.table_root, **resource)
-    asset.client = SparkPipesClient(zero_rename=made, **client)
-    with pytest.raises(dg.Failure, match=message):
+def test_cluster_mode_is_refused(asset: Asset, zero: ZeroRenameResource, spark: FakeSpark) -> None:
+    asset.client = SparkPipesClient(zero_rename=zero, deploy_mode="cluster", master="yarn")
+    with pytest.raises(dg.Failure, match="deploy_mode='client'"):
         asset.load("1", "1")
     assert spark.calls() == []
 

@@ -1,0 +1,228 @@
+"""Load of one asset by an application that writes with one of Hadoop's committers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from zero_rename.committer.errors import InvalidInputError
+from zero_rename.committer.format.job_spec import Mode, OnConflict, OnSuperseded
+from zero_rename.committer.format.layout import UNPARTITIONED
+from zero_rename.committer.format.run_rank import RunRank
+from zero_rename.orchestration.merge_arguments import check_merge
+from zero_rename.orchestration.s3a.configuration import (
+    LoadRequest,
+    SparkCall,
+    asked_options,
+    check_on_service,
+    check_submission,
+    committer_settings,
+    render,
+)
+from zero_rename.orchestration.s3a.conflicts import ConflictPolicy
+from zero_rename.orchestration.s3a.load import S3ALoad, loaded_by_s3a
+from zero_rename.s3a.hadoop.settings import Committer
+from zero_rename.s3a.services import RULES, check_word
+
+from ..event_metadata import JOB, data_version, partition_url
+from ..failures import final_failures
+from .service_request import completed, seen, service_named
+from .spark_load import SparkLoad, run_paths
+
+if TYPE_CHECKING:
+    from dagster import PipesExecutionResult
+
+    from zero_rename.committer import Table
+    from zero_rename.committer.format.handoff import Handoff
+    from zero_rename.committer.upkeep.access_policy import Service
+
+    from ..asset_step import AssetStep
+    from ..asset_write import WritePolicy
+
+#: What a store of its own needs of S3A's settings, as members of ``S3ASettings``.
+Store = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class HadoopLoad(SparkLoad):
+    """A load whose rows a committer of Hadoop's commits: it is on record from before its start, its
+    settings are checked before, and what it left after.
+
+    :param earlier: the report of what this chain of retries has committed before.
+    :param tried: this try.
+    """
+
+    earlier: dict[str, Any] | None
+    tried: S3ALoad
+    _in_force: dict[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(step: AssetStep, table: Table, policy: WritePolicy, committer: str) -> HadoopLoad:
+        """Settle what the chain of retries has done. Waits for an application of it that may be at
+        work, until its silence says that it is not.
+
+        :raises InvalidInputError: the run's partition keys are no partitions of the table, or a
+            policy that Hadoop's committers cannot keep to; nothing was submitted.
+        :raises OutcomeUnknownError: an earlier try is at work, or cannot be settled just now.
+        :raises RefusedError: loading again would double rows.
+        """
+        check_merge(vars(policy), committer)
+        _check_policy(policy, committer, step.code_version)
+        paths = run_paths(step, table, policy)
+        mode, about = policy.parsed_mode, OnConflict(policy.on_conflict)
+        superseded = OnSuperseded(policy.on_superseded or OnSuperseded.FAIL)
+        wanted = LoadRequest(Committer(committer), table.root, mode, tuple(paths.values()))
+        conflicts = ConflictPolicy(about, superseded)
+        tried = S3ALoad(table, step, wanted, conflicts, _rank(step, paths, about))
+        earlier = loaded_by_s3a(table, step, mode, "auto", about)
+        return HadoopLoad(step, table, policy, committer, paths, earlier, tried)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether this chain of retries has committed the load."""
+        return self.earlier is not None
+
+    @property
+    def handoff(self) -> Handoff:
+        """What the application is told; other runs are this process's to see to."""
+        return replace(self.told(), s3a_run=self.tried.uuid)
+
+    def check_call(
+        self, call: SparkCall, options: Mapping[str, Any], store: Store, passes_keys: bool
+    ) -> dict[str, str]:
+        """Look at the settings of a spark-submit, and return those of the committer.
+
+        :param options: members of ``S3ASettings``.
+        :param store: those that say where the store is.
+        :param passes_keys: the AWS variables with keys are handed over.
+        :raises InvalidInputError: they would lose or double rows, or cannot work; nothing was
+            submitted.
+        """
+        asked = asked_options(self.policy.encryption, options)
+        conf = render(self.tried.load, asked, store, self.tried.uuid, passes_keys)
+        self._in_force.update(check_submission(self.tried.load, call, conf, self.table))
+        return conf
+
+    def complete_request(
+        self,
+        service: Service | str,
+        request: Mapping[str, Any],
+        *,
+        client: Any = None,
+        strict: bool = False,
+        s3a_options: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """As :meth:`.spark_load.SparkLoad.complete_request`."""
+        with final_failures(self.step.step):
+            named = service_named(service)
+            check_word(named, self.committer)
+            asked = asked_options(self.policy.encryption, s3a_options or {})
+            conf = render(self.tried.load, asked, {}, self.tried.uuid, False)
+            job = seen(named, request, client)
+            row, load = RULES[named], self.tried.load
+            settings = check_on_service(load, row, job, conf, self.table, strict)
+            self._in_force.update(committer_settings(settings))
+            return completed(named, request, self.handoff.pack(), settings)
+
+    @contextmanager
+    def submitted(self) -> Iterator[None]:
+        """As :meth:`.spark_load.SparkLoad.submitted`, with the try on record. What a run that is
+        terminated leaves is settled by the next try, or by recovery."""
+        with final_failures(self.step.step):
+            self._check_asked()
+            with self.tried.submitted(self._in_force), self.explained():
+                yield
+
+    def _check_asked(self) -> None:
+        if not self._in_force:
+            raise InvalidInputError(
+                f"committer={self.committer!r} is selected by settings of Spark, and nobody has "
+                "asked for those of this load. Nothing was submitted.",
+                table=self.table.root.url,
+                remedy="Submit by SparkPipesClient; or give the client of a service what "
+                "load.complete_request(service, request) returns.",
+            )
+
+    def result(self, reported: Iterator[PipesExecutionResult] | Any = ()) -> dg.MaterializeResult:
+        """As :meth:`.spark_load.SparkLoad.result`: the files that the job left are verified."""
+        with final_failures(self.step.step):
+            report = self.earlier or self.tried.report()
+        tell_report(self.step, self.table, report, self.paths, self.policy.parsed_mode)
+        return self.materialized(reported)
+
+
+def _check_policy(policy: WritePolicy, committer: str, code_version: str | None) -> None:
+    """:raises InvalidInputError: what only this package's own committer keeps to."""
+    said = {"readers": policy.readers, "data_root": policy.data_root}
+    said |= {"catalog": policy.registration}
+    for name, value in said.items():
+        if value is not None:
+            raise InvalidInputError(
+                f"The ZeroRenameResource has {name} with committer={committer!r}, which keeps no "
+                "records of a table. Nothing was submitted.",
+                remedy=f"Leave {name} out for this asset, or committer out of the resource.",
+            )
+
+
+def _rank(step: AssetStep, paths: Mapping[str, str], about: OnConflict) -> RunRank | None:
+    """How new a run is, which of Hadoop's committers is one number for all of its partitions.
+
+    :raises InvalidInputError: it has several, and newer runs are to win.
+    """
+    ranks = step.run_rank(paths)
+    found = {ranks.rank(path) for path in paths.values()} or {ranks.rank(UNPARTITIONED)}
+    if len(found) == 1:
+        return found.pop()
+    if about is OnConflict.NEWEST_RUN:
+        raise InvalidInputError(
+            f"on_conflict='newest_run' compares one time for a run of Hadoop's committers, and "
+            f"this run is of {len(paths)} time windows. Nothing was submitted.",
+            remedy="Give the asset the backfill policy of one run for each partition, or let "
+            "committer='zero_rename' write.",
+        )
+    return None
+
+
+def tell_report(
+    step: AssetStep, table: Table, report: Mapping[str, Any], paths: Mapping[str, str], mode: Mode
+) -> None:
+    """Put what a job of Hadoop's committers did into the events of each partition, and the version
+    of its files."""
+    context, root = step.step, table.root
+    common: dict[str, Any] = {
+        "dagster/table_name": root.url.removeprefix("s3://").replace("/", "."),
+        "dagster/uri": dg.MetadataValue.url(root.url),
+        JOB: report["job"],
+        "zero_rename/committer": report["committer"],
+        "zero_rename/decided": dg.MetadataValue.timestamp(report["decided_at"]),
+        "zero_rename/repeated": report["repeated"],
+        "zero_rename/settings": dict(report.get("settings") or {}),
+    }
+    changed = {entry["partition"]: entry for entry in report["partitions"]}
+    whole = report if step.keys is None else {}
+    common |= _counts(whole, mode, "dagster/row_count")
+    context.add_asset_metadata(common, step.asset)
+    for key, path in paths.items():
+        told = _counts(changed.get(path, _NOTHING), mode, "dagster/partition_row_count")
+        told["dagster/uri"] = dg.MetadataValue.url(partition_url(root, path))
+        context.add_asset_metadata(told, step.asset, key)
+    context.set_data_version(step.asset, data_version(table, paths.values()))
+
+
+#: Of a partition that a job has written no row to.
+_NOTHING = {"rows": 0, "files": 0, "bytes": 0}
+
+
+def _counts(entry: Mapping[str, Any], mode: Mode, in_all: str) -> dict[str, Any]:
+    """Metadata of what a partition got: of what is not known nothing.
+
+    :param in_all: what Dagster calls the number of rows that are there.
+    """
+    found = {f"zero_rename/{name}": entry.get(name) for name in _NOTHING}
+    if mode is Mode.REPLACE:
+        found[in_all] = entry.get("rows")
+    return {name: value for name, value in found.items() if value is not None}

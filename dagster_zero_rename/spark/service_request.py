@@ -1,0 +1,171 @@
+"""Requests by which clients of Pipes start Spark on services of AWS: what a load puts into them,
+and what can be seen of their jobs before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zero_rename.committer.errors import InvalidInputError
+from zero_rename.committer.format.handoff import HANDOFF, HANDOFF_SETTING
+from zero_rename.committer.upkeep.access_policy import Service
+from zero_rename.orchestration.submit.seen_jobs import (
+    described,
+    refuse_serverless_repeats,
+    seen_by_driver,
+    seen_by_words,
+    seen_glue_job,
+)
+from zero_rename.orchestration.submit.service_words import (
+    spark_driver,
+    spark_step,
+    with_driver_words,
+    with_glue_settings,
+    with_step_words,
+)
+from zero_rename.s3a.services import RULES, ServiceJob, check_word, classified, refuse_repeats
+
+_Request = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How a service is asked.
+
+    :param see: what can be seen of a request's job, by a client.
+    :param complete: a request with what the application is told, and with settings.
+    """
+
+    see: Callable[[_Request, Any], ServiceJob]
+    complete: Callable[[_Request, str, Mapping[str, str]], dict[str, Any]]
+
+
+def service_named(service: Service | str) -> Service:
+    """Return the service of a name.
+
+    :raises InvalidInputError: none whose requests are completed here.
+    """
+    if service in _WAYS:
+        return Service(service)
+    if service == Service.DATABRICKS:
+        check_word(Service.DATABRICKS, "magic")
+    raise InvalidInputError(
+        f"Requests to the service {str(service)!r} are not completed here. Nothing was submitted.",
+        remedy=f"Give one of {', '.join(_WAYS)}; on Kubernetes a SparkPipesClient submits, whose "
+        "master is k8s://….",
+    )
+
+
+def completed(
+    service: Service, request: _Request, handed: str, settings: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return a request with what its application is told.
+
+    :param handed: that, in one word.
+    :param settings: of one of Hadoop's committers; natively none.
+    :raises InvalidInputError: the request runs no Spark application, or would tear a value apart.
+    """
+    return _WAYS[service].complete(request, handed, settings)
+
+
+def seen(service: Service, request: _Request, client: Any) -> ServiceJob:
+    """Return what can be seen of a request's job before it is sent.
+
+    :param client: boto3's of the service; ``None``: it is not asked.
+    :raises InvalidInputError: its driver would be started again, or its release cannot run it.
+    """
+    return _WAYS[service].see(request, client)
+
+
+def _described(client: Any, what: str, **where: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    if client is None:
+        return {}, (f"{what} was not asked: no client of the service is given.",)
+    return described(client, "The process of Dagster", what, **where)
+
+
+def _see_serverless(request: _Request, client: Any) -> ServiceJob:
+    driver = spark_driver(request.get("jobDriver"), "sparkSubmit")
+    refuse_serverless_repeats(request)
+    application = str(request.get("applicationId"))
+    said, unseen = _described(client, "get_application", applicationId=application)
+    found = said.get("application") or {}
+    runtime = classified(found.get("runtimeConfiguration"), "runtimeConfiguration")
+    overrides = request.get("configurationOverrides")
+    return seen_by_driver(driver, overrides, found.get("releaseLabel", ""), runtime, *unseen)
+
+
+def _complete_serverless(
+    request: _Request, handed: str, settings: Mapping[str, str]
+) -> dict[str, Any]:
+    return _with_driver(request, "sparkSubmit", "spark.emr-serverless.driverEnv", handed, settings)
+
+
+def _see_containers(request: _Request, client: Any) -> ServiceJob:
+    driver = spark_driver(request.get("jobDriver"), "sparkSubmitJobDriver")
+    attempts = (request.get("retryPolicyConfiguration") or {}).get("maxAttempts") or 1
+    refuse_repeats("retryPolicyConfiguration['maxAttempts']", attempts, attempts > 1)
+    overrides = request.get("configurationOverrides")
+    return seen_by_driver(driver, overrides, str(request.get("releaseLabel") or ""))
+
+
+def _complete_containers(
+    request: _Request, handed: str, settings: Mapping[str, str]
+) -> dict[str, Any]:
+    member = "sparkSubmitJobDriver"
+    return _with_driver(request, member, "spark.kubernetes.driverEnv", handed, settings)
+
+
+def _with_driver(
+    request: _Request, member: str, variables: str, handed: str, settings: Mapping[str, str]
+) -> dict[str, Any]:
+    told = {f"{variables}.{HANDOFF}": handed, **settings}
+    overrides = request.get("configurationOverrides")
+    driver = with_driver_words(request.get("jobDriver"), member, told, None, overrides)
+    return {**request, "jobDriver": driver}
+
+
+def _see_steps(request: _Request, client: Any) -> ServiceJob:
+    words = [str(word) for word in spark_step(request.get("Steps"))["HadoopJarStep"]["Args"]][1:]
+    behind = classified(request.get("Configurations"), "Configurations")
+    return seen_by_words(words, str(request.get("ReleaseLabel") or ""), behind)
+
+
+def _complete_steps(request: _Request, handed: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    step = spark_step(request.get("Steps"))
+    jar_step = step["HadoopJarStep"]
+    words = with_step_words(jar_step["Args"], handed, settings)
+    return {**request, "Steps": [{**step, "HadoopJarStep": {**jar_step, "Args": words}}]}
+
+
+def _glue_job(request: _Request, client: Any) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    said, unseen = _described(client, "get_job", JobName=str(request.get("JobName")))
+    return said.get("Job") or {}, unseen
+
+
+def _see_glue(request: _Request, client: Any) -> ServiceJob:
+    job, unseen = _glue_job(request, client)
+    arguments = request.get("Arguments") or {}
+    default = (job.get("DefaultArguments") or {}).get("--conf")
+    if default and "--conf" not in arguments:
+        raise InvalidInputError(
+            "The job has a default argument --conf, which the request's own replaces, and the "
+            "request has none. Nothing was submitted.",
+            remedy="Put these settings into the request's Arguments, too.",
+        )
+    return seen_glue_job(job, arguments, *unseen)
+
+
+def _complete_glue(request: _Request, handed: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    given = dict(request.get("Arguments") or {})
+    own = RULES[Service.GLUE].arguments if settings else {}
+    conf = with_glue_settings(given.get("--conf"), {HANDOFF_SETTING: handed, **settings})
+    return {**request, "Arguments": {**given, **own, "--conf": conf}}
+
+
+_WAYS: Mapping[Service, _Way] = {
+    Service.EMR_SERVERLESS: _Way(_see_serverless, _complete_serverless),
+    Service.EMR_STEPS: _Way(_see_steps, _complete_steps),
+    Service.EMR_CONTAINERS: _Way(_see_containers, _complete_containers),
+    Service.GLUE: _Way(_see_glue, _complete_glue),
+}
