@@ -6,6 +6,7 @@ verb           members                                     removes
 append         adds                                        none
 replace        adds, ``replaced``                          what is live there as it commits
 merge, delete  adds, ``removes``, ``reads``                exactly these
+rerun          ``former``, ``removes``                     these, too: what its run left before
 compaction     the same, ``changes_data`` false            exactly these
 restore        ``returned``, ``removes``, ``reads`` all    exactly these; brings back tombstones
 fence          ``fences``                                  none
@@ -38,6 +39,8 @@ from .opening import LogDepth
 from .replay import LogState
 from .scope import NONE, Scope
 
+#: The operation of an entry that restores a version.
+RESTORE = "RESTORE"
 #: Applications of our transactions.
 FENCE, RUN, RANK = "zero_rename.fence/", "zero_rename.run/", "zero_rename.rank/"
 
@@ -68,6 +71,8 @@ class LogChange:
     :param returned: adds that bring back removed files.
     :param rank: of the run, under ``newest_run``; greater is newer.
     :param run: the key under which a run does its work once.
+    :param former: the version of the run's last entry, whose rows this change takes the place of;
+        ``None``: it has none.
     :param owner: who runs it, as the entry tells it.
     """
 
@@ -82,6 +87,7 @@ class LogChange:
     overtaking: Overtaking = Overtaking.FAIL
     rank: int | None = None
     run: str | None = None
+    former: int | None = None
     fences: frozenset[str] = frozenset()
     forgets: tuple[RemoveFile, ...] = ()
     metadata: LogMetadata | None = None
@@ -111,9 +117,13 @@ class LogChange:
 
 def removed_files(change: LogChange, state: LogState) -> list[AddFile]:
     """The live files that a change removes from a state."""
-    if change.replaced:
-        return [it for it in state.live.values() if change.replaced.has(state.partition(it))]
-    return [state.live[path] for path in sorted(change.removes)]
+    if not change.replaced:
+        return [state.live[path] for path in sorted(change.removes)]
+    return [
+        it
+        for it in state.live.values()
+        if it.path in change.removes or change.replaced.has(state.partition(it))
+    ]
 
 
 def change_actions(change: LogChange, state: LogState, now: int) -> tuple[Action, ...]:
@@ -121,7 +131,7 @@ def change_actions(change: LogChange, state: LogState, now: int) -> tuple[Action
 
     :param now: milliseconds, for readers; nothing is decided by it but a tombstone's age.
     """
-    new = (*change.adds, *change.returned)
+    version, new = state.version + 1, (*change.adds, *change.returned)
     named = {add.path for add in new}
     removed = [it for it in removed_files(change, state) if it.path not in named]
     tombstones = (
@@ -129,7 +139,7 @@ def change_actions(change: LogChange, state: LogState, now: int) -> tuple[Action
     )
     transactions = [
         *(AppTransaction(FENCE + job, 1, now) for job in sorted(change.fences)),
-        *([AppTransaction(RUN + change.run, 1, now)] if change.run is not None else []),
+        *([AppTransaction(RUN + change.run, version, now)] if change.run is not None else []),
         *_ranks(change, state, now),
     ]
     return (
@@ -139,7 +149,7 @@ def change_actions(change: LogChange, state: LogState, now: int) -> tuple[Action
         *transactions,
         *tombstones,
         *(RemoveFile(it.path, FORGOTTEN, False, it.values, it.size) for it in change.forgets),
-        *(_tagged(change, state.version + 1, add) for add in change.adds),
+        *(_tagged(change, version, add) for add in change.adds),
         *change.returned,
     )
 
@@ -189,6 +199,7 @@ def _info(change: LogChange, state: LogState, now: int, removed: int) -> dict[st
             "job": change.job,
             "base": change.base.version,
             "replaced": change.replaced.as_json() if change.replaced else None,
+            "former": change.former,
             "owner": dict(change.owner),
         },
     }

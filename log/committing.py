@@ -70,7 +70,7 @@ def commit_change(
     except JobDecided as decided:
         return EntryCommitted(decided.entry)
     except RunRepeated as repeated:
-        return RunDone(repeated.entry)
+        return RunDone(repeated.entry.version, repeated.entry)
 
 
 def _commit(
@@ -80,7 +80,7 @@ def _commit(
         opened = yield from open_log(layout, change.depth)
     if change.run is not None:
         done = yield from find_run(layout, opened.state, change.run, change.job)
-        if done is not None:
+        if done is not None and done.version != change.former:
             # Entries since the base may have the very entry of this job, by a publisher.
             yield from _judge_since(layout, change, opened.state)
             return done

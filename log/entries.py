@@ -87,6 +87,10 @@ class LogEntry:
         return found if isinstance(found, str) else None
 
     @property
+    def operation(self) -> str:
+        return str(self.info.members.get("operation", "")).upper()
+
+    @property
     def changes(self) -> tuple[AddFile | RemoveFile, ...]:
         """Adds and removes that change rows, so none of a compaction."""
         both = (*self.of(AddFile), *self.of(RemoveFile))

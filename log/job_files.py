@@ -83,6 +83,28 @@ def run_of_record(body: bytes, key: str) -> str | None:
     return ActionReader("open record", members, key).text_or("run")
 
 
+def report_body(run: str, job: str, version: int) -> bytes:
+    """Write the report of a run."""
+    return json.dumps({"run": run, "job": job, "version": version}, ensure_ascii=False).encode()
+
+
+def version_of_report(body: bytes, key: str) -> int:
+    """Read the version of a run's last entry from its report.
+
+    :raises RecordDamagedError: it does not tell.
+    """
+    try:
+        members = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RecordDamagedError(
+            "The report of a run is not JSON, so nobody can tell what it has committed. "
+            "Nothing was changed.",
+            key=key,
+            remedy="Write it again, with the version of the run's last entry in the log.",
+        ) from error
+    return ActionReader("report", members, key).number("version")
+
+
 def hand_over(change: LogChange) -> bytes:
     """A change as bytes, from which any process can commit it."""
     columns, metadata, protocol = change.columns, change.metadata, change.protocol
@@ -103,6 +125,7 @@ def hand_over(change: LogChange) -> bytes:
             "overtaking": change.overtaking.value,
             "rank": change.rank,
             "run": change.run,
+            "former": change.former,
             "fences": sorted(change.fences),
             "forgets": [members(it) for it in change.forgets],
             "metadata": members(metadata),
@@ -160,6 +183,7 @@ def take_over(body: bytes, key: str) -> LogChange:
         Overtaking(overtaking),
         given.number_or("rank"),
         given.text_or("run"),
+        given.number_or("former"),
         frozenset(given.texts("fences")),
         forgets,
         metadata,

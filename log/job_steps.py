@@ -18,8 +18,7 @@ sleeping publisher of the same job may commit it still where no fence stands; pu
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,19 +26,21 @@ from ..committer.errors import (
     JobFencedError,
     OtherJobError,
     OutcomeUnknownError,
+    StoreUnreachableError,
     UnfinishedCommitError,
     ZeroRenameError,
 )
 from ..committer.store.requests import All, Delete, Done, Found, Get, Put, Refused, Step, Unknown
+from .actions import AppTransaction
 from .change import RUN, LogChange
 from .checksum import write_checksum
 from .committing import EntryCommitted, commit_change
 from .entries import LogEntry
 from .fencing import fence_job
-from .job_files import JobFiles, hand_over, open_body, take_over
+from .job_files import JobFiles, hand_over, open_body, report_body, take_over, version_of_report
 from .log_layout import LogLayout
 from .opening import LogDepth, OpenedLog, open_log, read_entries
-from .searching import JobVerdict, RunDone, find_run, search_since_opened
+from .searching import JobVerdict, RunDone, find_run, has_hidden_fence, search_since_opened
 
 #: Tries of a request that may be repeated blindly.
 _TRIES = 10
@@ -76,22 +77,46 @@ def repeat(request: Put | Delete) -> Step[float]:
 
 def open_log_job(
     layout: LogLayout,
-    job: str,
+    jobs: Iterator[str],
     owner: Mapping[str, Any],
     depth: LogDepth = LogDepth.BLIND,
     run: str | None = None,
 ) -> Step[OpenedLogJob]:
-    """Open a job: its record first, and beside it the base."""
-    records = JobFiles(layout.control)
-    opened_at, opened = yield from All(
-        (repeat(Put(records.open(job), open_body(job, owner, run))), open_log(layout, depth))
-    )
+    """Open a job: its record first, and beside it the base.
+
+    :param jobs: ids that nobody has had. The job takes the next one where the store does not answer
+        the writing of its record: that may come at any time, even after the end of a job, and then
+        somebody would take that job for dead.
+    :param run: the key that it commits under, if any.
+    :raises JobFencedError: somebody took it for dead before its base was read.
+    """
+    job = next(jobs)
+    answer, opened = yield from All((_record(layout, job, owner, run), open_log(layout, depth)))
+    for _ in range(_TRIES):
+        if isinstance(answer, Done):
+            break
+        job = next(jobs)
+        answer = yield from _record(layout, job, owner, run)
+    else:
+        raise StoreUnreachableError(
+            f"The store did not answer the writing of a job's record: {answer}. Nothing was "
+            "written but such records, which recovery removes.",
+            key=JobFiles(layout.control).open(job),
+        )
     # The record must be there before the base counts: both are, now that both are answered. A base
     # that was read before it is an older one, and entries since are judged.
+    if (yield from has_hidden_fence(layout, opened, job, answer.date)):
+        raise JobFencedError("The job was declared dead. Nothing was written.", job=job)
     done = None
     if run is not None:
         done = yield from find_run(layout, opened.state, run, job)
-    return OpenedLogJob(job, opened, opened_at, done)
+    return OpenedLogJob(job, opened, answer.date, done)
+
+
+def _record(
+    layout: LogLayout, job: str, owner: Mapping[str, Any], run: str | None
+) -> Step[Done | Refused | Unknown]:
+    return (yield from Put(JobFiles(layout.control).open(job), open_body(job, owner, run)))
 
 
 def hand_over_job(layout: LogLayout, change: LogChange) -> Step[None]:
@@ -150,12 +175,10 @@ def _report(
 ) -> Step[tuple[int, ...]]:
     """Write the run's report and the checksum file, before the open record goes."""
     records = JobFiles(layout.control)
-    for transaction in entry.actions:
-        app = getattr(transaction, "app", "")
-        if app.startswith(RUN):
-            run = app.removeprefix(RUN)
-            report = json.dumps({"run": run, "job": entry.job, "version": entry.version}).encode()
-            yield from repeat(Put(records.run(run), report))
+    for transaction in entry.of(AppTransaction):
+        if transaction.app.startswith(RUN):
+            run = transaction.app.removeprefix(RUN)
+            yield from _put_report(records, run, entry.job or "", entry.version)
     state = done.state if isinstance(done, EntryCommitted) else None
     body = write_checksum(state, entry.txn_id or "") if state is not None else None
     if body is None:
@@ -167,6 +190,25 @@ def _report(
     # Somebody else has written our number's checksum file: is the entry still ours?
     (there,) = yield from read_entries(layout.folder, [entry.version])
     return () if there is not None and there.txn_id == entry.txn_id else (entry.version,)
+
+
+def _put_report(records: JobFiles, run: str, job: str, version: int) -> Step[None]:
+    """Write a run's report, unless it tells of a later entry: a job may be finished long after."""
+    put = Put(records.run(run), report_body(run, job, version), if_none_match=True)
+    for _ in range(_TRIES):
+        answer = yield from put
+        if isinstance(answer, Done):
+            return
+        there = yield from Get(put.key)
+        if not isinstance(there, Found):
+            put = replace(put, if_none_match=True, if_match=None)
+        elif version_of_report(there.body, there.key) >= version:
+            return
+        else:
+            put = replace(put, if_none_match=False, if_match=there.etag)
+    raise OutcomeUnknownError(
+        "The store did not take the report of a run. Run it again.", key=put.key
+    )
 
 
 def abandon_job(layout: LogLayout, job: str) -> Step[None]:

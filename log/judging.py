@@ -16,6 +16,7 @@ replace or append, newest run   rows of a newer rank, whenever they came     sup
 ``removes``                     a removal of the same file                   conflict
 ``returned``                    a removal of it, so what purge forgets       conflict
 ``forgets``, ``returned``       an entry that brings the file back           conflict
+``former``                      a restore, which may bring its rows back     conflict
 ``reads``                       any change of rows there                     conflict
 ==============================  ===========================================  ====================
 
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 from ..committer.errors import CommitConflictError, JobFencedError, SupersededRunError
 from .actions import AddFile, LogMetadata, RemoveFile
-from .change import FENCE, RUN, LogChange, Overtaking, rank_app
+from .change import FENCE, RESTORE, RUN, LogChange, Overtaking, rank_app
 from .entries import LogEntry
 from .replay import LogState
 from .scope import ALL, NONE, Scope, read_scope
@@ -54,8 +55,7 @@ def replaced_by(entry: LogEntry, before: LogState) -> Scope:
         return read_scope(entry.ours.get("replaced"))
     parameters = entry.info.members.get("operationParameters")
     mode = parameters.get("mode") if isinstance(parameters, dict) else None
-    operation = str(entry.info.members.get("operation", "")).upper()
-    if mode != "Overwrite" and "REPLACE" not in operation and operation != "RESTORE":
+    if mode != "Overwrite" and "REPLACE" not in entry.operation and entry.operation != RESTORE:
         return NONE
     if isinstance(parameters, dict) and parameters.get("predicate"):
         touched = [before.partition(it) for it in entry.changes]
@@ -81,6 +81,8 @@ def judge(change: LogChange, before: LogState, entry: LogEntry) -> None:
         raise RunRepeated(entry)
     if entry.of(LogMetadata) and (change.metadata is not None or change.reads.all):
         raise _overtaken(change, entry, "changed the columns or properties")
+    if change.former is not None and entry.operation == RESTORE:
+        raise _overtaken(change, entry, "restored a version, which may have rows of this run")
     removed = {it.path for it in entry.of(RemoveFile)}
     wanted = {*change.removes, *(it.path for it in change.returned)}
     if both := sorted(removed & wanted):
@@ -96,9 +98,8 @@ def judge(change: LogChange, before: LogState, entry: LogEntry) -> None:
         if replaces:
             raise _overtaken(change, entry, f"changed partition {partition}")
     filled = Scope(frozenset(it for a in change.adds if (it := before.partition(a)) is not None))
-    appends = change.isolated and change.changes_data
     replaced = replaced_by(entry, before)
-    if appends and change.overtaking is Overtaking.FAIL and replaced.meets(filled):
+    if change.changes_data and change.overtaking is Overtaking.FAIL and replaced.meets(filled):
         raise _overtaken(change, entry, "replaced a partition that this job adds to")
     if change.reads.meets(replaced) or (
         change.overtaking is Overtaking.FAIL and change.replaced.meets(replaced)

@@ -65,11 +65,14 @@ class OpenedLog:
     :param listed_at: this process's clock before the listing was sent.
     :param overwritten: versions whose entry is not the one that was there before: a writer
         without conditions has destroyed a commit.
+    :param written_at: when the state's newest entry was, by the store's clock; infinite where the
+        entry was cleaned.
     """
 
     state: LogState
     listed_at: float
     overwritten: tuple[int, ...] = ()
+    written_at: float = 0.0
 
 
 class _LogCleaned(Exception):
@@ -120,11 +123,12 @@ def _open(layout: LogLayout, depth: LogDepth, version: int | None) -> Step[Opene
         return OpenedLog(LogState(), listed.sent_at)
     # A whole state is not in a checksum file, which shows all the same what was overwritten.
     first = yield from _by_checksum(folder, listed, end, depth)
+    written_at = listed.entries[end].last_modified if end in listed.entries else float("inf")
     if first.state.exists and depth < LogDepth.WHOLE:
-        return first
+        return replace(first, written_at=written_at)
     whole = yield from _by_checkpoint(folder, listed, end)
     overwritten = tuple(sorted({*first.overwritten, *whole.overwritten}))
-    return replace(whole, overwritten=overwritten)
+    return replace(whole, overwritten=overwritten, written_at=written_at)
 
 
 def _end(listed: ListedLog, version: int | None) -> int:

@@ -22,7 +22,7 @@ from typing import Any
 
 from ..committer.store.requests import All, Found, Head, Step
 from .actions import FORGOTTEN, AddFile
-from .change import LogBase, LogChange
+from .change import RESTORE, LogBase, LogChange
 from .log_layout import LogLayout
 from .opening import LogDepth, OpenedLog, open_log
 from .scope import ALL
@@ -72,7 +72,7 @@ def plan_restore(
         returned=tuple(there),
         reads=ALL,
         metadata=then.metadata if then.metadata != state.metadata else None,
-        operation="RESTORE",
+        operation=RESTORE,
         owner=owner,
     )
     return LogRestore(opened, change, tuple(sorted(lost)))

@@ -24,9 +24,9 @@ from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, Found, Get, Step
 from .change import FENCE, RUN
 from .entries import ListedLog, LogEntry
-from .job_files import JobFiles, run_of_record
+from .job_files import JobFiles, run_of_record, version_of_report
 from .log_layout import LogLayout
-from .opening import list_log, read_entries
+from .opening import OpenedLog, list_log, read_entries
 from .replay import LogState
 
 #: Seconds by which stores round the times of objects, and their nodes differ.
@@ -74,6 +74,19 @@ def search_since_opened(
     return JobVerdict()
 
 
+def has_hidden_fence(
+    layout: LogLayout, opened: OpenedLog, job: str, opened_at: float
+) -> Step[bool]:
+    """Tell whether a job was fenced at or below a state whose transactions do not show it.
+
+    Where they are all known, the commit looks at them. Else the entries since the open record
+    tell; there are none but where others are quick, or this process slept.
+    """
+    if opened.state.all_transactions or opened.written_at < opened_at - _SLACK:
+        return False
+    return (yield from search_since_opened(layout, opened.state, job, opened_at)).fenced
+
+
 def _misses_some(listed: ListedLog, since: float, wanted: list[int]) -> bool:
     """Tell whether entries of that time may have been there that the listing shows no more."""
     if not listed.entries:
@@ -88,9 +101,11 @@ def _misses_some(listed: ListedLog, since: float, wanted: list[int]) -> bool:
 class RunDone:
     """The run has committed before.
 
-    :param entry: ``None``: before the state that was opened.
+    :param version: of its last entry.
+    :param entry: that entry, where it was read.
     """
 
+    version: int
     entry: LogEntry | None = None
 
 
@@ -100,8 +115,8 @@ def find_run(layout: LogLayout, state: LogState, run: str, job: str) -> Step[Run
     :param job: the one that asks, whose own open record says nothing.
     :raises OutcomeUnknownError: its driver has died, and entries since were cleaned.
     """
-    if RUN + run in state.transactions:
-        return RunDone()
+    if (last := state.transactions.get(RUN + run)) is not None:
+        return RunDone(last.version)
     if state.all_transactions:
         return None
     records = JobFiles(layout.control)
@@ -109,10 +124,13 @@ def find_run(layout: LogLayout, state: LogState, run: str, job: str) -> Step[Run
     others = sorted(key for key in opened.keys if records.job_of(key) != job)
     bodies = yield from All(tuple(Get(key) for key in others))
     report = yield from Get(records.run(run))
+    tries = []
     for found in bodies:
         if isinstance(found, Found) and run_of_record(found.body, found.key) == run:
             of_run, at = records.job_of(found.key), found.last_modified
             verdict = yield from search_since_opened(layout, state, of_run, at)
             if verdict.entry is not None:
-                return RunDone(verdict.entry)
-    return RunDone() if isinstance(report, Found) else None
+                tries.append(RunDone(verdict.entry.version, verdict.entry))
+    if isinstance(report, Found):
+        tries.append(RunDone(version_of_report(report.body, report.key)))
+    return max(tries, key=lambda it: it.version, default=None)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.log_tables import COLUMNS, LAYOUT, LOG, NOW, LogTable, day, file_of, first
+from support.log_tables import COLUMNS, LAYOUT, LOG, NOW, LogTable, day, file_of, first, ids
 from support.memory_store import MemoryDriver, MemoryStore
 from zero_rename.committer.errors import (
     CommitConflictError,
@@ -185,7 +185,7 @@ def test_run_that_has_committed_is_told_its_entry(table: LogTable) -> None:
     assert isinstance(done, RunDone)
     assert done.entry is not None
     assert (done.entry.job, len(table.live())) == (one.job, 1)
-    assert table.run(open_log_job(LAYOUT, "third", {}, run="daily")).done
+    assert table.run(open_log_job(LAYOUT, ids("third"), {}, run="daily")).done
 
 
 @pytest.mark.parametrize("newest", [1_000, 1])

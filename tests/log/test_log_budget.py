@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.log_tables import COLUMNS, LAYOUT, NOW, LogTable, base_of, day, file_of
+from support.log_tables import COLUMNS, LAYOUT, NOW, LogTable, base_of, day, file_of, ids
 from support.memory_store import MemoryStore
 from support.virtual_time import TickingDriver
 from zero_rename.committer.store import requests as s
@@ -31,7 +31,7 @@ def measured(
 
     driver = TickingDriver(store, connections=64)
     depth = LogDepth.FILES if replaced else LogDepth.BLIND
-    opened = driver.run(open_log_job(LAYOUT, "job", {}, depth))
+    opened = driver.run(open_log_job(LAYOUT, ids("job"), {}, depth))
     adds = tuple(file_of("job", it, days[it % partitions]) for it in range(files))
     driver.run(s.All(tuple(s.PutFile(LAYOUT.key_of(add.path), b"rows") for add in adds)))
     scope = day(*days) if replaced else NONE
@@ -75,5 +75,5 @@ def test_opening_takes_four_requests_and_three_round_trips_with_a_run_or_without
         table.append("1", run=f"run{number}")
     for run in (None, "run7", "new"):
         driver = TickingDriver(table.store)
-        driver.run(open_log_job(LAYOUT, f"job-{run}", {}, run=run))
+        driver.run(open_log_job(LAYOUT, ids(f"job-{run}"), {}, run=run))
         assert (len(driver.requests), driver.now) == (4, 3)

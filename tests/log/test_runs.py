@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.log_tables import LAYOUT, NOW, LogTable
+from support.log_tables import LAYOUT, NOW, LogTable, ids
 from support.memory_store import flatten
 from zero_rename.log import checksum
 from zero_rename.log.committing import EntryCommitted, commit_change
@@ -39,11 +39,11 @@ def die_after_the_entry(table: LogTable) -> str:
 
 def test_run_whose_driver_died_before_its_report_is_done_long_after(table: LogTable) -> None:
     dead = die_after_the_entry(table)
-    opened = table.run(open_log_job(LAYOUT, "again", {}, run="daily"))
+    opened = table.run(open_log_job(LAYOUT, ids("again"), {}, run="daily"))
     assert opened.done is not None
     assert opened.done.entry is not None
     assert opened.done.entry.job == dead
-    assert table.run(open_log_job(LAYOUT, "new", {}, run="new")).done is None
+    assert table.run(open_log_job(LAYOUT, ids("new"), {}, run="new")).done is None
 
 
 def interrupted(work: Any, number: int, act: Callable[[], Any]) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from zero_rename.log import committing, job_steps, judging, purging, put_entry, searching
+from zero_rename.log import committing, job_steps, judging, purging, put_entry, rerunning, searching
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ VARIANTS = (
     _judging(
         "adds to what was replaced",
         "writers",
-        "if appends and change.overtaking is Overtaking.FAIL and replaced.meets(filled):",
+        "if change.changes_data and change.overtaking is Overtaking.FAIL",
+        "if False",
     ),
     LogVariant(
         "brings back what purge forgets",
@@ -104,11 +105,27 @@ VARIANTS = (
     ),
     LogVariant(
         "overlooks a fence at its base",
-        "publishers",
+        "reruns",
         committing,
         "_commit",
         "if FENCE + change.job in opened.state.transactions:",
         "if False:",
+    ),
+    LogVariant(
+        "looks for a fence at its base among the newest transactions",
+        "reruns",
+        searching,
+        "has_hidden_fence",
+        "if opened.state.all_transactions or opened.written_at < opened_at - _SLACK:",
+        "if True:",
+    ),
+    LogVariant(
+        "repeats an open record under its id",
+        "reruns",
+        job_steps,
+        "open_log_job",
+        "        job = next(jobs)\n        answer",
+        "        answer",
     ),
     LogVariant(
         "judges what came since its second look only",
@@ -149,6 +166,27 @@ VARIANTS = (
         "find_run",
         "for found in bodies:",
         "for found in ():",
+    ),
+    LogVariant(
+        "loads again where rows were rewritten",
+        "reruns",
+        rerunning,
+        "_see_gone",
+        "    if why:",
+        "    if False:",
+    ),
+    LogVariant(
+        "takes the place of its last try alone",
+        "reruns",
+        rerunning,
+        "_entries_of",
+        "version = former if",
+        "version = None if",
+    ),
+    _judging(
+        "loads again beside a restore",
+        "reruns",
+        "if change.former is not None and entry.operation == RESTORE:",
     ),
     LogVariant(
         "gives up a job that others may commit without a fence",

@@ -10,6 +10,7 @@ invariants hold:
 * whoever was told *committed* is in the log, whoever was told *refused* is not and will not be;
 * every file that the log says is live is an object, at every moment;
 * a replace removes all that was live in its partitions, or says so; what was read stands;
+* no row of a run that loads again is there twice, whatever others made of its files;
 * an opening's state, however it came about, is the replay of all entries.
 """
 
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from support.log_tables import COLUMNS, LAYOUT, LOG, NOW, base_of, day, file_of, first
+from support.log_tables import COLUMNS, LAYOUT, LOG, NOW, base_of, day, file_of, first, ids
 from support.memory_store import ManualClock, MemoryStore, flatten
 from zero_rename.committer.errors import (
     OutcomeUnknownError,
@@ -54,6 +55,7 @@ from zero_rename.log.job_steps import (
 from zero_rename.log.opening import LogDepth, open_log
 from zero_rename.log.purging import purge_log
 from zero_rename.log.replay import LogState, replay
+from zero_rename.log.rerunning import find_past
 from zero_rename.log.restoring import plan_restore
 from zero_rename.log.scope import ALL
 from zero_rename.log.searching import RunDone
@@ -90,6 +92,10 @@ class Walk:
         self.runs: dict[str, str] = {}
         self.changes: dict[str, LogChange] = {}
         self.states: dict[int, LogState] = {-1: LogState()}
+        #: Of jobs, by their first: the one that they took.
+        self.ids: dict[str, str] = {}
+        #: By file: the run or the job of each of its rows.
+        self.rows: dict[str, list[str]] = {}
 
     @property
     def now(self) -> int:
@@ -189,6 +195,9 @@ class Walk:
             self._check_entry(entry)
             self.state = replay(self.state, [entry])
             self.states[version] = self.state
+            rows = [row for path in self.state.live for row in self.rows.get(path, ())]
+            if rows.count("daily") > 1:
+                raise Broken("rows of a run are there twice")
 
     def _void(self, version: int) -> None:
         """An entry in a number that others have cleaned: nobody may have been told of it."""
@@ -204,7 +213,7 @@ class Walk:
                     raise Broken("a job was fenced after it committed")
                 self.fenced.add(app.removeprefix(FENCE))
             if app.startswith(RUN):
-                if app in self.runs:
+                if self.runs.get(app) and entry.ours.get("former") is None:
                     raise Broken("a run committed twice")
                 self.runs[app] = entry.job or ""
         job = entry.job
@@ -295,28 +304,34 @@ class Walk:
 
     def tell(self, who: str, job: str, work: Any) -> Any:
         """Run a process's step and note what it was told of a job."""
+        said = ""
         try:
             done = yield from work
         except UnfinishedCommitError:
-            self.told[who] = (job, "committed")
+            said = "committed"
         except OutcomeUnknownError:
-            self.told[who] = (job, "unknown")
+            said = "unknown"
         except RefusedError:
-            self.told[who] = (job, "refused")
+            said = "refused"
         except ZeroRenameError:
-            self.told[who] = (job, "unknown")
+            said = "unknown"
         else:
             if isinstance(done, EntryCommitted):
-                self.told[who] = (job, "committed")
+                said = "committed"
             elif isinstance(done, RunDone):
-                self.told[who] = (job, "refused")
+                said = "refused"
+        if said:
+            self.told[who] = (self.ids.get(job, job), said)
 
-    def _job(self, job: str, days: list[str], **more: Any) -> Any:
-        depth = LogDepth.FILES if self.rnd.random() < 0.5 else LogDepth.BLIND
-        opened = yield from open_log_job(LAYOUT, job, {}, depth, more.get("run"))
+    def _job(self, job: str, days: list[str], depth: LogDepth | None = None, **more: Any) -> Any:
+        if depth is None:
+            depth = LogDepth.FILES if self.rnd.random() < 0.5 else LogDepth.BLIND
+        opened = yield from open_log_job(LAYOUT, ids(job), {}, depth, more.get("run"))
+        self.ids[job] = job = opened.job
         files = tuple(file_of(job, at, it) for at, it in enumerate(days))
         for add in files:
             yield s.PutFile(LAYOUT.key_of(add.path), b"parquet")
+            self.rows[add.path] = [more.get("run") or job]
         change = LogChange(job, base_of(opened.log.state), COLUMNS, files, **more)
         self.changes[job] = change
         return opened, change
@@ -329,14 +344,33 @@ class Walk:
             try:
                 done = yield from commit_change(LAYOUT, opened.log, change, self.now)
             except RefusedError:
-                yield from abandon_job(LAYOUT, job)
+                yield from abandon_job(LAYOUT, change.job)
                 raise
             if isinstance(done, RunDone):
-                self.told[job] = (job, "refused")
-                yield from abandon_job(LAYOUT, job)
+                self.told[job] = (change.job, "refused")
+                yield from abandon_job(LAYOUT, change.job)
                 return done
-            self.told[job] = (job, "committed")
-            yield from finish_job(LAYOUT, job, done)
+            self.told[job] = (change.job, "committed")
+            yield from finish_job(LAYOUT, change.job, done)
+            return done
+
+        return self.tell(job, job, work())
+
+    def rerunner(self, job: str) -> Any:
+        """A run that takes the place of what its earlier tries left."""
+
+        def work() -> Any:
+            opened, change = yield from self._job(job, ["1"], depth=LogDepth.FILES, run="daily")
+            try:
+                past = yield from find_past(LAYOUT, opened.log, "daily", change.job)
+                again = change if past is None else past.replaced_by(change)
+                done = yield from commit_change(LAYOUT, opened.log, again, self.now)
+            except RefusedError:
+                yield from abandon_job(LAYOUT, change.job)
+                raise
+            said = "refused" if isinstance(done, RunDone) else "committed"
+            self.told[job] = (change.job, said)
+            yield from finish_job(LAYOUT, change.job, done)
             return done
 
         return self.tell(job, job, work())
@@ -348,9 +382,11 @@ class Walk:
             opened, change = yield from self._job(job, days)
             yield from hand_over_job(LAYOUT, change)
             if not gives_up:
-                return (yield from publish_job(LAYOUT, job, self.now))
-            found = yield from withdraw_job(LAYOUT, job, opened.opened_at, f"{job}-own", self.now)
-            self.told[job] = (job, "committed" if found.entry else "refused")
+                return (yield from publish_job(LAYOUT, change.job, self.now))
+            found = yield from withdraw_job(
+                LAYOUT, change.job, opened.opened_at, f"{job}-own", self.now
+            )
+            self.told[job] = (change.job, "committed" if found.entry else "refused")
             return None
 
         return self.tell(job, job, work())
@@ -409,6 +445,7 @@ class Walk:
             if len(files) > 1 and name not in self.committed:
                 made = file_of(name, state.version, "1")
                 yield s.PutFile(LAYOUT.key_of(made.path), b"parquet")
+                self.rows[made.path] = [row for it in files for row in self.rows[it.path]]
                 actions = [
                     CommitInfo({"operation": "OPTIMIZE", "txnId": f"{name}{state.version}"}),
                     *(_tombstone(it.path, self.now, it.values) for it in files),
@@ -526,6 +563,34 @@ def tries(seed: int) -> Walk:
         checksum.TRANSACTIONS = former
 
 
+def reruns(seed: int) -> Walk:
+    """A run that loads again and again beside replaces, restores, another engine's compactions."""
+    former = checksum.TRANSACTIONS
+    checksum.TRANSACTIONS = former if seed % 2 else 1
+    try:
+        walk = Walk(seed)
+        walk.make()
+        walk.alone(walk.writer("a", ["1"]))
+        last = {"replaced": day("1"), "overtaking": Overtaking.LAST_WINS}
+        crowd: list[Callable[[str], Any]] = [
+            walk.rerunner,
+            walk.rerunner,
+            walk.optimizer,
+            walk.restorer,
+            walk.recoverer,
+            lambda job: walk.writer(job, ["1"], **last),
+            lambda job: walk.writer(job, ["2"], run=job),
+        ]
+        for number in range(8):
+            name, work = f"s{number}", walk.rnd.choice(crowd)
+            walk.drive({name: work(name)}, dies=walk.rnd.choice([0, 0, 0.2]))
+        walk.drive({f"c{at}": walk.rnd.choice(crowd)(f"c{at}") for at in range(5)})
+        walk.check_end()
+        return walk
+    finally:
+        checksum.TRANSACTIONS = former
+
+
 def sleepers(seed: int) -> Walk:
     """Jobs that sleep for hours beside others who clean the log."""
     walk = Walk(seed, {"delta.enableExpiredLogCleanup": "true"}, hours=True)
@@ -588,6 +653,7 @@ WORLDS: dict[str, Callable[[int], Walk]] = {
     "publishers": publishers,
     "restores": restores,
     "tries": tries,
+    "reruns": reruns,
     "sleepers": sleepers,
     "asleep": asleep,
     "few in checksums": few_in_checksums,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from support.memory_store import MemoryDriver, MemoryStore
@@ -33,6 +34,11 @@ SCHEMA = json.dumps(
 COLUMNS = LogMetadata("table-1", SCHEMA, ("day",), dict(PROPERTIES))
 LAYOUT = DeltaLayout(DeltaRoot("bucket", "flights/"))
 LOG = LAYOUT.folder
+
+
+def ids(job: str) -> Iterator[str]:
+    """Ids of a job: the first, and those that it takes where its record is not answered."""
+    return itertools.chain([job], (f"{job}-{number}" for number in itertools.count(2)))
 
 
 def day(*days: str | None) -> Scope:
@@ -75,7 +81,7 @@ class LogTable:
     def job(self, *partitions: str | None, job: str = "", **more: Any) -> LogChange:
         """A job that was opened and has written a file in each partition."""
         name = job or f"job{next(self._numbers)}"
-        opened = self.run(open_log_job(LAYOUT, name, {}, run=more.get("run")))
+        opened = self.run(open_log_job(LAYOUT, ids(name), {}, run=more.get("run")))
         files = tuple(file_of(name, at, it) for at, it in enumerate(partitions))
         for add in files:
             self.run(s.PutFile(LAYOUT.key_of(add.path), b"parquet"))
