@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import (
     CommitConflictError,
+    InvalidInputError,
     JobFencedError,
     OtherJobError,
     RefusedError,
@@ -24,6 +25,7 @@ from .state.context import Context
 from .state.decide import not_confirmed, read_decision, unfinished
 from .state.heads import Swapped, head_state, list_heads, read_head, release_claim, swap_head
 from .state.job_state import OpenedJob
+from .state.open_jobs import OpenEntry, read_open
 from .state.tolerance import or_error
 
 
@@ -347,8 +349,7 @@ def tell_overtaken(
     """Look whether an aborted job that could not make its claims, or lost them, would be in
     conflict now, and say so in its error (:attr:`.RefusedError.overtaken`).
 
-    Another's claim counts where this job does not append, and so does a head that cannot be read:
-    what runs again would not notice.
+    A head that cannot be read counts, too.
     """
     if not isinstance(error, JobFencedError | OtherJobError):
         return
@@ -358,8 +359,8 @@ def tell_overtaken(
     states = yield from All(tuple(or_error(read_head(context, it.slot)) for it in partitions))
     for request, state in zip(partitions, states, strict=True):
         if isinstance(state, HeadState):
-            claimed = request.replaces and state.head.claim not in (None, opened.job)
-            if not (claimed or _changed(opened, request, state)):
+            hidden = yield from _would_hide(context, opened, request, state)
+            if not hidden:
                 continue
         error.overtaken = True
         error.key = error.key or request.slot.key
@@ -372,6 +373,39 @@ def tell_overtaken(
             "begins on that, and would not notice."
         )
         return
+
+
+def _would_hide(
+    context: Context, opened: OpenedJob, request: ClaimRequest, state: HeadState
+) -> Step[bool]:
+    """Tell whether a job that runs again would begin on what another one has made of a partition,
+    or is about to make of it, and would not notice. Where it gives way, or ranks of two kinds do
+    not compare, its next try is refused and says so."""
+    try:
+        if is_superseded(opened, state, request.replaces):
+            return False
+        if _changed(opened, request, state):
+            return True
+    except InvalidInputError:
+        return False
+    other = state.head.claim
+    if not request.replaces or other is None or other == opened.job:
+        return False
+    if opened.spec.on_conflict is not OnConflict.NEWEST_RUN:
+        return True
+    return (yield from _may_be_equally_new(context, opened, state.slot.name, other))
+
+
+def _may_be_equally_new(
+    context: Context, opened: OpenedJob, partition: str, other: str
+) -> Step[bool]:
+    """Tell whether a job that is about to write a partition may be of a run that is neither newer
+    nor older than another job's: once it has written, nothing tells the two apart."""
+    entry = yield from or_error(read_open(context, other))
+    if not isinstance(entry, OpenEntry) or entry.record is None:
+        return True
+    theirs = entry.record.rank(partition)
+    return theirs is not None and theirs == opened.rank(partition)
 
 
 def _finish_last_job(

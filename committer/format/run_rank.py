@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from ..errors import InvalidInputError
-from .layout import UNPARTITIONED
+from .layout import UNPARTITIONED, job_began
 
 #: Beyond this not every whole number is a float of its own.
 _GREATEST = 2**53
@@ -159,6 +159,14 @@ class RunRanks:
     def __str__(self) -> str:
         said = {name: rank_to_json(it) for name, it in self.by_partition.items()}
         return json.dumps(said, separators=(",", ":"), sort_keys=True)
+
+
+def rank_in(ranks: RunRanks | None, partition: str, job: str) -> RunRank | None:
+    """Return the rank of a job's run in a partition; ``None``: it only writes again what is there.
+
+    :param ranks: as the job was given them; ``None``: it is as new as the job.
+    """
+    return RunRank(job_began(job)) if ranks is None else ranks.rank(partition)
 
 
 def newest_of(rank: RunRank, *others: RunRank | None) -> RunRank:

@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ...format.job_spec import JobSpec, Readers
-from ...format.layout import TableRoot, job_began
+from ...format.layout import TableRoot
 from ...format.records.inputs import Inputs
 from ...format.records.store_facts import StoreFacts
 from ...format.row_changes import ChangeReads, RowChanges
-from ...format.run_rank import RunRank
+from ...format.run_rank import RunRank, rank_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -198,6 +198,4 @@ class OpenedJob:
     def rank(self, partition: str) -> RunRank | None:
         """Return the rank of its run in a partition; ``None``: it only writes again what is
         there."""
-        if self.spec.run_rank is None:
-            return RunRank(job_began(self.job))
-        return self.spec.run_rank.rank(partition)
+        return rank_in(self.spec.run_rank, partition, self.job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from ...errors import (
     CommitConflictError,
@@ -19,7 +19,8 @@ from ..job_spec import Owner
 from ..layout import TableRoot
 from ..run_rank import RunRanks
 from .codec import decode, encode
-from .marks import LEFT_OUT, Converted
+from .marks import LEFT_OUT
+from .partition_ranks import Ranks
 
 #: Errors that the next try would meet again, or hide: a conflict under on_conflict=fail is gone in
 #: a try that begins on what is there now, and that try would overwrite it. So is another writer,
@@ -33,14 +34,6 @@ _FINAL = (
 )
 #: Partitions that are kept of a run; one of more is a backfill, which its owner tells.
 _MOST_NAMED = 1_000
-
-
-def _write(ranks: RunRanks | None) -> str | None:
-    return None if ranks is None else str(ranks)
-
-
-def _read(said: Any) -> RunRanks | None:
-    return None if said is None else RunRanks.parse(str(said))
 
 
 def is_final(error: ZeroRenameError, root: TableRoot | None) -> bool:
@@ -83,7 +76,7 @@ class Failure:
     partitions: Annotated[tuple[str, ...], LEFT_OUT] = ()
     skips: Annotated[bool, LEFT_OUT] = False
     gave_way: Annotated[Mapping[str, str] | None, LEFT_OUT] = None
-    ranks: Annotated[RunRanks | None, LEFT_OUT, Converted(_write, _read)] = None
+    ranks: Ranks = None
 
     @staticmethod
     def of(

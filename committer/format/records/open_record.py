@@ -6,8 +6,10 @@ from dataclasses import dataclass, fields
 from typing import Annotated
 
 from ..job_spec import Coordination, JobSpec, Mode, OnConflict, Owner, SuccessMarkers
+from ..run_rank import RunRank, rank_in
 from .codec import decode, encode
 from .marks import LEFT_OUT, Moment
+from .partition_ranks import Ranks
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class OpenRecord:
         first version itself, whose Last-Modified says it.
     :param partitions: partitions that the job names for a replace.
     :param coordination: of its table, which a first job has yet to make.
+    :param run_rank: how new its run is; ``None``: as new as the job.
     """
 
     job: str
@@ -35,6 +38,7 @@ class OpenRecord:
     interval: float | None = None
     opened_at: Moment | None = None
     coordination: Annotated[Coordination, LEFT_OUT] = Coordination.STORE
+    run_rank: Ranks = None
 
     @staticmethod
     def of(job: str, write_id: str, spec: JobSpec) -> OpenRecord:
@@ -43,6 +47,11 @@ class OpenRecord:
         }
         named = spec.replace_partitions or ()
         return OpenRecord(job, write_id, partitions=named, **policy)
+
+    def rank(self, partition: str) -> RunRank | None:
+        """Return the rank of its run in a partition; ``None``: it only writes again what is
+        there."""
+        return rank_in(self.run_rank, partition, self.job)
 
     @property
     def patience(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from ..run_rank import RunRank, newest_of, rank_from_json, rank_to_json
+from ..run_rank import RunRank, RunRanks, newest_of, rank_from_json, rank_to_json
 from ..settling import SettledRuns, Settling
 from .marks import LEFT_OUT, Converted
 
@@ -18,8 +18,18 @@ def _read(said: Any) -> RunRank | None:
     return None if said is None else rank_from_json(said)
 
 
+def _write_all(ranks: RunRanks | None) -> str | None:
+    return None if ranks is None else str(ranks)
+
+
+def _read_all(said: Any) -> RunRanks | None:
+    return None if said is None else RunRanks.parse(str(said))
+
+
 #: A rank in a record, if there is one.
 Rank = Annotated[RunRank | None, LEFT_OUT, Converted(_write, _read)]
+#: Ranks by partition in a record, if there are any.
+Ranks = Annotated[RunRanks | None, LEFT_OUT, Converted(_write_all, _read_all)]
 
 
 @dataclass(frozen=True)

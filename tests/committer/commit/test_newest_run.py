@@ -9,12 +9,14 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from support.faults import Crash, beside, on
 from support.memory_store import MemoryStore
-from support.protocol import DAY1, DAY2, DAY3, World, memory_table, rows_by_partition
+from support.protocol import DAY1, DAY2, DAY3, ROOT, World, die_of, memory_table, rows_by_partition
 from zero_rename.committer import (
     CommitConflictError,
     Committed,
     InvalidInputError,
+    JobFencedError,
     JobSpec,
     Mode,
     OnConflict,
@@ -29,7 +31,10 @@ from zero_rename.committer import (
     Table,
 )
 from zero_rename.committer.commit.open import open_job
+from zero_rename.committer.commit.state.context import Waiting
 from zero_rename.committer.format.layout import job_ids_begin
+from zero_rename.committer.format.records.failure import is_final
+from zero_rename.committer.store.requests import Put
 from zero_rename.committer.upkeep.restoring import plan_undo
 
 OLD, MIDDLE, NEW = (RunRank(float(day)) for day in (1, 2, 3))
@@ -210,6 +215,61 @@ class TestAppends:
         with pytest.raises(SupersededRunError):  # The oldest row does not make the newest older.
             world.load(DAY1, run_rank=MIDDLE, **NEWEST)
         assert world.jobs_of(DAY1)[0] == newer.job
+
+
+class TestFencedWhileItClaims:
+    """A run that another one fenced is tried again where its next try notices the other one."""
+
+    @staticmethod
+    def fenced(world: World, commits: bool, **other: Any) -> JobFencedError:
+        """A run of the middle rank that another one fences, which commits then, or has claimed."""
+        opened, result = world.written(DAY1, run_rank=MIDDLE, **NEWEST)
+        rival = World(world.store).with_context(waiting=Waiting(silence=0.0, cap=0.0, poll=0.1))
+
+        def overtakes() -> None:
+            world.driver.fault = None
+            theirs, rows = rival.written(DAY1, **{**NEWEST, **other})
+            if commits:
+                rival.commit(theirs, rows)
+            else:
+                die_of(on(Put, Crash, ROOT.decision_key(theirs.job)), rival, theirs, rows)
+
+        world.driver.fault = beside(Put, overtakes, ROOT.decision_key(opened.job))
+        with pytest.raises(JobFencedError) as caught:
+            world.commit(opened, result)
+        return caught.value
+
+    @pytest.mark.parametrize("commits", [True, False])
+    @pytest.mark.parametrize(
+        ("other", "is_final_error"),
+        [
+            ({"run_rank": NEW}, False),
+            ({"run_rank": MIDDLE}, True),
+            ({"run_rank": OLD}, False),
+            ({"run_rank": 7, "on_conflict": OnConflict.LAST_WINS}, False),
+        ],
+        ids=["newer", "equally new", "older", "of another kind"],
+    )
+    def test_is_final_only_where_its_next_try_would_not_notice(
+        self, world: World, commits: bool, other: dict[str, Any], is_final_error: bool
+    ) -> None:
+        error = self.fenced(world, commits, **other)
+        assert (error.overtaken, is_final(error, ROOT)) == (is_final_error, is_final_error)
+
+    def test_claim_of_a_job_whose_record_cannot_be_read_is_final(self, world: World) -> None:
+        opened, result = world.written(DAY1, run_rank=MIDDLE, **NEWEST)
+        rival = World(world.store).with_context(waiting=Waiting(silence=0.0, cap=0.0, poll=0.1))
+
+        def overtakes() -> None:
+            world.driver.fault = None
+            theirs, rows = rival.written(DAY1, run_rank=NEW, **NEWEST)
+            die_of(on(Put, Crash, ROOT.decision_key(theirs.job)), rival, theirs, rows)
+            rival.store.apply(Put(ROOT.open_key(theirs.job), b"{"))
+
+        world.driver.fault = beside(Put, overtakes, ROOT.decision_key(opened.job))
+        with pytest.raises(JobFencedError) as caught:
+            world.commit(opened, result)
+        assert caught.value.overtaken
 
 
 class TestRefused:
