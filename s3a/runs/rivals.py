@@ -125,7 +125,7 @@ def written_rivals(root: TableRoot, mine: TryRecord) -> Step[list[TryRecord]]:
     return [
         it.record
         for it in later
-        if _has_written(it.record, mine.opened_at) and _are_rivals(it.record, mine)
+        if _has_written(root, it, mine.opened_at) and _are_rivals(it.record, mine)
     ]
 
 
@@ -195,21 +195,25 @@ def _loaded_of(record: TryRecord, named: Collection[str]) -> list[str]:
 
 
 def _is_doubtful(root: TableRoot, it: StoredTry) -> bool:
-    """Tell whether a try has begun to write and nobody knows if it has committed. One that recovery
-    has rolled back is closed."""
+    """Tell whether a try has begun to write and nobody knows if it has committed."""
+    return _is_writing(root, it) and not has_committed(it.record)
+
+
+def _is_writing(root: TableRoot, it: StoredTry) -> bool:
+    """Tell whether a try has begun to write and nobody knows what came of that. One that recovery
+    has rolled back is closed, in the state in which its application had left it."""
     record = it.record
     is_open = it.key == open_key(root, record.idempotency_key, record.uuid)
-    begun = any(write.state == WRITING for write in record.writes)
-    return is_open and begun and record.state != UNDONE and not has_committed(record)
+    return is_open and record.state != UNDONE and any(w.state == WRITING for w in record.writes)
 
 
-def _has_written(record: TryRecord, since: float) -> bool:
+def _has_written(root: TableRoot, it: StoredTry, since: float) -> bool:
     """Tell whether a try has written since a moment. A record may change later than that: who
     settles the try of a dead worker enters what it has done before."""
-    if record.state != UNDONE and any(it.state == WRITING for it in record.writes):
+    if _is_writing(root, it):
         return True
     # What no save() wrote has the date of its operator's last heartbeat.
-    return has_committed(record) and written_at(record) + OPERATOR_INTERVAL >= int(since)
+    return has_committed(it.record) and written_at(it.record) + OPERATOR_INTERVAL >= int(since)
 
 
 def _are_rivals(other: TryRecord, mine: TryRecord) -> bool:
