@@ -27,8 +27,9 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
         ``files``, ``rows``, ``bytes``, ``removed``), and where it is just one partition its
         ``partition`` and ``version``. Of a merge ``row_changes``: ``inserted``, ``updated``,
         ``deleted``, ``unchanged``, of all partitions that it read; ``partitions_left``, which it
-        left as they were; ``bytes_read``. Of a job that a plan has narrowed ``narrows``, the run's
-        job before, and ``rows_left_out``. Of one that left out partitions which newer runs have
+        left as they were; ``bytes_read``. Of a job that wrote only some partitions of its run
+        again, as a plan asked or since newer runs have the others, ``narrows``, the run's job
+        before, and ``rows_left_out``. Of one that left out rows of partitions which newer runs have
         loaded ``superseded``, these with the jobs that wrote them last, and ``rows_left_out``.
     """
     kept = [p for p in committed.partitions if not partitions or p.partition in partitions]
@@ -80,7 +81,7 @@ def one_line(report: dict[str, Any]) -> str:
 def _changed(report: dict[str, Any]) -> str:
     counts = report.get("row_changes") or {}
     told = [f"{count:,} {kind}" for kind, count in counts.items()]
-    if "rows_left_out" in report:
+    if report.get("superseded") or report.get("rows_left_out"):
         why = "which newer runs have loaded" if "superseded" in report else "as a plan asked"
         told.append(f"{report['rows_left_out']:,} of other partitions left out, {why}")
     return f"; rows {', '.join(told)}" if told else ""

@@ -68,8 +68,8 @@ def log_commit(done: Committed) -> None:
         )
     elif done.narrows is not None:
         logger.warning(
-            "%s: job %s was to make only its partitions again: %d rows of others were left out, "
-            "and what job %s wrote there stays",
+            "%s: job %s wrote only some partitions of its run again: %d rows of others were left "
+            "out. These stay as they are; the run's job before was %s",
             done.table,
             done.job,
             done.left_out,
