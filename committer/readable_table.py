@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from .commit.apply import committed
+from .commit.first_job import check_data_root, check_readers, check_same_data_root
 from .commit.newest_run import SupersededBy, find_superseded
 from .commit.settled import SettledPartition, read_settled
 from .commit.snapshot import Snapshot, Survey, survey
@@ -28,7 +29,7 @@ from .errors import (
     about,
 )
 from .format.as_of import AsOf, Past
-from .format.job_spec import OnConflict, Owner, Readers
+from .format.job_spec import JobSpec, OnConflict, Owner, Readers
 from .format.layout import UNPARTITIONED, TableRoot
 from .format.parquet.foreign_columns import FooterReader
 from .format.parquet.foreign_table import ListedTable
@@ -116,6 +117,24 @@ class ReadableTable:
         """Where jobs' files lie first; ``None``: in the table, or there is no table."""
         found = self.driver.run(find_table(self._context))
         return found.record.data_root if found is not None and found.counts else None
+
+    def refuse_other_layout(
+        self, readers: Readers | str | None, data_root: FastRoot | str | None
+    ) -> None:
+        """Refuse a layout that a job would ask for and that the table does not have, or that no
+        new table can have. Each ``None``: the job asks for none.
+
+        :raises TableMismatchError: the table has another one.
+        :raises InvalidInputError: a data root of a table whose readers list.
+        """
+        asked = JobSpec(pa.schema([]), readers=readers, data_root=data_root)  # pyright: ignore
+        found = self.run(find_table(self._context))
+        with about(self.root.url):
+            if found is not None and found.counts:
+                check_readers(self.root, found.record, asked)
+                check_same_data_root(self.root, found.record, asked)
+            elif asked.fast is not None and asked.readers is not None:
+                check_data_root(self.root, asked.fast, asked.readers)
 
     @property
     def encryption(self) -> Encryption | None:

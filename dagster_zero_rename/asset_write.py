@@ -48,8 +48,8 @@ from .key_paths import Layout, PartitionExpr, key_paths, path_columns
 from .registration import Registration
 from .rows import Rows, is_spark_frame, rows_of
 
-#: Of an asset's metadata, and of Spark's options.
-CONTENT = "content"
+#: Members of an asset's metadata that say how its rows are written.
+CONTENT, SCHEMA_MODE = "content", "schema_mode"
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from zero_rename.orchestration.table_names import all_below, check_catalog, tabl
 from zero_rename.s3a.hadoop.settings import check_committer
 
 from .asset_step import AssetStep, step_of
-from .asset_write import CONTENT, WritePolicy, write_asset
+from .asset_write import CONTENT, SCHEMA_MODE, WritePolicy, write_asset
 from .failures import final_failures
 from .registration import Registration
 from .rows import is_spark_frame
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 #: Members of an asset's metadata that say how it is written.
 TABLE, PARTITION_EXPR, MODE = "table", "partition_expr", "mode"
-SCHEMA_MODE, CATALOG = "schema_mode", "catalog"
+CATALOG = "catalog"
 MERGE_ON, DELETE_WHEN, LATEST_BY, ACROSS_PARTITIONS = OF_MERGES
 #: The variables by which boto3 elsewhere reaches what the resource reaches. The endpoint is that of
 #: S3 alone: roles are assumed elsewhere.

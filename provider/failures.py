@@ -13,15 +13,17 @@ from airflow.providers.common.compat.sdk import (
     AirflowSkipException,
 )
 
-from ..committer.errors import CommitConflictError, InvalidInputError, SupersededRunError
-from ..committer.format.job_spec import Mode, OnConflict, OnSuperseded
-from ..committer.format.run_rank import NO_RANK
+from ..committer.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    SupersededRunError,
+    TableMismatchError,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ..committer import Table
-    from ..committer.format.handoff import Handoff
     from ..orchestration.runs.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
@@ -36,39 +38,13 @@ _OF_A_DATE = (
 def final_where_refused() -> Iterator[None]:
     """Let a call in the block that cannot be right fail its task for good.
 
-    :raises AirflowFailException: in place of an :class:`InvalidInputError`.
+    :raises AirflowFailException: in place of an :class:`InvalidInputError`, or of an error that
+        says that the table is another one.
     """
     try:
         yield
-    except InvalidInputError as error:
+    except (InvalidInputError, TableMismatchError) as error:
         raise AirflowFailException(str(error)) from error
-
-
-def refuse_superseded(table: Table, handoff: Handoff) -> None:
-    """Let a run that gives way start no application: newer ones have overtaken it, under
-    ``on_conflict=newest_run``, or a conflict was settled against it. What comes after this look its
-    job finds as it claims.
-
-    Requests: one for each partition named, under ``newest_run``, and under ``fail`` where the task
-    was tried before; else none.
-
-    :raises AirflowSkipException: it gives way in all partitions that it names, and
-        ``on_superseded`` is ``skip``.
-    :raises AirflowFailException: it does in some, and it is not; or ranks do not compare.
-    """
-    policy, mode, named = handoff.on_conflict, handoff.mode, handoff.partitions or ()
-    was_tried = (handoff.try_number or 1) > 1
-    is_ranked = handoff.run_rank is not None and mode is not None
-    asks = {OnConflict.FAIL: was_tried, OnConflict.NEWEST_RUN: is_ranked}
-    if policy is None or not asks.get(policy) or not named:
-        return
-    # On use: DAG files are parsed by processes that submit nothing.
-    from ..committer.commit.newest_run import refuse_overtaken
-
-    ranks, run = handoff.run_rank or NO_RANK, handoff.idempotency_key
-    with ended_for_good("Not submitted. "), final_where_refused():
-        found = table.newer_runs(named, ranks, mode is Mode.REPLACE, run=run, on_conflict=policy)
-        refuse_overtaken(found, named, handoff.on_superseded or OnSuperseded.FAIL)
 
 
 @contextmanager

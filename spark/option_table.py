@@ -145,6 +145,11 @@ def _names(option: Field[Any]) -> list[str]:
     return [camel(option.name), *option.metadata["also"]]
 
 
+def known_names(kind: type[Any]) -> set[str]:
+    """Return the names of the options of a class, each as :func:`plain` has it."""
+    return {plain(name) for it in fields(kind) for name in _names(it)}
+
+
 def plain(name: str) -> str:
     return re.sub(r"[_\-\s]", "", name).lower()
 

@@ -38,7 +38,7 @@ from ..committer.format.run_rank import RunRanks
 from ..committer.store.encryption import Encryption
 from ..committer.store.fast_root import FastRoot
 from . import option_table as values
-from .option_table import option, plain, read_given
+from .option_table import known_names, option, plain, read_given
 
 _FILES = FileOptions()
 
@@ -414,6 +414,14 @@ def names_key(given: Mapping[str, str]) -> bool:
 def is_given(given: Mapping[str, str], member: str) -> bool:
     """Tell whether options have a member's, by whichever spelling."""
     return plain(member) in map(plain, given)
+
+
+def native_only(given: Mapping[str, str]) -> list[str]:
+    """Pick the options that ``format("zero_rename")`` knows, by whichever spelling, and Spark's
+    writer of Parquet does not."""
+    both = map(plain, ("compression", "maxRecordsPerFile"))
+    own = known_names(WriterOptions) - {*both}
+    return [name for name in given if plain(name) in own]
 
 
 def read_reader_options(given: Mapping[str, str]) -> ReaderOptions:

@@ -73,7 +73,7 @@ def save(
     :param code_version: natively, of the program that computes the frame, as it calls it: lineage
         can tell the rows that another one made. ``None`` for what the operator says.
     :param options: further options of the writer: ``format("zero_rename")``'s natively, else
-        Parquet's, such as ``compression``.
+        Parquet's, such as ``compression``; those that only the native one has are refused then.
     :returns: natively, what the job did: its id, and of each partition its version, the files, rows
         and bytes added, the files removed; ``repeated`` where an earlier try of the run had
         committed it. ``None`` with a committer of Hadoop's, which tells its own ``_SUCCESS``.

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError
+from ..committer.format.handoff import Handoff
 from ..committer.format.job_spec import Mode
 from ..committer.format.layout import TableRoot
 from ..s3a.hadoop.settings import NATIVE
@@ -30,7 +32,7 @@ from .changing.merging import merge_by
 from .option_table import plain
 from .options import read_writer_options
 from .save_frame import save
-from .write_target import require_spark_frame
+from .write_target import chosen_committer, require_spark_frame, take_handoff
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -84,6 +86,8 @@ def stream(
             table=root.url,
             remedy="Read it by spark.readStream, or write it by save().",
         )
+    take_handoff(frame.sparkSession)
+    chosen_committer(root, NATIVE, Handoff.decode(os.environ))
     own = [name for name in options or {} if plain(name) in map(plain, _OWN)]
     if own:
         raise InvalidInputError(

@@ -16,7 +16,16 @@ from ..committer.format.handoff import HANDOFF, HANDOFF_SETTING, Handoff
 from ..committer.format.job_spec import Distribute, Mode, choice
 from ..committer.format.layout import TableRoot
 from ..committer.format.read_base import ReadBase
-from ..s3a.hadoop.settings import NATIVE, check_committer, check_records, check_unwatched
+from ..s3a.hadoop.settings import NATIVE, check_committer
+from ..s3a.policies import (
+    ABOUT_RUNS,
+    UNKEPT_ALONE,
+    check_kept,
+    check_unwatched,
+    check_writer_options,
+)
+from .option_table import plain
+from .options import native_only
 from .startup.preflight import warn_of_overwrites
 
 if TYPE_CHECKING:
@@ -94,23 +103,13 @@ def resolve(
             remedy="Give save() a table, s3://bucket/prefix, or submit by the operator.",
         )
     said = handoff.about(root)
-    word = check_committer(committer or said.committer or NATIVE)
+    word = chosen_committer(root, committer, handoff)
     options = dict(options or {})
-    check_records(word, code_version or said.code_version)
-    names = {"on_conflict": "onConflict", "on_superseded": "onSuperseded", "run_rank": "runRank"}
-    about_runs = {name: options.get(option) for name, option in names.items()}
-    check_unwatched(word, {name: it or getattr(said, name) for name, it in about_runs.items()})
     if isinstance(base, str):
         options, base = {**options, "base": base}, None
     state = base if base is None or isinstance(base, ReadBase) else base.base
-    if word != NATIVE and (state is not None or "base" in options):
-        told = options["base"] if state is None else state.encode()
-        raise InvalidInputError(
-            f"base={told[:200]!r} was given with the committer {word}, whose tables have no "
-            "states; nothing was written.",
-            table=root.url,
-            remedy="Leave base out, or write natively, by committer='zero_rename'.",
-        )
+    if word != NATIVE:
+        _check_policies(word, said, options, state, code_version)
     return WriteTarget(
         root=root,
         committer=word,
@@ -122,6 +121,50 @@ def resolve(
         code_version=None if code_version is None else checked_code_version(code_version),
         options=options,
     )
+
+
+def chosen_committer(root: TableRoot, given: str | None, handoff: Handoff) -> str:
+    """Return the committer that a write names, or its submitter does.
+
+    :raises InvalidInputError: there is none of that name; or the two name different ones for the
+        table that the submitter waits for.
+    """
+    said = handoff.committer
+    word = check_committer(given or said or NATIVE)
+    if handoff.table == root and said not in (None, word):
+        raise InvalidInputError(
+            f"The application writes by the committer {word}, and {said} is asked for "
+            f"({Handoff.variable('committer')}, which the Airflow operator's committer= sets); "
+            "nothing was written.",
+            table=root.url,
+            remedy="Leave the application's committer= out, or mend the operator's.",
+        )
+    return word
+
+
+def _check_policies(
+    committer: str,
+    said: Handoff,
+    options: Mapping[str, str],
+    base: ReadBase | None,
+    code_version: str | None,
+) -> None:
+    """Refuse what a committer of Hadoop's cannot keep, of the call and of its submitter.
+
+    :raises InvalidInputError: names it.
+    """
+    given = {**vars(said), "code_version": code_version or said.code_version}
+    given["base"] = options.get("base") if base is None else base.encode()[:200]
+    undone = "Nothing was written"
+    check_kept(committer, given, undone)
+    if said.s3a_run is None:
+        check_kept(committer, given, undone, UNKEPT_ALONE)
+    spelt = {plain(name): it for name, it in options.items()}
+    about_runs = {name: spelt.get(plain(name)) or getattr(said, name) for name in ABOUT_RUNS}
+    check_unwatched(committer, about_runs)
+    # Who says last_wins asks for nothing that could be passed over.
+    taken = [name for name in options if plain(name) == plain("on_conflict")]
+    check_writer_options(committer, (it for it in native_only(options) if it not in taken))
 
 
 def _mode(given: str | None, expected: Mode | None) -> Mode:

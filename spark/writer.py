@@ -12,6 +12,7 @@ metrics, the rows and bytes exchanged with the Python workers.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -31,10 +32,13 @@ from ..committer.errors import (
     ZeroRenameError,
     counted,
 )
+from ..committer.format.handoff import Handoff
 from ..committer.format.job_spec import Distribute, Mode
+from ..committer.format.layout import TableRoot
 from ..committer.format.records.pending_file import TaskResult
 from ..committer.table import Table
 from ..committer.write_job import log_retries
+from ..s3a.hadoop.settings import NATIVE
 from . import heartbeat
 from .options import names_key, read_writer_options
 from .reading.table_reads import TableReads
@@ -43,6 +47,7 @@ from .saving.planned_job import PlannedJob, advise, planned_job
 from .saving.task_rows import write_rows
 from .startup.preflight import check_data_source_versions
 from .worker import application, readable_errors
+from .write_target import chosen_committer
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -71,6 +76,7 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
             'table"). Spark hands Python data sources no options by insertInto, INSERT INTO, '
             "CREATE TABLE … AS SELECT or saveAsTable without a path.",
         )
+    chosen_committer(TableRoot.parse(options.path), NATIVE, Handoff.decode(os.environ))
     if options.distribute is not Distribute.NONE:
         raise InvalidInputError(
             "distribute=partition reached a write by df.write (as an option or from the operator), "

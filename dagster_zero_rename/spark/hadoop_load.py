@@ -31,7 +31,7 @@ from zero_rename.s3a.services import RULES, check_word
 from ..event_metadata import JOB, data_version, partition_url
 from ..failures import final_failures
 from .service_request import completed, seen, service_named
-from .spark_load import SparkLoad, run_paths
+from .spark_load import SparkLoad, check_application_policies, run_paths
 
 if TYPE_CHECKING:
     from dagster import PipesExecutionResult
@@ -71,8 +71,8 @@ class HadoopLoad(SparkLoad):
         :raises RefusedError: loading again would double rows.
         """
         check_merge(vars(policy), committer)
-        _check_policy(policy, committer, step.code_version)
         paths = run_paths(step, table, policy)
+        check_application_policies(policy, committer, tuple(paths.values()))
         mode, about = policy.parsed_mode, OnConflict(policy.on_conflict)
         superseded = OnSuperseded(policy.on_superseded or OnSuperseded.FAIL)
         wanted = LoadRequest(Committer(committer), table.root, mode, tuple(paths.values()))
@@ -153,19 +153,6 @@ class HadoopLoad(SparkLoad):
             report = self.earlier or self.tried.report()
         tell_report(self.step, self.table, report, self.paths, self.policy.parsed_mode)
         return self.materialized(reported)
-
-
-def _check_policy(policy: WritePolicy, committer: str, code_version: str | None) -> None:
-    """:raises InvalidInputError: what only this package's own committer keeps to."""
-    said = {"readers": policy.readers, "data_root": policy.data_root}
-    said |= {"catalog": policy.registration}
-    for name, value in said.items():
-        if value is not None:
-            raise InvalidInputError(
-                f"The ZeroRenameResource has {name} with committer={committer!r}, which keeps no "
-                "records of a table. Nothing was submitted.",
-                remedy=f"Leave {name} out for this asset, or committer out of the resource.",
-            )
 
 
 def _rank(step: AssetStep, paths: Mapping[str, str], about: OnConflict) -> RunRank | None:

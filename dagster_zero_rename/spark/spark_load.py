@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pyarrow as pa
 from dagster._core.errors import DagsterExecutionInterruptedError
 
-from zero_rename.committer.errors import RefusedError, StoreRefusedError, TableNotFoundError
+from zero_rename.committer.errors import (
+    InvalidInputError,
+    RefusedError,
+    StoreRefusedError,
+    TableNotFoundError,
+)
 from zero_rename.committer.format.handoff import Handoff
-from zero_rename.committer.format.job_spec import Mode, OnConflict, OnRepeat, OnSuperseded, Readers
+from zero_rename.committer.format.job_spec import (
+    Mode,
+    OnConflict,
+    OnRepeat,
+    OnSuperseded,
+    Readers,
+    SchemaMode,
+)
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.store.fast_root import FastRoot
-from zero_rename.orchestration.merge_arguments import check_merge
+from zero_rename.orchestration.load_policies import check_policies
+from zero_rename.orchestration.merge_arguments import OF_MERGES, check_merge
 from zero_rename.orchestration.runs.heartbeat import heartbeats, wait_for_living
+from zero_rename.orchestration.runs.newer_runs import refuse_superseded
 from zero_rename.orchestration.runs.outcomes import (
     check_partitions,
     in_words,
@@ -29,9 +44,10 @@ from zero_rename.orchestration.runs.outcomes import (
     settled,
     told_failure,
 )
+from zero_rename.orchestration.runs.partitions import sure_partitions
 from zero_rename.orchestration.s3a.load import loaded_by_s3a
 
-from ..asset_write import asset_paths, earlier_commit, tell
+from ..asset_write import CONTENT, SCHEMA_MODE, asset_paths, earlier_commit, tell
 from ..failures import final_failure, final_failures
 from ..key_paths import Layout, PartitionExpr
 from .service_request import completed, service_named
@@ -201,14 +217,22 @@ class NativeLoad(SparkLoad):
         outlived its worker.
 
         :raises InvalidInputError: the run's partition keys are no partitions of the table, or this
-            very step has written it before; nothing was submitted.
+            very step has written it before; or a policy that the application is not told. Nothing
+            was submitted.
+        :raises SupersededRunError: newer runs have loaded what it is to load, or a conflict over it
+            was settled against it; nothing was submitted.
         """
         check_merge(vars(policy), NATIVE)
         paths = run_paths(step, table, policy)
+        check_application_policies(policy, NATIVE, tuple(paths.values()))
         wait_for_living(table, step)
         _refuse_hadoops(step, table, policy)
         earlier, before = earlier_commit(step, table), table.job_of_key(step.idempotency_key)
-        return NativeLoad(step, table, policy, NATIVE, paths, earlier, before)
+        load = NativeLoad(step, table, policy, NATIVE, paths, earlier, before)
+        if not load.is_done:
+            said = load.handoff
+            refuse_superseded(table, said, partial(sure_partitions, table, said.partitions))
+        return load
 
     @property
     def is_done(self) -> bool:
@@ -282,6 +306,33 @@ class NativeLoad(SparkLoad):
         if job is None or job == self.before:
             raise nothing_committed(self.table, self.step, self.before)
         return settled(self.table, job)
+
+
+def check_application_policies(
+    policy: WritePolicy, committer: str, partitions: Sequence[str]
+) -> None:
+    """Refuse what an application is not told, and what its committer cannot keep.
+
+    :param partitions: those that the run asks for; empty: any.
+    :raises InvalidInputError: names it.
+    """
+    changes = policy.schema_mode is not SchemaMode.KEEP
+    of_rows = {SCHEMA_MODE: policy.schema_mode if changes else None, CONTENT: policy.content}
+    for name, value in of_rows.items():
+        if value is not None:
+            option = {SCHEMA_MODE: "schemaMode"}.get(name, name)
+            raise InvalidInputError(
+                f"The asset's metadata has {name}={str(value)!r}, which is for rows that its "
+                "function returns, and a Spark application writes it. Nothing was submitted.",
+                remedy=f"Let the application say it, by save(options={{{option!r}: "
+                f"{str(value)!r}}}).",
+            )
+    told = (*OF_MERGES, "on_conflict", "on_superseded", "readers", "data_root")
+    registration = policy.registration
+    said = {name: getattr(policy, name) for name in told}
+    said |= {"mode": policy.parsed_mode, "partitions": partitions}
+    said["catalog"] = None if registration is None else registration.catalog
+    check_policies(committer, said)
 
 
 def _refuse_hadoops(step: AssetStep, table: Table, policy: WritePolicy) -> None:

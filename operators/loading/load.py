@@ -23,9 +23,11 @@ from ...committer.format.job_spec import (
     choice,
 )
 from ...committer.format.run_rank import RunRanks
+from ...orchestration.load_policies import check_policies, check_table_layout
 from ...orchestration.merge_arguments import OF_MERGES, check_merge, listed_columns, read_across
 from ...orchestration.runs.arguments import Parser, read_any, read_flag, read_text
 from ...orchestration.runs.heartbeat import wait_for_living
+from ...orchestration.runs.newer_runs import refuse_superseded
 from ...orchestration.runs.outcomes import (
     check_partitions,
     nothing_committed,
@@ -38,6 +40,7 @@ from ...orchestration.runs.partitions import (
     check_partition_format,
     listed_partitions,
     stored_partitions,
+    sure_partitions,
 )
 from ...orchestration.runs.reports import commit_report, one_line, opening, partitions_line, summary
 from ...orchestration.runs.task_run import check_on_repeat
@@ -45,7 +48,7 @@ from ...orchestration.table_names import check_catalog, check_table_name
 from ...orchestration.templates import is_known
 from ...provider.assets.outlets import UnsaidOutlets, default_outlets, tell_outlets
 from ...provider.dag_schedule import shared_partition
-from ...provider.failures import dated, final_where_refused, refuse_superseded
+from ...provider.failures import dated, ended_for_good, final_where_refused
 from ...provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ...provider.links import (
     ManifestLink,
@@ -56,7 +59,8 @@ from ...provider.links import (
 )
 from ...provider.task_arguments import TaskArguments
 from ...provider.task_context import ANY, no_partition, resolve_partitions, run_rank, task_run
-from ...s3a.hadoop.settings import NATIVE, check_committer, check_records
+from ...s3a.hadoop.settings import NATIVE, check_committer
+from ...s3a.policies import check_kept
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage  # pyright: ignore
@@ -83,6 +87,8 @@ POLICIES: Mapping[str, Callable[[str], Any]] = {
     "latest_by": str,
     "across_partitions": read_across,
 }
+#: Of a load that says nothing.
+_NO_POLICIES: Mapping[str, Any] = dict.fromkeys(POLICIES)
 #: What to do where a format makes one partition of two runs.
 _KEEP_APART = (
     "Make partition_format as fine as the DAG's schedule, with %G beside %V. Where each run loads "
@@ -152,16 +158,17 @@ class LoadOperator(TaskArguments, BaseOperator):
         (templated)
     :param distribute: ``partition`` lets ``save()`` bring the rows of a partition together first,
         for few files; or ``none``; ``None`` leaves it to the application. (templated)
-    :param readers: how readers find the files of a table that this load makes: ``listing`` or
-        ``heads``; ``None`` takes the connection's. (templated)
+    :param readers: how readers find the files of a table that this load makes: ``listing``, or
+        natively ``heads``; ``None`` takes the connection's. (templated)
     :param code_version: of the application's code: lineage tells rows of another one. (templated)
     :param on_repeat: when this run has committed before. ``auto``: report that commit after a
         retry; replace it after the task was cleared or its run made anew. Or always ``skip``,
         ``replace_own`` or ``append``. (templated)
     :param committer: ``zero_rename``, or one of Hadoop's in the JVM: ``magic``, ``directory``,
         ``partitioned``; ``None`` takes the connection's. (templated)
-    :param catalog: where the table is registered once the job is committed: ``glue://database/table``,
-        or ``glue://database``; ``None`` takes the connection's, ``""`` is none. (templated)
+    :param catalog: natively, where the table is registered once the job is committed:
+        ``glue://database/table``, or ``glue://database``; ``None`` takes the connection's, ``""``
+        is none. (templated)
     :param asset_partitions: an event for each partition written, under its path as the key, and one
         without a key for the load; or, where ``False``, that one alone. Left out, a run that has a
         partition key itself tells the load under that key, and any other one does both. (templated)
@@ -304,7 +311,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         if known(self.on_repeat) or self.on_repeat is None:
             check_on_repeat(self.on_repeat)
         if known(self.committer):
-            check_records(check_committer(self.committer or ""), self.code_version)
+            check_kept(check_committer(self.committer or ""), self._known_policies(known))
         if self.catalog and known(self.catalog):
             check_catalog(self.catalog)
         self._check_partitions(parsing, known)
@@ -333,6 +340,11 @@ class LoadOperator(TaskArguments, BaseOperator):
         else:
             raise InvalidInputError(f"{said} Nothing was submitted.", remedy=_KEEP_APART)
 
+    def _known_policies(self, known: Callable[[object], bool]) -> dict[str, Any]:
+        """The arguments that a committer may be unable to keep, as far as they are known."""
+        given = {**self._policies, "catalog": self.catalog}
+        return {name: it for name, it in given.items() if known(it)}
+
     @property
     def _policies(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in POLICIES}
@@ -360,13 +372,15 @@ class LoadOperator(TaskArguments, BaseOperator):
             )
             hook = ZeroRenameHook(self.zero_rename_conn_id)
             committer = check_committer(self.committer or hook.settings.committer)
-            check_merge(self._policies, committer)
             table = hook.get_table(self.table)
             ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
             link_to_table(self, ti, hook, table.root.url, partitions, committer == NATIVE)
-            given = {name: it for name, it in self._policies.items() if it is not None}
-            said = hook.settings.policies | {name: POLICIES[name](it) for name, it in given.items()}
-            check_records(committer, self.code_version)
+            own = {name: it for name, it in self._policies.items() if it is not None}
+            said = hook.settings.policies | {name: POLICIES[name](it) for name, it in own.items()}
+            catalog = hook.catalog_of(self.catalog)
+            given = {**_NO_POLICIES, **said, "catalog": catalog, "partitions": partitions}
+            check_policies(committer, given, getattr(self, "s3a_options", None))
+            check_table_layout(committer, table, said)
             said["run_rank"] = run_rank(context, self.run_rank)
             said |= {"table": table.root, "partitions": partitions or None}
             handoff = replace(run.handoff(), **said)
@@ -390,7 +404,9 @@ class LoadOperator(TaskArguments, BaseOperator):
             handoff = replace(load.handoff, partitions=stored, on_repeat=OnRepeat(on_repeat))
             load = replace(load, handoff=handoff, earlier=earlier)
         planned = tell_narrowing(table, run.idempotency_key, earlier, run.try_number > 1)
-        refuse_superseded(table, replace(handoff, partitions=_compared(stored, planned)))
+        named = partial(_compared, partial(sure_partitions, table, stored), planned)
+        with ended_for_good("Not submitted. "), final_where_refused():
+            refuse_superseded(table, handoff, named)
         self._log_opening(load, f"{run.idempotency_key}, try {run.try_number}")
         self._submitted = table, run
         self._submit(context, load)
@@ -479,10 +495,13 @@ class LoadOperator(TaskArguments, BaseOperator):
         self.log.info("Loading\n%s", said)
 
 
-def _compared(stored: Sequence[str] | None, planned: Narrowing | None) -> tuple[str, ...]:
+def _compared(written: Callable[[], Sequence[str]], planned: Narrowing | None) -> tuple[str, ...]:
     """Pick the partitions in which a run may give way to others: not those that a plan leaves out,
-    nor those in which it lets the run settle a conflict."""
-    names = stored or ()
+    nor those in which it lets the run settle a conflict.
+
+    :param written: says which partitions the run is known to write.
+    """
+    names = written()
     if planned is None:
         return tuple(names)
     makes = (it for it in names if planned.whole or it in planned.partitions)

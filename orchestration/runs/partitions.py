@@ -99,6 +99,20 @@ def stored_partitions(table: Table, partitions: Sequence[str]) -> tuple[str, ...
     return tuple(partitions if spelling is None else dict.fromkeys(map(spelling, partitions)))
 
 
+def sure_partitions(table: Table, named: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the partitions that a load is known to write: those that it names, or the only one of
+    a table without partitions, under :data:`~.layout.UNPARTITIONED`.
+
+    :param named: as the table spells them; ``None``: the load names none.
+    """
+    if named:
+        return tuple(named)
+    # On use: DAG files are parsed by processes that know no table.
+    from ...committer.format.layout import UNPARTITIONED
+
+    return (UNPARTITIONED,) if table.exists() and not table.partition_by else ()
+
+
 def table_spelling(table: Table) -> Callable[[str], str] | None:
     """What makes of a partition as somebody names it the one that its table has, and raises
     :class:`InvalidInputError` where that cannot have it; ``None``: there is no table yet."""

@@ -14,12 +14,10 @@ from enum import StrEnum
 from typing import Any
 
 from ...committer.errors import InvalidInputError
-from ...committer.format.job_spec import Mode, OnConflict
+from ...committer.format.job_spec import Mode
 from ...committer.format.records.success_marker import COMMITTER as NATIVE
 from ...committer.store.lifecycle import ARCHIVES
 
-#: What a load says of other runs.
-_ABOUT_RUNS = ("on_conflict", "on_superseded", "run_rank")
 #: Hadoop's factory, which reads ``fs.s3a.committer.name`` (``S3ACommitterFactory``).
 S3A_FACTORY = "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"
 #: Spark's two binding classes, in the module ``spark-hadoop-cloud``.
@@ -256,40 +254,6 @@ def check_committer(word: str) -> str:
         return word
     known = f"Choose one of {', '.join(COMMITTERS)}."
     raise _refused(f"There is no committer {word!r}; nothing was written", known)
-
-
-def check_records(committer: str, code_version: str | None) -> None:
-    """Refuse a code version where no decision of a job would have it on record.
-
-    :raises InvalidInputError: the committer is one of Hadoop's.
-    """
-    if code_version is not None and committer != NATIVE:
-        raise _refused(
-            f"code_version={code_version!r} is given with the committer {committer}, whose jobs "
-            "leave no record of it; nothing was written",
-            f"Leave it out, or write natively, by committer={NATIVE!r}.",
-        )
-
-
-def check_unwatched(committer: str, said: Mapping[str, Any]) -> None:
-    """Refuse a policy about other runs where nobody keeps a committer of Hadoop's from meeting
-    them: the operator that submits it does.
-
-    :param said: ``on_conflict``, ``on_superseded`` and ``run_rank``, each ``None`` if not given.
-    :raises InvalidInputError: it is one of Hadoop's, and is to notice other runs.
-    """
-    if committer == NATIVE:
-        return
-    for name in _ABOUT_RUNS:
-        value = said.get(name)
-        if value is None or value == OnConflict.LAST_WINS:
-            continue
-        raise _refused(
-            f"{name}={str(value)!r} is given with the committer {committer}, which notices no "
-            "other runs by itself; nothing was written",
-            "Leave it out, let Airflow's ZeroRenameSparkSubmitOperator submit the application, or "
-            f"write natively, by committer={NATIVE!r}.",
-        )
 
 
 def _refused(what: str, remedy: str) -> InvalidInputError:

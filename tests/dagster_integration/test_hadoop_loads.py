@@ -191,8 +191,8 @@ class TestBySparkSubmit:
     @pytest.mark.parametrize(
         ("given", "message"),
         [
-            ({"readers": "heads"}, "readers with committer"),
-            ({"catalog": "glue://lake"}, "catalog with committer"),
+            ({"readers": "heads"}, "readers=.heads. is given with the committer"),
+            ({"catalog": "glue://lake"}, "catalog=.glue://lake. is given with the committer"),
             ({"on_conflict": "fail", "on_superseded": "skip"}, "on_superseded"),
         ],
     )

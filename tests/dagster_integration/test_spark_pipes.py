@@ -4,6 +4,7 @@
 """
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,26 @@ def test_a_step_retried_after_its_application_failed_late_submits_nothing(
     assert result.success
     assert len(spark.calls()) == 1
     assert asset.rows() == [1]
+
+
+@pytest.mark.usefixtures("s3_server")
+def test_run_that_a_newer_one_has_overtaken_submits_nothing_and_fails_for_good(
+    application: str, zero: ZeroRenameResource, spark: FakeSpark
+) -> None:
+    newest = ZeroRenameResource(table_root=zero.table_root, on_conflict="newest_run")
+    rows = pa.table({"day": pa.array([1], pa.int32()), "flight": ["newer"]})
+    newer = newest.table("flights").job(
+        rows.schema,
+        mode="replace",
+        partition_by=("day",),
+        run_rank=datetime(2100, 1, 1, tzinfo=UTC),
+    )
+    with newer:
+        newer.write(rows)
+    result = Asset(newest, application).load("1", "1", raise_on_error=False)
+    (failed,) = result.filter_events(lambda event: event.is_step_failure)
+    assert "Newer runs have loaded day=1" in str(failed.step_failure_data.error)
+    assert spark.calls() == []
 
 
 @pytest.mark.usefixtures("s3_server")

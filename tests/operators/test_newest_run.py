@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
@@ -65,6 +66,21 @@ class TestBeforeSpark:
         with pytest.raises(AirflowSkipException, match=newer["job"]):
             run(task, run_id="late", start=EARLIER)
         assert len(spark.calls()) == before
+
+    @pytest.mark.parametrize(
+        ("policy", "ends"), [(NEWEST, AirflowFailException), (SKIP, AirflowSkipException)]
+    )
+    def test_late_run_of_an_unpartitioned_table_starts_no_spark(
+        self, tables: Tables, spark: FakeSpark, policy: dict[str, Any], ends: type[Exception]
+    ) -> None:
+        rows = pa.table({"flight": ["newer"]})
+        newer = tables.table().job(rows.schema, mode="replace", replace_table=True, run_rank=LATER)
+        with newer:
+            newer.write(rows)
+        task = operator(tables, **{**policy, "partition": "*"})
+        with pytest.raises(ends, match=r"Not submitted.*Newer runs have loaded the table"):
+            run(task, run_id="late", start=EARLIER)
+        assert spark.calls() == []
 
     def test_run_that_newer_ones_left_a_partition_writes_that(
         self, tables: Tables, monkeypatch: pytest.MonkeyPatch

@@ -79,7 +79,7 @@ def tasks(url: str) -> dict[str, dict[str, Any]]:
             "application_args": ["{{ data_interval_start }}", "{{ ds_nodash }}"],
             "post_submit_commands": ["{{ 'true' }}"],
             "name": "{{ ds_nodash }}",
-            "s3a_options": {"threads": "{{ 8 }}"},
+            "s3a_options": "{{ {} }}",
             "partition": "{{ ['day=1'] }}",
             **{"mode": "{{ 'overwrite' }}", "on_conflict": "{{ 'newest_run' }}"},
             **{"on_superseded": "{{ 'fail' }}", "run_rank": "{{ ds_nodash }}"},

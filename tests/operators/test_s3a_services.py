@@ -19,7 +19,7 @@ from support.airflow import Tables, run_task
 from support.aws_services import SERVICES as OF_AWS
 from support.aws_services import Service, while_it_waits, worker_dies
 from support.http_services import SERVICES, Kubernetes
-from support.service_loads import context
+from support.service_loads import context, request_with
 from zero_rename.committer import (
     InvalidInputError,
     OutcomeUnknownError,
@@ -115,28 +115,6 @@ class TestTheRequest:
         run(service, committer="zero_rename")
         assert "committer.name" not in json.dumps(service.requests)
         assert "Parquet" not in json.dumps(service.requests)
-
-
-def request_with(service: Service, settings: dict[str, str]) -> dict[str, Any]:
-    """Arguments of the operator whose request has more settings."""
-    task = operator(service)
-    words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
-    kind = type(service).__name__
-    if kind == "EmrSteps":
-        steps = copy.deepcopy(task.steps)
-        steps[0]["HadoopJarStep"]["Args"][1:1] = words
-        return {"steps": steps}
-    if kind == "Glue":
-        joined = " --conf ".join(f"{name}={value}" for name, value in settings.items())
-        return {"script_args": {**task.script_args, "--conf": joined}}
-    if kind == "Kubernetes":
-        body = copy.deepcopy(task.template_spec)
-        body["spec"]["sparkConf"] |= settings
-        return {"template_spec": body}
-    driver = copy.deepcopy(task.job_driver)
-    (spark,) = driver.values()
-    spark["sparkSubmitParameters"] = " ".join([spark.get("sparkSubmitParameters", ""), *words])
-    return {"job_driver": driver}
 
 
 def refused(service: Service, message: str, **arguments: Any) -> str:

@@ -23,7 +23,6 @@ from zero_rename.committer import (
     RecordDamagedError,
     RefusedError,
     StoreRefusedError,
-    TableMismatchError,
     VerificationError,
 )
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
@@ -313,7 +312,7 @@ class TestChecks:
     ) -> None:
         key = f"{tables.url().removeprefix(f's3://{s3_bucket.name}/')}/{log}"
         s3_bucket.put(key, b"{}")
-        with pytest.raises(TableMismatchError, match=f"is a table of {name}"):
+        with pytest.raises(AirflowFailException, match=f"is a table of {name}"):
             run(operator(tables, mode="overwrite"))
         assert spark.calls() == []
         assert s3_bucket.keys(key) == [key]

@@ -99,6 +99,32 @@ class TestWhatIsAsked:
             asked(environ, mode="overwrite")
         assert asked({"ZERO_RENAME_MODE": "replace"}, mode="overwrite").mode is Mode.REPLACE
 
+    def test_committer_that_contradicts_the_operators_is_refused_for_its_table_alone(self) -> None:
+        environ = {"ZERO_RENAME_TABLE": TABLE, "ZERO_RENAME_COMMITTER": "magic"}
+        assert asked(environ, committer="magic").committer == "magic"
+        with pytest.raises(InvalidInputError, match="by the committer zero_rename, and magic is"):
+            asked(environ, committer="zero_rename")
+        other = asked(environ, table="s3://bucket/wh/other", committer="zero_rename")
+        assert other.committer == "zero_rename"
+
+    @pytest.mark.parametrize(
+        ("variable", "value"),
+        [
+            ("ZERO_RENAME_READERS", "heads"),
+            ("ZERO_RENAME_DATA_ROOT", "s3://fast/lake"),
+            ("ZERO_RENAME_SUCCESS_MARKERS", "table"),
+            ("ZERO_RENAME_ENCRYPTION", "SSE-S3"),
+            ("ZERO_RENAME_IDEMPOTENCY_KEY", "a run"),
+            ("ZERO_RENAME_ON_REPEAT", "skip"),
+            ("ZERO_RENAME_ON_CONFLICT", "fail"),
+        ],
+    )
+    def test_variable_set_by_hand_that_magic_passes_over_is_refused(
+        self, variable: str, value: str
+    ) -> None:
+        with pytest.raises(InvalidInputError, match="is given with the committer magic"):
+            asked({variable: value}, committer="magic")
+
 
 def planned(
     committer: str,

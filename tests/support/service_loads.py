@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from support.airflow import run_task, task_context
@@ -32,3 +33,25 @@ def context(task: Any, try_number: int = 1, **members: Any) -> dict[str, Any]:
     made = task_context(task, try_number=try_number, dag=None, **members)
     made["ti"].xcom_push = lambda **_: None
     return made
+
+
+def request_with(service: Service, settings: dict[str, str]) -> dict[str, Any]:
+    """Arguments of the operator whose request has more settings."""
+    task = operator(service)
+    words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    kind = type(service).__name__
+    if kind == "EmrSteps":
+        steps = copy.deepcopy(task.steps)
+        steps[0]["HadoopJarStep"]["Args"][1:1] = words
+        return {"steps": steps}
+    if kind == "Glue":
+        joined = " --conf ".join(f"{name}={value}" for name, value in settings.items())
+        return {"script_args": {**task.script_args, "--conf": joined}}
+    if kind == "Kubernetes":
+        body = copy.deepcopy(task.template_spec)
+        body["spec"]["sparkConf"] |= settings
+        return {"template_spec": body}
+    driver = copy.deepcopy(task.job_driver)
+    (spark,) = driver.values()
+    spark["sparkSubmitParameters"] = " ".join([spark.get("sparkSubmitParameters", ""), *words])
+    return {"job_driver": driver}

@@ -1,0 +1,81 @@
+"""Policies of a load that its committer cannot keep: refused before anything is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..committer.errors import InvalidInputError
+from ..committer.format.job_spec import Distribute, Mode, OnConflict, OnSuperseded, check_superseded
+from ..s3a.hadoop.settings import NATIVE
+from ..s3a.policies import check_kept, check_s3a_options
+from .merge_arguments import check_merge
+
+if TYPE_CHECKING:
+    from ..committer import Table
+
+_UNDONE = "Nothing was submitted"
+
+
+def check_policies(
+    committer: str, said: Mapping[str, Any], s3a_options: Mapping[str, Any] | None = None
+) -> None:
+    """Refuse what a committer cannot keep of a load's policies.
+
+    :param said: the policies by their names, of an operator with those of its connection: as
+        :class:`.Handoff` has them, and ``catalog``; ``None``, or left out: not said, but the words
+        of a merge, which are there.
+    :param s3a_options: the operator's own.
+    :raises InvalidInputError: names the policy, and why it cannot be kept.
+    """
+    check_merge(said, committer)
+    check_kept(committer, said, _UNDONE)
+    check_s3a_options(committer, said.get("mode"), s3a_options or {})
+    on_conflict = said.get("on_conflict")
+    if on_conflict is not None or said.get("on_superseded") is not None:
+        of_runs = OnConflict(on_conflict or OnConflict.FAIL)
+        skips = OnSuperseded(said.get("on_superseded") or OnSuperseded.FAIL)
+        check_superseded(of_runs, skips, "nothing was submitted")
+    if said.get("mode") is Mode.MERGE:
+        _check_of_merge(on_conflict, said.get("distribute"))
+    if said.get("mode") is Mode.FAIL_IF_EXISTS and on_conflict == OnConflict.NEWEST_RUN:
+        raise InvalidInputError(
+            "on_conflict=newest_run is about partitions that other runs have loaded, and mode "
+            f"fail-if-exists writes to none of these. {_UNDONE}.",
+            remedy="Append or overwrite, or leave on_conflict out.",
+        )
+    if committer != NATIVE:
+        # On use: DAG files are parsed by processes that submit nothing.
+        from .s3a.conflicts import ConflictPolicy, check_policy
+
+        policy = ConflictPolicy(OnConflict(on_conflict or OnConflict.FAIL))
+        check_policy(policy, said.get("mode"), bool(said.get("partitions")))
+
+
+def _check_of_merge(on_conflict: OnConflict | str | None, distribute: Distribute | None) -> None:
+    if on_conflict not in (None, OnConflict.FAIL):
+        raise InvalidInputError(
+            f"mode is merge, and on_conflict={on_conflict}: a merge goes by the state that it "
+            f"reads, and reads anew where another job changes a partition. {_UNDONE}.",
+            remedy="Give on_conflict='fail', or leave it out of the task and its connection. Let "
+            "the newest of several rows of a key count by latest_by=<a column that says when>.",
+        )
+    if distribute is Distribute.NONE:
+        raise InvalidInputError(
+            "mode is merge, and distribute=none: a merge always brings the rows of a partition "
+            f"together. {_UNDONE}.",
+            remedy="Leave distribute out.",
+        )
+
+
+def check_table_layout(committer: str, table: Table, said: Mapping[str, Any]) -> None:
+    """Refuse a layout that a table does not have, which is fixed by its first job. Asks for the
+    table's record, which a load has read.
+
+    :param said: ``readers`` and ``data_root``, each ``None`` where nothing is said.
+    :raises InvalidInputError: a data root where readers list.
+    :raises TableMismatchError: the table is of another layout.
+    """
+    readers, data_root = said.get("readers"), said.get("data_root")
+    if committer == NATIVE and (readers or data_root):
+        table.refuse_other_layout(readers, data_root)
