@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..committer.commit.state.old_records import KEPT_FOR
-from ..committer.errors import InvalidInputError
+from ..committer.errors import InvalidInputError, printable
 from ..committer.store.requests import Head, ListedUpload, Step
 from ..committer.upkeep.purge import PurgeAction, PurgeEntry
 from ..committer.upkeep.recovery import Outcome, Recovered
@@ -190,13 +190,15 @@ def purge_destination(
         emit(made)
 
     told: dict[Name, NeededBy] = {}
+    left_alone: list[LeftoverJob] = []
     # A job of a staging committer shows by nothing but its uploads.
     options = replace(order.recovery, without=place.others)
     for left, result in table.tend(settle_jobs(table.root, options)):
         done.jobs.append(_of_s3a(result))
         told |= {name_of(it): NeededBy(result.job, result.reason) for it in left.uploads}
+        left_alone += [left] if result.outcome not in _OF_JOB else []
         seen(_entries_of(left, result))
-    spared = _Spared(place, order, told, now)
+    spared = _Spared(place, order, told, left_alone, now)
     if place.is_table:
         report = table.purge(
             older_than=order.foreign_age,
@@ -232,11 +234,17 @@ class _Spared:
     other destinations; and such as are younger than was asked for."""
 
     def __init__(
-        self, place: Destination, order: PurgeOrder, told: Mapping[Name, NeededBy], now: float
+        self,
+        place: Destination,
+        order: PurgeOrder,
+        told: Mapping[Name, NeededBy],
+        left_alone: Sequence[LeftoverJob],
+        now: float,
     ) -> None:
         self._others = place.others
         self._order = order
         self._told = told
+        self._left_alone = left_alone
         self._now = now
         self._living = LivingJobs(place.root.bucket, order.recovery)
 
@@ -252,8 +260,13 @@ class _Spared:
         needed |= yield from self._living(left)
         for upload in left:
             name = name_of(upload)
-            if name not in needed and (why := self._too_young(self._now - upload.initiated)):
+            if name in needed:
+                continue
+            if why := self._too_young(self._now - upload.initiated):
                 needed[name] = NeededBy("", why)
+            elif job := next((it for it in self._left_alone if it.may_write(upload)), None):
+                why = f"it may be of the S3A job {printable(job.uuid)}, which is left"
+                needed[name] = NeededBy(job.uuid, why)
         return needed
 
     def _too_young(self, age: float) -> str:

@@ -90,6 +90,7 @@ class LeftoverJob:
     :param destination: the job's output, a prefix without a slash at its end.
     :param oldest: when the first thing seen of it was made, by the store's clock; ``newest``
         the last.
+    :param begun: of a magic job, when its tree was made, by the store's clock.
     :param tree: the prefix of its magic tree; for one of a staging committer, of what recovery
         notes of it; ``None`` where it left uploads only.
     :param running: keys that files of uncommitted task attempts would have.
@@ -107,6 +108,7 @@ class LeftoverJob:
     running: tuple[str, ...] = ()
     uploads: tuple[ListedUpload, ...] = ()
     staged: StagedJob | None = None
+    begun: float = 0.0
 
     @property
     def commits(self) -> tuple[PendingCommit, ...]:
@@ -135,6 +137,12 @@ class LeftoverJob:
         """Its uploads that no pending set names: of task attempts that did not commit."""
         listed = self.listed
         return tuple(u for u in self.uploads if (u.key, u.upload_id) not in listed)
+
+    def may_write(self, upload: ListedUpload) -> bool:
+        """Tell whether an upload that no record names may be of a file which a task of the job is
+        writing: the magic committer puts it on record when the file is closed."""
+        is_below = upload.key.startswith(f"{self.destination}/")
+        return self.kind is Kind.MAGIC and is_below and upload.initiated >= int(self.begun)
 
     @property
     def last_set(self) -> float:
@@ -249,6 +257,7 @@ def _magic_job(tree: str, items: dict[MagicPath, ListedObject]) -> Step[Leftover
         tree=tree,
         sets=tuple(one for one in sets if one is not None),
         running=tuple(sorted({key for path in items if (key := path.final_key)})),
+        begun=min(item.last_modified for item in items.values()),
     )
 
 

@@ -2,7 +2,8 @@
 
 A job's ledger record says that it is at work, and so do its pending files: the magic committer's
 in the store, the staging committers' in their folder. An upload's own age says nothing: a task
-that has committed may wait a day for the job's last task.
+that has committed may wait a day for the job's last task. A file that a magic job's task has not
+closed is in no pending file yet, so what began below the job's destination since may be its.
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ class LivingJobs:
                     spared[name_of(upload)] = NeededBy(
                         job.uuid, f"of the S3A job {job.uuid}: {why}"
                     )
+                elif job.may_write(upload):
+                    may_be = NeededBy(job.uuid, f"it may be of the S3A job {job.uuid}: {why}")
+                    spared.setdefault(name_of(upload), may_be)
         return spared
 
     def _living_jobs(

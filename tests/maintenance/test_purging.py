@@ -142,6 +142,19 @@ class TestS3ADestinations:
         assert [it.outcome for it in done.jobs] == ["needs-decision"]
         assert len(store.upload_keys()) == len(job.files) - 1
 
+    @pytest.mark.parametrize("silent", [60.0, 2 * DAY], ids=["living", "of which nothing is known"])
+    def test_file_that_the_first_task_of_a_job_writes_is_left(
+        self, store: MemoryStore, clock: ManualClock, silent: float
+    ) -> None:
+        """Its upload begins with its first part, and the pending file comes when it is closed."""
+        made = magic(store).upload("day=1/part-0.parquet")
+        clock.advance(silent)
+        for root in (ROOT, WH):
+            done = purged(store, root, foreign_age=0.0, s3a_patience=None)
+            assert actions(done) == {made.key: PurgeAction.KEPT}
+            assert JOB in done.reported[0].reason
+        assert store.upload_keys() == [made.key]
+
     def test_nothing_is_changed_without_apply(self, store: MemoryStore, clock: ManualClock) -> None:
         dead_in_its_commit(store)
         clock.advance(2 * DAY)
