@@ -30,6 +30,7 @@ from .format.records.inputs import Inputs
 from .readable_table import ReadableTable
 from .scan.current_table import stored_names
 from .sigterm import Termination
+from .store.driver import BotoDriver
 from .table_copy import LANES, Copied, FileCopier, copy_spec
 from .upkeep.checkpoint import (
     CheckpointAction,
@@ -234,7 +235,7 @@ class RewritableTable(ReadableTable):
 
     def copy(
         self,
-        new: ReadableTable,
+        new: ReadableTable | str,
         readers: Readers | str | None = None,
         progress: Callable[[Progress], None] = lambda _: None,
         encryption: str | None = None,
@@ -248,20 +249,23 @@ class RewritableTable(ReadableTable):
         process, and their checksums are compared. Of files from before the table nobody counted the
         rows: they are written anew. What others commit here meanwhile is not in the copy, and said.
 
-        :param new: the root to copy to: no table, or an empty one. A copy of this very state that
-            is made once more does nothing.
+        :param new: the root to copy to: no table, or an empty one; a URL is reached by the client
+            of this table. A copy of this very state that is made once more does nothing.
         :param readers: how readers of the new table find its files; ``None``: by listing.
         :param progress: called as files are copied.
         :param encryption: by the store, of the new table: SSE-S3, SSE-KMS or DSSE-KMS; ``None``:
             in the same bucket as of this table, in another the bucket's own.
         :param encryption_key: the KMS key, by its id, ARN or alias; ``None``: the account's own.
-        :raises InvalidInputError: ``new`` holds files, or an encryption that cannot be right.
+        :raises InvalidInputError: ``new`` holds files, or is no table root; or a word for readers,
+            or an encryption, that cannot be right.
         :raises SnapshotGoneError: a file is gone, or one without a record changed, meanwhile.
         :raises DamagedError: a file has not the bytes that were committed.
         :raises TableMismatchError: ``new`` is an empty table of another kind or other columns.
         """
+        readers = None if readers is None else choice("readers", Readers, readers)
+        new = self._other(new)
         state = self.state()
-        spec = copy_spec(state, None if readers is None else Readers(readers), this_process())
+        spec = copy_spec(state, readers, this_process())
         files = replace(spec.files, encryption=encryption, encryption_key=encryption_key)
         if new.root.bucket == self.root.bucket:
             files = files.encrypted_by(self.driver.encryption_below(self.root.prefix))
@@ -294,6 +298,22 @@ class RewritableTable(ReadableTable):
                 error,
             )
         return Copied.of(state, job.committed, on_server, changed)
+
+    def _other(self, new: object) -> ReadableTable:
+        """Return a table to copy to, which may be named by its URL.
+
+        :raises InvalidInputError: it is neither.
+        """
+        if isinstance(new, ReadableTable):
+            return new
+        if not isinstance(new, str):
+            raise InvalidInputError(
+                f"Invalid new={new!r}: it must be a Table or a URL. Nothing was copied.",
+                remedy="Give Table('s3://bucket/prefix'), or 's3://bucket/prefix'.",
+            )
+        other = ReadableTable(new)
+        other.driver = BotoDriver(other.root.bucket, self.driver.clients)
+        return other
 
     def _changed_since(self, state: Snapshot, held: bool = False) -> tuple[str, ...]:
         """The partitions that hold other files than in a state of this table.

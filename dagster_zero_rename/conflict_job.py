@@ -1,19 +1,16 @@
 """Conflicts of runs over tables' partitions: a job that settles them by bringing back rows."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
 
 from zero_rename.committer.errors import counted
 from zero_rename.committer.format.job_spec import Owner
+from zero_rename.committer.upkeep.conflicts import ConflictReport
 from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
-from zero_rename.maintenance.conflicts import (
-    FoundConflicts,
-    conflicts_as_markdown,
-    find_at,
-    resolve_by_restore,
-)
+from zero_rename.maintenance.conflicts import conflicts_as_markdown, find_at, resolve_by_restore
 from zero_rename.maintenance.destinations import destinations_in
 
 from .failures import final_failures
@@ -50,7 +47,7 @@ def resolve_conflicts_job(
     def resolve(context) -> None:
         resource = getattr(context.resources, resource_key)
         owner = owner_of(context)
-        done: list[FoundConflicts] = []
+        done: list[ConflictReport] = []
         with final_failures(context):
             for url in _urls(resource, tables):
                 table = resource.table(url)
@@ -60,7 +57,7 @@ def resolve_conflicts_job(
                         settled = [it for it in found.conflicts if it.is_settled]
                         if found.unresolved:
                             settled += resolve_by_restore(here, chosen, None, apply, owner)
-                        done.append(found.with_conflicts(settled))
+                        done.append(replace(found, conflicts=tuple(settled)))
         left = [f"{it.table}: {one}" for it in done for one in it.unresolved]
         report = {
             "report": dg.MetadataValue.md(conflicts_as_markdown(done)),

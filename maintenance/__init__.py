@@ -1,6 +1,6 @@
 """Maintenance of destinations, whichever committer writes them: purge, and upkeep of all."""
 
-from .conflicts import ConflictOrder, FoundConflicts, find_at, resolve_by_restore
+from .conflicts import ConflictOrder, find_at, resolve_by_restore
 from .destinations import Destination, destination_at, destinations_below, destinations_in
 from .purging import PurgedDestination, PurgedEntry, PurgeOrder, SettledJob, purge_destination
 from .upkeep import Upkeep, as_markdown, look_after
@@ -8,7 +8,6 @@ from .upkeep import Upkeep, as_markdown, look_after
 __all__ = [
     "ConflictOrder",
     "Destination",
-    "FoundConflicts",
     "PurgeOrder",
     "PurgedDestination",
     "PurgedEntry",

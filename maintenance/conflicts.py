@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError, OtherJobError, escaped
@@ -15,6 +15,7 @@ from ..committer.format.records.run_conflict import (
     Settlement,
 )
 from ..committer.upkeep.conflict_record import open_conflicts, read_conflicts, settle
+from ..committer.upkeep.conflicts import ConflictReport
 from ..committer.upkeep.settlement_policy import SettlementPolicy
 from ..s3a.runs.run_conflicts import conflicts_key, find_s3a_conflicts
 from .destinations import destination_at
@@ -25,47 +26,6 @@ if TYPE_CHECKING:
 
 #: Conflicts that a report names at most; a table's record has all.
 MOST_CONFLICTS = 200
-
-
-@dataclass(frozen=True)
-class FoundConflicts:
-    """Conflicts at a destination.
-
-    :param committer: whose runs they are: ``zero_rename`` or ``s3a``.
-    :param since: from when on the look asked; ``until``: its time; Unix seconds.
-    :param unread: what could not be read, and why.
-    """
-
-    table: str
-    committer: str
-    conflicts: tuple[RunConflict, ...]
-    since: float
-    until: float
-    unread: tuple[str, ...] = ()
-
-    @property
-    def unresolved(self) -> tuple[RunConflict, ...]:
-        """Those that nobody has settled."""
-        return tuple(it for it in self.conflicts if not it.is_settled)
-
-    def with_conflicts(self, conflicts: Sequence[RunConflict]) -> FoundConflicts:
-        """Return the report with what has become of its conflicts."""
-        return replace(self, conflicts=tuple(conflicts))
-
-    def capped(self) -> dict[str, Any]:
-        """Return the report as XCom takes it: those that are not settled first."""
-        ordered = (*self.unresolved, *(it for it in self.conflicts if it.is_settled))
-        return {
-            "table": self.table,
-            "committer": self.committer,
-            "since": self.since,
-            "until": self.until,
-            "unresolved": len(self.unresolved),
-            "settled": len(self.conflicts) - len(self.unresolved),
-            "conflicts": [as_members(it) for it in ordered[:MOST_CONFLICTS]],
-            "left_off": max(0, len(ordered) - MOST_CONFLICTS),
-            "unread": list(self.unread[:MOST_CONFLICTS]),
-        }
 
 
 @dataclass(frozen=True)
@@ -96,7 +56,7 @@ class ConflictOrder:
 
 def find_at(
     table: Table, place: Destination, seconds: float | None = None, remember: bool = True
-) -> list[FoundConflicts]:
+) -> list[ConflictReport]:
     """Find the conflicts at a destination: where one committer took over from another, of both.
 
     :param table: opened at the destination's root, whatever lies there.
@@ -104,20 +64,11 @@ def find_at(
     :param remember: the next look goes on from this one.
     """
     found = []
-    url = table.root.url
     if place.is_table:
-        ours = table.conflicts(seconds, remember)
-        found.append(_found(url, "zero_rename", ours))
+        found.append(table.conflicts(seconds, remember))
     if place.is_s3a:
-        theirs = table.run(find_s3a_conflicts(table.root, seconds, remember))
-        found.append(_found(url, "s3a", theirs))
+        found.append(table.run(find_s3a_conflicts(table.root, seconds, remember)))
     return found
-
-
-def _found(url: str, committer: str, report: Any) -> FoundConflicts:
-    return FoundConflicts(
-        url, committer, report.conflicts, report.since, report.until, report.unread
-    )
 
 
 def resolve_by_restore(
@@ -236,6 +187,22 @@ def _kept(conflict: RunConflict, policy: SettlementPolicy, owner: Owner) -> Sett
     return Settlement(winner.key, losers, rank, owner, str(policy), SettledBy.KEPT)
 
 
+def capped(report: ConflictReport) -> dict[str, Any]:
+    """Return a report as XCom takes it: conflicts that are not settled first."""
+    ordered = (*report.unresolved, *(it for it in report.conflicts if it.is_settled))
+    return {
+        "table": report.table,
+        "committer": report.committer,
+        "since": report.since,
+        "until": report.until,
+        "unresolved": len(report.unresolved),
+        "settled": len(report.conflicts) - len(report.unresolved),
+        "conflicts": [as_members(it) for it in ordered[:MOST_CONFLICTS]],
+        "left_off": max(0, len(ordered) - MOST_CONFLICTS),
+        "unread": list(report.unread[:MOST_CONFLICTS]),
+    }
+
+
 def as_members(conflict: RunConflict) -> dict[str, Any]:
     """Return a conflict as JSON takes it."""
     runs = [
@@ -284,7 +251,7 @@ def decider(said: Settlement) -> str:
     return str(ConflictingRun("", "", 0.0, said.by)) or "somebody"
 
 
-def conflicts_as_markdown(found: Sequence[FoundConflicts]) -> str:
+def conflicts_as_markdown(found: Sequence[ConflictReport]) -> str:
     """Write a page about the conflicts, those that nobody has settled first."""
     lines = ["# Conflicts of runs", ""]
     for it in found:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ..committer import Table
     from ..committer.format.records.run_conflict import RunConflict
-    from ..maintenance.conflicts import FoundConflicts
+    from ..committer.upkeep.conflicts import ConflictReport
     from ..provider.settling import RerunOutcome
 
 #: Destinations in a report by XCom, which lies in Airflow's database.
@@ -89,7 +89,7 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
         :raises AirflowFailException: a conflict is not settled, and ``fail_on`` is ``unresolved``;
             or a call that cannot be right.
         """
-        from ..maintenance.conflicts import conflicts_as_markdown
+        from ..maintenance.conflicts import capped, conflicts_as_markdown
 
         with final_where_refused():
             self.read_arguments()
@@ -103,7 +103,7 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
         self.log.info("%s", page)
         unresolved = [f"{it.table}: {one}" for it in found for one in it.unresolved]
         report = {
-            "tables": [it.capped() for it in found[:_MOST]],
+            "tables": [capped(it) for it in found[:_MOST]],
             "tables_left_off": max(0, len(found) - _MOST),
             "unresolved": len(unresolved),
             "unread": sum(len(it.unread) for it in found),
@@ -120,11 +120,11 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
             )
         return report
 
-    def _find(self, hook: ZeroRenameHook) -> list[FoundConflicts]:
+    def _find(self, hook: ZeroRenameHook) -> list[ConflictReport]:
         from ..maintenance.conflicts import find_at
         from ..maintenance.destinations import destinations_in
 
-        found: list[FoundConflicts] = []
+        found: list[ConflictReport] = []
         if self.tables is None:
             places = hook.destinations()
         else:
@@ -318,10 +318,11 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
         self, table: Table, done: Sequence[RunConflict], context: Context
     ) -> dict[str, Any]:
         """Report what has become of conflicts, and fail where one is not settled."""
-        from ..maintenance.conflicts import FoundConflicts, as_members, conflicts_as_markdown
+        from ..committer.upkeep.conflicts import ConflictReport
+        from ..maintenance.conflicts import as_members, conflicts_as_markdown
 
         url = table.root.url
-        page = conflicts_as_markdown([FoundConflicts(url, "", tuple(done), 0.0, 0.0)])
+        page = conflicts_as_markdown([ConflictReport(url, "", tuple(done), 0.0, 0.0)])
         self.log.info("%s", page)
         left = [it for it in done if not it.is_settled]
         report = {

@@ -32,12 +32,16 @@ from .met_runs import RunCommit
 class ConflictReport:
     """Conflicts that a look found, and those found before that nobody has settled.
 
+    :param table: the destination's root.
+    :param committer: whose runs they are: ``zero_rename`` or ``s3a``.
     :param conflicts: by partition.
     :param since: from when on the look asked for commits; ``until``: its time; Unix seconds by the
         store's clock.
     :param unread: what could not be read, and why.
     """
 
+    table: str
+    committer: str
     conflicts: tuple[RunConflict, ...]
     since: float
     until: float
@@ -125,7 +129,14 @@ class _Search:
     def report(self) -> ConflictReport:
         """Return all that is to be told."""
         found, unread = self.found, (*self.found.unread, *self.unread)
-        return ConflictReport(self.book.conflicts, found.since, found.began, unread)
+        return ConflictReport(
+            self.context.root.url,
+            "zero_rename",
+            self.book.conflicts,
+            found.since,
+            found.began,
+            unread,
+        )
 
     def run(self) -> Step[None]:
         """Judge each commit that may have removed rows of another run, and each run that gave

@@ -67,7 +67,7 @@ def find_s3a_conflicts(
             said = replace(record.said, looked_at=began, mark=began)
             if not (yield from remembered(key, record, said, book, notes)):
                 continue
-        return ConflictReport(book.conflicts, since, began, tuple(notes))
+        return ConflictReport(root.url, "s3a", book.conflicts, since, began, tuple(notes))
     raise OutcomeUnknownError(
         "Other processes wrote the record of conflicts again and again. Nothing was settled.",
         key=key,

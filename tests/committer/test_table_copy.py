@@ -157,7 +157,29 @@ def _parquet(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+def test_root_named_by_its_url_is_reached_as_the_table_is(s3_bucket: Any) -> None:
+    table, new = Table(f"s3://{s3_bucket.name}/old"), f"s3://{s3_bucket.name}/new"
+    load(table, 1)
+    done = table.copy(new)
+    assert values(Table(new)) == [1]
+    assert (done.table, done.on_server) == (new, True)
+
+
 class TestRefused:
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ({"new": "s3://bucket"}, "table root is"),
+            ({"new": None}, "Invalid new=None: it must be a Table or a URL"),
+            ({"new": NEW, "readers": "head"}, "readers"),
+        ],
+    )
+    def test_what_names_no_root_or_no_readers(
+        self, old: Table, given: dict[str, Any], said: str
+    ) -> None:
+        with pytest.raises(InvalidInputError, match=said):
+            old.copy(**given)
+
     def test_a_root_that_holds_files(self, old: Table, store: MemoryStore) -> None:
         new = memory_table(store, NEW)
         load(new, 9, readers="heads")
