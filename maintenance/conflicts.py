@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..committer.errors import InvalidInputError, OtherJobError, escaped
+from ..committer.errors import InvalidInputError, OtherJobError, ZeroRenameError, escaped
 from ..committer.format.job_spec import NOBODY, Owner
 from ..committer.format.records.run_conflict import (
     ConflictingRun,
@@ -14,9 +14,11 @@ from ..committer.format.records.run_conflict import (
     SettledBy,
     Settlement,
 )
+from ..committer.format.settling import SettledRuns, Settling
 from ..committer.upkeep.conflict_record import open_conflicts, read_conflicts, settle
 from ..committer.upkeep.conflicts import ConflictReport
 from ..committer.upkeep.settlement_policy import SettlementPolicy
+from ..s3a.runs.kept_rows import find_visible, note_settled
 from ..s3a.runs.run_conflicts import conflicts_key, find_s3a_conflicts
 from .destinations import destination_at
 
@@ -79,26 +81,69 @@ def resolve_by_restore(
     owner: Owner | None = None,
 ) -> list[RunConflict]:
     """Settle the conflicts at a destination by bringing back rows, as :meth:`.Table.resolve`; where
-    Hadoop's committers wrote, nothing is kept that could be, so only what is visible can stand.
+    Hadoop's committers wrote, nothing is kept that could be, so only what is visible can stand. The
+    ledger says then which runs have lost, until another one replaces the partition.
 
     :raises InvalidInputError: no policy, no conflict on record over a partition, or nothing here.
     """
     place = table.run(destination_at(table.root))
-    if place.is_table:
-        return table.resolve(policy, partitions, apply, owner)
-    if not place.is_s3a:
+    if not (place.is_table or place.is_s3a):
         raise InvalidInputError(
             "There is no table, and no destination of Hadoop's committers. Nothing was changed.",
             table=table.root.url,
             remedy="Name a table's root.",
         )
+    if not place.is_s3a:
+        return table.resolve(policy, partitions, apply, owner)
     chosen, key = SettlementPolicy.parse(policy), conflicts_key(table.root)
-    done = []
-    for conflict in table.run(open_conflicts(key, partitions)):
-        said = _kept(conflict, chosen, owner or Owner())
-        shown = conflict.settled(said)
-        done.append(table.run(settle(key, conflict, said)) if apply else shown)
-    return done
+    if not place.is_table:
+        theirs = table.run(open_conflicts(key, partitions))
+        return [_settle_kept(table, it, chosen, apply, owner or NOBODY) for it in theirs]
+    # One committer took over from the other: a partition may be on record with either.
+    theirs = [
+        it
+        for it in table.run(open_conflicts(key))
+        if partitions is None or it.partition in partitions
+    ]
+    done = [_settle_kept(table, it, chosen, apply, owner or NOBODY) for it in theirs]
+    left = None if partitions is None else [*{*partitions} - {it.partition for it in theirs}]
+    return [*done, *(table.resolve(chosen, left, apply, owner) if left != [] else ())]
+
+
+def _settle_kept(
+    table: Table, conflict: RunConflict, policy: SettlementPolicy, apply: bool, owner: Owner
+) -> RunConflict:
+    """Settle a conflict of runs with Hadoop's committers for the one whose rows are visible."""
+    said = Settlement("", (), None, owner, str(policy), SettledBy.KEPT)
+    try:
+        winner = _visible_winner(conflict, policy)
+        record = table.run(find_visible(table.root, conflict, winner))
+        losers = tuple(it.key for it in conflict.runs if it.key != winner.key)
+        rank = conflict.highest_rank(winner)
+        said = replace(said, stands=winner.key, losers=losers, rank=rank)
+        if apply:
+            settling = Settling(SettledRuns(winner.key, losers), rank)
+            table.run(note_settled(table.root, record, conflict.partition, settling))
+    except ZeroRenameError as error:
+        said = replace(said, error=str(error))
+    if not apply:
+        return conflict.settled(said)
+    return table.run(settle(conflicts_key(table.root), conflict, said))
+
+
+def _visible_winner(conflict: RunConflict, policy: SettlementPolicy) -> ConflictingRun:
+    """Choose the run that is to stand, whose rows have to be visible.
+
+    :raises InvalidInputError: the policy names none, or one whose rows are gone.
+    """
+    winner = policy.winner(conflict)
+    if [it.key for it in conflict.visible] != [winner.key]:
+        raise InvalidInputError(
+            f"The rows of {winner} in {conflict.name} cannot be brought back: a replace by one "
+            "of Hadoop's committers removes what it takes the place of. Nothing was changed.",
+            remedy="Let the run that is to stand load the partition again.",
+        )
+    return winner
 
 
 @dataclass(frozen=True)
@@ -168,23 +213,6 @@ def note_rerun(
             return table.run(settle(key, it, settlement))
         return it if settlement.error == "" else it.settled(settlement)
     return None
-
-
-def _kept(conflict: RunConflict, policy: SettlementPolicy, owner: Owner) -> Settlement:
-    """Decide for a run whose rows are there."""
-    try:
-        winner = policy.winner(conflict)
-        if [it.key for it in conflict.visible] != [winner.key]:
-            raise InvalidInputError(
-                f"The rows of {winner} in {conflict.name} cannot be brought back: a replace by one "
-                "of Hadoop's committers removes what it takes the place of. Nothing was changed.",
-                remedy="Let the run that is to stand load the partition again.",
-            )
-    except InvalidInputError as error:
-        return Settlement("", (), None, owner, str(policy), SettledBy.KEPT, error=str(error))
-    losers = tuple(it.key for it in conflict.runs if it.key != winner.key)
-    rank = conflict.highest_rank(winner)
-    return Settlement(winner.key, losers, rank, owner, str(policy), SettledBy.KEPT)
 
 
 def capped(report: ConflictReport) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ..format.records.run_conflict import (
 )
 from .met_runs import RunCommit, cause_by_order, cause_of, plainest
 
-#: Names a run that gave way: the partition, the run's key, and when it did.
+#: Names a run of a conflict: the partition, the run's key, and when it committed or gave way.
 _Name = tuple[str, str, float]
 
 
@@ -27,7 +27,7 @@ class ConflictBook:
     :param open: those that nobody has settled, by partition.
     :param settled: those that were settled since the last look.
     :param touched: partitions of which there is something new.
-    :param told: runs that gave way, of conflicts that were settled before.
+    :param told: runs of conflicts that were settled before.
     """
 
     now: float
@@ -79,7 +79,9 @@ class ConflictBook:
             if before is not None and _has_added(before, commit):
                 self._close(before, commit, SettledBy.LATER_RUN)
             return
-        met = [(it, cause_of(commit, it)) for it in removed]
+        met = [
+            (it, cause_of(commit, it)) for it in removed if not self._is_told(partition, commit, it)
+        ]
         causes = [cause for _, cause in met if cause is not None]
         if causes:
             runs = [it.run for it, cause in met if cause is not None]
@@ -142,6 +144,11 @@ class ConflictBook:
         if partition in self.open:
             self.open[partition] = seen(self.open[partition])
         self.settled = [seen(it) if it.partition == partition else it for it in self.settled]
+
+    def _is_told(self, partition: str, *commits: RunCommit) -> bool:
+        """Tell whether commits met in a conflict that was settled before. They are read again where
+        the store's times have whole seconds."""
+        return self.told.issuperset((partition, it.key, it.at) for it in commits)
 
     def _add(self, partition: str, runs: Iterable[ConflictingRun], cause: ConflictCause) -> None:
         before = self.open.get(partition)

@@ -151,7 +151,7 @@ def loads_of_others(root: TableRoot, mine: TryRecord) -> Step[Loads]:
 
 
 def _ranks_after(before: PartitionRanks, record: TryRecord, partition: str) -> PartitionRanks:
-    settling = record.settles.get(partition)
+    settling = record.settling_of(partition)
     if settling is not None:
         return before.after_settling(record.rank, replaces(record), settling)
     return before.after(record.rank, replaces(record), record.idempotency_key)

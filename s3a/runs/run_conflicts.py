@@ -118,7 +118,7 @@ class _Timeline:
             key
             for records in self.loads.values()
             for record in records
-            for settling in record.settles.values()
+            for settling in (*record.settles.values(), *record.kept.values())
             for key in settling.runs.losers
         }
         for record in self.gave_way:

@@ -133,6 +133,7 @@ class TryRecord:
     :param writes: by number.
     :param settles: by partition, the conflict of runs that it settles; an unpartitioned table's
         stands for all of its destination.
+    :param kept: likewise, the conflict that was settled for it since its rows were visible.
     :param settings: those of its committer that were in force at its submission, if that is said.
     :param uploads: how many were pending below the table then; ``None``: nobody could list them.
     :param on_conflict: what its operator was to do about other runs.
@@ -155,6 +156,7 @@ class TryRecord:
     rank: Rank = None
     deferred: Annotated[bool, LEFT_OUT] = False
     settles: Annotated[Mapping[str, Settling], LEFT_OUT] = field(default_factory=dict)
+    kept: Annotated[Mapping[str, Settling], LEFT_OUT] = field(default_factory=dict)
     settings: Annotated[Mapping[str, str] | None, LEFT_OUT] = None
     uploads: Annotated[int | None, LEFT_OUT] = None
     on_conflict: Annotated[OnConflict, LEFT_OUT] = OnConflict.FAIL
@@ -169,6 +171,14 @@ class TryRecord:
         """The record with a write entered, or entered again."""
         others = {one.number: one for one in self.writes} | {write.number: write}
         return replace(self, writes=tuple(others[number] for number in sorted(others)))
+
+    def with_kept(self, partition: str, settling: Settling) -> TryRecord:
+        """The record with a conflict that was settled for its rows."""
+        return replace(self, kept={**self.kept, partition: settling})
+
+    def settling_of(self, partition: str) -> Settling | None:
+        """The last conflict over a partition that the try settles, or that was settled for it."""
+        return self.kept.get(partition, self.settles.get(partition))
 
     def encode(self, write_id: str) -> bytes:
         return encode(_KIND, write_id, self)

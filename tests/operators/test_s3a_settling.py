@@ -13,19 +13,25 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 
 from support.airflow import Tables, task_context
 from support.fake_spark import FakeSpark
+from support.s3a_jobs import a_try
 from support.s3a_loads import EARLIER, LATER, MEETS, operator, run
 from support.s3a_stand_in import APPLICATION
-from zero_rename.committer import InvalidInputError, Owner, RunRank
+from zero_rename.committer import InvalidInputError, Owner, RunRank, Table
 from zero_rename.committer.commit.narrowed_run import leave_narrowing, read_narrowing
 from zero_rename.committer.format.layout import new_write_id
 from zero_rename.committer.format.records.narrowing import Narrowing
+from zero_rename.committer.format.records.run_conflict import RunConflict, SettledBy
 from zero_rename.committer.format.settling import SettledRuns, Settling
+from zero_rename.maintenance.conflicts import find_at, resolve_by_restore
+from zero_rename.maintenance.destinations import Destination
 from zero_rename.orchestration.runs.task_run import NamedTask
 from zero_rename.orchestration.s3a.settling import last_load, planned_loads, plans_root, settled_by
 from zero_rename.provider import clearing
 from zero_rename.provider.settling import RerunOrder, RerunOutcome, settle_by_rerun
+from zero_rename.s3a.runs.ledger import open_try
 from zero_rename.sensors.success_manifest import SuccessManifestSensor
 
+BETWEEN = EARLIER + (LATER - EARLIER) / 2
 CLEARED: dict[str, Any] = {"try_number": 2, "max_tries": 1, "clear_number": 1}
 NEWEST: dict[str, Any] = {"on_conflict": "newest_run"}
 SKIP: dict[str, Any] = {**NEWEST, "on_superseded": "skip"}
@@ -145,6 +151,92 @@ def test_retry_and_sensor_of_a_run_that_met_another_say_the_settled_state(
     context: Any = task_context(waits, run_id="loser")
     with pytest.raises(AirflowFailException, match="A conflict was settled against this run"):
         waits.poke(context)
+
+
+class TestKept:
+    """A conflict that is settled for the run whose rows are visible: nothing is loaded again."""
+
+    @pytest.fixture
+    def kept(self, tables: Tables) -> Tables:
+        table = conflicting(tables)
+        (done,) = resolve_by_restore(table, {"keep": [WINNER]}, apply=True)
+        assert done.settlement is not None
+        assert (done.is_settled, done.settlement.how) == (True, SettledBy.KEPT)
+        return tables
+
+    def test_next_look_is_silent(self, kept: Tables) -> None:
+        """Also one in the second in which the runs loaded."""
+        assert find(kept.table()) == []
+        (known,) = find(kept.table(), 3600.0)
+        assert known.is_settled
+
+    @pytest.mark.parametrize("policy", [NEWEST, {}])
+    def test_cleared_loser_starts_no_spark(
+        self, kept: Tables, spark: FakeSpark, policy: dict[str, Any]
+    ) -> None:
+        calls = len(spark.calls())
+        said = rf"settled against this run over day=1 \(for {WINNER}\)"
+        with pytest.raises(AirflowFailException, match=said):
+            run(operator(kept, **policy), run_id="loser", start=LATER, **CLEARED)
+        assert len(spark.calls()) == calls
+
+    def test_rank_is_the_highest_of_the_conflict(self, kept: Tables) -> None:
+        with pytest.raises(AirflowFailException, match="Newer runs have loaded"):
+            run(operator(kept, **NEWEST), run_id="between", start=BETWEEN)
+
+    def test_settlement_ends_as_another_run_replaces_the_rows(self, kept: Tables) -> None:
+        run(operator(kept, **NEWEST), run_id="later", start=LATER.replace(month=4))
+        run(operator(kept), run_id="loser", start=LATER, **CLEARED)
+
+    @pytest.mark.parametrize("partitions", [None, ["day=1"]])
+    def test_conflict_from_before_another_committer_took_over_is_settled(
+        self, tables: Tables, partitions: list[str] | None
+    ) -> None:
+        table = conflicting(tables)
+        tables.load(2, name="flights")
+        (done,) = resolve_by_restore(table, {"keep": [WINNER]}, partitions, apply=True)
+        assert done.is_settled
+
+    def test_partition_that_another_run_has_loaded_since_stays_unresolved(
+        self, tables: Tables
+    ) -> None:
+        table = conflicting(tables)
+        run(operator(tables), run_id="third", start=LATER)
+        (done,) = resolve_by_restore(table, {"keep": [WINNER]}, apply=True)
+        assert done.settlement is not None
+        assert "of run third" in done.settlement.error
+        run(operator(tables), run_id="loser", start=LATER, **CLEARED)
+
+    def test_partition_that_a_run_is_at_work_on_stays_unresolved(self, tables: Tables) -> None:
+        table = conflicting(tables)
+        table.run(open_try(table.root, a_try(partitions=("day=1",))))
+        (done,) = resolve_by_restore(table, {"keep": [WINNER]}, apply=True)
+        assert done.settlement is not None
+        assert "is at work, and may write day=1" in done.settlement.error
+
+    def test_without_apply_nothing_is_superseded(self, tables: Tables) -> None:
+        table = conflicting(tables)
+        (planned,) = resolve_by_restore(table, {"keep": [WINNER]})
+        assert planned.is_settled
+        run(operator(tables), run_id="loser", start=LATER, **CLEARED)
+
+
+def conflicting(tables: Tables) -> Table:
+    """An older run has loaded the day over a newer one, and a look has found that."""
+    table = tables.table()
+    find(table)
+    run(operator(tables), run_id="loser", start=LATER)
+    run(operator(tables), run_id="winner", start=EARLIER)
+    (conflict,) = find(table)
+    assert not conflict.is_settled
+    return table
+
+
+def find(table: Table, seconds: float | None = None) -> list[RunConflict]:
+    """Look for conflicts of Hadoop's committers' runs."""
+    (report,) = find_at(table, Destination(table.root, is_s3a=True), seconds)
+    assert report.unread == ()
+    return list(report.conflicts)
 
 
 class TestPlanned:

@@ -1,0 +1,71 @@
+"""Settlement of a conflict for the run whose rows are visible: nothing is loaded again, and the
+ledger says that the others have lost, for each of their tries to see."""
+
+from __future__ import annotations
+
+from ...committer.errors import InvalidInputError, OtherJobError
+from ...committer.format.layout import UNPARTITIONED, TableRoot
+from ...committer.format.records.run_conflict import ConflictingRun, RunConflict
+from ...committer.format.settling import Settling
+from ...committer.store.requests import Step
+from . import ledger
+from .rivals import is_at_work, loads_of_others, meet, said_of
+from .try_record import TryRecord
+
+_REMEDY = "Look for conflicts again, and resolve what is found."
+
+
+def find_visible(root: TableRoot, conflict: RunConflict, winner: ConflictingRun) -> Step[TryRecord]:
+    """Find the try whose rows are visible in a partition in conflict. Changes nothing.
+
+    :raises InvalidInputError: another run than the one that is to stand has loaded it last.
+    :raises OtherJobError: a run is at work there, or may have written.
+    """
+    partition = conflict.partition
+    named = () if partition == UNPARTITIONED else (partition,)
+    # Before the loads: a run that ends between the two looks is seen by the second.
+    tries = yield from ledger.open_tries(root)
+    loads = yield from loads_of_others(root, TryRecord("", "", winner.owner, "", None, named))
+    at_work = [
+        it.record for it in tries.known if is_at_work(it) and meet(it.record.partitions, named)
+    ]
+    if met := [*at_work, *loads.doubtful]:
+        raise OtherJobError(
+            f"{said_of(met[0])} is at work, and may write {conflict.name}. Nothing was changed.",
+            job=met[0].uuid,
+            remedy="Settle the conflict when that run has ended. One whose worker has died is "
+            "settled by its next try, or by RecoverS3AJobsOperator.",
+        )
+    if tries.damage:
+        raise InvalidInputError(
+            "The record of a try cannot be read, so nobody can tell whether it is at work there. "
+            f"Nothing was changed. {tries.damage}",
+            remedy="Restore that object from a version or backup.",
+        )
+    loaded = loads.partitions.get(partition)
+    if loaded is None or loaded.by.idempotency_key != winner.key:
+        by = "no run" if loaded is None else said_of(loaded.by)
+        raise InvalidInputError(
+            f"{conflict.name} has changed since the conflict was looked at: {by} has loaded it "
+            "last by now. Nothing was changed.",
+            remedy=_REMEDY,
+        )
+    return loaded.by
+
+
+def note_settled(
+    root: TableRoot, record: TryRecord, partition: str, settling: Settling
+) -> Step[None]:
+    """Put on record beside a try that a conflict is settled for it. Repeating it changes nothing.
+
+    :raises OutcomeUnknownError: the store does not say whether it is on record.
+    :raises InvalidInputError: the try is not on record any more.
+    """
+
+    def noted(found: TryRecord, _: float) -> TryRecord:
+        return found.with_kept(partition, settling)
+
+    if (yield from ledger.change(root, record, noted)) is None:
+        raise InvalidInputError(
+            f"{said_of(record)} is not on record any more. Nothing was changed.", remedy=_REMEDY
+        )
