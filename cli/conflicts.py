@@ -32,16 +32,14 @@ def conflicts(
 ) -> None:
     """Find runs that conflict over partitions, since the last look: who removed whose rows, or gave
     way to whom, and what is visible."""
-    from ..maintenance.conflicts import as_members, find_at
-    from ..maintenance.destinations import destination_at
+    from ..maintenance.conflicts import as_members, find_here
 
     opened = Table(table)
-    place = opened.run(destination_at(opened.root))
-    if not (place.is_table or place.is_s3a):
+    found = find_here(opened, since)
+    if not found:
         raise InvalidInputError(
             "There is no table, and no destination of Hadoop's committers.", table=opened.root.url
         )
-    found = find_at(opened, place, since)
     named = [
         (one.committer, it)
         for one in found

@@ -1,7 +1,6 @@
 """Conflicts of runs over tables' partitions: a job that settles them by bringing back rows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -10,8 +9,7 @@ from zero_rename.committer.errors import counted
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.upkeep.conflicts import ConflictReport
 from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
-from zero_rename.maintenance.conflicts import conflicts_as_markdown, find_at, resolve_by_restore
-from zero_rename.maintenance.destinations import destinations_in
+from zero_rename.maintenance.conflicts import conflicts_as_markdown, find_below, resolve_found
 
 from .failures import final_failures
 from .resource import ZeroRenameResource
@@ -50,14 +48,9 @@ def resolve_conflicts_job(
         done: list[ConflictReport] = []
         with final_failures(context):
             for url in _urls(resource, tables):
-                table = resource.table(url)
-                for place in table.run(destinations_in(table.root)):
-                    here = resource.table(place.root.url)
-                    for found in find_at(here, place):
-                        settled = [it for it in found.conflicts if it.is_settled]
-                        if found.unresolved:
-                            settled += resolve_by_restore(here, chosen, None, apply, owner)
-                        done.append(replace(found, conflicts=tuple(settled)))
+                for found in find_below(resource.table(url), resource.table):
+                    here = resource.table(found.table)
+                    done.append(resolve_found(here, found, chosen, apply, owner))
         left = [f"{it.table}: {one}" for it in done for one in it.unresolved]
         report = {
             "report": dg.MetadataValue.md(conflicts_as_markdown(done)),

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..committer.errors import InvalidInputError, OtherJobError, ZeroRenameError, escaped
+from ..committer.errors import (
+    InvalidInputError,
+    OtherJobError,
+    TableNotFoundError,
+    ZeroRenameError,
+    escaped,
+)
 from ..committer.format.job_spec import NOBODY, Owner
 from ..committer.format.records.run_conflict import (
     ConflictingRun,
@@ -15,12 +22,14 @@ from ..committer.format.records.run_conflict import (
     Settlement,
 )
 from ..committer.format.settling import SettledRuns, Settling
+from ..committer.store.requests import ListObjects
 from ..committer.upkeep.conflict_record import open_conflicts, read_conflicts, settle
 from ..committer.upkeep.conflicts import ConflictReport
 from ..committer.upkeep.settlement_policy import SettlementPolicy
 from ..s3a.runs.kept_rows import find_visible, note_settled
-from ..s3a.runs.run_conflicts import conflicts_key, find_s3a_conflicts
-from .destinations import destination_at
+from ..s3a.runs.ledger import runs_prefix
+from ..s3a.runs.run_conflicts import S3A, conflicts_key, find_s3a_conflicts
+from .destinations import destination_at, destinations_in
 
 if TYPE_CHECKING:
     from ..committer import Table
@@ -73,6 +82,39 @@ def find_at(
     return found
 
 
+def find_here(
+    table: Table, seconds: float | None = None, remember: bool = True
+) -> list[ConflictReport]:
+    """Find the conflicts at a destination of which it is not known who writes there, as
+    :func:`find_at`; none where it is no destination. At most ten requests where nothing has
+    happened in a table since the last look.
+
+    :param table: opened at the destination's root, whatever lies there.
+    """
+    runs = table.run(ListObjects(runs_prefix(table.root)))
+    found = []
+    with suppress(TableNotFoundError):
+        found.append(table.conflicts(seconds, remember))
+    if runs.objects:
+        found.append(table.run(find_s3a_conflicts(table.root, seconds, remember)))
+    # A tree or a marker alone shows whose it is.
+    return found or find_at(table, table.run(destination_at(table.root)), seconds, remember)
+
+
+def find_below(
+    table: Table, get_table: Callable[[str], Table], seconds: float | None = None
+) -> list[ConflictReport]:
+    """Find the conflicts where somebody names a folder: at the destination, or at all below a
+    directory.
+
+    :param get_table: opens a destination by its URL.
+    """
+    if found := find_here(table, seconds):
+        return found
+    places = table.run(destinations_in(table.root))
+    return [it for one in places for it in find_at(get_table(one.root.url), one, seconds)]
+
+
 def resolve_by_restore(
     table: Table,
     policy: object,
@@ -108,6 +150,24 @@ def resolve_by_restore(
     done = [_settle_kept(table, it, chosen, apply, owner or NOBODY) for it in theirs]
     left = None if partitions is None else [*{*partitions} - {it.partition for it in theirs}]
     return [*done, *(table.resolve(chosen, left, apply, owner) if left != [] else ())]
+
+
+def resolve_found(
+    table: Table, found: ConflictReport, policy: SettlementPolicy, apply: bool, owner: Owner
+) -> ConflictReport:
+    """Settle what a look has found, as :func:`resolve_by_restore`.
+
+    :return: the report, with what has become of its conflicts.
+    """
+    left = found.unresolved
+    if not left:
+        return found
+    settled = [it for it in found.conflicts if it.is_settled]
+    if found.committer == S3A:
+        settled += [_settle_kept(table, it, policy, apply, owner) for it in left]
+    else:
+        settled += table.resolve(policy, [it.partition for it in left], apply, owner)
+    return replace(found, conflicts=tuple(settled))
 
 
 def _settle_kept(

@@ -14,7 +14,7 @@ from ..committer.upkeep.purge import PurgeAction
 from ..committer.upkeep.recovery import is_lasting
 from ..committer.upkeep.verify import FindingKind
 from ..s3a.verification.markers import verify_markers
-from .conflicts import ConflictOrder, find_at, resolve_by_restore
+from .conflicts import ConflictOrder, find_at, resolve_found
 from .purging import PurgeOrder, SettledJob, purge_destination
 
 if TYPE_CHECKING:
@@ -110,13 +110,10 @@ def _settle_conflicts(
 ) -> None:
     found = find_at(table, place)
     done.notes += [f"conflicts, not read: {escaped(why)}" for it in found for why in it.unread]
+    if order.policy is not None:
+        found = [resolve_found(table, it, order.policy, apply, order.owner) for it in found]
     left = [it for one in found for it in one.unresolved]
     settled = sum(len(it.conflicts) for it in found) - len(left)
-    if left and order.policy is not None:
-        tried = resolve_by_restore(table, order.policy, None, apply, order.owner)
-        now = [it for it in tried if not it.is_settled]
-        settled += len(tried) - len(now)
-        left = now
     counts = {"settled": settled, "unresolved": len(left)}
     done.conflicts = {name: number for name, number in counts.items() if number}
     needs_person = order.fails or order.policy is not None

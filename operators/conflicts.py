@@ -121,18 +121,13 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
         return report
 
     def _find(self, hook: ZeroRenameHook) -> list[ConflictReport]:
-        from ..maintenance.conflicts import find_at
-        from ..maintenance.destinations import destinations_in
+        from ..maintenance.conflicts import find_at, find_below
 
-        found: list[ConflictReport] = []
         if self.tables is None:
-            places = hook.destinations()
-        else:
-            named = [hook.get_table(name) for name in self.tables]
-            places = [place for table in named for place in table.run(destinations_in(table.root))]
-        for place in places:
-            found += find_at(hook.get_table(place.root.url), place, self.since)
-        return found
+            places = [(hook.get_table(place.root.url), place) for place in hook.destinations()]
+            return [it for table, place in places for it in find_at(table, place, self.since)]
+        named = [hook.get_table(name) for name in self.tables]
+        return [it for table in named for it in find_below(table, hook.get_table, self.since)]
 
 
 class ResolveConflictsOperator(TaskArguments, BaseOperator):

@@ -3,8 +3,7 @@
 import dagster as dg
 
 from zero_rename.committer.errors import counted
-from zero_rename.maintenance.conflicts import conflicts_as_markdown, find_at
-from zero_rename.maintenance.destinations import destination_at
+from zero_rename.maintenance.conflicts import conflicts_as_markdown, find_here
 
 from .asset_reference import RESOURCE, AssetLike, AssetReference
 
@@ -37,8 +36,7 @@ def conflicts_check(
 
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         target = reference.table(getattr(context.resources, resource_key))
-        place = target.run(destination_at(target.root))
-        found = find_at(target, place)
+        found = find_here(target)
         left = [it for one in found for it in one.unresolved]
         unread = [why for one in found for why in one.unread]
         said = (

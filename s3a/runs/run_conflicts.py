@@ -27,6 +27,8 @@ from .rivals import has_committed, replaces, written_at
 from .try_record import StoredTry, TryRecord
 
 _KIND = "s3a-conflicts"
+#: Whose runs they are, in a report.
+S3A = "s3a"
 
 
 def conflicts_key(root: TableRoot) -> str:
@@ -67,7 +69,7 @@ def find_s3a_conflicts(
             said = replace(record.said, looked_at=began, mark=began)
             if not (yield from remembered(key, record, said, book, notes)):
                 continue
-        return ConflictReport(root.url, "s3a", book.conflicts, since, began, tuple(notes))
+        return ConflictReport(root.url, S3A, book.conflicts, since, began, tuple(notes))
     raise OutcomeUnknownError(
         "Other processes wrote the record of conflicts again and again. Nothing was settled.",
         key=key,
