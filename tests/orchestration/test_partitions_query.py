@@ -96,6 +96,16 @@ class TestPartitions:
         assert ask(tables, 1, 2, check_files=True).state == WAITING
         assert ask(tables, 1, 2).state == READY
 
+    def test_polls_of_31_partitions_take_one_request_after_the_first(self, tables: Tables) -> None:
+        days = range(1, 32)
+        tables.load(*days)
+        names = tuple(f"day={day}" for day in days)
+        table, query = tables.table(), PartitionsQuery(tables.url(), names, min_files=2)
+        assert query.ask(table).state == WAITING
+        tables.bucket.counter.reset()
+        assert query.ask(table).explanation.startswith("31 of 31 partitions are missing")
+        assert tables.bucket.counter.counts() == {"ListObjects": 1}
+
     def test_each_state_is_read_once_in_a_process(self, tables: Tables) -> None:
         tables.load(1, 2, 3)
         ask(tables, 1, 2, 3)
