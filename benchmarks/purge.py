@@ -39,7 +39,7 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|", flush=True)
     first = 0.0
     with running(latency=asked.latency) as server:
-        os.environ.update(server.environment())
+        os.environ.update(server.environment)
         server.client().create_bucket(Bucket=_BUCKET)
         for name, way in ways.items():
             seconds, requests, cpu = measure(server, way, asked.uploads)

@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from hashlib import sha256
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from dagster._config import ConfigTypeKind
-from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
-    PARTITION_NAME_TAG,
 )
 
-from zero_rename.committer.errors import InvalidInputError, counted, first_few
+from zero_rename.committer.errors import counted, first_few
 from zero_rename.committer.format.job_spec import Mode
 from zero_rename.lineage import Step, look_up, plan
 
 from ..asset_step import APPLICATION
-from ..resource import ZeroRenameResource
 from .asset_reference import RESOURCE, AssetLike, AssetReference
+from .known_assets import CannotRunError, KnownAssets
 
 if TYPE_CHECKING:
     from dagster import DagsterRun
     from dagster._core.definitions.assets.graph.asset_graph import AssetNode
 
-    from zero_rename.committer.table import Table
 
 #: Tag of a run that a sensor has asked for: what it was to make again, from what.
 TAG = "zero_rename/recompute"
-
-
-class _CannotRecomputeError(Exception):
-    """What must not be run, or was run in vain. The message says why."""
 
 
 def recompute_sensor(
@@ -105,7 +95,7 @@ def _tick(
     for step in found.layers[0] if found.layers else ():
         try:
             layer.add(_runs(assets, step), running)
-        except _CannotRecomputeError as error:
+        except CannotRunError as error:
             layer.refused.append(f"job {step.job} of {step.table}: {error}")
     for text in layer.refused:
         context.log.warning(f"Not run again: {text}.")
@@ -165,7 +155,7 @@ class _Layer:
     waits: list[str] = field(default_factory=list)
 
     def add(self, runs: Sequence[_Rerun], running: _Running) -> None:
-        """:raises _CannotRecomputeError: one was run before, and that did not help."""
+        """:raises CannotRunError: one was run before, and that did not help."""
         for run in runs:
             other = running.of_same(run)
             if other is not None:
@@ -175,32 +165,13 @@ class _Layer:
 
 
 @dataclass(frozen=True)
-class _Assets:
+class _Assets(KnownAssets):
     """The code location's assets and the instance's runs.
 
     :param code_versions: that the sensor asks for.
     """
 
-    context: dg.SensorEvaluationContext
-    resource: ZeroRenameResource
-    code_versions: Mapping[dg.AssetKey, str]
-
-    @cached_property
-    def nodes(self) -> Mapping[dg.AssetKey, AssetNode]:
-        repository = self.context.repository_def
-        assert repository is not None  # The daemon and a code server always have one.
-        graph = repository.asset_graph
-        return {key: graph.get(key) for key in graph.get_all_asset_keys()}
-
-    def reference(self, key: dg.AssetKey) -> AssetReference:
-        """:raises Failure: there is none."""
-        if key not in self.nodes:
-            raise dg.Failure(f"The code location has no asset {key.to_user_string()!r}.")
-        node = self.nodes[key]
-        return AssetReference(key, node.partitions_def, node.metadata)
-
-    def table(self, key: dg.AssetKey) -> Table:
-        return self.reference(key).table(self.resource)
+    code_versions: Mapping[dg.AssetKey, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -212,17 +183,16 @@ class _Running:
 
     @staticmethod
     def of(assets: _Assets) -> _Running:
-        statuses = dg.RunsFilter(statuses=NOT_FINISHED_STATUSES)
-        return _Running(assets, tuple(assets.context.instance.get_runs(statuses)))
+        return _Running(assets, assets.unfinished())
 
     def of_same(self, run: _Rerun) -> DagsterRun | None:
         """A run that is to be waited for: it makes some of the same partitions, or its daemon is
         about to retry it.
 
-        :raises _CannotRecomputeError: what was asked for was run, and has not helped.
+        :raises CannotRunError: what was asked for was run, and has not helped.
         """
         for other in self.runs:
-            if self._writes(other, run):
+            if self.assets.writes(other, run.node, run.keys):
                 return other
         filters = dg.RunsFilter(tags={TAG: run.state})
         for last in self.assets.context.instance.get_runs(filters, limit=1):
@@ -235,127 +205,54 @@ class _Running:
                 if last.is_success
                 else f"is {last.status.value}; mend what failed there and re-execute it"
             )
-            raise _CannotRecomputeError(f"run {last.run_id} of {run} {how}")
+            raise CannotRunError(f"run {last.run_id} of {run} {how}")
         return None
-
-    def _writes(self, other: DagsterRun, run: _Rerun) -> bool:
-        selected = other.asset_selection
-        if selected is None:
-            repository = self.assets.context.repository_def
-            known = repository is not None and repository.has_job(other.job_name)
-            job = repository.get_job(other.job_name) if repository and known else None
-            selected = frozenset() if job is None else job.asset_layer.executable_asset_keys
-        if run.node.key not in selected:
-            return False
-        with dg.partition_loading_context(dynamic_partitions_store=self.assets.context.instance):
-            keys = _keys_of(other, run.node)
-        return keys is None or run.keys is None or not keys.isdisjoint(run.keys)
-
-
-def _keys_of(run: DagsterRun, node: AssetNode) -> frozenset[str] | None:
-    """The partition keys that a run is of; ``None``: it does not say."""
-    one = run.tags.get(PARTITION_NAME_TAG)
-    first = run.tags.get(ASSET_PARTITION_RANGE_START_TAG, one)
-    last = run.tags.get(ASSET_PARTITION_RANGE_END_TAG, one)
-    partitions = node.partitions_def
-    if first is None or last is None or partitions is None:
-        return None
-    if first == last:
-        return frozenset({first})
-    if not all(partitions.has_partition_key(key) for key in (first, last)):
-        return None
-    return frozenset(partitions.get_partition_keys_in_range(dg.PartitionKeyRange(first, last)))
 
 
 def _runs(assets: _Assets, step: Step) -> list[_Rerun]:
     """The runs that make a job's partitions again.
 
-    :raises _CannotRecomputeError: there are none.
+    :raises CannotRunError: there are none.
     """
     node = _asset_of(assets, step)
-    config = _config(assets, node, step)
-    ranges = [None] if node.partitions_def is None else _ranges(assets, node, step)
+    config = assets.config(node, step.run.owner.run_id or "")
+    ranges = [None] if node.partitions_def is None else assets.ranges(node, step.partitions)
     return [_Rerun(node, keys, _state(step, keys or ()), config, step) for keys in ranges]
 
 
 def _asset_of(assets: _Assets, step: Step) -> AssetNode:
     """The asset that a job has written.
 
-    :raises _CannotRecomputeError: it is none of this code location's, or must not be run again.
+    :raises CannotRunError: it is none of this code location's, or must not be run again.
     """
     run = step.run
     if not (run.idempotency_key or "").startswith(f"{APPLICATION}/") or not run.owner.task_id:
         by = run.owner.dag_id or run.owner.application or "an unnamed program"
-        raise _CannotRecomputeError(
+        raise CannotRunError(
             f"it was run outside Dagster, by {by}: run it again there, for "
             f"{first_few(step.partitions)}"
         )
     node = assets.nodes.get(dg.AssetKey.from_user_string(run.owner.task_id))
     if node is None or not node.is_materializable:
-        raise _CannotRecomputeError(
+        raise CannotRunError(
             f"this code location has no asset {run.owner.task_id!r} that could be run"
         )
     url = assets.table(node.key).root.url
     if url != step.table:
-        raise _CannotRecomputeError(f"the asset {run.owner.task_id!r} is the table {url} by now")
+        raise CannotRunError(f"the asset {run.owner.task_id!r} is the table {url} by now")
     now = assets.code_versions.get(node.key, node.code_version)
     if node.code_version != now:
         mine = f"code version {node.code_version}" if node.code_version else "no code version"
-        raise _CannotRecomputeError(
+        raise CannotRunError(
             f"the asset {run.owner.task_id!r} has {mine} here, and {now} is asked for: deploy "
             "that, or say in code_versions the one that it has"
         )
     if run.mode is Mode.APPEND:
-        raise _CannotRecomputeError(
+        raise CannotRunError(
             f"the asset {run.owner.task_id!r} appends, so a new run would load its rows beside "
             f"those that are there: re-execute run {run.owner.run_id}"
         )
     return node
-
-
-def _config(assets: _Assets, node: AssetNode, step: Step) -> Mapping[str, Any]:
-    """The configuration that the job's run had given the asset.
-
-    :raises _CannotRecomputeError: it is not known any more.
-    """
-    op = node.assets_def.node_def
-    run_id = step.run.owner.run_id or ""
-    run = assets.context.instance.get_run_by_id(run_id)
-    if run is not None:
-        ops: Any = run.run_config.get("ops", {})
-        return {"ops": {op.name: ops[op.name]}} if ops.get(op.name) else {}
-    schema = op.config_field if isinstance(op, dg.OpDefinition) else None
-    if schema is not None and schema.config_type.kind is not ConfigTypeKind.ANY:
-        raise _CannotRecomputeError(
-            f"run {run_id} is not on record any more, nor how it had configured the asset "
-            f"{node.key.to_user_string()!r}: materialise it by hand"
-        )
-    return {}
-
-
-def _ranges(assets: _Assets, node: AssetNode, step: Step) -> Iterator[tuple[str, ...]]:
-    """The keys of a job's partitions: those that follow each other, as many as the asset's
-    backfills have in a run.
-
-    :raises _CannotRecomputeError: a partition without a key.
-    """
-    reference = assets.reference(node.key)
-    try:
-        known = reference.keys(assets.table(node.key), assets.context.instance)
-    except InvalidInputError as error:
-        raise _CannotRecomputeError(error.message) from error
-    odd = [path for path in step.partitions if path not in known]
-    if odd:
-        raise _CannotRecomputeError(
-            f"{first_few(odd)} is no partition that the asset {reference.name!r} has"
-        )
-    wanted, policy = {known[path] for path in step.partitions}, node.backfill_policy
-    most = 1 if policy is None else policy.max_partitions_per_run or len(known)
-    if isinstance(node.partitions_def, dg.MultiPartitionsDefinition):
-        most = 1
-    for is_wanted, keys in groupby(known.values(), wanted.__contains__):
-        row = tuple(keys) if is_wanted else ()
-        yield from (row[first : first + most] for first in range(0, len(row), most))
 
 
 def _state(step: Step, keys: Sequence[str]) -> str:

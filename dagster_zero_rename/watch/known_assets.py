@@ -1,0 +1,137 @@
+"""Assets of a code location, and what runs of an instance write of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from dagster._config import ConfigTypeKind
+from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    PARTITION_NAME_TAG,
+)
+
+from zero_rename.committer.errors import InvalidInputError, first_few
+
+from ..resource import ZeroRenameResource
+from .asset_reference import AssetReference
+
+if TYPE_CHECKING:
+    from dagster import DagsterRun
+    from dagster._core.definitions.assets.graph.asset_graph import AssetNode
+
+    from zero_rename.committer.table import Table
+
+
+class CannotRunError(Exception):
+    """A run that must not be asked for, or was in vain. The message says why."""
+
+
+@dataclass(frozen=True)
+class KnownAssets:
+    """The assets of a code location, as a sensor's tick sees them."""
+
+    context: dg.SensorEvaluationContext
+    resource: ZeroRenameResource
+
+    @cached_property
+    def nodes(self) -> Mapping[dg.AssetKey, AssetNode]:
+        repository = self.context.repository_def
+        assert repository is not None  # The daemon and a code server always have one.
+        graph = repository.asset_graph
+        return {key: graph.get(key) for key in graph.get_all_asset_keys()}
+
+    def reference(self, key: dg.AssetKey) -> AssetReference:
+        """:raises Failure: there is none."""
+        if key not in self.nodes:
+            raise dg.Failure(f"The code location has no asset {key.to_user_string()!r}.")
+        node = self.nodes[key]
+        return AssetReference(key, node.partitions_def, node.metadata)
+
+    def table(self, key: dg.AssetKey) -> Table:
+        return self.reference(key).table(self.resource)
+
+    def unfinished(self) -> tuple[DagsterRun, ...]:
+        """The runs that have not ended."""
+        statuses = dg.RunsFilter(statuses=NOT_FINISHED_STATUSES)
+        return tuple(self.context.instance.get_runs(statuses))
+
+    def writes(self, run: DagsterRun, node: AssetNode, keys: Collection[str] | None) -> bool:
+        """Tell whether a run may write some partitions of an asset.
+
+        :param keys: theirs; ``None``: it has no partitions.
+        """
+        selected = run.asset_selection
+        if selected is None:
+            repository = self.context.repository_def
+            known = repository is not None and repository.has_job(run.job_name)
+            job = repository.get_job(run.job_name) if repository and known else None
+            selected = frozenset() if job is None else job.asset_layer.executable_asset_keys
+        if node.key not in selected:
+            return False
+        with dg.partition_loading_context(dynamic_partitions_store=self.context.instance):
+            mine = _keys_of(run, node)
+        return mine is None or keys is None or not mine.isdisjoint(keys)
+
+    def config(self, node: AssetNode, run_id: str) -> Mapping[str, Any]:
+        """Return the configuration that a run had given an asset.
+
+        :raises CannotRunError: it is not known any more.
+        """
+        op = node.assets_def.node_def
+        run = self.context.instance.get_run_by_id(run_id)
+        if run is not None:
+            ops: Any = run.run_config.get("ops", {})
+            return {"ops": {op.name: ops[op.name]}} if ops.get(op.name) else {}
+        schema = op.config_field if isinstance(op, dg.OpDefinition) else None
+        if schema is not None and schema.config_type.kind is not ConfigTypeKind.ANY:
+            raise CannotRunError(
+                f"run {run_id} is not on record any more, nor how it had configured the asset "
+                f"{node.key.to_user_string()!r}: materialise it by hand"
+            )
+        return {}
+
+    def ranges(self, node: AssetNode, partitions: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        """Yield the keys of partitions: those that follow each other, as many as the asset's
+        backfills have in a run.
+
+        :raises CannotRunError: a partition without a key.
+        """
+        reference = self.reference(node.key)
+        try:
+            known = reference.keys(self.table(node.key), self.context.instance)
+        except InvalidInputError as error:
+            raise CannotRunError(error.message) from error
+        odd = [path for path in partitions if path not in known]
+        if odd:
+            raise CannotRunError(
+                f"{first_few(odd)} is no partition that the asset {reference.name!r} has"
+            )
+        wanted, policy = {known[path] for path in partitions}, node.backfill_policy
+        most = 1 if policy is None else policy.max_partitions_per_run or len(known)
+        if isinstance(node.partitions_def, dg.MultiPartitionsDefinition):
+            most = 1
+        for is_wanted, keys in groupby(known.values(), wanted.__contains__):
+            row = tuple(keys) if is_wanted else ()
+            yield from (row[first : first + most] for first in range(0, len(row), most))
+
+
+def _keys_of(run: DagsterRun, node: AssetNode) -> frozenset[str] | None:
+    """The partition keys that a run is of; ``None``: it does not say."""
+    one = run.tags.get(PARTITION_NAME_TAG)
+    first = run.tags.get(ASSET_PARTITION_RANGE_START_TAG, one)
+    last = run.tags.get(ASSET_PARTITION_RANGE_END_TAG, one)
+    partitions = node.partitions_def
+    if first is None or last is None or partitions is None:
+        return None
+    if first == last:
+        return frozenset({first})
+    if not all(partitions.has_partition_key(key) for key in (first, last)):
+        return None
+    return frozenset(partitions.get_partition_keys_in_range(dg.PartitionKeyRange(first, last)))
