@@ -1,9 +1,9 @@
-"""A purge of 10,000 uploads beside plain boto3 loops that list and abort: seconds, requests, CPU.
+"""A purge of 10,000 uploads beside plain boto3 loops that list and abort: seconds, and CPU.
 
-``PYTHONPATH=tests:. .venv/bin/python benchmarks/purge.py [--uploads 10000] [--latency 0.01]``. The
-uploads lie below a directory of ten partitions of which no record is known, on one of moto's
-servers, another process of the same machine, whose answers come later by the latency. The loops
-know nothing: they abort what is older than asked for, a living job's too.
+``PYTHONPATH=tests:. .venv/bin/python benchmarks/purge.py [--uploads 10000] [--server ceph]``. The
+uploads lie below a directory of ten partitions of which no record is known, on a server that lists
+a thousand a page, on the same machine. The loops know nothing: they abort all, a living job's too.
+What a purge asks of a store besides the aborts, ``tests/maintenance/test_purge_cost.py`` counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from support.moto_server import S3Server, running
+from torture.servers import serving
+
 from zero_rename import Table
 from zero_rename.maintenance.destinations import destination_at
 from zero_rename.maintenance.purging import PurgeOrder, purge_destination
@@ -28,28 +29,27 @@ _THREADS = 32
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--uploads", type=int, default=10_000)
-    parser.add_argument("--latency", type=float, default=0.01, help="seconds of every answer")
+    parser.add_argument("--server", default="ceph")
     asked = parser.parse_args()
     ways: dict[str, Callable[[Any], None]] = {
         f"boto3, {_THREADS} threads": in_threads,
         "purge": purge,
         "boto3, one after the other": one_after_the_other,
     }
-    print("| way | seconds | requests | CPU, seconds | times boto3 in threads |")
-    print("|---|---:|---:|---:|---:|", flush=True)
+    print("| way | seconds | CPU, seconds | times boto3 in threads |")
+    print("|---|---:|---:|---:|", flush=True)
     first = 0.0
-    with running(latency=asked.latency) as server:
-        os.environ.update(server.environment)
-        server.client().create_bucket(Bucket=_BUCKET)
+    with serving(asked.server) as store:
+        os.environ.update(store.environment())
+        store.client().create_bucket(Bucket=_BUCKET)
         for name, way in ways.items():
-            seconds, requests, cpu = measure(server, way, asked.uploads)
+            seconds, cpu = measure(store, way, asked.uploads)
             first = first or seconds
-            cells = f"{seconds:.1f} | {requests:,} | {cpu:.1f} | {seconds / first:.2f}"
-            print(f"| {name} | {cells} |", flush=True)
+            print(f"| {name} | {seconds:.1f} | {cpu:.1f} | {seconds / first:.2f} |", flush=True)
 
 
-def measure(server: S3Server, way: Callable[[Any], None], uploads: int) -> tuple[float, int, float]:
-    client = server.client()
+def measure(store: Store, way: Callable[[Any], None], uploads: int) -> tuple[float, float]:
+    client = store.client()
 
     def begin(number: int) -> None:
         key = f"{_PREFIX}/day={number % 10}/part-{number:05}.parquet"
@@ -57,14 +57,11 @@ def measure(server: S3Server, way: Callable[[Any], None], uploads: int) -> tuple
 
     with ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(begin, range(uploads)))
-    counter = server.counter(_BUCKET)
-    counter.reset()
     started, used = time.monotonic(), time.process_time()
     way(client)
     seconds, cpu = time.monotonic() - started, time.process_time() - used
-    requests = counter.total()
     assert "Uploads" not in client.list_multipart_uploads(Bucket=_BUCKET)
-    return seconds, requests, cpu
+    return seconds, cpu
 
 
 def listed(client: Any) -> list[tuple[str, str]]:

@@ -151,6 +151,8 @@ class _Search:
         for name in sorted(by_partition):
             for commit, change in sorted(by_partition[name], key=lambda it: it[0].version):
                 yield from self._judge(name, commit, change)
+        # A settlement is bound to the version, which an append or a compaction moves, too.
+        self.book.touched |= by_partition.keys() & self.book.open.keys()
         for decided in self.found.decided:
             yield from self._judge_left_out(decided)
         for failure in self.found.failures:

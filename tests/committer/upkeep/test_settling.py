@@ -107,6 +107,17 @@ class TestRestore:
         (shown,) = table.overview().conflicts
         assert shown.settlement == said
 
+    def test_partition_that_is_written_again_since_is_settled_after_the_next_look(
+        self, world: World, table: Table
+    ) -> None:
+        """A compaction takes nothing away, and moves the version that a settlement is bound to."""
+        newer, _ = late_backfill(world)
+        table.conflicts()
+        load(world, DAY1, run_rank=FIRST, **DAILY_1, on_repeat=OnRepeat.APPEND)
+        table.conflicts()
+        assert settled(table).is_settled
+        assert world.jobs_of(DAY1) == [newer]
+
     def test_dry_run_changes_nothing(self, world: World, table: Table) -> None:
         _, older = late_backfill(world)
         table.conflicts()
