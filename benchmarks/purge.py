@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from torture.servers import serving
+from torture.servers import Store, serving
 
 from zero_rename import Table
 from zero_rename.maintenance.destinations import destination_at
