@@ -17,6 +17,7 @@ from .watch.heads_sensor import heads_sensor
 from .watch.manifest_check import manifest_check
 from .watch.observable_table import observable_table
 from .watch.recompute_sensor import recompute_sensor
+from .watch.resolve_conflicts_sensor import resolve_conflicts_sensor
 
 __all__ = [
     "SparkPipesClient",
@@ -32,5 +33,6 @@ __all__ = [
     "observable_table",
     "recompute_sensor",
     "resolve_conflicts_job",
+    "resolve_conflicts_sensor",
     "zero_rename_asset",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from dagster import DagsterInstance, DagsterRun
     from dagster._core.execution.context.system import StepExecutionContext
 
+#: Tag of a run that settles a conflict: the first run of those whose work it does again.
+DOES_AGAIN = "zero_rename/does_again"
 #: Names of a job's idempotency key and owner that say that Dagster ran it.
 APPLICATION = "dagster"
 
@@ -44,7 +46,8 @@ class AssetStep:
     :param metadata: of the asset's definition, and its ``code_version``.
     :param chain: the first run of a chain of retries, by its id: a run that was re-executed from
         its failure, or retried by Dagster itself, goes on with the chain of the run before.
-    :param try_number: of the step within its run, from 1.
+    :param try_number: of the step within its run, from 1; of a run that does an older one's work
+        again from 2.
     :param is_one_of_many: a backfill makes a run of each partition, since the asset says nothing
         else.
     """
@@ -76,6 +79,7 @@ class AssetStep:
             asset_key = context.asset_key
         node = step.job_def.asset_layer.get(asset_key)
         run = step.dagster_run
+        again = run.tags.get(DOES_AGAIN)
         partitions_def = node.partitions_def
         return AssetStep(
             asset=asset_key,
@@ -85,9 +89,9 @@ class AssetStep:
             code_version=node.code_version,
             job=run.job_name,
             run=run.run_id,
-            root_run=run.root_run_id or run.run_id,
+            root_run=again or run.root_run_id or run.run_id,
             chain=chain_of(run, step.instance),
-            try_number=step.previous_attempt_count + 1,
+            try_number=step.previous_attempt_count + (2 if again else 1),
             is_one_of_many=BACKFILL_ID_TAG in run.tags
             and partitions_def is not None
             and node.backfill_policy is None,
@@ -98,10 +102,7 @@ class AssetStep:
     def idempotency_key(self) -> str:
         """The idempotency key of what this step writes: the same in every run that was re-executed
         from one first run, and for the same partitions only."""
-        keys = "" if self.keys is None else "\n".join(sorted(self.keys))
-        digest = hashlib.sha256(keys.encode()).hexdigest()[:16]
-        asset = quote("/".join(self.asset.path), safe=" /")
-        return f"{APPLICATION}/{self.root_run}/{asset}/keys-{digest}"
+        return idempotency_key_of(self.root_run, self.asset, self.keys)
 
     def run_rank(self, paths: Mapping[str, str]) -> RunRanks:
         """Rank the run in each partition: by the end of its key's time window; of runs for one
@@ -170,6 +171,13 @@ class AssetStep:
 
     def __str__(self) -> str:
         return f"asset {self.asset.to_user_string()!r} in run {self.run}, try {self.try_number}"
+
+
+def idempotency_key_of(root_run: str, asset: dg.AssetKey, keys: Collection[str] | None) -> str:
+    """Name what runs write of an asset's partitions that are re-executed from one first run."""
+    said = "" if keys is None else "\n".join(sorted(keys))
+    digest = hashlib.sha256(said.encode()).hexdigest()[:16]
+    return f"{APPLICATION}/{root_run}/{quote('/'.join(asset.path), safe=' /')}/keys-{digest}"
 
 
 def _window_end(partitions_def: dg.PartitionsDefinition | None, key: str) -> datetime | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..committer.errors import InvalidInputError, counted, first_few
 from ..committer.format.job_spec import Owner
-from ..committer.format.layout import UNPARTITIONED, TableRoot
+from ..committer.format.layout import TableRoot
 from ..committer.format.records.typed_json import from_members, to_members
 from ..committer.format.run_rank import RunRank
 from ..committer.format.settling import SettledRuns, Settling
@@ -320,36 +320,22 @@ class _OfHeads:
             )
         versions = {one.partition: one.version for one in it.orders}
         settles = {one.partition: one.settling for one in it.orders}
-        return Permit(it.first.table, it.first.run, versions, self._is_whole(it), settles)
-
-    def _is_whole(self, it: SettlingRun) -> bool:
-        """Tell whether a run makes all of its partitions: it has made no other, or has committed
-        nothing, or there are none."""
         # On use: DAG files are parsed by processes that look at nothing.
-        from ..orchestration.runs.outcomes import jobs_of_run
+        from ..orchestration.runs.outcomes import makes_no_other
 
-        job = self.table.job_of_key(it.first.run)
-        if job is None or UNPARTITIONED in it.partitions:
-            return True
-        made = {p.partition for done in jobs_of_run(self.table, job) for p in done.partitions}
-        return made <= {*it.partitions}
+        is_whole = makes_no_other(self.table, it.first.run, it.partitions)
+        return Permit(it.first.table, it.first.run, versions, is_whole, settles)
 
     def judged(self, it: SettlingRun) -> Sequence[RerunOutcome]:
-        found = self.table.settled(it.partitions)
-        return [self._judged(one, found[one.partition]) for one in it.orders]
+        from ..orchestration.runs.outcomes import why_not_settled
 
-    def _judged(self, order: RerunOrder, found: Any) -> RerunOutcome:
-        runs = found.runs
-        if runs is not None and runs.stands == order.run and {*order.losers} <= {*runs.losers}:
-            return RerunOutcome(order, found.job)
-        if found.version == order.version:
-            why = (
-                "as before: the task has on_repeat='skip', or its application did not load the "
-                "partition"
-            )
-        else:
-            why = f"of job {found.job}, which settles nothing: another run has loaded since"
-        return RerunOutcome(order, None, f"The run ended well, and the rows are {why}")
+        found = self.table.settled(it.partitions)
+        made = []
+        for one in it.orders:
+            here = found[one.partition]
+            why = why_not_settled(here, one.run, one.losers, one.version)
+            made.append(RerunOutcome(one, None if why else here.job, why))
+        return made
 
 
 @dataclass(frozen=True)

@@ -75,9 +75,13 @@ class KnownAssets:
             selected = frozenset() if job is None else job.asset_layer.executable_asset_keys
         if node.key not in selected:
             return False
-        with dg.partition_loading_context(dynamic_partitions_store=self.context.instance):
-            mine = _keys_of(run, node)
+        mine = self.keys(run, node)
         return mine is None or keys is None or not mine.isdisjoint(keys)
+
+    def keys(self, run: DagsterRun, node: AssetNode) -> frozenset[str] | None:
+        """Return the partition keys that a run is of; ``None``: it does not say."""
+        with dg.partition_loading_context(dynamic_partitions_store=self.context.instance):
+            return _keys_of(run, node)
 
     def config(self, node: AssetNode, run_id: str) -> Mapping[str, Any]:
         """Return the configuration that a run had given an asset.

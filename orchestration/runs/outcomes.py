@@ -19,9 +19,11 @@ from ...committer.errors import (
     first_few,
     printable,
 )
+from ...committer.format.layout import UNPARTITIONED
 
 if TYPE_CHECKING:
     from ...committer import Committed, Table
+    from ...committer.commit.settled import SettledPartition
     from ...committer.format.records.failure import Failure
     from ...committer.format.records.narrowing import Narrowing
     from .heartbeat import LoadRun
@@ -87,6 +89,34 @@ def jobs_of_run(table: Table, last: str) -> Iterator[Committed]:
     while job is not None and (done := table.result(job)) is not None:
         yield done
         job = done.narrows
+
+
+def makes_no_other(table: Table, idempotency_key: str, partitions: Collection[str]) -> bool:
+    """Tell whether a run makes none but some partitions: it has made no other, or has committed
+    nothing, or there are none."""
+    job = table.job_of_key(idempotency_key)
+    if job is None or UNPARTITIONED in partitions:
+        return True
+    made = {it.partition for done in jobs_of_run(table, job) for it in done.partitions}
+    return made <= {*partitions}
+
+
+def why_not_settled(
+    found: SettledPartition, stands: str, losers: Collection[str], version: int
+) -> str:
+    """Say why a run that has ended well has not settled a conflict over a partition; ``""``: it
+    has.
+
+    :param version: that the plan had seen.
+    """
+    runs = found.runs
+    if runs is not None and runs.stands == stands and {*losers} <= {*runs.losers}:
+        return ""
+    if found.version == version:
+        why = "as before: it has loaded nothing there, as with on_repeat='skip'"
+    else:
+        why = f"of job {found.job}, which settles nothing: another run has loaded since"
+    return f"The run ended well, and the rows are {why}"
 
 
 def tell_narrowing(

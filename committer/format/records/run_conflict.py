@@ -20,6 +20,8 @@ from .marks import LEFT_OUT, Count, JobId, Moment
 from .partition_ranks import Rank, newest_of
 
 _KIND = "conflicts"
+#: What runs of Dagster call their application: their task is an asset, in whichever job.
+_DAGSTER = "dagster"
 
 
 class ConflictCause(StrEnum):
@@ -91,7 +93,8 @@ class ConflictingRun:
     def is_named(self, word: str) -> bool:
         """Tell whether a user's word means this run's DAG, task, application or asset."""
         dag, task = self.task
-        return word in (dag, f"{dag}.{task}") if task else word == dag
+        is_asset = self.owner.application == _DAGSTER and word == task
+        return is_asset or (word in (dag, f"{dag}.{task}") if task else word == dag)
 
     def __str__(self) -> str:
         dag, task = self.task
