@@ -79,6 +79,7 @@ class ConflictBook:
             if before is not None and _has_added(before, commit):
                 self._close(before, commit, SettledBy.LATER_RUN)
             return
+        removed = list(removed)
         met = [
             (it, cause_of(commit, it)) for it in removed if not self._is_told(partition, commit, it)
         ]
@@ -88,6 +89,9 @@ class ConflictBook:
             self._add(partition, (*runs, commit.run), plainest(causes))
         elif before is not None and _is_over(commit, before.runs):
             self._close(before, commit, SettledBy.LATER_RUN)
+        elif before is not None and any(before.run(it.key) is not None for it in removed):
+            # It stands where one of them stood, against the others.
+            self._add(partition, (commit.run,), before.cause)
 
     def restored(self, partition: str, commit: RunCommit, stands: str) -> None:
         """Note that a job has brought back the rows of a run that is to stand."""

@@ -248,13 +248,17 @@ class TestSettledLater:
         assert (conflict.settlement.how, conflict.settlement.job) == (SettledBy.LATER_RUN, again)
         assert look(world).conflicts == ()
 
-    def test_run_between_the_two_does_not_settle(self, world: World) -> None:
+    def test_run_between_the_two_does_not_settle_and_joins_them(self, world: World) -> None:
         load(world, DAY1, run_rank=THIRD, **REPLACE, **DAILY_3)
         load(world, DAY1, run_rank=FIRST, **REPLACE, **DAILY_1)
         load(world, DAY1, run_rank=SECOND, **REPLACE, **DAILY_2)
         conflict = only(look(world))
         assert not conflict.is_settled
-        assert [it.owner.run_id for it in conflict.runs] == ["day 1", "day 3"]
+        assert [(it.owner.run_id, it.is_visible) for it in conflict.runs] == [
+            ("day 1", False),
+            ("day 2", True),
+            ("day 3", False),
+        ]
 
     def test_later_newest_run_settles_failure_of_same_look(self, world: World) -> None:
         slow, result = world.written(DAY1, run_rank=SECOND, **REPLACE, **DAILY_2)

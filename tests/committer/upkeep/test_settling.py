@@ -118,6 +118,23 @@ class TestRestore:
         assert settled(table).is_settled
         assert world.jobs_of(DAY1) == [newer]
 
+    def test_newer_run_of_a_task_in_conflict_is_part_of_it(
+        self, world: World, table: Table
+    ) -> None:
+        """Else its rows would be in the way of each settlement, and in no conflict themselves."""
+        first = load(world, DAY1, run_rank=FIRST, **REPLACE, **CORRECTIONS)
+        load(world, DAY1, run_rank=SECOND, **REPLACE, **DAILY_2)
+        table.conflicts()
+        load(world, DAY1, run_rank=THIRD, **REPLACE, **DAILY_3)
+        (conflict,) = table.conflicts().conflicts
+        assert [it.task for it in conflict.runs] == [
+            ("corrections", "load"),
+            ("daily", "load"),
+            ("daily", "load"),
+        ]
+        assert settled(table, {"prefer": ["corrections"]}).is_settled
+        assert world.jobs_of(DAY1) == [first]
+
     def test_dry_run_changes_nothing(self, world: World, table: Table) -> None:
         _, older = late_backfill(world)
         table.conflicts()
