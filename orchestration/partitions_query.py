@@ -213,6 +213,15 @@ class PartitionsQuery:
             return QueryResult(WAITING, self._explained(lacking), quiet=quiet)
         return QueryResult(READY, f"There are {self.subject} of {self.table}.", self._report(held))
 
+    def judge(self, table: Table) -> tuple[dict[str, HeldPartition], dict[str, str]]:
+        """Tell what the partitions hold, and what each lacks of what is asked, whether all are
+        ready or not."""
+        held, lacking = self._judged(table, None)
+        if self.check_files:
+            ready = {name: it for name, it in held.items() if name not in lacking}
+            lacking |= self._without_files(table, ready)
+        return held, lacking
+
     def _ask_below(self, table: Table, least: int) -> QueryResult:
         """Look once at all partitions below the directory that hold files."""
         found = partitions_below(table, self.directory, self.is_by_heads)
@@ -223,10 +232,7 @@ class PartitionsQuery:
             min_partitions=None,
             min_files=max(1, self.min_files or 1),
         )
-        held, lacking = of_each._judged(table, None)
-        if self.check_files:
-            ready = {name: it for name, it in held.items() if name not in lacking}
-            lacking |= self._without_files(table, ready)
+        held, lacking = of_each.judge(table)
         names = tuple(name for name in found if name not in lacking)
         if len(names) >= least:
             of_each = replace(of_each, partitions=names)

@@ -8,12 +8,17 @@ from typing import Any
 import dagster as dg
 
 from zero_rename.committer.commit.state.job_state import JobState
-from zero_rename.committer.errors import counted
+from zero_rename.committer.errors import InvalidInputError, counted
 from zero_rename.committer.format.layout import UNPARTITIONED
 from zero_rename.committer.format.records.data_file import DataFile
+from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import All
 from zero_rename.committer.table import Table
+from zero_rename.orchestration.job_query import READY
+from zero_rename.orchestration.partitions_query import PartitionsQuery
+from zero_rename.s3a.hadoop.settings import check_committer
+from zero_rename.s3a.runs.try_record import is_of
 
 from .asset_reference import RESOURCE, AssetLike, AssetReference
 
@@ -25,7 +30,10 @@ _SHOWN = 100
 class _PartitionRecord:
     """What the table has on record of one partition.
 
-    :param job: of its latest materialisation; ``None`` where that names none.
+    :param job: of its latest materialisation; of one by Hadoop's committers, the one that wrote it
+        last; ``None`` where that names none.
+    :param version: 0 by Hadoop's committers.
+    :param rows: ``None``: nobody counted them.
     :param wrong: what is; empty where nothing is.
     """
 
@@ -33,7 +41,7 @@ class _PartitionRecord:
     job: str | None
     version: int
     files: int
-    rows: int
+    rows: int | None
     wrong: tuple[str, ...]
 
 
@@ -41,6 +49,10 @@ def manifest_check(
     asset: AssetLike,
     *,
     min_rows: int = 0,
+    min_files: int | None = None,
+    min_partitions: int | None = None,
+    committer: str | None = None,
+    require_manifest: bool = True,
     blocking: bool = False,
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
     table: str | None = None,
@@ -54,8 +66,20 @@ def manifest_check(
     Of the partitions of its run; in a run of one its result is that partition's. It reads records
     and lists, and no file.
 
+    Of what one of Hadoop's committers wrote it checks, as Airflow's ``SuccessManifestSensor`` does,
+    that the ledger of loads or a ``_SUCCESS`` names the job that wrote each partition last, that
+    this is the job of its materialisation, if one names a job, and that as many files are there as
+    the job left. ``min_rows`` then reads the files' footers.
+
     :param asset: a definition or a key.
     :param min_rows: that each partition has to hold.
+    :param min_files: so many files at least, of each.
+    :param min_partitions: so many partitions of the table at least hold files and have what is
+        asked of each, instead of the run's; of an asset without partitions of its own.
+    :param committer: who has to have committed: ``zero_rename``, or ``magic``, ``directory``,
+        ``partitioned``; ``None``: the resource's.
+    :param require_manifest: ``False``: the ``_SUCCESS`` of any job counts, of 0 bytes too, as
+        Spark's plain commit writes it in the folder whose it is.
     :param severity: of a check that fails.
     :param name: the check's.
     :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
@@ -64,18 +88,23 @@ def manifest_check(
     :param partitions_def: the asset's, where it is given by its key.
     """
     reference = AssetReference.of(asset, table, partitions_def)
+    asked = _Asked(min_rows, min_files, min_partitions, committer, require_manifest)
+    asked.check(reference)
 
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         resource = getattr(context.resources, resource_key)
         target = reference.table(resource)
+        if min_partitions is not None:
+            return _counted(asked.query(target, resource.committer, ()), target, severity)
         keys = None
         if reference.partitions_def is not None:
             keys = context.partition_keys if context.has_partition_key_range else ()
             keys = keys or (context.partition_key,)
         paths = reference.paths(keys, target)
         jobs = _jobs(reference, context.instance, paths)
-        found = list(_look(target, jobs, min_rows))
-        return _result(found, severity)
+        query = asked.query(target, resource.committer, tuple(jobs))
+        found = _look(target, jobs, query) if query.is_by_heads else _held(target, jobs, query)
+        return _result(list(found), severity)
 
     with warnings.catch_warnings():
         # Dagster calls checks of partitions a preview; without, results of all partitions mix.
@@ -90,6 +119,83 @@ def manifest_check(
         )(check)
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What a check is told, as far as it is about partitions."""
+
+    min_rows: int
+    min_files: int | None
+    min_partitions: int | None
+    committer: str | None
+    require_manifest: bool
+
+    def check(self, reference: AssetReference) -> None:
+        """:raises InvalidInputError: it cannot be answered."""
+        if self.committer is not None:
+            check_committer(self.committer)
+        if self.committer not in (None, NATIVE) and not self.require_manifest:
+            raise InvalidInputError(
+                f"committer={self.committer!r} is given with require_manifest=False, and a "
+                "_SUCCESS without manifest does not say which committer wrote it.",
+                remedy="Leave out committer, which takes any, or require_manifest.",
+            )
+        if self.min_partitions is not None and reference.partitions_def is not None:
+            raise InvalidInputError(
+                f"min_partitions={self.min_partitions} counts those of the whole table, and the "
+                f"asset {reference.name!r} has partitions of its own.",
+                remedy="Leave min_partitions out: each partition of the run is checked.",
+            )
+
+    def query(self, table: Table, committer: str, partitions: tuple[str, ...]) -> PartitionsQuery:
+        """Make the query that partitions are checked by.
+
+        :raises InvalidInputError: it cannot be answered.
+        """
+        named = self.committer or committer
+        made = PartitionsQuery(
+            table.root.url,
+            partitions,
+            min_rows=self.min_rows or None,
+            min_files=self.min_files,
+            committer=named if self.require_manifest else NATIVE,
+            require_manifest=self.require_manifest,
+            min_partitions=self.min_partitions,
+            check_files=True,
+        )
+        made.check()
+        return made
+
+
+def _held(
+    table: Table, jobs: Mapping[str, str | None], query: PartitionsQuery
+) -> Iterator[_PartitionRecord]:
+    """Look at partitions that Hadoop's committers wrote."""
+    held, lacking = query.judge(table)
+    for path, told in jobs.items():
+        it = held.get(path)
+        job = None if it is None else it.job
+        wrong = [lacking[path]] if path in lacking else []
+        if told is not None and job is not None and not is_of(told, job):
+            wrong.append(f"it holds the rows of job {job}, and job {told} was materialised")
+        files, rows = (0, None) if it is None else (it.files, it.rows)
+        yield _PartitionRecord(path, job or told, 0, files, rows, tuple(wrong))
+
+
+def _counted(
+    query: PartitionsQuery, table: Table, severity: dg.AssetCheckSeverity
+) -> dg.AssetCheckResult:
+    """Look whether enough partitions of a table are there."""
+    found = query.ask(table)
+    report = found.report or {}
+    return dg.AssetCheckResult(
+        passed=found.state == READY,
+        severity=severity,
+        description=found.explanation,
+        metadata={name: report[name] for name in ("files", "bytes") if report.get(name)}
+        | {"partitions": len(report.get("partitions") or ())},
+    )
+
+
 def _jobs(
     reference: AssetReference, instance: dg.DagsterInstance, paths: Mapping[str, str]
 ) -> dict[str, str | None]:
@@ -100,8 +206,9 @@ def _jobs(
 
 
 def _look(
-    table: Table, jobs: Mapping[str, str | None], min_rows: int
+    table: Table, jobs: Mapping[str, str | None], query: PartitionsQuery
 ) -> Iterator[_PartitionRecord]:
+    min_rows, min_files = query.min_rows or 0, query.min_files or 0
     states = {job: _state(table, job) for job in jobs.values() if job is not None}
     snapshot = table.state(list(jobs))
     files = snapshot.by_partition()
@@ -119,6 +226,8 @@ def _look(
         wrong += [f"{counted(len(lost), 'file')} missing or changed: {lost[0]}"] if lost else []
         if rows < min_rows:
             wrong.append(f"{counted(rows, 'row')}, at least {min_rows} are wanted")
+        if len(named) < min_files:
+            wrong.append(f"{counted(len(named), 'file')}, at least {min_files} are wanted")
         version = snapshot.versions.get(path, 0)
         yield _PartitionRecord(path, job, version, len(named), rows, tuple(wrong))
 
@@ -155,7 +264,7 @@ def _result(
         description=f"{first}.{more}" if wrong else None,
         metadata={
             "partitions": len(found),
-            "rows": sum(it.rows for it in found),
+            "rows": sum(it.rows or 0 for it in found),
             "files": sum(it.files for it in found),
             "wrong": len(wrong),
             "report": dg.MetadataValue.table(

@@ -64,6 +64,14 @@ def test_what_was_materialised_is_there(
     }
 
 
+def test_partition_with_too_few_files_fails(
+    loaded: dg.DagsterInstance, zero: ZeroRenameResource
+) -> None:
+    [found] = checked(manifest_check(flights, min_files=2), zero, instance=loaded, tags=RUN)
+    assert not found.passed
+    assert found.description.startswith("day=2013-01-01: 1 file, at least 2 are wanted")
+
+
 def test_a_run_of_one_partition_is_that_partitions_result(
     load: Load, zero: ZeroRenameResource, instance: dg.DagsterInstance
 ) -> None:

@@ -1,0 +1,143 @@
+"""Check of what Hadoop's committers wrote, by the ledger's reports and ``_SUCCESS``."""
+
+import json
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dagster_zero_rename import ZeroRenameResource, manifest_check
+from zero_rename.committer import InvalidInputError
+
+pytestmark = pytest.mark.memory_s3
+
+DAYS = dg.StaticPartitionsDefinition(["1", "2"])
+WRITE, JOB = "11111111-2222-4333-8444-555555555555", "6f1d2c3b-4a59-4e8f-9b7a-0c1d2e3f0000"
+
+
+@dg.asset(partitions_def=DAYS, metadata={"partition_expr": "day"})
+def flights() -> dg.MaterializeResult:
+    """What an application wrote, whose job is told."""
+    return dg.MaterializeResult(metadata={"zero_rename/job": JOB})
+
+
+@dg.asset(key="flights")
+def whole() -> None:
+    """The same table, as an output of which Dagster tells no partitions apart."""
+
+
+@pytest.fixture
+def keys(zero: ZeroRenameResource, s3_bucket: Any) -> list[str]:
+    """Two files of two rows in each of two days, and their job's ``_SUCCESS``."""
+    prefix = zero.table("flights").root.prefix
+    made = [
+        f"{prefix}/day={day}/part-{part:05}-{WRITE}.parquet" for day in (1, 2) for part in (0, 1)
+    ]
+    body = pa.BufferOutputStream()
+    pq.write_table(pa.table({"number": [1, 2]}), body)
+    for key in made:
+        s3_bucket.put(key, body.getvalue().to_pybytes())
+    put_marker(s3_bucket, prefix, made)
+    return made
+
+
+def put_marker(bucket: Any, prefix: str, keys: list[str], job: str = JOB) -> None:
+    said = {
+        "name": "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1",
+        "success": True,
+        "timestamp": 1_359_700_000_000,
+        "committer": "magic",
+        "jobId": job,
+        "filenames": [f"/{key}" for key in keys],
+        "iostatistics": {"counters": {"committer_commits_completed": len(keys)}},
+    }
+    bucket.put(f"{prefix}/_SUCCESS", json.dumps(said).encode())
+
+
+def checked(zero: ZeroRenameResource, asset: Any = flights, day: str | None = "1", **asked: Any):
+    check = manifest_check(asset, **{"committer": "magic", **asked})
+    result = dg.materialize(
+        [asset, check], resources={"zero_rename": zero}, partition_key=day, raise_on_error=False
+    )
+    (found,) = result.get_asset_check_evaluations()
+    return found
+
+
+def test_partition_that_its_job_wrote_passes(zero: ZeroRenameResource, keys: list[str]) -> None:
+    found = checked(zero, min_files=2, min_rows=4)
+    assert found.passed
+    (record,) = found.metadata["report"].records
+    assert (record.data["job"], record.data["files"], record.data["rows"]) == (JOB, 2, 4)
+
+
+def test_committer_is_the_resources_where_none_is_named(
+    zero: ZeroRenameResource, keys: list[str]
+) -> None:
+    of_magic = ZeroRenameResource(table_root=zero.table_root, committer="magic")
+    assert checked(of_magic, committer=None).passed
+    wrong = checked(zero, committer="partitioned")
+    assert not wrong.passed
+    assert "magic" in wrong.description
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"), [({"min_files": 3}, "day=1: 2 files"), ({"min_rows": 5}, "day=1: 4 rows")]
+)
+def test_partition_with_too_little_fails(
+    zero: ZeroRenameResource, keys: list[str], asked: dict[str, Any], said: str
+) -> None:
+    found = checked(zero, **asked)
+    assert not found.passed
+    assert found.description.startswith(said)
+
+
+def test_lost_file_fails(zero: ZeroRenameResource, keys: list[str], s3_bucket: Any) -> None:
+    s3_bucket.client.delete_object(Bucket=s3_bucket.name, Key=keys[0])
+    found = checked(zero)
+    assert not found.passed
+    assert "not there" in found.description
+    assert checked(zero, day="2").passed
+
+
+def test_rows_of_another_job_than_was_materialised_fail(
+    zero: ZeroRenameResource, keys: list[str], s3_bucket: Any
+) -> None:
+    other = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeee0000"
+    put_marker(s3_bucket, zero.table("flights").root.prefix, keys, other)
+    found = checked(zero)
+    assert not found.passed
+    assert f"it holds the rows of job {other}, and job {JOB} was materialised" in found.description
+
+
+def test_plain_marker_counts_only_where_no_manifest_is_required(
+    zero: ZeroRenameResource, keys: list[str], s3_bucket: Any
+) -> None:
+    prefix = zero.table("flights").root.prefix
+    s3_bucket.put(f"{prefix}/_SUCCESS", b"")
+    s3_bucket.put(f"{prefix}/day=1/_SUCCESS", b"")
+    assert "Spark's plain commit" in checked(zero).description
+    assert checked(zero, committer=None, require_manifest=False).passed
+
+
+def test_partitions_of_a_whole_output_are_counted(
+    zero: ZeroRenameResource, keys: list[str]
+) -> None:
+    assert checked(zero, whole, None, min_partitions=2).passed
+    found = checked(zero, whole, None, min_partitions=3)
+    assert not found.passed
+    assert found.description.startswith("2 of 3 partitions are below /")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"committer": "magick"}, "magick"),
+        ({"committer": "magic", "require_manifest": False}, "which committer wrote it"),
+        ({"min_partitions": 1}, "has partitions of its own"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        manifest_check(flights, **asked)
