@@ -16,8 +16,8 @@ environment:
 setup: environment ## .venv, its packages, Java; quick when nothing changed
 	@$(PYTHON) tools/bootstrap.py
 
-demo: setup      ## Load real data through Airflow and Spark into an embedded S3
-	@$(PY) -m demo
+demo: setup $(if $(filter-out zero_rename,$(COMMITTER)),s3a-jars) ## Load real data through Airflow and Spark into an embedded S3; COMMITTER=magic by Hadoop's
+	@COMMITTER=$(COMMITTER) $(PY) -m demo
 
 servers: environment ## The S3 servers of the tests: S3Mock (60 MB, once), Ceph by apt where you are root
 	@$(PY) tools/s3_servers.py

@@ -52,6 +52,21 @@ class Store(PlainBucket):
         log = self._counter().log()
         return any(name == "UploadPart" and key.startswith(prefix) for name, key in log)
 
+    def has_put(self, prefix: str, suffix: str) -> bool:
+        """Whether an object has been put below a prefix whose key ends so."""
+        if not self.embedded:
+            return any(key.endswith(suffix) for key in self.keys(prefix))
+        log = self._counter().log()
+        found = (key for name, key in log if name == "PutObject")
+        return any(key.startswith(prefix) and key.endswith(suffix) for key in found)
+
+    def copies(self, prefix: str) -> int | None:
+        """How many objects were copied to keys below a prefix; ``None``: the server cannot say."""
+        if not self.embedded:
+            return None
+        log = self._counter().log()
+        return sum("Copy" in name and key.startswith(prefix) for name, key in log)
+
     def _counter(self) -> RequestCounter:
         return RequestCounter(self.endpoint, self.name)
 

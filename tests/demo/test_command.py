@@ -59,6 +59,31 @@ def test_an_unreachable_endpoint_is_one_paragraph_within_seconds(tmp_path: Path)
     assert time.monotonic() - begun < 90
 
 
+@pytest.mark.parametrize(
+    ("named", "cache", "said"),
+    [
+        ("majic", "", "COMMITTER='majic' is no committer of Hadoop's. Nothing was started"),
+        ("magic", "elsewhere", "Run make s3a-jars, once"),
+    ],
+)
+def test_committer_that_cannot_write_is_one_paragraph(
+    tmp_path: Path, named: str, cache: str, said: str
+) -> None:
+    variables = {"COMMITTER": named} | ({"XDG_CACHE_HOME": str(tmp_path / cache)} if cache else {})
+    done = subprocess.run(
+        command(tmp_path / "demo"),
+        env=environment(**variables),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "demo").exists()
+
+
 def test_wrong_credentials_and_missing_buckets_name_the_variables(
     tmp_path: Path, s3_env: Any
 ) -> None:
