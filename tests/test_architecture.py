@@ -132,7 +132,7 @@ KNOWN_ONLY_TO = {
 #: What is never installed, and the parts of it that may know a scheduler; the examples of one know
 #: nothing of the other.
 OUTSIDE = {
-    "airflow": {"demo/airflow_worker.py"},
+    "airflow": {"demo/airflow_worker.py", "examples/hadoop_committers/flights_magic.py"},
     "dagster": {"examples"},
     "dagster_pipes": set(),
     DAGSTER: {"examples"},

@@ -107,14 +107,14 @@ class Newcomer:
     def follow(
         self, page: Path, bucket: str, looks: Mapping[str, Callable[[], bool]] | None = None
     ) -> None:
-        """Type all of a page; ``s3://bucket/`` is a bucket of ours.
+        """Type all of a page; ``s3://bucket/``, or ``s3a://``, is a bucket of ours.
 
         :param looks: commands that a reader types until they tell of one success; typed once, when
             that is to be seen: each would take half of the machine from what is waited for.
         """
         session: list[Block] = []
         for block in [*blocks(page), Block("", "", "")]:
-            text = block.text.replace("s3://bucket/", f"s3://{bucket}/")
+            text = re.sub(r"\b(s3a?)://bucket/", rf"\1://{bucket}/", block.text)
             if block.language == "python":
                 session.append(Block("python", text, block.prose))
                 continue

@@ -1,0 +1,28 @@
+"""A job as many have it: Spark's own writer, for one day. ``DIES=1`` ends the driver half-way."""
+
+import os
+import signal
+import sys
+import time
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+destination, day = sys.argv[1:]
+spark = SparkSession.builder.appName("day_job").getOrCreate()
+flights = spark.range(0, 6, 1, numPartitions=2).select(
+    F.col("id").alias("flight"), F.lit(day).alias("day")
+)
+if os.environ.get("DIES"):
+    jvm = os.getppid()
+
+    @F.udf("long")
+    def deadly(flight: int) -> int:
+        """Let the machine fail at the last row, when the other task has long committed."""
+        if flight == 5:
+            time.sleep(3)
+            os.kill(jvm, signal.SIGKILL)
+        return flight
+
+    flights = flights.withColumn("flight", deadly("flight"))
+flights.write.mode("append").partitionBy("day").parquet(destination)
