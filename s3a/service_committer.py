@@ -150,6 +150,8 @@ def _by_default(job: _AskedJob, is_s3a: bool) -> tuple[str, str]:
         )
         return UNKNOWN, why
     if job.service is Service.GLUE and is_s3a:
+        if job.release and glue_version(job.release) < (5, 1):
+            return UNKNOWN, "Before 5.1 AWS names no committer for S3A."
         return UNKNOWN, "AWS says that S3A has taken EMRFS' place, and names no committer."
     switch = EMR_MAGIC_KEY if is_s3a else EMR_PARQUET_KEY
     if job.said(switch).lower() == "false":

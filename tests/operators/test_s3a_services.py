@@ -464,6 +464,16 @@ class TestTries:
         assert len(service.jobs) == 1
 
     @one_service
+    def test_an_empty_marker_fails_by_the_committer_that_leaves_such(
+        self, service: Service, tables: Tables
+    ) -> None:
+        service.application.more = {"TEST_EMPTY_MARKER": "1"}
+        for number in (1, 2):
+            with pytest.raises(VerificationError, match="classic rename committer ran, not magic"):
+                run(service, number)
+        assert len(service.jobs) == 1
+
+    @one_service
     def test_a_cleared_task_waits_for_the_job_of_before_and_loads_again(
         self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:

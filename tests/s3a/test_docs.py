@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from docs.extensions.tables import S3A, SERVICES, updated
+from docs.extensions.tables import GUIDES, S3A, SERVICES, updated
 from zero_rename.s3a.checks import CHECKS
 from zero_rename.s3a.hadoop.settings import Committer, S3ASettings
 
 
 def test_the_tables_are_up_to_date() -> None:
-    for page in (S3A, SERVICES):
+    for page in (S3A, SERVICES, *GUIDES):
         assert updated(page) == page.read_text("utf-8")
 
 

@@ -62,6 +62,15 @@ def test_service_without_settings_has_its_own(
     assert found(service, release) == committers
 
 
+def test_reason_is_of_the_release_that_is_asked_about() -> None:
+    reasons = {
+        release: committers_in_force(Service.GLUE, release, effective([]))[0].why
+        for release in ("5.0", "5.1")
+    }
+    assert "has taken EMRFS' place" in reasons["5.1"]
+    assert reasons["5.0"] == "Before 5.1 AWS names no committer for S3A."
+
+
 @pytest.mark.parametrize("committer", Committer)
 @pytest.mark.parametrize("service", [it for it, row in RULES.items() if row.words])
 def test_word_selects_hadoop_s_for_s3a(service: Service, committer: Committer) -> None:
