@@ -59,13 +59,24 @@ def tell_failure(
     """Put an error on record, under the conditions of :func:`failures_told`."""
     if root is None or idempotency_key is None or owner.task_id is None:
         return
-    failure = Failure.of(error, root, idempotency_key, owner, new_write_id(), partitions)
     try:
         driver = connect(root.bucket)
         driver.encrypt_by_default(encryption, root.prefix)
-        driver.run(Put(root.failure_key(failure.idempotency_key), failure.encode()))
+        driver.run(record_failure(error, root, idempotency_key, owner, partitions))
     except ZeroRenameError as met:
         logger.warning("the failure could not be put on record: %s", met)
+
+
+def record_failure(
+    error: ZeroRenameError,
+    root: TableRoot,
+    idempotency_key: str,
+    owner: Owner,
+    partitions: Iterable[str] = (),
+) -> Step[None]:
+    """Put the failure of a task's run on record."""
+    failure = Failure.of(error, root, idempotency_key, owner, new_write_id(), partitions)
+    yield from Put(root.failure_key(idempotency_key), failure.encode())
 
 
 def read_failure(root: TableRoot, idempotency_key: str) -> Step[Failure | None]:

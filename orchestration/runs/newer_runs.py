@@ -3,25 +3,31 @@ need not start."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from ...committer.errors import SupersededRunError, ZeroRenameError
 from ...committer.format.job_spec import Mode, OnConflict, OnSuperseded
-from ...committer.format.run_rank import NO_RANK
+from ...committer.format.run_rank import NO_RANK, RunRanks
 
 if TYPE_CHECKING:
     from ...committer import Table
     from ...committer.format.handoff import Handoff
 
 
+_log = logging.getLogger(__name__)
+
+
 def refuse_superseded(
     table: Table, handoff: Handoff, partitions: Callable[[], Collection[str]]
 ) -> None:
     """Refuse a run that gives way: newer ones have overtaken it, under ``on_conflict=newest_run``,
-    or a conflict was settled against it. What comes after this look its job finds as it claims.
+    or a conflict was settled against it. What comes after this look its job finds as it claims. A
+    run that is refused is put on record as one that gave way, as its job would have done.
 
     Requests: one for each partition, under ``newest_run``, and under ``fail`` where the task was
-    tried before; else none.
+    tried before; else none. One more where the run is refused.
 
     :param partitions: says which partitions the run is known to write.
     :raises SupersededRunError: it gives way.
@@ -41,4 +47,24 @@ def refuse_superseded(
 
     ranks, run = handoff.run_rank or NO_RANK, handoff.idempotency_key
     found = table.newer_runs(named, ranks, mode is Mode.REPLACE, run=run, on_conflict=policy)
-    refuse_overtaken(found, named, handoff.on_superseded or OnSuperseded.FAIL)
+    try:
+        refuse_overtaken(found, named, handoff.on_superseded or OnSuperseded.FAIL)
+    except SupersededRunError as error:
+        own = {name: rank for name in found if (rank := ranks.rank(name)) is not None}
+        error.run_ranks = str(RunRanks(own)) if own else ""
+        _put_on_record(table, handoff, error, named)
+        raise
+
+
+def _put_on_record(
+    table: Table, handoff: Handoff, error: SupersededRunError, named: Collection[str]
+) -> None:
+    from ...committer.commit.failures import record_failure
+
+    run = handoff.idempotency_key
+    if run is None:
+        return
+    try:
+        table.run(record_failure(error, table.root, run, handoff.owner, named))
+    except ZeroRenameError as met:
+        _log.warning("That this run gave way could not be put on record: %s", met)

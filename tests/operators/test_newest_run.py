@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
-from support.airflow import Tables
+from support.airflow import Tables, run_task, task_context
 from support.fake_spark import WRITES, FakeSpark
 from support.spark_loads import operator, run
 from zero_rename.committer import InvalidInputError, Owner, RunRank
@@ -18,6 +18,7 @@ from zero_rename.committer.commit.narrowed_run import leave_narrowing
 from zero_rename.committer.format.layout import new_write_id
 from zero_rename.committer.format.records.narrowing import Narrowing
 from zero_rename.committer.format.settling import SettledRuns, Settling
+from zero_rename.operators.conflicts import FindConflictsOperator
 from zero_rename.provider.task_context import run_rank
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -66,6 +67,29 @@ class TestBeforeSpark:
         with pytest.raises(AirflowSkipException, match=newer["job"]):
             run(task, run_id="late", start=EARLIER)
         assert len(spark.calls()) == before
+
+    @pytest.mark.parametrize(
+        ("policy", "ends"), [(NEWEST, AirflowFailException), (SKIP, AirflowSkipException)]
+    )
+    def test_late_run_is_reported_as_one_that_gave_way(
+        self, tables: Tables, policy: dict[str, Any], ends: type[Exception]
+    ) -> None:
+        newer = run(operator(tables, **NEWEST), run_id="newer", start=LATER)
+        with pytest.raises(ends, match="Not submitted"):
+            run(operator(tables, **policy), run_id="late", start=EARLIER)
+        task = FindConflictsOperator(task_id="find", tables=tables.url(), since=3600)
+        context: Any = task_context(task)
+        context["ti"].xcom_push = lambda **_: None
+        (found,) = run_task(task, context)["tables"]
+        (conflict,) = found["conflicts"]
+        told = {it["run_id"]: (it["job"], it["gave_way"], it["rank"]) for it in conflict["runs"]}
+        assert conflict["partition"] == "day=1"
+        assert told["newer"][:2] == (newer["job"], False)
+        assert told["late"][1:] == (True, "2013-01-02T00:00:00+00:00")
+
+    def test_run_that_gives_way_to_nobody_writes_no_failure(self, tables: Tables) -> None:
+        run(operator(tables, **NEWEST), run_id="only")
+        assert tables.bucket.keys("wh/flights/_zero_rename/failures") == []
 
     @pytest.mark.parametrize(
         ("policy", "ends"), [(NEWEST, AirflowFailException), (SKIP, AirflowSkipException)]
