@@ -22,15 +22,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..committer.errors import InvalidInputError
+from ..committer.errors import InvalidInputError, SupersededRunError
 from ..committer.format.handoff import Handoff
-from ..committer.format.job_spec import Mode
+from ..committer.format.job_spec import Mode, check_superseded
 from ..committer.format.layout import TableRoot
 from ..s3a.hadoop.settings import NATIVE
 from .changing.merge_source import MergeRules
 from .changing.merging import merge_by
+from .changing.row_writer import refuse_policies
 from .option_table import plain
-from .options import read_writer_options
+from .options import WriterOptions, read_writer_options
 from .save_frame import save
 from .write_target import chosen_committer, require_spark_frame, take_handoff
 
@@ -74,7 +75,9 @@ def stream(
     :param trigger: for ``DataStreamWriter.trigger``: ``{"processingTime": "1 minute"}``,
         ``{"availableNow": True}``; ``None`` begins a batch when the one before is done.
     :param name: the query's name.
-    :param options: of each batch's write, as :func:`.save_frame.save` has them.
+    :param options: of each batch's write, as :func:`.save_frame.save` has them. With
+        ``onSuperseded`` ``skip`` a batch of which newer runs leave nothing is left out, and the
+        query goes on.
     :returns: the running query. What fails in a batch ends it: ``awaitTermination()`` raises it.
     :raises InvalidInputError: a call that cannot be right; nothing was started.
     """
@@ -95,8 +98,8 @@ def stream(
             table=root.url,
             remedy="Leave it out of options=.",
         )
-    read_writer_options({**(options or {}), "path": root.url})
     rules = _rules(Mode.parse(mode), merge_on, delete_when, latest_by, across_partitions)
+    _check_options(read_writer_options({**(options or {}), "path": root.url}), rules, root.url)
     batches = MicroBatches(
         root.url, checkpoint, tuple(partition_by), Mode.parse(mode), dict(options or {}), rules
     )
@@ -133,6 +136,16 @@ def _rules(
     return None
 
 
+def _check_options(options: WriterOptions, rules: MergeRules | None, table: str) -> None:
+    """Refuse as the query starts what each of its batches would refuse.
+
+    :raises InvalidInputError: a policy that a batch cannot keep.
+    """
+    check_superseded(options.on_conflict, options.on_superseded, "nothing was started")
+    if rules is not None:
+        refuse_policies(options, table)
+
+
 @dataclass
 class MicroBatches:
     """What Spark calls with each batch, in the driver, or in a worker of a Connect server."""
@@ -153,6 +166,17 @@ class MicroBatches:
             "idempotencyKey": f"stream-{self._query}-{number}",
             "onRepeat": "skip",
         }
+        try:
+            self._write(batch, given)
+        except SupersededRunError as error:
+            if not error.skips:
+                raise
+            # As a task is skipped. The batch is done: run again it would be left out again.
+            logger.warning("batch %d of the query %s is left out: %s", number, self._query, error)
+            return
+        logger.info("%s holds batch %d of the query %s", self.table, number, self._query)
+
+    def _write(self, batch: DataFrame, given: Mapping[str, str]) -> None:
         by = self.partition_by
         if self.rules is not None:
             merge_by(self.rules, batch, self.table, partition_by=by, options=given)
@@ -160,7 +184,6 @@ class MicroBatches:
             save(
                 batch, self.table, partition_by=by, mode=self.mode, committer=NATIVE, options=given
             )
-        logger.info("%s holds batch %d of the query %s", self.table, number, self._query)
 
 
 def query_id(batch: DataFrame, checkpoint: str) -> str:

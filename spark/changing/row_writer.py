@@ -50,7 +50,7 @@ class RowWriter:
         # What the call itself names is refused below.
         own = {name: it for name, it in own.items() if not is_given(target.options, name)}
         self._options = writer_options(target.options, handoff, target.named_options | own)
-        _refuse_policies(self._options, target.root.url)
+        refuse_policies(self._options, target.root.url)
         default = self._options.default_encryption
         self.table.driver.encrypt_by_default(default, target.root.prefix)
         self._name = application_of(session)
@@ -168,7 +168,7 @@ class RowWriter:
         return carry_out(frame, planned, options, self._reads, expected, inputs)
 
 
-def _refuse_policies(options: WriterOptions, table: str) -> None:
+def refuse_policies(options: WriterOptions, table: str) -> None:
     """Options that contradict a change of rows, which has a state, partitions and a mode of its
     own."""
     given = {

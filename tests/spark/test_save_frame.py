@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import LongType, StructField, StructType
 
 from zero_rename.committer import InvalidInputError, Mode, ReadBase, SettingsRefusedError, TableRoot
 from zero_rename.committer.format.handoff import Handoff
@@ -17,6 +18,7 @@ from zero_rename.s3a.write_plan import OVERWRITE_OPTION, PlannedWrite, plan
 from zero_rename.spark import merge, save, stream
 from zero_rename.spark.options import writer_options
 from zero_rename.spark.write_target import resolve
+from zero_rename.spark.writer import open_writer
 
 TABLE = "s3://bucket/wh/flights"
 ROOT = TableRoot.parse(TABLE)
@@ -106,6 +108,15 @@ class TestWhatIsAsked:
             asked(environ, committer="zero_rename")
         other = asked(environ, table="s3://bucket/wh/other", committer="zero_rename")
         assert other.committer == "zero_rename"
+
+    def test_data_source_in_an_application_that_is_to_write_by_magic_is_refused(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("ZERO_RENAME_TABLE", TABLE)
+        monkeypatch.setenv("ZERO_RENAME_COMMITTER", "magic")
+        columns = StructType([StructField("day", LongType())])
+        with pytest.raises(InvalidInputError, match="by the committer zero_rename, and magic is"):
+            open_writer(columns, False, {"path": TABLE})
 
     @pytest.mark.parametrize(
         ("variable", "value"),

@@ -7,12 +7,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from support.spark import environment, run_program
 from support.spark_tables import data_keys, numbers, open_records
 from zero_rename.committer import InvalidInputError, Table
-from zero_rename.spark import stream, stream_sink
+from zero_rename.spark import save, stream, stream_sink
 
 pytestmark = pytest.mark.spark
 SCHEMA = "n long, p string"
@@ -130,6 +131,65 @@ def test_a_batch_that_failed_is_written_at_the_next_start(
     assert numbers(url) == [1, 2, 3, 4]
 
 
+def newer_run_loads(url: str) -> None:
+    rows = pa.table({"n": [7], "p": ["p1"]})
+    with Table(url).job(rows.schema, mode="replace", partition_by=["p"], run_rank=9) as job:
+        job.write(rows)
+
+
+def test_stream_leaves_out_what_newer_runs_have_loaded_and_goes_on(
+    spark: Any, source: Path, url: str, checkpoint: str
+) -> None:
+    """Of three batches, the first and the last one are of a partition that a newer run has."""
+    newer_run_loads(url)
+    skips = {"onConflict": "newest_run", "onSuperseded": "skip", "runRank": "1"}
+    run(spark, source, url, checkpoint, options=skips)
+    assert (done(checkpoint), numbers(url)) == ([0, 1, 2], [2, 7])
+    run(spark, source, url, checkpoint, options=skips)
+    assert numbers(url) == [2, 7]
+
+
+def test_stream_that_skips_nothing_ends_where_a_newer_run_has_loaded(
+    spark: Any, source: Path, url: str, checkpoint: str
+) -> None:
+    newer_run_loads(url)
+    with pytest.raises(Exception, match="Newer runs have loaded p=p1"):
+        run(spark, source, url, checkpoint, options={"onConflict": "newest_run", "runRank": "1"})
+    assert numbers(url) == [7]
+
+
+def test_save_in_foreach_batch_leaves_out_what_newer_runs_have_loaded(
+    spark: Any, source: Path, url: str, checkpoint: str
+) -> None:
+    newer_run_loads(url)
+    left: list[Any] = []
+
+    def write(batch: Any, number: int) -> None:
+        options = {
+            **{"onConflict": "newest_run", "onSuperseded": "skip", "runRank": "1"},
+            "idempotencyKey": f"batch {number}",
+        }
+        done = save(batch, url, partition_by=["p"], options=options)
+        assert done is not None
+        left.append((dict(done.superseded).keys(), done.left_out))
+
+    rows = spark.readStream.schema(SCHEMA).json(str(source))
+    query = rows.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
+    query.trigger(**AVAILABLE).start().awaitTermination()
+    assert left == [({"p=p1"}, 2)]
+    assert numbers(url) == [2, 7]
+
+
+def test_operator_that_asks_for_another_committer_is_refused_before_the_query_starts(
+    spark: Any, source: Path, url: str, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZERO_RENAME_TABLE", url)
+    monkeypatch.setenv("ZERO_RENAME_COMMITTER", "magic")
+    with pytest.raises(InvalidInputError, match="by the committer zero_rename, and magic is asked"):
+        run(spark, source, url, checkpoint)
+    assert not Path(checkpoint).exists()
+
+
 def test_a_new_checkpoint_is_a_new_query(
     spark: Any, source: Path, url: str, checkpoint: str
 ) -> None:
@@ -165,6 +225,11 @@ def test_few_files_of_each_batch(spark: Any, source: Path, url: str, checkpoint:
         ({"options": {"on_repeat": "append"}}, "on_repeat is given"),
         ({"mode": "upsert"}, "mode='upsert' is unknown"),
         ({"options": {"rowsPerFle": "9"}}, "Is rowsPerFile meant"),
+        ({"options": {"onSuperseded": "skip"}}, "on_conflict=fail lets none; nothing was started"),
+        (
+            {"mode": "merge", "merge_on": ["n"], "options": {"onConflict": "newest_run"}},
+            "onConflict=newest_run says nothing to a change of rows",
+        ),
     ],
 )
 def test_what_cannot_be_right(
