@@ -45,6 +45,9 @@ job = committer.Table(url).job(
     replace_partitions=options.replace_partitions,
     idempotency_key=options.idempotency_key,
     on_repeat=options.on_repeat,
+    on_conflict=options.on_conflict,
+    on_superseded=options.on_superseded,
+    run_rank=options.run_rank,
     owner=options.owner("test"),
 )
 with job:
@@ -76,6 +79,12 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "with DAG('plain', schedule=None, start_date=datetime(2013, 1, 1)):\n"
         "    ZeroRenameSparkSubmitOperator(task_id='load', application=__file__,\n"
         f"        table='s3://{BUCKET}/new/flights', partition={DAY!r}, mode='overwrite')\n"
+        "for word in ('fail', 'skip'):\n"
+        "    with DAG(f'newest_{word}', schedule=None, start_date=datetime(2013, 1, 1)) as dag:\n"
+        "        ZeroRenameSparkSubmitOperator(task_id='load', application=__file__,\n"
+        f"            table=f's3://{BUCKET}/newest_{{word}}/flights', partition={DAY!r},\n"
+        "            mode='overwrite', on_conflict='newest_run', on_superseded=word)\n"
+        "    globals()[dag.dag_id] = dag\n"
         "with DAG('own', schedule=None, start_date=datetime(2013, 1, 1)):\n"
         "    ZeroRenameSparkSubmitOperator(task_id='load', application=__file__, retries=1,\n"
         f"        retry_delay=0, table={TABLE!r}, partition={DAY!r}, mode='overwrite',\n"
@@ -154,6 +163,19 @@ def test_a_load_that_names_no_outlets(dags: dict[str, Any]) -> None:
     assert str(run.state) == "success"
     assert xcom(run, "load")["rows"] == 1
     assert events(run) == []
+
+
+@pytest.mark.parametrize("on_superseded", ["fail", "skip"])
+def test_late_run_gives_way_by_its_logical_date(dags: dict[str, Any], on_superseded: str) -> None:
+    """A DAG run of an earlier date that comes later starts no Spark, and fails or is skipped."""
+    dag = dags[f"newest_{on_superseded}"]
+    newer = dag.test(execution_date=at(3))
+    assert str(newer.state) == "success"
+    late = dag.test(execution_date=at(2))
+    state = {"fail": "failed", "skip": "skipped"}[on_superseded]
+    assert str(late.get_task_instance("load").state) == state
+    again = dag.test(execution_date=at(4))
+    assert xcom(again, "load")["version"] == xcom(newer, "load")["version"] + 1
 
 
 def test_a_retry_reports_what_the_try_before_has_committed(retried: Any) -> None:

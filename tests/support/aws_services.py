@@ -77,6 +77,8 @@ class Application:
             idempotency_key=options.idempotency_key,
             on_repeat=options.on_repeat,
             on_conflict=options.on_conflict,
+            on_superseded=options.on_superseded,
+            run_rank=options.run_rank,
             owner=options.owner("stand-in"),
         )
         with job:

@@ -41,6 +41,7 @@ _BY_CONNECT = (
     *(
         "test_an_error_of_ours_keeps_its_class",
         "test_another_job_meanwhile",
+        "test_run_leaves_out",
         "test_another_version",
     ),
     *("test_rows_of_a_partition_come_together", "test_a_frame_with_an_order_of_its_own"),

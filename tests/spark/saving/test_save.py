@@ -25,6 +25,7 @@ from zero_rename.committer import (
     JobFencedError,
     JobSpec,
     RefusedError,
+    SupersededRunError,
     TableMismatchError,
     TaskResultsError,
 )
@@ -427,6 +428,18 @@ class TestConflicts:
         assert numbers(url, "n") == [2]
         assert s3_bucket.uploads() == []
         assert Table(url).open_jobs() == []
+
+    def test_run_leaves_out_what_a_newer_one_has_loaded(self, spark: Any, url: str) -> None:
+        newer = {"onConflict": "newest_run", "runRank": "2"}
+        save(spark.sql("select 7L n, 'x' p"), url, partition_by=["p"], options=newer)
+        older = {"onConflict": "newest_run", "onSuperseded": "skip", "runRank": "1"}
+        rows = spark.sql("select * from values (1L, 'x'), (2L, 'y') as t(n, p)")
+        done = save(rows, url, mode="overwrite", options=older)
+        assert (list(done.superseded), done.left_out, done.rows) == (["p=x"], 1, 1)
+        with pytest.raises(SupersededRunError) as caught:
+            save(spark.sql("select 1L n, 'x' p"), url, mode="overwrite", options=older)
+        assert caught.value.skips
+        assert numbers(url, "n") == [2, 7]
 
 
 class TestCancelling:
