@@ -7,7 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowRuntimeError,
+    ErrorType,
+)
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
@@ -26,6 +31,18 @@ pytestmark = pytest.mark.memory_s3
 
 OWNER = Owner("flights", "scheduled__2013-02-01", "load", -1, 1)
 TRY = a_try(JOB, OWNER, idempotency_key="flights/scheduled__2013-02-01/load", beat_at=1.0)
+
+
+def refusing_to_list() -> Any:
+    """What botocore does where the user has no right to list uploads."""
+    call = BaseClient._make_api_call  # pyright: ignore[reportAttributeAccessIssue]
+
+    def refuse(client: Any, operation: str, given: Any) -> Any:
+        if operation == "ListMultipartUploads":
+            raise ClientError({"Error": {"Code": "AccessDenied"}}, operation)
+        return call(client, operation, given)
+
+    return refuse
 
 
 class Scheduler:
@@ -225,17 +242,32 @@ class TestMaintenanceOfAll:
         halfway(tables)
         record(tables)
         before = data(tables), tables.bucket.uploads()
-        call = BaseClient._make_api_call  # pyright: ignore[reportAttributeAccessIssue]
-
-        def refuse(client: Any, operation: str, given: Any) -> Any:
-            if operation == "ListMultipartUploads":
-                raise ClientError({"Error": {"Code": "AccessDenied"}}, operation)
-            return call(client, operation, given)
-
+        refuse = refusing_to_list()
         with monkeypatch.context() as patch:
             patch.setattr(BaseClient, "_make_api_call", refuse)
             with pytest.raises(ZeroRenameError, match="s3:ListBucketMultipartUploads"):
                 self.purge(tables, "failed", s3a_patience=0, foreign=True)
+        assert (data(tables), tables.bucket.uploads()) == before
+
+    def test_upkeep_without_the_right_to_list_uploads_says_so_and_changes_nothing(
+        self, tables: Tables, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        connect("zr", extra={"table_root": tables.url("").rstrip("/")})
+        halfway(tables)
+        record(tables)
+        before = data(tables), tables.bucket.uploads()
+        task = MaintainTablesOperator(
+            task_id="maintain", zero_rename_conn_id="zr", apply=True, s3a_patience=0
+        )
+        context: Any = task_context(task)
+        context["ti"].get_task_states = Scheduler("failed").get_task_states
+        context["ti"].xcom_push = lambda **_: None
+        with monkeypatch.context() as patch:
+            patch.setattr(BaseClient, "_make_api_call", refusing_to_list())
+            with pytest.raises(
+                (ZeroRenameError, AirflowException), match="s3:ListBucketMultipartUploads"
+            ):
+                run_task(task, context)
         assert (data(tables), tables.bucket.uploads()) == before
 
     def test_purge_of_a_buckets_root_is_refused(self, tables: Tables) -> None:

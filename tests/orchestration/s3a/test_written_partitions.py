@@ -12,6 +12,7 @@ from zero_rename.committer import InvalidInputError, Table
 from zero_rename.committer.format.job_spec import NOBODY
 from zero_rename.orchestration.job_query import READY, WAITING, QueryResult
 from zero_rename.orchestration.partitions_query import PartitionsQuery, table_query
+from zero_rename.orchestration.s3a.load import report_of_job
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import COMMITTED, UNDONE, TryRecord, run_uuid
 
@@ -249,6 +250,18 @@ class TestOutput:
         result = self.ask(tables, newer_than=written - 1, **plain)
         assert (result.state, (result.report or {})["files"]) == (READY, 1)
         assert (result.report or {})["partitions"][0]["decided_at"] == written
+
+    @pytest.mark.parametrize(
+        ("body", "why"),
+        [(b"{", "is not JSON"), (b" " * 50_000_000, "has more than 8388608 bytes")],
+        ids=["no JSON", "50 MB"],
+    )
+    def test_marker_that_cannot_be_read_is_named_and_is_no_job_s(
+        self, tables: Tables, body: bytes, why: str
+    ) -> None:
+        tables.bucket.put("wh/flights/_SUCCESS", body)
+        assert why in self.ask(tables, newer_than=0.0).explanation
+        assert report_of_job(tables.table(), run_uuid(), None) is None
 
     def test_marker_of_a_native_table_does_not_count_without_its_heads(
         self, tables: Tables

@@ -110,6 +110,7 @@ class TestCommitted:
         (lambda world: world.mark(b"{"), "not what an S3A committer writes"),
         (lambda world: world.mark(b"[]"), "not what an S3A committer writes"),
         (lambda world: world.mark(b'{"name": "other"}'), "not what an S3A committer writes"),
+        (lambda world: world.mark(b" " * 9_000_000), "not what an S3A committer writes"),
         (lambda world: world.put(world.keys[0], 1), "bytes, and"),
         (lambda world: world.marker(filenames=["/other/t/p.parquet"]), "job's destination"),
     ],
