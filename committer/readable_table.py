@@ -45,6 +45,7 @@ from .overview.history import history
 from .overview.orphaned_uploads import OrphanedUploads, find_orphaned_uploads
 from .overview.partition_history import PartitionHistory, look_back
 from .overview.recent_jobs import JobManifest, SeenJob, read_job_manifest
+from .overview.rival_jobs import RivalJob, find_rivals
 from .overview.table_overview import TableOverview, look_over
 from .scan.current_table import current_snapshot, current_table, stored_names, table_exists
 from .scan.partition_state import PartitionState, partition_states
@@ -393,6 +394,18 @@ class ReadableTable:
         policy = OnConflict(on_conflict)
         step = find_superseded(self._context, partitions, run_rank, replaces, run, policy)
         return self.run(step)
+
+    def rival_jobs(
+        self, partitions: Collection[str], appends: bool, *, run: str | None = None
+    ) -> list[RivalJob]:
+        """Find the jobs of other runs that are at work on partitions, as their open records say. A
+        job that has been silent for so long that it counts as dead is none.
+
+        :param partitions: as the table spells them; none: any.
+        :param appends: whether the run appends: two appends are no rivals.
+        :param run: the run's idempotency key, whose own jobs are no rivals.
+        """
+        return self.run(find_rivals(self._context, partitions, appends, run))
 
     def settled(self, partitions: Iterable[str]) -> dict[str, SettledPartition]:
         """Read which conflicts over partitions are settled, and at which version each partition is:

@@ -144,7 +144,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
 
         table, run, hook = load.table, load.run, load.hook
         with final_where_refused():
-            s3a_load = s3a_load_of(load)
+            s3a_load = s3a_load_of(load, self._rival_wait())
             wanted = s3a_load.load
             self._check_files()
             keys = hook.credentials_env() if self.pass_credentials else {}

@@ -6,12 +6,12 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from ..orchestration.runs.task_run import NamedTask
+from .pauses import pause_deferred
 
 if TYPE_CHECKING:
     from ..lineage.plan import Step
@@ -97,8 +97,4 @@ def wait(task: BaseOperator, seconds: float, deferrable: bool, progress: Kept) -
     if not deferrable:
         time.sleep(seconds)
         return
-    from airflow.providers.common.compat.standard.triggers import TimeDeltaTrigger
-
-    make: Any = TimeDeltaTrigger
-    trigger = make(timedelta(seconds=max(seconds, _SHORTEST_WAIT)))
-    task.defer(trigger=trigger, method_name="proceed", kwargs={"progress": progress.said()})
+    pause_deferred(task, max(seconds, _SHORTEST_WAIT), "proceed", {"progress": progress.said()})

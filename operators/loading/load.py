@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,7 +26,7 @@ from ...committer.format.job_spec import (
 from ...committer.format.run_rank import RunRanks
 from ...orchestration.load_policies import check_policies, check_table_layout
 from ...orchestration.merge_arguments import OF_MERGES, check_merge, listed_columns, read_across
-from ...orchestration.runs.arguments import Parser, read_any, read_flag, read_text
+from ...orchestration.runs.arguments import Parser, read_any, read_flag, read_seconds, read_text
 from ...orchestration.runs.heartbeat import wait_for_living
 from ...orchestration.runs.newer_runs import refuse_superseded
 from ...orchestration.runs.outcomes import (
@@ -43,6 +44,7 @@ from ...orchestration.runs.partitions import (
     sure_partitions,
 )
 from ...orchestration.runs.reports import commit_report, one_line, opening, partitions_line, summary
+from ...orchestration.runs.rivals import wait_for_rivals
 from ...orchestration.runs.task_run import check_on_repeat
 from ...orchestration.table_names import check_catalog, check_table_name
 from ...orchestration.templates import is_known
@@ -57,6 +59,7 @@ from ...provider.links import (
     link_to_report,
     link_to_table,
 )
+from ...provider.pauses import pause_deferred
 from ...provider.task_arguments import TaskArguments
 from ...provider.task_context import ANY, no_partition, resolve_partitions, run_rank, task_run
 from ...s3a.hadoop.settings import NATIVE, check_committer
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
     from ...committer import Table
     from ...committer.format.handoff import Handoff
     from ...committer.format.records.narrowing import Narrowing
+    from ...committer.rival_wait import RivalWait
     from ...orchestration.runs.task_run import TaskRun
 
 
@@ -94,6 +98,8 @@ _KEEP_APART = (
     "Make partition_format as fine as the DAG's schedule, with %G beside %V. Where each run loads "
     'the whole partition anew, name it by a template: partition="day={{ ds }}".'
 )
+#: Seconds between two looks for other runs of a task that is deferred meanwhile.
+_LOOK_DEFERRED_EVERY = 60.0
 #: Arguments that are texts once they are rendered.
 _TEXTS = (
     *("table", "partition_format", "on_repeat", "committer", "catalog", "zero_rename_conn_id"),
@@ -156,6 +162,10 @@ class LoadOperator(TaskArguments, BaseOperator):
     :param run_rank: by ``newest_run``, how new the run is: a number, a date or a time. Left out, it
         is the end of the run's data interval, else its partition's date, else when it was due.
         (templated)
+    :param wait_for_other_runs: how long the run waits, before anything is submitted, while another
+        run is at work on its partitions: a timedelta, seconds, or a text such as ``PT2H``. After
+        that it goes by ``on_conflict``. Left out, it does not wait. With ``deferrable=True``, where
+        the operator has that, it holds no worker meanwhile. (templated)
     :param distribute: ``partition`` lets ``save()`` bring the rows of a partition together first,
         for few files; or ``none``; ``None`` leaves it to the application. (templated)
     :param readers: how readers find the files of a table that this load makes: ``listing``, or
@@ -182,6 +192,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         "partition",
         "partition_format",
         *POLICIES,
+        "wait_for_other_runs",
         "on_repeat",
         "committer",
         "catalog",
@@ -193,6 +204,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         # Read where their names are known: in the tables of partitions, merges and ranks.
         **dict.fromkeys(("partition", "merge_on", "run_rank"), read_any),
         **dict.fromkeys(("across_partitions", "asset_partitions"), read_flag),
+        "wait_for_other_runs": read_seconds,
     }
     operator_extra_links = (PartitionPageLink(), ManifestLink(), TableConsoleLink())
     ui_color = "#e6f2ec"
@@ -217,6 +229,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         on_conflict: str | None = None,
         on_superseded: str | None = None,
         run_rank: datetime | date | float | str | None = None,
+        wait_for_other_runs: timedelta | float | str | None = None,
         distribute: str | None = None,
         readers: str | None = None,
         code_version: str | None = None,
@@ -243,6 +256,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         self.on_conflict = on_conflict
         self.on_superseded = on_superseded
         self.run_rank: Any = run_rank
+        self.wait_for_other_runs: Any = wait_for_other_runs
         self.distribute = distribute
         self.readers = readers
         self.code_version = code_version
@@ -257,6 +271,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         self.zero_rename_conn_id = zero_rename_conn_id
         self._submitted: tuple[Table, TaskRun] | None = None
         self._published_load: tuple[TableLoad, dict[str, Any]] | None = None
+        self._waiting_since: float | None = None
         self._check_arguments(parsing=True)
 
     def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
@@ -272,6 +287,18 @@ class LoadOperator(TaskArguments, BaseOperator):
         """
         load = self._table_load(context)
         return self._published(context, load, self._load(context, load))
+
+    def wait_over(
+        self, context: Context, event: Any = None, *, waiting_since: float
+    ) -> dict[str, Any]:
+        """Look again for other runs, and load where none is at work: the task was deferred while
+        it waited for them.
+
+        :param event: the trigger's, which only says that time has passed.
+        :param waiting_since: Unix time at which it began to wait.
+        """
+        self._waiting_since = waiting_since
+        return self.execute(context)
 
     def on_kill(self) -> None:
         """End the application, and abort its job, or finish it if it had decided to commit."""
@@ -404,13 +431,34 @@ class LoadOperator(TaskArguments, BaseOperator):
             handoff = replace(load.handoff, partitions=stored, on_repeat=OnRepeat(on_repeat))
             load = replace(load, handoff=handoff, earlier=earlier)
         planned = tell_narrowing(table, run.idempotency_key, earlier, run.try_number > 1)
+        waiting = self._rival_wait()
+        if waiting is not None:
+            makes, key = _made(stored or (), planned), run.idempotency_key
+            with ended_for_good():
+                wait_for_rivals(table, waiting, makes, handoff.mode, handoff.on_conflict, key)
         named = partial(_compared, partial(sure_partitions, table, stored), planned)
-        with ended_for_good("Not submitted. "), final_where_refused():
+        after = f", after {waiting.waited:.0f} s of waiting" if waiting and waiting.waited else ""
+        with ended_for_good(f"Not submitted{after}. "), final_where_refused():
             refuse_superseded(table, handoff, named)
         self._log_opening(load, f"{run.idempotency_key}, try {run.try_number}")
         self._submitted = table, run
         self._submit(context, load)
         return self._outcome(load)
+
+    def _rival_wait(self) -> RivalWait | None:
+        """How long the run waits for other runs of its partitions; ``None``: not at all."""
+        if not self.wait_for_other_runs:
+            return None
+        from ...committer.rival_wait import RivalWait
+
+        longest, since = self.wait_for_other_runs, self._waiting_since
+        if not getattr(self, "deferrable", False):
+            return RivalWait(longest, since)
+        return RivalWait(longest, since, self._pause_deferred, _LOOK_DEFERRED_EVERY)
+
+    def _pause_deferred(self, seconds: float) -> None:
+        since = time.time() if self._waiting_since is None else self._waiting_since
+        pause_deferred(self, seconds, "wait_over", {"waiting_since": since})
 
     def _execute_parent(self, context: Context) -> Any:
         """What the operator does that submits."""
@@ -501,8 +549,12 @@ def _compared(written: Callable[[], Sequence[str]], planned: Narrowing | None) -
 
     :param written: says which partitions the run is known to write.
     """
-    names = written()
-    if planned is None:
+    settles = () if planned is None else planned.settles
+    return tuple(it for it in _made(written(), planned) if it not in settles)
+
+
+def _made(names: Sequence[str], planned: Narrowing | None) -> tuple[str, ...]:
+    """Pick the partitions that a run makes: not those that a plan leaves out."""
+    if planned is None or planned.whole:
         return tuple(names)
-    makes = (it for it in names if planned.whole or it in planned.partitions)
-    return tuple(it for it in makes if it not in planned.settles)
+    return tuple(it for it in names if it in planned.partitions)

@@ -15,6 +15,7 @@ from ...s3a.hadoop.settings import NATIVE, Committer
 from .load import TableLoad
 
 if TYPE_CHECKING:
+    from ...committer.rival_wait import RivalWait
     from ...orchestration.s3a.conflicts import ConflictPolicy
     from ...orchestration.s3a.load import S3ALoad
 
@@ -83,9 +84,10 @@ def policy_of(load: TableLoad) -> ConflictPolicy:
     )
 
 
-def s3a_load_of(load: TableLoad) -> S3ALoad:
+def s3a_load_of(load: TableLoad, waiting: RivalWait | None) -> S3ALoad:
     """Return a new try of a load by one of Hadoop's committers.
 
+    :param waiting: how long it waits for other runs of its partitions; ``None``: not at all.
     :raises InvalidInputError: a policy that they cannot keep to; or a plan has let it settle a
         conflict, and it comes too late.
     """
@@ -97,7 +99,7 @@ def s3a_load_of(load: TableLoad) -> S3ALoad:
     rank = None if said.run_rank is None else said.run_rank.rank(UNPARTITIONED)
     wanted = LoadRequest(Committer(load.committer), load.table.root, said.mode, load.partitions)
     plan = taken_plan(load.table, load.run)
-    return S3ALoad(load.table, load.run, wanted, policy_of(load), rank, plan)
+    return S3ALoad(load.table, load.run, wanted, policy_of(load), rank, plan, waiting)
 
 
 def told(load: TableLoad, s3a_load: S3ALoad) -> TableLoad:

@@ -277,7 +277,7 @@ class ServiceLoadOperator(LoadOperator):
 
         table, run = load.table, load.run
         with final_where_refused():
-            self._s3a_load = s3a_load = s3a_load_of(load)
+            self._s3a_load = s3a_load = s3a_load_of(load, self._rival_wait())
             settings = self._s3a_settings(load, s3a_load)
             load = told(load, s3a_load)
             self._prepare(load, settings)

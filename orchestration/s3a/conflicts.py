@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...committer.commit.newest_run import SupersededBy, called, superseded_run
@@ -38,6 +38,7 @@ from ...s3a.runs.try_record import SETTLED, TryRecord, WriteRecord
 
 if TYPE_CHECKING:
     from ...committer import Table
+    from ...committer.rival_wait import RivalWait
 
 _log = logging.getLogger(__name__)
 
@@ -76,31 +77,41 @@ def check_policy(policy: ConflictPolicy, mode: Mode | None, names_partitions: bo
         )
 
 
-def refuse_rivals(
-    table: Table, mine: TryRecord, policy: ConflictPolicy, planned: Mapping[str, int] | None = None
-) -> None:
-    """Give way to another run, before anything is submitted.
+def find_rivals(
+    table: Table,
+    mine: TryRecord,
+    policy: ConflictPolicy,
+    planned: Mapping[str, int] | None = None,
+    waits: bool = False,
+) -> tuple[TryRecord, ...]:
+    """Find other runs at work on the partitions of a try, before anything is submitted.
 
     :param mine: the try, which is on record.
     :param planned: of a try that settles a conflict, how many tries of other runs had loaded each
-        partition as that was planned. Its rank is not compared, and it gives way as under *fail*.
-    :raises CommitConflictError: under *fail* another run that opened before is at work. Final: the
-        next try would not see it, and write over its rows. Or the try settles a conflict, and
-        another run has loaded since.
-    :raises OutcomeUnknownError: one opened in the same second, and gives way as well; or it is at
-        work, and the policy is *newest_run*: which is newer is asked again when it has ended. Or
-        nobody can tell whether one is at work, or has loaded the partitions.
+        partition as that was planned. Its rank is not compared.
+    :param waits: the try waits for them. What one that is at work has committed, it asks when that
+        has ended.
+    :raises CommitConflictError: the try settles a conflict, and another run has loaded since.
+    :raises OutcomeUnknownError: nobody can tell whether one is at work, or has loaded the
+        partitions.
     :raises SupersededRunError: newer runs have loaded the partitions, or a conflict over them was
         settled against this one.
     """
-    if planned is not None:
-        policy = USUAL
     # First, so that one which ends between the two looks is seen by the second.
     found = table.run(living_rivals(table.root, mine))
-    if planned is not None:
-        _refuse_moved(table, mine, planned)
-    elif policy.on_conflict is OnConflict.NEWEST_RUN or was_tried(mine, policy):
-        _refuse_superseded(table, mine, policy)
+    loads_are_asked = (
+        planned is not None
+        or policy.on_conflict is OnConflict.NEWEST_RUN
+        or was_tried(mine, policy)
+    )
+    if loads_are_asked:
+        loads = table.run(loads_of_others(table.root, mine))
+        if waits and found.known:
+            loads = replace(loads, doubtful=())
+        if planned is not None:
+            _refuse_moved(table, mine, planned, loads)
+        else:
+            _refuse_superseded(table, mine, policy, loads)
     if found.damage:
         said = (
             "The record of another try cannot be read, so nobody can tell whether it is at work on "
@@ -108,7 +119,7 @@ def refuse_rivals(
         )
         if policy.on_conflict is OnConflict.LAST_WINS:
             _log.warning("%s: %s", said, found.damage)
-            return
+            return found.known
         raise OutcomeUnknownError(
             f"{said}. Nothing was submitted. {found.damage}",
             table=table.root.url,
@@ -116,28 +127,64 @@ def refuse_rivals(
             remedy="Restore that object from a version or backup; or choose "
             "on_conflict='last_wins', which does not ask.",
         )
-    rivals = found.known
+    return found.known
+
+
+def refuse_rivals(
+    table: Table,
+    mine: TryRecord,
+    policy: ConflictPolicy,
+    rivals: Sequence[TryRecord],
+    waiting: RivalWait | None = None,
+) -> None:
+    """Give way to other runs that are at work, before anything is submitted.
+
+    :param waiting: how long the try has waited for them; ``None``: it does not wait.
+    :raises CommitConflictError: under *fail* another run that opened before is at work. Final: the
+        next try would not see it, and write over its rows.
+    :raises OutcomeUnknownError: one opened in the same second, and gives way as well; or it is at
+        work, and the policy is *newest_run*: which is newer is asked again when it has ended.
+    """
     if not rivals:
         return
     named = first_few([said_of(it) for it in rivals])
+    after = "" if waiting is None else f" after wait_for_other_runs={waiting.longest:.0f} s"
     if policy.on_conflict is OnConflict.LAST_WINS:
-        _log.warning("At work on the same partitions, and on_conflict is last_wins: %s", named)
+        _log.warning(
+            "At work on the same partitions%s, and on_conflict is last_wins: %s", after, named
+        )
         return
+    said = f"Another run is at work on the same partitions{after}: {named}. Nothing was submitted."
     earlier = [it for it in rivals if it.opened_at < mine.opened_at]
     if policy.on_conflict is OnConflict.FAIL and earlier:
         raise CommitConflictError(
-            f"Another run is at work on the same partitions: {named}. Nothing was submitted.",
+            said,
             table=table.root.url,
             job=mine.uuid,
             remedy="Clear the task when that run has ended: it then loads on top of its rows. Or "
-            "choose on_conflict='last_wins'.",
+            "wait for it longer, by wait_for_other_runs; or choose on_conflict='last_wins'.",
         )
     raise OutcomeUnknownError(
-        f"Another run is at work on the same partitions: {named}. Nothing was submitted.",
+        said,
         table=table.root.url,
         job=mine.uuid,
         remedy="Let the task be retried when that run has ended.",
     )
+
+
+def keeps_its_turn(mine: TryRecord, rivals: Iterable[TryRecord]) -> bool:
+    """Tell whether a try that waits stays on record: all that it sees opened in the same second and
+    give way to it, if they have seen it. Of two, the one with the lower rank gives way, and of
+    equal ranks the one with the lower UUID."""
+    return all(it.opened_at == mine.opened_at and _is_before(it, mine) for it in rivals)
+
+
+def _is_before(other: TryRecord, mine: TryRecord) -> bool:
+    ranks = [(it.rank.value, it.rank.then) for it in (other, mine) if it.rank is not None]
+    kinds = {it.rank.kind for it in (other, mine) if it.rank is not None}
+    if len(ranks) == 2 and len(kinds) == 1 and ranks[0] != ranks[1]:
+        return ranks[0] < ranks[1]
+    return other.uuid < mine.uuid
 
 
 def was_tried(mine: TryRecord, policy: ConflictPolicy) -> bool:
@@ -147,11 +194,10 @@ def was_tried(mine: TryRecord, policy: ConflictPolicy) -> bool:
     return may_lose and (mine.owner.try_number or 1) > 1
 
 
-def _refuse_moved(table: Table, mine: TryRecord, planned: Mapping[str, int]) -> None:
+def _refuse_moved(table: Table, mine: TryRecord, planned: Mapping[str, int], loads: Loads) -> None:
     """:raises CommitConflictError: another run has loaded a partition since it was planned that
     this one settles a conflict.
     :raises OutcomeUnknownError: nobody knows whether one has."""
-    loads = table.run(loads_of_others(table.root, mine))
     for it in loads.doubtful:
         raise _in_doubt(table, mine, "Another run", it)
     numbers = {name: it.number for name, it in loads.partitions.items()}
@@ -167,13 +213,12 @@ def _refuse_moved(table: Table, mine: TryRecord, planned: Mapping[str, int]) -> 
         )
 
 
-def _refuse_superseded(table: Table, mine: TryRecord, policy: ConflictPolicy) -> None:
+def _refuse_superseded(table: Table, mine: TryRecord, policy: ConflictPolicy, loads: Loads) -> None:
     """:raises SupersededRunError: newer runs have loaded all partitions, or some, or a conflict was
     settled against this one; a committer of Hadoop's cannot leave out some.
     :raises InvalidInputError: ranks of two kinds.
     :raises OutcomeUnknownError: nobody knows whether a newer run has loaded some."""
     compares = policy.on_conflict is OnConflict.NEWEST_RUN
-    loads = table.run(loads_of_others(table.root, mine))
     found = superseding(loads, mine, compares)
     if not found:
         if compares:

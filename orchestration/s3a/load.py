@@ -9,6 +9,8 @@ operator ran, the ``_SUCCESS`` with its UUID.
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -34,6 +36,7 @@ from ...committer.store.requests import Step
 from ...s3a.hadoop.job_traces import read_marker, uploads_below
 from ...s3a.hadoop.settings import Committer
 from ...s3a.runs import ledger
+from ...s3a.runs.rivals import living_rivals, said_of
 from ...s3a.runs.try_record import (
     COMMITTED,
     OPERATOR_INTERVAL,
@@ -54,6 +57,8 @@ from .conflicts import (
     check_policy,
     conflict_error,
     ended_before,
+    find_rivals,
+    keeps_its_turn,
     met,
     met_unseen,
     refuse_rivals,
@@ -64,9 +69,12 @@ from .tries import Tries, raw_write, refuse_late_commits
 if TYPE_CHECKING:
     from ...committer import Table
     from ...committer.format.records.narrowing import Narrowing
+    from ...committer.rival_wait import RivalWait
     from ..runs.heartbeat import RepeatableRun
 
 _log = logging.getLogger(__name__)
+#: Looks at tries that began in the same second and are to give way, and seconds between two.
+_TIE_LOOKS, _TIE_PAUSE = 4, 1.0
 
 
 def loaded_by_s3a(
@@ -147,6 +155,7 @@ class S3ALoad:
     :param policy: what it does about other runs of the same partitions.
     :param rank: how new its run is.
     :param plan: what lets it settle a conflict; ``None``: nothing does.
+    :param waiting: how long it waits for other runs of the same partitions; ``None``: not at all.
     """
 
     def __init__(
@@ -157,11 +166,13 @@ class S3ALoad:
         policy: ConflictPolicy = USUAL,
         rank: RunRank | None = None,
         plan: Narrowing | None = None,
+        waiting: RivalWait | None = None,
     ) -> None:
         check_policy(policy, load.mode, bool(load.partitions))
         self.load = load
         self._policy = policy
         self._plan = plan
+        self._waiting = waiting
         self._ended_before: frozenset[str] = frozenset()
         self.uuid = run_uuid()
         self._table = table
@@ -187,18 +198,66 @@ class S3ALoad:
         Written before anything is submitted: an application that finds a later try's record
         writes nothing, and a later try finds what this one's application writes.
         """
-        mine = replace(self._try, settings=settings, uploads=self._pending_uploads())
-        self._try = self._table.run(ledger.open_try(self._root, mine))
-        try:
-            refuse_late_commits(self._table, self._try.idempotency_key, quiet=True)
-            planned = None if self._plan is None else self._plan.partitions
-            refuse_rivals(self._table, self._try, self._policy, planned)
-            self._ended_before = ended_before(self._table, self._try)
-        except ZeroRenameError as error:
-            self.withdraw(error)
-            raise
+        fresh = replace(self._try, settings=settings, uploads=self._pending_uploads())
+        while not self._opened(fresh):
+            pass
         with self.waited_for():
             yield
+
+    def _opened(self, fresh: TryRecord) -> bool:
+        """Put the try on record, and see that no other run is at work on its partitions.
+
+        :returns: ``False``: it has waited for others, and is to be put on record anew. While it
+            waits it is not: nobody waits for a try that waits.
+        """
+        waiting = self._waiting
+        # A try that settles a conflict gives way as under *fail*.
+        policy = self._policy if self._plan is None else USUAL
+        self._try = self._table.run(ledger.open_try(self._root, fresh))
+        try:
+            refuse_late_commits(self._table, self._try.idempotency_key, quiet=True)
+            waits = waiting is not None and waiting.left > 0
+            rivals = self._rivals(policy, waits)
+            if not (waits and rivals):
+                refuse_rivals(self._table, self._try, policy, rivals, waiting)
+                if waiting is not None:
+                    waiting.end()
+                self._ended_before = ended_before(self._table, self._try)
+                return True
+        except ZeroRenameError as error:
+            self.withdraw(error)
+            if isinstance(error, SupersededRunError) and waiting is not None and waiting.waited:
+                waited = f"After {waiting.waited:.0f} s of waiting for other runs: "
+                error.message = f"{waited}{error.message}"
+            raise
+        assert waiting is not None, "only such a try waits"
+        if left := self._table.run(ledger.remove_try(self._root, self._try)):
+            raise OutcomeUnknownError(
+                "This try was to wait for other runs, and its record is still there, so others may "
+                f"give way to it, or wait for it: {left}. Nothing was submitted.",
+                table=self._root.url,
+                job=self._try.uuid,
+                remedy="Grant s3:DeleteObject below the destination, and let the task be retried.",
+            )
+        self._try = fresh
+        every = replace(fresh, opened_at=math.inf)
+        waiting.wait_while(lambda: self._living(every))
+        return False
+
+    def _rivals(self, policy: ConflictPolicy, waits: bool) -> tuple[TryRecord, ...]:
+        """Find other runs at work. Of those that began in the same second and give way, see that
+        they have done so; one that did not see this try is at work, and is waited for."""
+        planned = None if self._plan is None else self._plan.partitions
+        for _ in range(_TIE_LOOKS):
+            rivals = find_rivals(self._table, self._try, policy, planned, waits)
+            if not (waits and rivals and keeps_its_turn(self._try, rivals)):
+                break
+            time.sleep(_TIE_PAUSE)
+        return rivals
+
+    def _living(self, mine: TryRecord) -> list[str]:
+        found = self._table.run(living_rivals(self._root, mine))
+        return [said_of(it) for it in found.known]
 
     @contextmanager
     def waited_for(self) -> Iterator[None]:

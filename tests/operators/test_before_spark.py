@@ -77,7 +77,12 @@ class TestWhatTemplatesMake:
             task.execute(given)
 
     @pytest.mark.parametrize(
-        "name", [it for it in LoadOperator.template_fields if it != "run_rank"]
+        "name",
+        [
+            it
+            for it in LoadOperator.template_fields
+            if it not in ("run_rank", "wait_for_other_runs")
+        ],
     )
     @pytest.mark.parametrize("value", [1.5, {"day": 1}, [1.5]])
     def test_that_is_no_text(self, tables: Tables, name: str, value: object) -> None:

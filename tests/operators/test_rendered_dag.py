@@ -83,6 +83,7 @@ def tasks(url: str) -> dict[str, dict[str, Any]]:
             "partition": "{{ ['day=1'] }}",
             **{"mode": "{{ 'overwrite' }}", "on_conflict": "{{ 'newest_run' }}"},
             **{"on_superseded": "{{ 'fail' }}", "run_rank": "{{ ds_nodash }}"},
+            "wait_for_other_runs": "PT{{ 1 }}M",
             **{"distribute": "{{ 'none' }}", "readers": "{{ 'heads' }}"},
             **{"on_repeat": "{{ 'auto' }}", "committer": "{{ 'zero_rename' }}"},
             **{"catalog": "{{ '' }}", "asset_partitions": "{{ false }}"},

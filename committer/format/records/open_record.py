@@ -20,7 +20,8 @@ class OpenRecord:
     :param max_duration: seconds after which a job without heartbeats may be fenced.
     :param opened_at: when the first version was written, by the store's clock; ``None`` in the
         first version itself, whose Last-Modified says it.
-    :param partitions: partitions that the job names for a replace.
+    :param partitions: the only partitions that the job may write, whether it replaces them or not;
+        none: it names none.
     :param coordination: of its table, which a first job has yet to make.
     :param run_rank: how new its run is; ``None``: as new as the job.
     """
@@ -45,7 +46,7 @@ class OpenRecord:
         policy = {
             f.name: getattr(spec, f.name) for f in fields(OpenRecord) if hasattr(spec, f.name)
         }
-        named = spec.replace_partitions or ()
+        named = spec.replace_partitions or spec.only_partitions or ()
         return OpenRecord(job, write_id, partitions=named, **policy)
 
     def rank(self, partition: str) -> RunRank | None:

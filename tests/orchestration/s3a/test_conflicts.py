@@ -3,6 +3,7 @@ changed late or cannot be read."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,6 +24,7 @@ from zero_rename.committer import (
     Table,
 )
 from zero_rename.committer.format.job_spec import Mode, OnConflict
+from zero_rename.committer.rival_wait import RivalWait
 from zero_rename.committer.store.requests import Put
 from zero_rename.orchestration.runs.task_run import TaskRun
 from zero_rename.orchestration.s3a.configuration import LoadRequest
@@ -46,6 +48,7 @@ RUN = TaskRun("flights", "r", "load", -1, 1, 1)
 OLD, NEW = RunRank(1.0), RunRank(9.0)
 NEWEST, LAST = ConflictPolicy(OnConflict.NEWEST_RUN), ConflictPolicy(OnConflict.LAST_WINS)
 DAY = f"{ROOT.url}/day=1"
+REQUEST = LoadRequest(Committer.MAGIC, ROOT, Mode.REPLACE, ("day=1",))
 
 
 @pytest.fixture
@@ -72,9 +75,7 @@ def put(table: Table, **given: Any) -> TryRecord:
 
 
 def load(table: Table, policy: ConflictPolicy = NEWEST, rank: RunRank | None = OLD) -> S3ALoad:
-    return S3ALoad(
-        table, RUN, LoadRequest(Committer.MAGIC, ROOT, Mode.REPLACE, ("day=1",)), policy, rank
-    )
+    return S3ALoad(table, RUN, REQUEST, policy, rank)
 
 
 def refuse(load: S3ALoad, kind: type[Exception], said: str) -> None:
@@ -233,3 +234,60 @@ class TestMeeting:
             report = {"decided_at": ended, "partitions": []}
             table.run(ledger.close_try(ROOT, other, state=state, report=report))
         assert "conflict" not in mine.report()
+
+
+class TestThatBeginInOneSecond:
+    """The store's times have whole seconds, so of two tries neither is the earlier one."""
+
+    def waits(self, table: Table, uuid: str, rank: RunRank | None, waiting: RivalWait) -> S3ALoad:
+        made = S3ALoad(table, RUN, REQUEST, ConflictPolicy(), rank, waiting=waiting)
+        made._try = replace(made._try, uuid=uuid)
+        return made
+
+    @pytest.mark.parametrize(
+        ("uuid", "rank", "other"),
+        [("b", None, {}), ("0", NEW, {"rank": OLD})],
+        ids=["higher UUID", "higher rank"],
+    )
+    def test_the_higher_one_stays_on_record_until_the_other_has_given_way(
+        self,
+        table: Table,
+        monkeypatch: pytest.MonkeyPatch,
+        uuid: str,
+        rank: RunRank | None,
+        other: dict[str, Any],
+    ) -> None:
+        lower = put(table, uuid="a", idempotency_key="other", **other)
+        looks: list[float] = []
+
+        def gives_way(seconds: float) -> None:
+            on_record = {it.record.uuid for it in table.run(ledger.open_tries(ROOT)).known}
+            assert on_record == {"a", uuid}
+            looks.append(seconds)
+            table.run(ledger.remove_try(ROOT, lower))
+
+        monkeypatch.setattr(time, "sleep", gives_way)
+        waiting = RivalWait(3600.0, pause=lambda _: pytest.fail("It waits off the record."))
+        submit(self.waits(table, uuid, rank, waiting))
+        assert len(looks) == 1
+
+    def test_the_lower_one_is_off_the_record_while_it_waits(self, table: Table) -> None:
+        higher = put(table, uuid="b", idempotency_key="other")
+
+        def ends(_: float) -> None:
+            on_record = {it.record.uuid for it in table.run(ledger.open_tries(ROOT)).known}
+            assert on_record == {"b"}
+            table.run(ledger.close_try(ROOT, higher, state=UNDONE))
+
+        submit(self.waits(table, "a", None, RivalWait(3600.0, pause=ends)))
+
+    def test_one_that_did_not_see_the_higher_one_is_waited_for(
+        self, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lower = put(table, uuid="a", idempotency_key="other")
+        monkeypatch.setattr(time, "sleep", lambda _: None)
+
+        def ends(_: float) -> None:
+            table.run(ledger.close_try(ROOT, lower, state=UNDONE))
+
+        submit(self.waits(table, "b", None, RivalWait(3600.0, pause=ends)))

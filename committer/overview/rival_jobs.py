@@ -1,0 +1,83 @@
+"""Rivals of a run: jobs of other runs at work on its partitions, as their open records say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ..commit.state.context import Context
+from ..commit.state.found_table import find_table
+from ..commit.state.open_jobs import list_open
+from ..commit.state.tolerance import or_damage
+from ..errors import DamagedError, first_few
+from ..format.job_spec import NOBODY, Mode, Owner
+from ..format.records.decision import Verdict
+from ..store.requests import All, Step
+from ..upkeep.recovery import JudgedJob, judge_job, known
+
+
+@dataclass(frozen=True)
+class RivalJob:
+    """A job of another run that is at work.
+
+    :param silent_for: seconds since its last heartbeat, by the store's clock.
+    :param partitions: the only ones that it may write; none: it does not say.
+    """
+
+    job: str
+    owner: Owner
+    silent_for: float
+    partitions: tuple[str, ...]
+
+    def __str__(self) -> str:
+        where = first_few(self.partitions) if self.partitions else "any partition"
+        return f"{self.job} (of {_named(self.owner)}; it writes {where})"
+
+
+def find_rivals(
+    context: Context, partitions: Collection[str], appends: bool, run: str | None
+) -> Step[list[RivalJob]]:
+    """Find the jobs of other runs that are at work on partitions, the oldest first. A job that is
+    aborted, or silent for so long that it counts as dead, is not at work. Two appends are no
+    rivals. A LIST, and where jobs are open two requests for each.
+
+    :param partitions: as the table spells them; none: any.
+    :param appends: whether the run appends.
+    :param run: its idempotency key, whose own jobs are no rivals.
+    """
+    jobs = sorted((yield from list_open(context)))
+    if not jobs:
+        return []
+    context, _ = yield from known(context, (yield from find_table(context)))
+    judged = yield from All(tuple(or_damage(judge_job(context, job, None)) for job in jobs))
+    rivals = []
+    for it in judged:
+        # The decision of a damaged one cannot be read: recovery says so, and nothing ends it.
+        if it is None or isinstance(it, DamagedError) or not _is_at_work(it):
+            continue
+        record = it.entry.record
+        if record is None:
+            rivals.append(RivalJob(it.entry.job, NOBODY, it.entry.silent_for, ()))
+            continue
+        is_own = run is not None and record.idempotency_key == run
+        both_append = appends and record.mode is Mode.APPEND
+        if not is_own and not both_append and _meet(partitions, record.partitions):
+            rivals.append(
+                RivalJob(record.job, record.owner, it.entry.silent_for, record.partitions)
+            )
+    return rivals
+
+
+def _is_at_work(it: JudgedJob) -> bool:
+    is_aborted = it.decided is not None and it.decided.decision.verdict is Verdict.ABORT
+    return not is_aborted and it.entry.silent_for < it.allowed
+
+
+def _meet(mine: Collection[str], others: Collection[str]) -> bool:
+    return not mine or not others or not set(mine).isdisjoint(others)
+
+
+def _named(owner: Owner) -> str:
+    if owner.dag_id is None:
+        return owner.application or "another run"
+    return f"{owner.dag_id}.{owner.task_id} of run {owner.run_id}"

@@ -1,0 +1,86 @@
+"""Wait of a run for other runs of its partitions."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .errors import first_few
+
+_log = logging.getLogger("zero_rename.committer.rival_wait")
+#: Seconds between two looks.
+LOOK_EVERY = 10.0
+#: Seconds after which the log says once more that a run waits.
+_SAY_EVERY = 600.0
+
+
+@dataclass
+class RivalWait:
+    """How long a run waits for others, and since when.
+
+    A run that waits holds nothing that another one waits for, so no two wait for each other.
+
+    :param longest: seconds.
+    :param since: Unix time at which it began to wait; ``None``: it has not waited yet.
+    :param pause: waits so many seconds. May raise, to go on in another process.
+    :param every: seconds between two looks.
+    """
+
+    longest: float
+    since: float | None = None
+    pause: Callable[[float], object] = time.sleep
+    every: float = LOOK_EVERY
+    _said: tuple[str, ...] = ()
+    _said_at: float = 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds until the run waits no longer."""
+        return max(0.0, self.longest - self.waited)
+
+    @property
+    def waited(self) -> float:
+        """Seconds that it has waited."""
+        return 0.0 if self.since is None else max(0.0, time.time() - self.since)
+
+    def wait_while(self, find: Callable[[], Sequence[object]]) -> tuple[str, ...]:
+        """Wait as long as there is somebody to wait for, and time.
+
+        :param find: finds whom to wait for.
+        :returns: who is still there after the time; none: nobody.
+        """
+        while found := tuple(str(it) for it in find()):
+            if not self.wait_once(found):
+                return found
+        self.end()
+        return ()
+
+    def wait_once(self, named: Sequence[str]) -> bool:
+        """Wait until the next look is due; ``False``: the time is over.
+
+        :param named: whom the run waits for, for the log.
+        """
+        if self.since is None:
+            self.since = time.time()
+        left = self.left
+        if not left:
+            return False
+        now = time.monotonic()
+        if tuple(named) != self._said or now - self._said_at >= _SAY_EVERY:
+            _log.info(
+                "Waiting for another run of the same partitions, for %.0f s more at the most: %s. "
+                "Nothing is submitted or written meanwhile.",
+                left,
+                first_few(named),
+            )
+            self._said, self._said_at = tuple(named), now
+        self.pause(min(left, self.every))
+        return True
+
+    def end(self) -> None:
+        """Say that the wait is over, where the run has waited."""
+        if self._said:
+            _log.info("No other run is at work on these partitions any more.")
+            self._said = ()
