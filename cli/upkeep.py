@@ -42,6 +42,14 @@ S3APatience = Annotated[
         "names. Longer than the longest task. Default: such a job stays unknown, and is left."
     ),
 ]
+BufferDir = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER,…",
+        help="Folders of this machine on which S3A buffers files, fs.s3a.buffer.dir: what dead "
+        "drivers left there is reported, and removed where its job is settled.",
+    ),
+]
 Foreign = Annotated[bool, typer.Option(help="Abort uploads of which no job is known, too, by age.")]
 OlderThan = Annotated[float | None, age_option("With --foreign: their least age.", least="1h")]
 
@@ -54,6 +62,7 @@ def purge(
     patience: Patience = None,
     s3a_patience: S3APatience = None,
     staging: Staging = None,
+    buffer_dir: BufferDir = None,
     foreign: Foreign = False,
     older_than: OlderThan = None,
     job: Annotated[
@@ -87,6 +96,7 @@ def purge(
     replaced before the table's retention, too."""
     from ..maintenance.destinations import destinations_in
     from ..maintenance.purging import purge_destination
+    from ..maintenance.residue import find_residue
 
     order = _order(
         patience,
@@ -108,17 +118,23 @@ def purge(
         if registered and apply and place.is_table:
             catalog.register_settled(opened, registered)
     jobs = [it for found in done for it in found.jobs]
+    residue = find_residue(staging, buffer_dir, jobs, apply)
     rows: list[Sequence[Any]] = [(it.key, it.action, it.bytes, it.reason) for it in entries]
     rows += [(it.job, it.outcome, None, f"{it.committer}: {it.detail}") for it in jobs]
+    rows += [(it.path, it.action, it.bytes, it.reason) for it in residue.found]
     document = {
         "entries": [dataclasses.asdict(it) for it in entries],
         "recovered": [dataclasses.asdict(it) for it in jobs],
+        "residue": [dataclasses.asdict(it) for it in residue.found],
+        "unreachable": list(residue.unreachable),
     }
     columns = ("upload, record or job", "action", "bytes", "why")
     nothing = "No upload is under way, no job is open, no record is old: nothing is to be purged."
     print_rows(as_json, columns, rows, document, nothing)
     if any(str(it).startswith("would-") for _, it, *_ in rows):
         say(DRY)
+    for why in residue.unreachable:
+        say(f"not looked at: {why}")
     failed = sum(it.action is PurgeAction.FAILED for it in entries)
     failed += sum(it.is_unsettled for it in jobs)
     if failed:
@@ -137,6 +153,7 @@ def maintain(
     patience: Patience = None,
     s3a_patience: S3APatience = None,
     staging: Staging = None,
+    buffer_dir: BufferDir = None,
     foreign: Foreign = False,
     older_than: OlderThan = None,
     apply: Apply = False,
@@ -145,14 +162,17 @@ def maintain(
     """Look after all tables below some paths, whichever committer writes them: settle jobs, purge,
     compare what is named with what is there; of tables of this package, make records small and
     write the index, too. Prints Markdown."""
+    from ..maintenance.residue import find_residue
     from ..maintenance.upkeep import as_markdown
 
     order = _order(patience, s3a_patience, staging, foreign, older_than, apply)
     done = [it for path in paths for it in _looked_after(path, order)]
+    jobs = [job for it in done for job in it.settled]
+    residue = find_residue(staging, buffer_dir, jobs, apply)
     if as_json:
         print_rows(True, (), (), [it.capped() for it in done], "")
     else:
-        typer.echo(as_markdown(done, apply))
+        typer.echo(as_markdown(done, apply, residue))
     if not apply:
         say(DRY)
     look_where([line for it in done for line in (*it.person, *it.again)])

@@ -16,6 +16,7 @@ from zero_rename.lineage import risks_of
 from zero_rename.maintenance.conflicts import ConflictOrder
 from zero_rename.maintenance.destinations import Destination, destinations_in
 from zero_rename.maintenance.purging import PurgeOrder
+from zero_rename.maintenance.residue import find_residue
 from zero_rename.maintenance.upkeep import Upkeep, as_markdown, look_after
 from zero_rename.orchestration.table_names import check_catalog_of
 
@@ -36,6 +37,7 @@ def maintenance_job(
     patience: timedelta | None = None,
     s3a_patience: timedelta | None = None,
     staging: str | None = None,
+    buffer_dir: str | None = None,
     catalog: str | None = None,
     conflicts: str | Mapping[str, Any] | None = None,
     name: str = "zero_rename_maintenance",
@@ -61,6 +63,9 @@ def maintenance_job(
         ``None``: such a job stays unknown, and is left.
     :param staging: where the directory and partitioned committers keep their pending sets
         (``fs.s3a.committer.staging.tmp.path``), as a path or an ``hdfs://`` URL.
+    :param buffer_dir: folders of the run's machine on which S3A buffers files
+        (``fs.s3a.buffer.dir``), separated by commas. What dead drivers left there is reported, and
+        folders of tasks whose job this run has settled are removed with ``apply=True``.
     :param catalog: where tables are registered once their jobs are settled, ``glue://database``;
         ``None``: the resource's; empty: none.
     :param conflicts: what to do about runs that conflict over partitions, which are looked for
@@ -110,7 +115,9 @@ def maintenance_job(
             for title in ("person", "again", "notes"):
                 for line in getattr(it, title):
                     context.log.info(f"{it.table}, {title}: {line}")
-        page = dg.MetadataValue.md(as_markdown(done, apply))
+        jobs = [job for it in done for job in it.settled]
+        residue = find_residue(staging, buffer_dir, jobs, apply)
+        page = dg.MetadataValue.md(as_markdown(done, apply, residue))
         needed = [f"{it.table}: {it.person[0]}" for it in done if it.person]
         if needed:
             more = f" And {counted(len(needed) - 1, 'more table')}." if len(needed) > 1 else ""

@@ -16,6 +16,7 @@ from ..committer.upkeep.verify import FindingKind
 from ..s3a.verification.markers import verify_markers
 from .conflicts import ConflictOrder, find_at, resolve_found
 from .purging import PurgeOrder, SettledJob, purge_destination
+from .residue import NO_RESIDUE, ResidueReport, residue_lines
 
 if TYPE_CHECKING:
     from ..committer import Table
@@ -40,6 +41,7 @@ class Upkeep:
     :param person: what only a person can mend, a sentence each.
     :param again: what the next run tries again.
     :param notes: what is worth a look, and harms nobody.
+    :param settled: what became of each job; in no report.
     """
 
     table: str
@@ -53,6 +55,7 @@ class Upkeep:
     person: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    settled: list[SettledJob] = field(default_factory=list, repr=False)
 
     @property
     def is_empty_rest(self) -> bool:
@@ -73,7 +76,9 @@ class Upkeep:
         lists = {name: getattr(self, name) for name in ("person", "again", "notes")}
         shown = {name: lines[:_LINES] for name, lines in lists.items()}
         left_off = {name: max(0, len(lines) - _LINES) for name, lines in lists.items()}
-        return {**asdict(self), **shown, "left_off": left_off}
+        members = asdict(self)
+        del members["settled"]
+        return {**members, **shown, "left_off": left_off}
 
 
 def look_after(
@@ -140,6 +145,7 @@ def _tend(
 
 def _purge(table: Table, place: Destination, order: PurgeOrder, done: Upkeep) -> None:
     report = purge_destination(table, place, order)
+    done.settled = report.jobs
     done.jobs = dict(Counter(it.outcome for it in report.jobs))
     done.uploads = {str(action): number for action, number in report.counts.items()}
     for it in report.jobs:
@@ -184,10 +190,7 @@ def _verify(table: Table, done: Upkeep) -> None:
         (done.notes if it.kind is FindingKind.UNNAMED else done.person).append(said)
 
 
-_NOTHING = "There is no table, and no destination of Hadoop's committers."
-
-
-def as_markdown(done: Sequence[Upkeep], applied: bool) -> str:
+def as_markdown(done: Sequence[Upkeep], applied: bool, residue: ResidueReport = NO_RESIDUE) -> str:
     """A page about all tables, what needs a person first."""
     lines = ["# Maintenance" if applied else "# Maintenance, reported only (apply=False)", ""]
     titles = {
@@ -199,6 +202,7 @@ def as_markdown(done: Sequence[Upkeep], applied: bool) -> str:
         told = [(it.table, line) for it in done for line in getattr(it, name)[:_LINES]]
         if told:
             lines += [f"## {title}", "", *(f"* `{table}`: {line}" for table, line in told), ""]
+    lines += residue_lines(residue)
     columns = ("destination", "kind", "jobs", "uploads", "differences", "old records")
     lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     lines += [
@@ -208,11 +212,8 @@ def as_markdown(done: Sequence[Upkeep], applied: bool) -> str:
     ]
     registered = [f"* `{it.table}`: {_registered(it)}" for it in done if it.catalog]
     lines += ["", *registered] if registered else []
-    text = "\n".join(
-        lines
-        if done
-        else [*lines[:2], "There is no table, and no destination of Hadoop's committers."]
-    )
+    nothing = "There is no table, and no destination of Hadoop's committers."
+    text = "\n".join(lines if done else [*lines[:2], nothing, "", *residue_lines(residue)])
     return text if len(text) <= _MARKDOWN else f"{text[:_MARKDOWN]}\n\n… the log has the rest"
 
 

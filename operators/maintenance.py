@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from ..committer import Table
     from ..maintenance.conflicts import ConflictOrder
     from ..maintenance.destinations import Destination
-    from ..maintenance.purging import PurgedEntry, PurgeOrder
+    from ..maintenance.purging import PurgedEntry, PurgeOrder, SettledJob
+    from ..maintenance.residue import ResidueReport
     from ..maintenance.upkeep import Upkeep
     from ..s3a.recovery.liveness import JobLiveness
     from ..s3a.runs.try_record import TryRecord
@@ -101,12 +102,12 @@ class _Purging(_Maintenance):
 
     template_fields: Sequence[str] = (
         *_Maintenance.template_fields,
-        *("foreign", "older_than", "s3a_patience", "staging"),
+        *("foreign", "older_than", "s3a_patience", "staging", "buffer_dir"),
     )
     parsers: ClassVar[Mapping[str, Parser]] = {
         "foreign": read_flag,
         **dict.fromkeys(("older_than", "s3a_patience"), read_seconds),
-        "staging": read_text,
+        **dict.fromkeys(("staging", "buffer_dir"), read_text),
     }
 
     def __init__(
@@ -116,6 +117,7 @@ class _Purging(_Maintenance):
         older_than: float | timedelta | str | None = None,
         s3a_patience: float | timedelta | str | None = None,
         staging: str | None = None,
+        buffer_dir: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -123,6 +125,7 @@ class _Purging(_Maintenance):
         self.older_than: Any = older_than
         self.s3a_patience: Any = s3a_patience
         self.staging = staging
+        self.buffer_dir = buffer_dir
         self.note_arguments()
 
     def _order(self, hook: ZeroRenameHook) -> PurgeOrder:
@@ -137,6 +140,15 @@ class _Purging(_Maintenance):
             staging=self.staging,
             ask=self._ask,
         )
+
+    def _residue(self, jobs: Collection[SettledJob]) -> ResidueReport:
+        """Look for what dead drivers left outside the store, once their jobs are settled."""
+        from ..maintenance.residue import find_residue, residue_lines
+
+        found = find_residue(self.staging, self.buffer_dir, jobs, self.apply)
+        if lines := residue_lines(found):
+            self.log.info("%s", "\n".join(lines))
+        return found
 
     def _foreign_age(self, hook: ZeroRenameHook) -> float | None:
         """Seconds from which foreign uploads are aborted; ``None`` leaves them.
@@ -278,6 +290,9 @@ class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
     (``key``, ``upload_id``, ``job``, ``initiated``, ``age``, ``bytes``, ``action``, ``reason``;
     100 at most, those that could not be aborted first), ``uploads_left_off``, ``aborted``,
     ``kept``, ``would_abort``, ``removed``, ``would_remove``, ``failed_uploads`` and ``catalog``.
+    Besides ``residue``, what dead drivers left outside the store (``path``, ``job``, ``bytes``,
+    ``age``, ``action``, ``reason``; 100 at most), ``residue_left_off``, and ``unreachable``,
+    folders that cannot be looked at from the worker.
     Fails when an upload is still listed after it was aborted, or a job could not be settled.
 
     :param tables: one table or several, whole or below the connection's table root: tables of this
@@ -296,9 +311,25 @@ class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
     :param staging: where the directory and partitioned committers keep their pending sets
         (``fs.s3a.committer.staging.tmp.path``), as a path on the worker or an ``hdfs://`` URL.
         Without it, a job of theirs that died is left to a person. (templated)
+    :param buffer_dir: folders of the worker on which S3A buffers files (``fs.s3a.buffer.dir``),
+        separated by commas. What dead drivers left there is reported, and folders of tasks whose
+        job this task has settled are removed with ``apply=True``. (templated)
     :param catalog: as in :class:`RecoverJobsOperator`. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
+
+    _settled: list[SettledJob]
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """As :meth:`_TableMaintenance.execute`, and look for residue last.
+
+        :return: ``tables``, ``residue``, ``residue_left_off`` and ``unreachable``.
+        """
+        from ..maintenance.residue import as_report
+
+        self._settled = []
+        report = super().execute(context)
+        return report | as_report(self._residue(self._settled))
 
     def _check(self, hook: ZeroRenameHook) -> None:
         self._order(hook)
@@ -316,6 +347,7 @@ class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
         from ..maintenance.purging import MOST_ENTRIES, ORDER, purge_destination
 
         found = purge_destination(table, place, order, partial(self._log_entries, table))
+        self._settled += found.jobs
         names = ("job", "committer", "outcome", "detail")
         rows = [(it.job, it.committer, it.outcome, it.detail) for it in found.jobs]
         self.log.info("%s\n%s", table.root.url, text_table(names, rows) if rows else _NO_JOBS)
@@ -359,7 +391,8 @@ class MaintainTablesOperator(_Purging):
     Reports by default: ``apply=True`` acts. The summary is logged and returned (XCom):
     ``tables`` (100 at most: ``kind``; ``jobs``, ``uploads``, ``findings``, ``conflicts`` counted;
     ``catalog``, ``person``, ``again`` and ``notes`` with 20 sentences each and ``left_off``),
-    ``tables_left_off``, ``person`` (how many things need one) and ``again``. The XCom ``markdown``
+    ``tables_left_off``, ``person`` (how many things need one), ``again`` and, as in
+    :class:`PurgeStaleUploadsOperator`, ``residue``. The XCom ``markdown``
     has it as a page. Both are there also where the task fails. Where the connection has
     ``max_recompute``, ``notes`` name what is not durable and would take longer to be made again.
 
@@ -375,6 +408,7 @@ class MaintainTablesOperator(_Purging):
     :param patience: as in :class:`RecoverJobsOperator`. (templated)
     :param s3a_patience: as in :class:`PurgeStaleUploadsOperator`. (templated)
     :param staging: as in :class:`PurgeStaleUploadsOperator`. (templated)
+    :param buffer_dir: as in :class:`PurgeStaleUploadsOperator`. (templated)
     :param catalog: as in :class:`RecoverJobsOperator`. (templated)
     :param conflicts: what to do about runs that conflict over partitions
         (:class:`.FindConflictsOperator`), which are looked for before anything is removed:
@@ -404,6 +438,7 @@ class MaintainTablesOperator(_Purging):
         :raises AirflowFailException: a person is needed, or a call that no retry can mend.
         """
         from ..maintenance.conflicts import ConflictOrder
+        from ..maintenance.residue import as_report
         from ..maintenance.upkeep import as_markdown
 
         self._ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
@@ -426,13 +461,15 @@ class MaintainTablesOperator(_Purging):
         for table in tables:
             place = places.get(table.root.url)
             done += self._look_after(table, place, hook, order, register, conflicts)
-        page = as_markdown(done, self.apply)
+        residue = self._residue([job for it in done for job in it.settled])
+        page = as_markdown(done, self.apply, residue)
         self.log.info("%s", page)
         report = {
             "tables": [it.capped() for it in done[:_MOST]],
             "tables_left_off": max(0, len(done) - _MOST),
             "person": sum(len(it.person) for it in done),
             "again": sum(len(it.again) for it in done),
+            **as_report(residue),
         }
         self._ti.xcom_push(key="markdown", value=page)
         needed = [f"{it.table}: {it.person[0]}" for it in done if it.person]

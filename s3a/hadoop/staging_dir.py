@@ -63,6 +63,13 @@ class StagedJob:
     files: tuple[StagedFile, ...]
     mtime: float
 
+    def size(self) -> int:
+        """Count the bytes of its files.
+
+        :raises InvalidInputError: they cannot be listed.
+        """
+        return self.folder.size_of(self.tree)
+
     def is_unchanged(self) -> bool:
         """Whether it holds what it held; of one that cannot be listed, that is not known, and
         nothing may be done."""
@@ -116,6 +123,17 @@ class StagingFolder:
         if self._files.get_file_info(tree).type.name != "NotFound":
             with suppress(FileNotFoundError):  # Another recovery was quicker.
                 self._files.delete_dir(tree)
+
+    def size_of(self, tree: str) -> int:
+        """Count the bytes below a path.
+
+        :raises InvalidInputError: it cannot be listed.
+        """
+        from pyarrow import fs
+
+        with self._seen():
+            selector = fs.FileSelector(tree, recursive=True, allow_not_found=True)
+            return sum(it.size or 0 for it in self._files.get_file_info(selector))
 
     def below(self, path: str) -> tuple[StagedJob, ...]:
         """:raises OSError: it cannot be listed."""

@@ -64,7 +64,7 @@ def tasks(url: str) -> dict[str, dict[str, Any]]:
     purge = {
         **upkeep,
         **{"foreign": "{{ 'yes' }}", "older_than": "{{ 604800 }}", "s3a_patience": "PT1H{{ '' }}"},
-        "staging": f"{{{{ '{HOME}' }}}}",
+        **dict.fromkeys(("staging", "buffer_dir"), f"{{{{ '{HOME}' }}}}"),
     }
     plan = {
         **{"targets": f"{{{{ ['{url}'] }}}}", "lost": "{{ true }}", "narrow": "{{ 'on' }}"},

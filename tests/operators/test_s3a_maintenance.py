@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -220,6 +221,21 @@ class TestMaintenanceOfAll:
         (report,) = self.purge(tables, s3a_patience=0, staging=str(tmp_path))["tables"]
         assert report["aborted"] == 2
         assert tables.bucket.uploads() == []
+
+    def test_purge_removes_what_the_tasks_of_a_dead_job_left_on_the_workers_disk(
+        self, tables: Tables, tmp_path: Path
+    ) -> None:
+        root = TableRoot(tables.bucket.name, "wh/flights")
+        staging, buffer = tmp_path / "staging", tmp_path / "s3a"
+        StagingJob(tables.table().driver.perform, root, staging=staging).begin().task(0)
+        left = buffer / f"{JOB}-attempt_202611261622517213038093591278216_0003_m_000001_7"
+        left.mkdir(parents=True)
+        os.utime(left, (0, 0))
+        given = {"staging": str(staging), "buffer_dir": f"{buffer},hdfs://nn/tmp"}
+        done = self.purge(tables, s3a_patience=0, **given)
+        assert [(it["path"], it["action"]) for it in done["residue"]] == [(str(left), "removed")]
+        assert done["unreachable"] == ["hdfs://nn/tmp is no folder of this machine."]
+        assert not left.exists()
 
     def test_purge_of_a_folder_treats_all_that_lies_below(self, tables: Tables) -> None:
         tables.load(1, name="ours")
