@@ -20,7 +20,9 @@ from botocore.awsrequest import AWSResponse
 from dagster._core.errors import DagsterMaxRetriesExceededError
 
 from dagster_zero_rename import SparkPipesClient, ZeroRenameResource
+from dagster_zero_rename.asset_step import AssetStep
 from support import s3a_stand_in
+from support.dagster_loads import DAYS as DAILY
 from support.dagster_loads import days
 from support.dagster_loads import told as metadata
 from support.fake_spark import FakeSpark
@@ -207,6 +209,48 @@ class TestBySparkSubmit:
         made = ZeroRenameResource(table_root=zero.table_root, committer="magic", **given)
         with pytest.raises(dg.Failure, match=message):
             self.load(made, application)
+        assert spark.calls() == []
+
+    def test_newest_run_of_several_windows_is_refused_and_of_one_is_ranked(
+        self, zero: ZeroRenameResource, application: str, spark: FakeSpark
+    ) -> None:
+        newest = ZeroRenameResource(
+            table_root=zero.table_root, committer="magic", on_conflict="newest_run"
+        )
+        client = SparkPipesClient(zero_rename=newest, master="local[1]")
+
+        @dg.asset(
+            partitions_def=DAILY,
+            backfill_policy=dg.BackfillPolicy.single_run(),
+            metadata={"partition_expr": "day=%-d"},
+        )
+        def flights(context: dg.AssetExecutionContext):
+            return client.run(context, application=application)
+
+        with pytest.raises(dg.Failure, match="this run is of 2 time windows"):
+            dg.materialize([flights], tags=days("2013-01-01", "2013-01-02"))
+        assert spark.calls() == []
+        dg.materialize([flights], partition_key="2013-01-01")
+        (tried,) = tries(zero)
+        assert tried.rank is not None
+
+    def test_append_that_is_executed_again_as_a_whole_is_refused(
+        self, zero: ZeroRenameResource, application: str, spark: FakeSpark
+    ) -> None:
+        table, owner = zero.table("flights"), Handoff(series="another-chain").owner
+
+        @dg.asset(partitions_def=DAYS, metadata={"partition_expr": "day", "mode": "append"})
+        def flights(context: dg.AssetExecutionContext):
+            step = AssetStep.of(context)
+            done = TryRecord(run_uuid(), step.idempotency_key, owner, "magic", "append", ("day=1",))
+            done = table.run(ledger.open_try(table.root, done))
+            report = {"job": done.uuid, "committer": "magic", "partitions": []}
+            table.run(ledger.close_try(table.root, done, state=try_record.COMMITTED, report=report))
+            client = SparkPipesClient(zero_rename=zero, master="local[1]")
+            return client.run(context, application=application)
+
+        with pytest.raises(RefusedError, match="rows of one such job cannot be replaced"):
+            dg.materialize([flights], partition_key="1")
         assert spark.calls() == []
 
     def test_variables_alone_are_refused(self, zero: ZeroRenameResource) -> None:
