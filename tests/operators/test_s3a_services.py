@@ -315,6 +315,17 @@ class TestWhatIsSeenBefore:
         assert "The config map hadoop" in caplog.text
 
     @on_kubernetes
+    def test_config_map_that_may_not_be_read_is_said_and_by_strict_refused(
+        self, service: Kubernetes, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        body = copy.deepcopy(operator(service).template_spec)
+        body["spec"]["sparkConfigMap"] = "spark"
+        service.forbidden.add("spark")
+        refused(service, "strict: The config map spark", template_spec=body, strict=True)
+        run(service, template_spec=body)
+        assert "The config map spark" in caplog.text
+
+    @on_kubernetes
     def test_a_volume_that_all_pods_mount(self, service: Service) -> None:
         body = copy.deepcopy(operator(service).template_spec)
         claim = {"name": "shared", "persistentVolumeClaim": {"claimName": "staging"}}

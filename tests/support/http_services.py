@@ -28,10 +28,16 @@ _CONFIG_MAPS = "/api/v1/namespaces/spark/configmaps/"
 _RUNS = "/api/2.2/jobs/runs/"
 
 
-class NotFoundError(Exception): ...
+class NotFoundError(Exception):
+    status = 404
 
 
-class TakenError(Exception): ...
+class TakenError(Exception):
+    status = 409
+
+
+class ForbiddenError(Exception):
+    status = 403
 
 
 @dataclass
@@ -79,8 +85,8 @@ class HttpService(Service):
                     made = service.answer(
                         self.command, path.path, dict(parse_qsl(path.query)), body
                     )
-                except (NotFoundError, TakenError) as error:
-                    status = 404 if isinstance(error, NotFoundError) else 409
+                except (NotFoundError, TakenError, ForbiddenError) as error:
+                    status = error.status
                     made = {"kind": "Status", "code": status, "message": str(error)}
                 content = made if isinstance(made, bytes) else json.dumps(made).encode()
                 self.send_response(status)
@@ -103,9 +109,12 @@ class HttpService(Service):
 
 @dataclass
 class Kubernetes(HttpService):
-    """:param config_maps: files by their names, by the map's."""
+    """:param config_maps: files by their names, by the map's.
+    :param forbidden: maps that may not be read.
+    """
 
     config_maps: dict[str, dict[str, str]] = field(default_factory=dict)
+    forbidden: set[str] = field(default_factory=set)
     kind = PolicyService.KUBERNETES
     succeeded = "COMPLETED"
     created = True
@@ -161,7 +170,10 @@ class Kubernetes(HttpService):
         if path.startswith(_PODS):
             return self._pod(method, path)
         if path.startswith(_CONFIG_MAPS):
-            if (its := path.removeprefix(_CONFIG_MAPS)) not in self.config_maps:
+            its = path.removeprefix(_CONFIG_MAPS)
+            if its in self.forbidden:
+                raise ForbiddenError(path)
+            if its not in self.config_maps:
                 raise NotFoundError(path)
             return {"data": self.config_maps[its]}
         if path.endswith("/events"):
