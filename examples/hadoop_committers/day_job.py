@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import time
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -18,9 +17,8 @@ if os.environ.get("DIES"):
 
     @F.udf("long")
     def deadly(flight: int) -> int:
-        """Let the machine fail at the last row, when the other task has long committed."""
+        """Let the machine fail in the last task."""
         if flight == 5:
-            time.sleep(3)
             os.kill(jvm, signal.SIGKILL)
         return flight
 

@@ -90,6 +90,7 @@ def test_the_tutorial_of_hadoops_committers(newcomer: InTheCheckout, s3_bucket: 
     assert sorted(map(str, days)) == ["2013-02-01"] * 6 + ["2013-02-02"] * 6
     assert "Nothing is wrong" in newcomer.said["zero-rename s3a-check --conf-file magic.conf"]
     assert "day=2013-02-02/part-00000" in newcomer.said["zero-rename uploads list"]
+    assert "live" in newcomer.said["zero-rename s3a-jobs"]
     assert "rolled-back" in newcomer.said["zero-rename s3a-recover"]
     assert "No runs conflict" in newcomer.said["zero-rename conflicts"]
     assert "No upload is under way" in newcomer.said["zero-rename purge"]
