@@ -179,7 +179,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
         table, run = load.table, load.run
         try:
             with (
-                explained(table, run, self._last_words),
+                explained(table, run, self._last_words, bool(self.wait_for_other_runs)),
                 self._prepared(load.hook, load.handoff.encode()),
                 heartbeats(table, run),
             ):

@@ -95,15 +95,24 @@ def dated(context: Context) -> Iterator[None]:
 _AFTER_CONFLICT = (
     "Clear the task: it then loads on top of what is there now. Or choose on_conflict='last_wins'."
 )
+_BEFORE_WAIT = (
+    "The next try waits for other runs, and loads on top of what they have loaded. Where none is "
+    "left, clear the task."
+)
 
 
 @contextmanager
 def explained(
-    table: Table, run: TaskRun, last_words: Callable[[], str | None] = lambda: None
+    table: Table,
+    run: TaskRun,
+    last_words: Callable[[], str | None] = lambda: None,
+    waits: bool = False,
 ) -> Iterator[None]:
     """Let a submission that fails in the block fail as its application says that it did.
 
     :param last_words: what its output tells of a failure that the application put nowhere.
+    :param waits: the next try waits for other runs, and is to load on top of what they have loaded:
+        one that has changed a partition ends only this try.
     :raises AirflowFailException: what was submitted cannot be right; or the application's own
         failure, where running the same again cannot mend it or would hide it.
     :raises AirflowSkipException: newer runs have loaded all that it was to load, and
@@ -111,7 +120,7 @@ def explained(
     :raises AirflowException: any other failure that the application told.
     """
     # On use: DAG files are parsed by processes that submit nothing.
-    from ..orchestration.runs.outcomes import in_words, told_failure
+    from ..orchestration.runs.outcomes import in_words, told_failure, was_overtaken
 
     try:
         yield
@@ -125,8 +134,10 @@ def explained(
                 raise
             url = table.root.url
             raise AirflowException(f"{said} [table {url}] The rest is in this log.") from error
-        text = in_words(told, table, _AFTER_CONFLICT)
+        loads_on_top = waits and was_overtaken(told, table)
+        text = in_words(told, table, _BEFORE_WAIT if loads_on_top else _AFTER_CONFLICT)
         if told.skips:
             raise AirflowSkipException(text) from error
         _log.error("%s", text)
-        raise (AirflowFailException(text) if told.final else AirflowException(text)) from error
+        kind = AirflowFailException if told.final and not loads_on_top else AirflowException
+        raise kind(text) from error

@@ -164,8 +164,9 @@ class LoadOperator(TaskArguments, BaseOperator):
         (templated)
     :param wait_for_other_runs: how long the run waits, before anything is submitted, while another
         run is at work on its partitions: a timedelta, seconds, or a text such as ``PT2H``. After
-        that it goes by ``on_conflict``. Left out, it does not wait. With ``deferrable=True``, where
-        the operator has that, it holds no worker meanwhile. (templated)
+        that it goes by ``on_conflict``. Natively, a run that another one overtook while Spark
+        started is tried again: the next try waits. Left out, it does not wait. With
+        ``deferrable=True``, where the operator has that, it holds no worker meanwhile. (templated)
     :param distribute: ``partition`` lets ``save()`` bring the rows of a partition together first,
         for few files; or ``none``; ``None`` leaves it to the application. (templated)
     :param readers: how readers find the files of a table that this load makes: ``listing``, or

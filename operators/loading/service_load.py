@@ -424,7 +424,8 @@ class ServiceLoadOperator(LoadOperator):
     def _watched(self, table: Table, run: TaskRun) -> Iterator[None]:
         """Send a job's signs of life in the block; a failure is what its application told."""
         try:
-            with explained(table, run), heartbeats(table, run):
+            waits = bool(self.wait_for_other_runs)
+            with explained(table, run, waits=waits), heartbeats(table, run):
                 yield
         except Exception:
             log_what_is_left(table, run)

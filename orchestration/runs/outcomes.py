@@ -207,14 +207,20 @@ def told_failure(table: Table, run: LoadRun) -> Failure | None:
     return told if told is not None and run.made(told.owner) else None
 
 
+def was_overtaken(told: Failure, table: Table) -> bool:
+    """Tell whether a failure says that another job has changed a partition of the run."""
+    if told.error not in _OVERTAKEN or told.key is None:
+        return False
+    return table.root.partition_of_head_key(told.key) is not None
+
+
 def in_words(told: Failure, table: Table, after_conflict: str | None = None) -> str:
     """A failure as one line that begins with the application's own sentence.
 
     :param after_conflict: the scheduler's remedy where another job has changed a partition: it runs
         the application, which can only say that it be run.
     """
-    changed = told.error in _OVERTAKEN and told.key is not None
-    if changed and table.root.partition_of_head_key(told.key or "") is not None:
+    if was_overtaken(told, table):
         told = replace(told, remedy=after_conflict or told.remedy)
     named = (("table", table.root.url), ("job", told.job), ("key", told.key))
     context = ", ".join(f"{name} {value}" for name, value in named if value)

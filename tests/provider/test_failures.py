@@ -8,7 +8,8 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from support.airflow import Tables, task_context
-from zero_rename.committer import InvalidInputError
+from zero_rename.committer import CommitConflictError, InvalidInputError, RefusedError
+from zero_rename.committer.commit.failures import failures_told
 from zero_rename.provider.failures import explained
 from zero_rename.provider.task_context import task_run
 
@@ -31,3 +32,34 @@ def test_a_submission_that_failed(tables: Tables, error: Exception, final: bool,
         raise error
     assert isinstance(caught.value, AirflowFailException) is final
     assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("waits", "key", "kind", "remedy"),
+    [
+        (True, "day=1", AirflowException, "The next try waits for other runs, and loads on top"),
+        (False, "day=1", AirflowFailException, "Clear the task: it then loads on top"),
+        # The table's own record: what the next try would meet again.
+        (True, None, AirflowFailException, "Mend the job"),
+    ],
+    ids=["waits", "does not wait", "conflict over the table"],
+)
+def test_conflict_over_a_partition_ends_for_good_only_a_run_that_does_not_wait(
+    tables: Tables,
+    monkeypatch: pytest.MonkeyPatch,
+    waits: bool,
+    key: str | None,
+    kind: type[Exception],
+    remedy: str,
+) -> None:
+    run, table = task_run(task_context(SimpleNamespace(task_id="load", retries=2))), tables.table()
+    monkeypatch.setattr("zero_rename.committer.commit.failures.connect", lambda _: table.driver)
+    said = CommitConflictError("Another job changed day=1.", remedy="Mend the job.")
+    said.key = None if key is None else table.root.head_key(key)
+    with pytest.raises(RefusedError), failures_told(table.root, run.idempotency_key, run.owner):
+        raise said
+    with pytest.raises(AirflowException) as caught, explained(table, run, waits=waits):
+        raise AirflowException("Error code is: 1")
+    assert type(caught.value) is kind
+    assert str(caught.value).startswith("Another job changed day=1.")
+    assert remedy in str(caught.value)
