@@ -241,6 +241,34 @@ class TestTries:
         with pytest.raises(AirflowFailException, match=r"Another job changed day=1"):
             run(service)
 
+    @one_service
+    @pytest.mark.parametrize(
+        ("arguments", "kind"),
+        [({}, AirflowFailException), ({"wait_for_other_runs": "PT1H"}, AirflowException)],
+        ids=["does not wait", "waits"],
+    )
+    def test_run_that_was_overtaken_is_tried_again_where_it_waits_for_others(
+        self,
+        service: Service,
+        tables: Tables,
+        monkeypatch: pytest.MonkeyPatch,
+        arguments: dict[str, Any],
+        kind: type[Exception],
+    ) -> None:
+        def conflicts(variables: dict[str, str]) -> None:
+            told = Handoff.decode(variables)
+            driver = tables.table().driver
+            monkeypatch.setattr("zero_rename.committer.commit.failures.connect", lambda _: driver)
+            error = CommitConflictError("Another job changed day=1.", remedy="Load it again.")
+            error.key = tables.table().root.head_key("day=1")
+            with failures_told(told.table, told.idempotency_key, told.owner):
+                raise error
+
+        monkeypatch.setattr(service.application, "write", conflicts)
+        with pytest.raises(AirflowException, match=r"Another job changed day=1") as caught:
+            run(service, **arguments)
+        assert type(caught.value) is kind
+
 
 @one_service
 class TestAKill:
