@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from ...committer.errors import InvalidInputError, OtherJobError
 from ...committer.format.layout import UNPARTITIONED, TableRoot
-from ...committer.format.records.run_conflict import ConflictingRun, RunConflict
+from ...committer.format.records.run_conflict import ConflictCause, ConflictingRun, RunConflict
 from ...committer.format.settling import Settling
 from ...committer.store.requests import Step
 from . import ledger
-from .rivals import is_at_work, loads_of_others, meet, said_of
+from .rivals import is_at_work, loads_of_others, meet, met_others, said_of
 from .try_record import TryRecord
 
 _REMEDY = "Look for conflicts again, and resolve what is found."
@@ -18,7 +18,8 @@ _REMEDY = "Look for conflicts again, and resolve what is found."
 def find_visible(root: TableRoot, conflict: RunConflict, winner: ConflictingRun) -> Step[TryRecord]:
     """Find the try whose rows are visible in a partition in conflict. Changes nothing.
 
-    :raises InvalidInputError: another run than the one that is to stand has loaded it last.
+    :raises InvalidInputError: another run than the one that is to stand has loaded it last, or was
+        at work beside it, so that rows of both may be there.
     :raises OtherJobError: a run is at work there, or may have written.
     """
     partition = conflict.partition
@@ -49,6 +50,13 @@ def find_visible(root: TableRoot, conflict: RunConflict, winner: ConflictingRun)
             f"{conflict.name} has changed since the conflict was looked at: {by} has loaded it "
             "last by now. Nothing was changed.",
             remedy=_REMEDY,
+        )
+    have_met = conflict.cause is ConflictCause.OVERLAPPED or met_others(loaded.by)
+    if have_met and any(not it.gave_way for it in conflict.runs if it.key != winner.key):
+        raise InvalidInputError(
+            f"{winner} was at work on {conflict.name} beside another run, so nobody can tell whose "
+            "rows are there, or whether all are. Nothing was changed.",
+            remedy="Let the run that is to stand load the partition again.",
         )
     return loaded.by
 

@@ -87,6 +87,12 @@ def has_committed(record: TryRecord) -> bool:
     return record.state == COMMITTED or (record.state != UNDONE and is_written)
 
 
+def met_others(record: TryRecord) -> str:
+    """Return what a try has said of others that wrote its partitions while it was at work."""
+    report = record.report or {}
+    return str(report.get("conflict") or report.get("overlapped") or "")
+
+
 def replaces(record: TryRecord) -> bool:
     """Tell whether a try holds partitions: its rows take the place of others'."""
     return record.mode == Mode.REPLACE or (record.mode is None and bool(record.partitions))

@@ -23,7 +23,7 @@ from ...committer.upkeep.conflict_record import ROUNDS, read_conflicts
 from ...committer.upkeep.conflicts import ConflictReport, remembered
 from ...committer.upkeep.met_runs import RunCommit
 from .ledger import beside, read_record, runs_prefix, tries_on_record
-from .rivals import has_committed, replaces, written_at
+from .rivals import has_committed, met_others, replaces, written_at
 from .try_record import StoredTry, TryRecord
 
 _KIND = "s3a-conflicts"
@@ -99,7 +99,7 @@ class _Timeline:
         last."""
         records = list(tries)
         done = [it for it in records if has_committed(it)]
-        done.sort(key=lambda it: (written_at(it), bool(_met(it)), it.opened_at))
+        done.sort(key=lambda it: (written_at(it), bool(met_others(it)), it.opened_at))
         loads: dict[str, list[TryRecord]] = defaultdict(list)
         for record in done:
             for name in _partitions(record):
@@ -160,7 +160,7 @@ def _commit(records: Sequence[TryRecord], number: int, partition: str) -> RunCom
     """Tell what a try did to a partition, by its place among those that loaded it."""
     record = records[number]
     before = [it for it in records[:number] if written_at(it) < record.opened_at]
-    met = bool(_met(record)) and number > 0
+    met = bool(met_others(record)) and number > 0
     entries = (record.report or {}).get("partitions") or ()
     rows = next((it.get("rows") for it in entries if it.get("partition") == partition), None)
     return RunCommit(
@@ -176,12 +176,6 @@ def _commit(records: Sequence[TryRecord], number: int, partition: str) -> RunCom
         record.on_conflict,
         settles=partition in record.settles or UNPARTITIONED in record.settles,
     )
-
-
-def _met(record: TryRecord) -> str:
-    """Return what a try has said of others that wrote its partitions while it was at work."""
-    report = record.report or {}
-    return str(report.get("conflict") or report.get("overlapped") or "")
 
 
 def _partitions(record: TryRecord) -> list[str]:

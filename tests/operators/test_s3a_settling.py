@@ -207,6 +207,23 @@ class TestKept:
         assert "of run third" in done.settlement.error
         run(operator(tables), run_id="loser", start=LATER, **CLEARED)
 
+    def test_runs_that_were_at_work_at_once_stay_unresolved(
+        self, tables: Tables, spark: FakeSpark
+    ) -> None:
+        """Rows of both may be there."""
+        table = tables.table()
+        find(table)
+        run(operator(tables), run_id="winner", start=EARLIER)
+        spark.runs(MEETS)
+        with pytest.raises(AirflowFailException, match="while this one was at work"):
+            run(operator(tables), run_id="loser", start=LATER)
+        (found,) = find(table)
+        assert [it.key for it in found.visible] == [LOSER]
+        (done,) = resolve_by_restore(table, {"keep": [LOSER]}, apply=True)
+        assert done.settlement is not None
+        assert not done.is_settled
+        assert "at work on day=1 beside another run" in done.settlement.error
+
     def test_partition_that_a_run_is_at_work_on_stays_unresolved(self, tables: Tables) -> None:
         table = conflicting(tables)
         table.run(open_try(table.root, a_try(partitions=("day=1",))))
