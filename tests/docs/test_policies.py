@@ -12,6 +12,7 @@ from support.memory_store import MemoryStore
 from support.protocol import SCHEMA, memory_table
 from zero_rename.committer import RefusedError
 from zero_rename.committer.format.job_spec import JobSpec
+from zero_rename.operators.loading.load import LoadOperator
 from zero_rename.spark.options import WriterOptions
 
 #: Options of the native writer that say who runs a job, or which the table's rows repeat.
@@ -37,6 +38,13 @@ def test_each_cell_is_honoured_with_a_test_or_refused(entry: str) -> None:
         for cell in found:
             assert cell.startswith("refused") or f"{HONOURED} ([test](../tests/" in cell, line
             assert "(../tests/)" not in cell, line
+
+
+def test_each_policy_of_an_operator_stands_in_the_table() -> None:
+    """What is told to assets is asked of the report, which every committer leaves."""
+    named = {name for case in CASES["airflow"] for name in case.said} | {"table", "committer"}
+    others = {"asset_partitions", "zero_rename_conn_id"}
+    assert {*LoadOperator.template_fields} - named == others
 
 
 def test_tests_that_the_table_names_exist() -> None:
