@@ -19,7 +19,7 @@ from support import s3a_loads, service_loads
 from support.airflow import Connect, Tables, aws_connection, connect, run_task, tables  # noqa: F401 - fixtures
 from support.aws_services import Service, aws  # noqa: F401 - a fixture
 from support.fake_spark import IDLE, FakeSpark, installed
-from support.hadoop_committers import Application, Place, numbers
+from support.hadoop_committers import RENAMING, Application, Place, numbers
 from support.http_services import service  # noqa: F401 - a fixture
 from support.optional_providers import optional_providers  # noqa: F401 - a fixture
 from zero_rename.committer import VerificationError
@@ -62,8 +62,9 @@ def committer_of(application: Application, place: Place) -> str:
 def selects(
     application: Application, place: Place, sent: Mapping[str, str], committer: str
 ) -> None:
-    """See that a write of Spark's own, with what was sent, is by a committer."""
-    with application.set({**selecting(sent)}):
+    """See that a write of Spark's own, with what was sent, is by a committer, in a session that
+    would rename without it."""
+    with application.set({**RENAMING, **selecting(sent)}):
         assert committer_of(application, place) == CLASSES[committer]
         application.write(place, application.frame(0))
     marker = place.marker()
