@@ -36,6 +36,7 @@ from zero_rename.example_dags.jobs.flights_job import parse
 from zero_rename.operators import emr_steps
 from zero_rename.operators.emr_containers import ZeroRenameEmrContainerOperator as OfContainers
 from zero_rename.operators.emr_serverless import ZeroRenameEmrServerlessOperator as OfServerless
+from zero_rename.orchestration.submit import service_words
 
 pytestmark = pytest.mark.memory_s3
 
@@ -100,7 +101,7 @@ def test_package_and_application_get_the_connections_encryption(
     ],
 )
 def test_where_a_step_s_driver_runs(words: list[str], in_cluster: bool) -> None:
-    assert emr_steps._in_cluster_mode(["spark-submit", *words]) == in_cluster
+    assert service_words._in_cluster_mode(["spark-submit", *words]) == in_cluster
 
 
 @pytest.mark.parametrize("service", ["EmrSteps"], indirect=True)
