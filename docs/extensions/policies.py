@@ -28,7 +28,6 @@ from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.format.run_rank import RunRanks
 from zero_rename.committer.store.encryption import Encryption
-from zero_rename.operators.loading.load import POLICIES
 from zero_rename.orchestration.load_policies import check_policies
 from zero_rename.s3a.hadoop.settings import COMMITTERS, Committer
 from zero_rename.s3a.services import RULES, check_word
@@ -109,6 +108,9 @@ def ask_airflow(case: Case, committer: str) -> None:
     given.setdefault("partition", "day=1")
     partition = given["partition"]
     named = [partition] if isinstance(partition, str) else partition
+    # On use: what imports Airflow has to choose its settings first.
+    from zero_rename.operators.loading.load import POLICIES
+
     own = {name: parse(given[name]) for name, parse in POLICIES.items() if name in given}
     said = {**dict.fromkeys(POLICIES), **case.connection, **own}
     said["catalog"] = given.get("catalog", case.connection.get("catalog"))
