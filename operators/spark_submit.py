@@ -152,8 +152,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
             passes_keys = "AWS_ACCESS_KEY_ID" in keys
             settings = render(wanted, options, hook.s3a_store(), s3a_load.uuid, passes_keys)
             in_force = check_submission(wanted, self._spark_call(), settings, table)
-            load = told(load, s3a_load)
-            variables = load.handoff.encode()
+            variables = told(load, s3a_load).handoff.encode()
         self._log_opening(load, f"{s3a_load.uuid} of {run.idempotency_key}, try {run.try_number}")
         with ended_for_good(), final_where_refused():
             with (

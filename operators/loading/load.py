@@ -531,14 +531,14 @@ class LoadOperator(TaskArguments, BaseOperator):
         return committed or self.get_openlineage_facets_on_start()
 
     def _log_opening(self, load: TableLoad, job: str) -> None:
-        """What Spark's lines are about, before them."""
-        handoff = load.handoff
+        """Log what Spark's lines are about, before them."""
+        handoff, is_native = load.handoff, load.committer == NATIVE
         said = opening(
             table=load.table.root.url,
             partition=partitions_line(load.partitions),
             mode=handoff.mode or "the application's",
-            committer=handoff.committer or NATIVE,
-            on_conflict=handoff.on_conflict or "the application's",
+            committer=load.committer,
+            on_conflict=handoff.on_conflict or ("the application's" if is_native else "fail"),
             job=job,
         )
         self.log.info("Loading\n%s", said)

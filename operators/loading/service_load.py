@@ -279,8 +279,7 @@ class ServiceLoadOperator(LoadOperator):
         with final_where_refused():
             self._s3a_load = s3a_load = s3a_load_of(load, self._rival_wait())
             settings = self._s3a_settings(load, s3a_load)
-            load = told(load, s3a_load)
-            self._prepare(load, settings)
+            self._prepare(told(load, s3a_load), settings)
         self._log_opening(load, f"{s3a_load.uuid} of {run.idempotency_key}, try {run.try_number}")
         with ended_for_good(), final_where_refused():
             in_force = committer_settings(settings)

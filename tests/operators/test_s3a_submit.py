@@ -142,6 +142,15 @@ class TestALoad:
         assert not [name for name in settings if "secret" in name or "access" in name]
         assert run(operator(tables), try_number=3)["settings"] == settings
 
+    @pytest.mark.parametrize("policy", [None, "last_wins"])
+    def test_log_names_the_policy_that_is_in_force(
+        self, tables: Tables, capsys: pytest.CaptureFixture[str], policy: str | None
+    ) -> None:
+        run(operator(tables, on_conflict=policy))
+        shown = capsys.readouterr().out
+        assert f"on_conflict  {policy or 'fail'}" in shown
+        assert "committer    magic" in shown
+
     def test_uploads_that_are_pending_as_it_begins_are_logged_and_reported(
         self, tables: Tables, caplog: pytest.LogCaptureFixture
     ) -> None:
