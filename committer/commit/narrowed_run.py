@@ -110,6 +110,7 @@ def as_planned(context: Context, opened: OpenedJob, earlier: Decision | None) ->
         if not said.whole:
             yield from _check_narrowed(context, opened, left)
         elif said.settles:
+            _refuse_additions(opened, said)
             yield from _check_in_time(context, opened, left)
         if said.taken == mine:
             break
@@ -169,6 +170,21 @@ def _read(key: str) -> Step[Left | None]:
         return None
     age = found.date - found.last_modified
     return Left(Narrowing.decode(found.body, key), found.etag, age)
+
+
+def _refuse_additions(opened: OpenedJob, said: Narrowing) -> None:
+    """Refuse a job that would settle a conflict and leave the rows of the runs that lost it."""
+    if opened.spec.mode is Mode.REPLACE:
+        return
+    raise InvalidInputError(
+        f"A plan lets this run settle a conflict over {first_few(sorted(said.partitions))}, and "
+        f"its job has mode {opened.spec.mode}: the rows of the runs that lost it would stay beside "
+        "its own. Nothing was written.",
+        job=opened.job,
+        key=recompute_key(opened.root, said.idempotency_key),
+        remedy="To add its rows all the same, remove that object and clear the task by hand; or "
+        "resolve the conflict for the run that replaced the partition.",
+    )
 
 
 def _refuse_other_kinds(opened: OpenedJob, said: Narrowing) -> None:

@@ -256,12 +256,12 @@ class TestRunThatHasCommittedNothing:
             lake.load("failed", 9, 1, clear=1)
         assert lake.days[1] == 5
 
-    def test_run_that_appends_adds_its_rows_and_the_losers_give_way(self, lake: Lake) -> None:
+    def test_run_that_appends_is_refused_since_the_losers_rows_would_stay(self, lake: Lake) -> None:
         lake.plan("failed", 5, {1: ("newer",)}, whole=True)
-        lake.load("failed", 2, 1, clear=1, mode="append")
-        assert sorted(lake.table.to_arrow()["value"].to_pylist()) == [1, 2, 5]
-        with pytest.raises(SupersededRunError):
-            lake.load("newer", 5, 1, clear=1)
+        with pytest.raises(InvalidInputError, match="the runs that lost it would stay beside"):
+            lake.load("failed", 2, 1, clear=1, mode="append")
+        assert lake.days[1] == 5
+        assert lake.table.settled(["day=1"])["day=1"].runs is None
 
 
 @pytest.mark.parametrize("lake", ["heads"], indirect=True)
