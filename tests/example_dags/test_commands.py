@@ -28,9 +28,9 @@ def commands(text: str) -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in found]
 
 
-#: tests/docs/test_tutorials.py follows this page with all of its commands.
-TUTORIAL = ROOT / "docs" / "tutorials" / "airflow.md"
-PAGES = [ROOT / "README.md", *sorted({*(ROOT / "docs").glob("**/*.md")} - {TUTORIAL})]
+#: Tests of their own follow these pages with all of their commands.
+TUTORIALS = {ROOT / "docs" / "tutorials" / name for name in ("airflow.md", "hadoop.md")}
+PAGES = [ROOT / "README.md", *sorted({*(ROOT / "docs").glob("**/*.md")} - TUTORIALS)]
 #: ``airflow roles`` comes with FAB's provider, which is not here.
 CONNECTIONS = [
     words for page in PAGES for words in commands(page.read_text("utf-8")) if words[0] != "roles"
