@@ -43,6 +43,9 @@ def find_visible(root: TableRoot, conflict: RunConflict, winner: ConflictingRun)
             f"Nothing was changed. {tries.damage}",
             remedy="Restore that object from a version or backup.",
         )
+    wrote = any(not it.gave_way for it in conflict.runs if it.key != winner.key)
+    if wrote and conflict.cause is ConflictCause.OVERLAPPED:
+        raise _beside_another(conflict, winner)
     loaded = loads.partitions.get(partition)
     if loaded is None or loaded.by.idempotency_key != winner.key:
         by = "no run" if loaded is None else said_of(loaded.by)
@@ -51,14 +54,18 @@ def find_visible(root: TableRoot, conflict: RunConflict, winner: ConflictingRun)
             "last by now. Nothing was changed.",
             remedy=_REMEDY,
         )
-    have_met = conflict.cause is ConflictCause.OVERLAPPED or met_others(loaded.by)
-    if have_met and any(not it.gave_way for it in conflict.runs if it.key != winner.key):
-        raise InvalidInputError(
-            f"{winner} was at work on {conflict.name} beside another run, so nobody can tell whose "
-            "rows are there, or whether all are. Nothing was changed.",
-            remedy="Let the run that is to stand load the partition again.",
-        )
+    if wrote and met_others(loaded.by):
+        raise _beside_another(conflict, winner)
     return loaded.by
+
+
+def _beside_another(conflict: RunConflict, winner: ConflictingRun) -> InvalidInputError:
+    """Build the error of a run that wrote at the same time as another one."""
+    return InvalidInputError(
+        f"{winner} was at work on {conflict.name} beside another run, so nobody can tell whose "
+        "rows are there, or whether all are. Nothing was changed.",
+        remedy="Let the run that is to stand load the partition again.",
+    )
 
 
 def note_settled(
