@@ -344,7 +344,7 @@ class TestPartitions:
         _, kwargs = caught.value.trigger.serialize()
         assert kwargs["query"]["partitions"] == ["day=1", "day=2"]
         tables.load(1)
-        resumed = sensor(tables, partitions=["day=1", "day=2"], deferrable=True)
+        resumed = sensor(tables, partitions=["day=1", "day=2"], deferrable=True, timeout=10)
         with pytest.raises(AirflowSensorTimeout, match=r"1 of 2 partitions .*: day=2 \(no commit"):
             time_out(resumed)
 
