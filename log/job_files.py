@@ -71,15 +71,12 @@ def run_of_record(body: bytes, key: str) -> str | None:
 
     :raises RecordDamagedError: it cannot be read, so that it may be of any run.
     """
-    try:
-        members = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RecordDamagedError(
-            "An open record is not JSON, so nobody can tell of which run it is. "
-            "Nothing was changed.",
-            key=key,
-            remedy="Delete it by hand, if no job of that name is at work.",
-        ) from error
+    members = _read_json(
+        body,
+        key,
+        "An open record is not JSON, so nobody can tell of which run it is. Nothing was changed.",
+        "Delete it by hand, if no job of that name is at work.",
+    )
     return ActionReader("open record", members, key).text_or("run")
 
 
@@ -93,16 +90,25 @@ def version_of_report(body: bytes, key: str) -> int:
 
     :raises RecordDamagedError: it does not tell.
     """
-    try:
-        members = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RecordDamagedError(
-            "The report of a run is not JSON, so nobody can tell what it has committed. "
-            "Nothing was changed.",
-            key=key,
-            remedy="Write it again, with the version of the run's last entry in the log.",
-        ) from error
+    members = _read_json(
+        body,
+        key,
+        "The report of a run is not JSON, so nobody can tell what it has committed. "
+        "Nothing was changed.",
+        "Write it again, with the version of the run's last entry in the log.",
+    )
     return ActionReader("report", members, key).number("version")
+
+
+def _read_json(body: bytes, key: str, problem: str, remedy: str | None = None) -> Any:
+    """Read a record.
+
+    :raises RecordDamagedError: it is not JSON; with ``problem`` and ``remedy``.
+    """
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RecordDamagedError(problem, key=key, remedy=remedy) from error
 
 
 def hand_over(change: LogChange) -> bytes:
@@ -143,12 +149,7 @@ def take_over(body: bytes, key: str) -> LogChange:
 
     :raises RecordDamagedError: naming the member that cannot be read.
     """
-    try:
-        members = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RecordDamagedError(
-            "The job's record is not JSON. Nothing was committed.", key=key
-        ) from error
+    members = _read_json(body, key, "The job's record is not JSON. Nothing was committed.")
     given = ActionReader("job", members, key)
     base = ActionReader("job.base", members.get("base"), key)
 

@@ -83,12 +83,12 @@ class HadoopLoad(SparkLoad):
 
     @property
     def is_done(self) -> bool:
-        """Whether this chain of retries has committed the load."""
+        """Tell whether this chain of retries has committed the load."""
         return self.earlier is not None
 
     @property
     def handoff(self) -> Handoff:
-        """What the application is told; other runs are this process's to see to."""
+        """Build what the application is told. Other runs are looked at by this process alone."""
         return replace(self.told(), s3a_run=self.tried.uuid)
 
     def check_call(
@@ -116,7 +116,7 @@ class HadoopLoad(SparkLoad):
         strict: bool = False,
         s3a_options: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """As :meth:`.spark_load.SparkLoad.complete_request`."""
+        """Complete a request as :meth:`.spark_load.SparkLoad.complete_request` says."""
         with final_failures(self.step.step):
             named = service_named(service)
             check_word(named, self.committer)
@@ -130,8 +130,8 @@ class HadoopLoad(SparkLoad):
 
     @contextmanager
     def submitted(self) -> Iterator[None]:
-        """As :meth:`.spark_load.SparkLoad.submitted`, with the try on record. What a run that is
-        terminated leaves is settled by the next try, or by recovery."""
+        """Keep the try on record, with heartbeats, in the block. What a terminated run leaves is
+        settled by the next try, or by recovery."""
         with final_failures(self.step.step):
             self._check_asked()
             with self.tried.submitted(self._in_force), self.explained():
@@ -148,7 +148,7 @@ class HadoopLoad(SparkLoad):
             )
 
     def result(self, reported: Iterator[PipesExecutionResult] | Any = ()) -> dg.MaterializeResult:
-        """As :meth:`.spark_load.SparkLoad.result`: the files that the job left are verified."""
+        """Verify the files that the job left, and tell what it committed."""
         with final_failures(self.step.step):
             report = self.earlier or self.tried.report()
         tell_report(self.step, self.table, report, self.paths, self.policy.parsed_mode)

@@ -90,7 +90,7 @@ class SparkLoad(ABC):
     @property
     @abstractmethod
     def is_done(self) -> bool:
-        """Whether this chain of retries has committed the load: nothing is to be submitted."""
+        """Tell whether this chain of retries has committed the load: nothing is to be submitted."""
 
     @property
     @abstractmethod
@@ -154,7 +154,7 @@ class SparkLoad(ABC):
         """
 
     def told(self) -> Handoff:
-        """What every application is told."""
+        """Build what every application is told."""
         owner = self.step.owner
         return Handoff(
             table=self.table.root,
@@ -236,7 +236,7 @@ class NativeLoad(SparkLoad):
 
     @property
     def is_done(self) -> bool:
-        """Whether this chain of retries has committed the load."""
+        """Tell whether this chain of retries has committed the load."""
         return self.earlier is not None
 
     @property
@@ -273,14 +273,14 @@ class NativeLoad(SparkLoad):
         strict: bool = False,
         s3a_options: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """As :meth:`SparkLoad.complete_request`; it gets no settings but what the application is
-        told."""
+        """Complete a request as :meth:`SparkLoad.complete_request` says, by what the application is
+        told alone: a native load needs no settings."""
         with final_failures(self.step.step):
             return completed(service_named(service), request, self.handoff.pack(), {})
 
     @contextmanager
     def submitted(self) -> Iterator[None]:
-        """As :meth:`SparkLoad.submitted`; jobs are settled where the run is terminated."""
+        """Keep the application's jobs alive in the block; settle them if the run is terminated."""
         try:
             with self.explained():
                 try:
@@ -294,7 +294,7 @@ class NativeLoad(SparkLoad):
             raise
 
     def result(self, reported: Iterator[PipesExecutionResult] | Any = ()) -> dg.MaterializeResult:
-        """As :meth:`SparkLoad.result`, by what the table says."""
+        """Tell what the application committed, by what the table says."""
         committed = self.earlier or self._committed()
         seconds = time.monotonic() - self._began
         tell(self.step, self.table, committed, self.paths, self.policy, seconds)
