@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
+from secrets import token_hex
 
 from .commit.state.decide import refuse_late
 from .commit.state.job_state import OpenedJob
@@ -97,12 +99,29 @@ class WholeOutputStream(DelayedOutputStream):
         return StreamError(f"The object {self.key} may be left, unseen.", key=self.key)
 
 
+def _is_whole(opened: OpenedJob) -> bool:
+    """Tell whether files of a job are written whole: no listing of its table tells its readers."""
+    return opened.log is not None or opened.readers is Readers.HEADS
+
+
+def _own_keys(opened: OpenedJob, attempt: str) -> Callable[[str, int], str] | None:
+    """The keys of an attempt's files that no other attempt has; ``None``: they lie in the
+    partitions' directories."""
+    if opened.log is not None:
+        # No partition in it: some engines do not find what has other letters than ASCII.
+        data, numbers = opened.log.data, count()
+        return lambda _partition, _number: f"{data}part-{attempt}-{next(numbers):04d}.parquet"
+    if opened.readers is Readers.HEADS:
+        root, job, fast = opened.root, opened.job, opened.data_root
+        return lambda partition, number: root.attempt_key(partition, attempt, job, number, fast)
+    return None
+
+
 def data_stream(
     driver: Driver, opened: OpenedJob, key: str, settings: ObjectSettings
 ) -> DelayedOutputStream:
     """The stream of one data file of an open job."""
-    by_heads = opened.readers is Readers.HEADS
-    kind = WholeOutputStream if by_heads else DelayedOutputStream
+    kind = WholeOutputStream if _is_whole(opened) else DelayedOutputStream
     return kind(driver, key, settings, part_bytes=opened.spec.files.part_bytes)
 
 
@@ -115,7 +134,6 @@ def task_writer(
 ) -> TaskWriter:
     """The writer of one task attempt of an open job; ``at_end`` as :class:`TaskWriter` takes it."""
     spec = opened.spec
-    by_heads = opened.readers is Readers.HEADS
     return TaskWriter(
         opened.root,
         opened.job,
@@ -128,9 +146,9 @@ def task_writer(
         spec.allowed_partitions,
         absent=frozenset(opened.schema.names).difference(spec.schema.names),
         # What an attempt writes late lies at keys of its own, which nobody reads.
-        at_end=None if by_heads else at_end,
-        by_heads=by_heads,
-        fast=opened.data_root,
+        at_end=None if _is_whole(opened) else at_end,
+        key_of=_own_keys(opened, f"{task:05d}-{attempt}-{token_hex(4)}"),
+        describe=None if opened.log is None else opened.log.describe,
         sorted_by=spec.sorted_by,
         narrowed=opened.narrowed,
     )

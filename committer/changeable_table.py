@@ -31,6 +31,7 @@ from .format.parquet.row_filter import Filter, RowFilter
 from .format.records.data_file import DataFile
 from .format.records.inputs import Inputs
 from .format.row_changes import RowChanges
+from .job_steps import HeadSteps
 from .merge_request import INSERT, UPDATE, RowMerge
 from .readable_table import ReadableTable
 from .row_merge import MergeRows, count_merge
@@ -270,7 +271,7 @@ class ChangeableTable(ReadableTable):
         again = OnRepeat.APPEND if spec.on_repeat is OnRepeat.REPLACE_OWN else spec.on_repeat
         spec = replace(spec, on_repeat=again)
         made_of = Inputs.all_of(inputs)
-        with WriteJob(self.driver, self._context, spec, inputs=lambda: made_of) as job:
+        with WriteJob(HeadSteps(self.driver, self._context), spec, inputs=lambda: made_of) as job:
             if plan is not None and not job.repeats:
                 plan.write(job)
         assert job.committed is not None

@@ -27,6 +27,7 @@ from .format.job_spec import JobSpec, Readers, choice
 from .format.parquet.reader import read_batches
 from .format.parquet.row_order import in_order
 from .format.records.inputs import Inputs
+from .job_steps import HeadSteps
 from .readable_table import ReadableTable
 from .scan.current_table import stored_names
 from .sigterm import Termination
@@ -176,7 +177,7 @@ class RewritableTable(ReadableTable):
         try:
             with (
                 self.held_against(state),
-                WriteJob(driver, self._context, spec, inputs=lambda: inputs) as job,
+                WriteJob(HeadSteps(driver, self._context), spec, inputs=lambda: inputs) as job,
             ):
                 copier = FileCopier(driver, driver, job.opened, None if on_server else lanes)
                 results = copier.copy(state)
@@ -275,7 +276,7 @@ class RewritableTable(ReadableTable):
         on_server = reached == {new.driver.clients}
         with (
             ThreadPoolExecutor(LANES) as lanes,
-            WriteJob(new.driver, new._context, spec, inputs=lambda: inputs) as job,
+            WriteJob(HeadSteps(new.driver, new._context), spec, inputs=lambda: inputs) as job,
         ):
             if not job.repeats:
                 _refuse_files(new)
@@ -346,7 +347,7 @@ class RewritableTable(ReadableTable):
         )
         with (
             self.held_against(plan.snapshot),
-            WriteJob(self.driver, self._context, spec, inputs=lambda: inputs) as job,
+            WriteJob(HeadSteps(self.driver, self._context), spec, inputs=lambda: inputs) as job,
         ):
             for rows in in_order(batches, plan.snapshot.schema, spec.sorted_by):
                 job.write(rows)

@@ -39,6 +39,7 @@ from .format.read_base import ReadBase
 from .format.records.pending_file import TaskResult
 from .format.records.store_facts import StoreFacts
 from .format.run_rank import RunRanks
+from .job_steps import HeadSteps
 from .rewritable_table import RewritableTable
 from .scan.reads import note_end, noted, stated_inputs
 from .scan.table_scan import TableScan
@@ -145,12 +146,14 @@ class Table(ChangeableTable, RewritableTable, TendedTable):
             **words,
         )
         stated = None if inputs is None else partial(stated_inputs, self.driver, inputs)
-        return WriteJob(self.driver, self._context, spec, inputs=stated)
+        return WriteJob(HeadSteps(self.driver, self._context), spec, inputs=stated)
 
     def tasks_job(self, spec: JobSpec, progress: Callable[[Progress], None]) -> WriteJob:
         """A job whose rows tasks in other processes write: they get its ``opened``, and it takes
         their results. ``progress`` is called as files become visible."""
-        return WriteJob(self.driver, replace(self._context, report=progress), spec, OF_TASKS)
+        return WriteJob(
+            HeadSteps(self.driver, replace(self._context, report=progress)), spec, OF_TASKS
+        )
 
     def task_writer(self, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
         """The writer of one task attempt of an open job. Where the job is decided before it closes,

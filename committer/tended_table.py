@@ -13,6 +13,7 @@ from .format.job_spec import Owner
 from .format.records.data_file import DataFile
 from .format.records.inputs import Inputs
 from .format.records.run_conflict import ConflictingRun, RunConflict, SettledBy, Settlement
+from .job_steps import HeadSteps
 from .readable_table import ReadableTable
 from .scan.current_table import stored_names
 from .store.encryption import Encryption
@@ -147,7 +148,7 @@ class TendedTable(ReadableTable):
             return plan.restored
         # What the rows were computed from, their own jobs have on record.
         spec = plan.spec(this_process())
-        with WriteJob(self.driver, self._context, spec, inputs=Inputs) as job:
+        with WriteJob(HeadSteps(self.driver, self._context), spec, inputs=Inputs) as job:
             pass  # Its decision says all.
         return replace(plan.restored, job=job.job)
 
@@ -213,7 +214,7 @@ class TendedTable(ReadableTable):
             )
             if apply and plan.restore is not None:
                 spec = plan.spec(conflict, winner, owner)
-                with WriteJob(self.driver, self._context, spec, inputs=Inputs) as job:
+                with WriteJob(HeadSteps(self.driver, self._context), spec, inputs=Inputs) as job:
                     pass  # Its decision says all.
                 decision = replace(decision, job=job.job)
         except ZeroRenameError as error:

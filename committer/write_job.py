@@ -12,12 +12,9 @@ from types import TracebackType
 from typing import Any
 
 from .attempt import task_writer
-from .commit.checked_open import open_checked
-from .commit.commit import abort_job, commit_job
 from .commit.failures import failures_told
 from .commit.interrupted import JobInterrupted, alone, fate
-from .commit.state.context import Context
-from .commit.state.heartbeat import Beats, heartbeat_of
+from .commit.state.heartbeat import Beats
 from .commit.state.job_state import Committed, JobState, OpenedJob
 from .errors import (
     DataLostError,
@@ -33,11 +30,10 @@ from .format.parquet.task_writer import TaskWriter
 from .format.read_base import ReadBase
 from .format.records.inputs import Inputs
 from .format.records.pending_file import TaskResult
+from .job_steps import JobSteps
 from .periodic import INTERVAL, repeating
 from .scan.reads import note_end, noted
 from .sigterm import JobTerminated, Termination
-from .store.driver import BotoDriver
-from .store.requests import Delete
 
 logger = logging.getLogger("zero_rename.committer.write_job")
 #: Seconds that the end of a block waits for a heartbeat under way. A late one does no harm: it is
@@ -70,14 +66,13 @@ class WriteJob:
 
     def __init__(
         self,
-        driver: BotoDriver,
-        context: Context,
+        steps: JobSteps,
         spec: JobSpec,
         beats: Beats | None = None,
         inputs: Callable[[], Inputs] | None = None,
     ) -> None:
-        self._driver = driver
-        self._context = context
+        self._steps = steps
+        self._driver = steps.driver
         self._spec = spec
         self._inputs = inputs
         self._beats = beats or Beats(INTERVAL, spec.max_duration)
@@ -90,7 +85,7 @@ class WriteJob:
         self._termination = Termination()
         self._heartbeats = ExitStack()
         self._pid = os.getpid()
-        self._retries = driver.retries
+        self._retries = self._driver.retries
         self.committed: Committed | None = None
 
     @property
@@ -106,7 +101,7 @@ class WriteJob:
         """
         if self._opened is None or self.committed is not None:
             raise InvalidInputError(
-                "A job is open inside its with block.", table=self._context.root.url
+                "A job is open inside its with block.", table=self._steps.root.url
             )
         return self._opened
 
@@ -158,7 +153,7 @@ class WriteJob:
         self._refuse_children()
         if self._opened is None or self.committed is not None:
             raise InvalidInputError(
-                "A job is written to inside its with block.", table=self._context.root.url
+                "A job is written to inside its with block.", table=self._steps.root.url
             )
         if self._writer is not None:
             with self._failures_told():
@@ -182,40 +177,37 @@ class WriteJob:
 
     def _open(self) -> None:
         # Named here, so that a job can be taken back whose opening is broken off.
-        job = self._context.job_id()
-        context = replace(self._context, job_id=lambda: job)
+        job = self._steps.job_id()
         try:
             with self._failures_told():
                 inputs = None if self._inputs is None else self._inputs()
-                opened = open_checked(self._driver, context, self._spec)
+                opened = self._steps.open(job, self._spec)
         except KeyboardInterrupt as error:
             # Nothing but the open record was written: there are no tasks yet.
-            self._driver.run(Delete(context.root.open_key(job)))
-            error.add_note(f"A job of {context.root.url} was not opened; nothing was written.")
+            self._steps.forget(job)
+            error.add_note(f"A job of {self._steps.root.url} was not opened; nothing was written.")
             raise
         self._opened = replace(opened, inputs=inputs)
         if opened.repeated is not None:
             return
         self._writer = task_writer(self._driver, opened, task=0, attempt=0)
-        if opened.facts.conditional_put:
-            beats = self._beats
-            send = heartbeat_of(self._driver, self._context, opened, beats)
+        beats = self._beats
+        send = self._steps.heartbeat(opened, beats)
+        if send is not None:
             self._heartbeats.enter_context(repeating(send, beats.interval, beats.first, _LINGER))
 
     def _failures_told(self) -> AbstractContextManager[None]:
         spec = self._spec
         named = spec.allowed_partitions or ()
         encryption = spec.files.encrypted_if_right
-        return failures_told(
-            self._context.root, spec.idempotency_key, spec.owner, named, encryption
-        )
+        return failures_told(self._steps.root, spec.idempotency_key, spec.owner, named, encryption)
 
     def _refuse_children(self) -> None:
         if self._pid != os.getpid():
             raise InvalidInputError(
                 f"The job was opened by process {self._pid}, which forked this one; only that one "
                 "writes and commits it. This process changed nothing.",
-                table=self._context.root.url,
+                table=self._steps.root.url,
                 job=self.job,
                 remedy="Open the job after the fork, or hand the rows to the process that opened "
                 "it.",
@@ -271,7 +263,7 @@ class WriteJob:
             self._heartbeats.close()
         opened = replace(opened, sole=self._taken is None)
         with alone(opened), about(opened.root.url):
-            done = self._driver.run(commit_job(self._context, opened, self._reported, expected))
+            done = self._steps.commit(opened, self._reported, expected)
         retries = self._driver.retries - self._retries
         retries += sum(result.retries for result in self._taken or ())
         self.committed = replace(done, retries=retries)
@@ -291,7 +283,7 @@ class WriteJob:
             if self._writer is not None:
                 self._writer.abort()
             with alone(opened), about(opened.root.url):
-                outcome = self._driver.run(abort_job(self._context, opened, self._reported))
+                outcome = self._steps.abort(opened, self._reported)
         except JobTerminated:
             return JobState.UNKNOWN, "The time for cleaning up is over"
         except KeyboardInterrupt:

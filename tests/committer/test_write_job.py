@@ -23,7 +23,7 @@ from support.memory_store import MemoryStore
 from support.protocol import DAY1, DAY2, ROOT, SCHEMA, World, memory_table
 from support.waiting import STUCK
 from zero_rename import Table
-from zero_rename.committer import write_job
+from zero_rename.committer import job_steps, write_job
 from zero_rename.committer.commit.checked_open import open_checked
 from zero_rename.committer.commit.interrupted import JobInterrupted
 from zero_rename.committer.commit.state import probe as probe_module
@@ -114,7 +114,7 @@ class TestBlock:
     def test_a_failing_abort_is_attached(
         self, table: Table, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(write_job, "abort_job", unreachable)
+        monkeypatch.setattr(job_steps, "abort_job", unreachable)
         with pytest.raises(ZeroDivisionError) as caught:
             write_and(job(table), fail)
         assert "no answer at all" in caught.value.__notes__[0]
@@ -323,7 +323,7 @@ class TestSigterm:
     def test_a_failing_abort_is_attached(
         self, table: Table, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(write_job, "abort_job", unreachable)
+        monkeypatch.setattr(job_steps, "abort_job", unreachable)
         with pytest.raises(JobTerminated) as caught, job(table):
             terminate()
         assert "no answer at all" in caught.value.__notes__[0]
@@ -332,7 +332,7 @@ class TestSigterm:
         self, table: Table, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A store that does not answer must not keep the process until it is killed."""
-        monkeypatch.setattr(write_job, "abort_job", lambda *_: threading.Event().wait(60))
+        monkeypatch.setattr(job_steps, "abort_job", lambda *_: threading.Event().wait(60))
         written = job(table)
         written._termination = Termination(grace=0.2)
         started = time.monotonic()
@@ -445,7 +445,7 @@ class TestInterrupt:
                 unreachable()
             press()
 
-        monkeypatch.setattr(write_job, "abort_job", aborting)
+        monkeypatch.setattr(job_steps, "abort_job", aborting)
         written = job(table)
         at = partial(press_when, table, sends(CompleteUpload))
         with pytest.raises(JobInterrupted, match="not known") as caught:
@@ -466,7 +466,7 @@ class TestInterrupt:
         self, table: Table, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def spoil() -> None:
-            monkeypatch.setattr(write_job, "commit_job", lambda *_, **__: fail())
+            monkeypatch.setattr(job_steps, "commit_job", lambda *_, **__: fail())
 
         written = job(table)
         with pytest.raises(ZeroDivisionError):
@@ -565,7 +565,7 @@ PROGRAM = """
 import os, signal, sys
 import pyarrow as pa
 from zero_rename import Table
-from zero_rename.committer import write_job
+from zero_rename.committer import job_steps, write_job
 data = pa.table({"value": [1, 2, 3], "day": [1, 1, 2]})
 try:
     with Table(sys.argv[1]).job(data.schema, partition_by=("day",)) as job:

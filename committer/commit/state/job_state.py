@@ -17,6 +17,7 @@ from ...format.run_rank import RunRank, rank_in
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ...format.parquet.file_writer import Describe
     from ...format.records.head import HeadState
     from ...format.records.table_record import TableRecord
     from ...format.settling import Settling
@@ -139,6 +140,24 @@ class Aborted:
 
 
 @dataclass(frozen=True)
+class LoggedJob:
+    """What an open job knows of its table's log.
+
+    :param version: of the state that it began on; -1: there was no table.
+    :param table_id: of the table then.
+    :param opened_at: when its open record was written, by the store's clock.
+    :param data: the prefix of its files, with a slash at its end.
+    :param describe: the statistics of a file by its footer, as the log has them.
+    """
+
+    version: int
+    table_id: str | None
+    opened_at: float
+    data: str
+    describe: Describe
+
+
+@dataclass(frozen=True)
 class OpenedJob:
     """An open job. Picklable: Spark carries it from the planner to tasks and to the commit.
 
@@ -165,6 +184,7 @@ class OpenedJob:
     :param sole: whether its commit is told of all that was written of it: one process writes it.
     :param readers: how the table's readers find its files.
     :param data_root: the root that its files lie in; ``None``: the table's own.
+    :param log: of a table that is kept in a log; ``None``: in heads.
     :param inputs: what its rows were computed from; ``None`` until that is asked, as it commits.
     """
 
@@ -193,6 +213,7 @@ class OpenedJob:
     sole: bool = False
     readers: Readers = Readers.LISTING
     data_root: FastRoot | None = None
+    log: LoggedJob | None = None
     inputs: Inputs | None = None
 
     def rank(self, partition: str) -> RunRank | None:

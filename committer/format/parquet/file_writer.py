@@ -62,6 +62,8 @@ class PendingStream(Protocol):
 
 #: Opens the stream of a key; sends nothing yet.
 OpenStream = Callable[[str, ObjectSettings], PendingStream]
+#: What a file's footer says, as a text: the summary of a pending file.
+Describe = Callable[[pq.FileMetaData], str]
 
 
 def file_settings(job: str, options: FileOptions) -> ObjectSettings:
@@ -117,6 +119,7 @@ class FileWriter:
     :param compression: Parquet codec.
     :param sorted_by: columns that its rows come sorted by, ascending, null last.
     :param content: adds up the file's rows; ``None``: nobody asks for that.
+    :param describe: makes the summary of its footer; ``None``: the bounds of its first columns.
     """
 
     def __init__(
@@ -127,6 +130,7 @@ class FileWriter:
         compression: str,
         sorted_by: Sequence[str] = (),
         content: RowContent | None = None,
+        describe: Describe | None = None,
     ) -> None:
         self._stream = stream
         self._partition = partition
@@ -138,6 +142,7 @@ class FileWriter:
         self._compression = compression
         self._sorted_by = sorted_by
         self._content = content
+        self._describe = describe or self._bounds
         self._writer: pq.ParquetWriter | None = None
         self._footers: list[pq.FileMetaData] = []
         self._summary = ""
@@ -186,9 +191,12 @@ class FileWriter:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-            self._summary = summarise(self._footers.pop(), self._schema, self._sorted_by)
+            self._summary = self._describe(self._footers.pop())
         self._sink.drop()
         self._stream.seal()
+
+    def _bounds(self, footer: pq.FileMetaData) -> str:
+        return summarise(footer, self._schema, self._sorted_by)
 
     def settle(self) -> None:
         """Wait until the store has all parts of a sealed file. May be repeated.

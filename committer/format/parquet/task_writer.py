@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
-from secrets import token_hex
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -17,14 +16,13 @@ from ...errors import (
     TaskLateError,
     ZeroRenameError,
 )
-from ...store.fast_root import FastRoot
 from ..file_checks import check_options
 from ..given_rows import batches_of
 from ..job_spec import Content, FileOptions
 from ..layout import UNPARTITIONED, TableRoot
 from ..records.pending_file import PendingFile, TaskResult
 from ..schema.compatibility import cast, normalise
-from .file_writer import FileWriter, OpenStream, file_settings
+from .file_writer import Describe, FileWriter, OpenStream, file_settings
 from .partition_writer import PartitionWriter
 from .row_content import RowContent
 from .spill import BATCH_OVERHEAD, Spill
@@ -43,6 +41,10 @@ _STAGE_BYTES_UNPARTITIONED = 1 * _MIB
 _IDLE_SPLITS = 4
 #: Files closed at once: encoding them takes time, and parts may have to wait for others.
 _THREADS = 8
+
+
+def _key_by_task(root: TableRoot, job: str, task: int, partition: str, number: int) -> str:
+    return root.data_key(partition, task, job, number)
 
 
 class TaskWriter:
@@ -71,9 +73,10 @@ class TaskWriter:
     :param narrowed: rows for any other of these are left out, and counted; ``None``: none are.
     :param absent: columns that the rows may lack; they are null then.
     :param sorted_by: columns that the rows come sorted by: files say so.
-    :param by_heads: the table's readers go by heads: each attempt has keys of its own, whatever
-        number it has, where no listing of a partition shows them.
-    :param fast: there, the root that files lie in; ``None``: the table's own.
+    :param key_of: the key of a file, by its partition and its number there; ``None``: in the
+        partition's directory, by the task's number.
+    :param describe: what a file's footer says, for the summary of the pending file; ``None``: the
+        bounds of its first columns.
     :param at_end: called when all files are uploaded, where there are any; what it raises aborts
         them.
     :raises InvalidInputError: options that cannot be right.
@@ -92,9 +95,9 @@ class TaskWriter:
         allowed_partitions: Collection[str] | None = None,
         absent: frozenset[str] = frozenset(),
         at_end: Callable[[], object] | None = None,
-        by_heads: bool = False,
+        key_of: Callable[[str, int], str] | None = None,
+        describe: Describe | None = None,
         sorted_by: Sequence[str] = (),
-        fast: FastRoot | None = None,
         narrowed: Collection[str] | None = None,
     ) -> None:
         check_options(options)
@@ -105,8 +108,8 @@ class TaskWriter:
         self._schema = normalise(schema)
         self._absent = absent
         self._at_end = at_end
-        self._own = f"{task:05d}-{attempt}-{token_hex(4)}" if by_heads else None
-        self._fast = fast
+        self._key_of = key_of or partial(_key_by_task, root, job, task)
+        self._describe = describe
         self._options = options
         self._open_stream = open_stream
         self._allowed = allowed_partitions
@@ -318,11 +321,7 @@ class TaskWriter:
     def _open_file(self, partition: str) -> FileWriter:
         number = self._numbers.get(partition, 0)
         self._numbers[partition] = number + 1
-        if self._own is None:
-            key = self._root.data_key(partition, self._task, self._job, number)
-        else:
-            key = self._root.attempt_key(partition, self._own, self._job, number, self._fast)
-        stream = self._open_stream(key, self._settings)
+        stream = self._open_stream(self._key_of(partition, number), self._settings)
         stream.begin()
         options = self._options
         file = FileWriter(
@@ -332,6 +331,7 @@ class TaskWriter:
             options.compression,
             self._sorted_by,
             RowContent() if options.content is Content.ROWS else None,
+            self._describe,
         )
         self._files.append(file)
         return file

@@ -28,6 +28,7 @@ from zero_rename.committer import (
 from zero_rename.committer.commit import commit
 from zero_rename.committer.format.records.inputs import Inputs
 from zero_rename.committer.format.records.kept_state import MOST_KEPT
+from zero_rename.committer.job_steps import HeadSteps
 from zero_rename.committer.store import requests as s
 from zero_rename.committer.upkeep.restoring import Restored, RestorePlan
 from zero_rename.committer.write_job import WriteJob
@@ -545,7 +546,7 @@ class TestUndo:
         restored = Restored({DAY1: 1}, {DAY1: 2})
         spec = RestorePlan(ROOT.url, table.schema, ("day",), restored).spec(Owner())
         monkeypatch.setattr(commit, "check_kept", _sees_nothing)
-        with WriteJob(table.driver, table._context, spec, inputs=Inputs):
+        with WriteJob(HeadSteps(table.driver, table._context), spec, inputs=Inputs):
             pass
         (finding,) = past.table.verify()
         assert healthy == []

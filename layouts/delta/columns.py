@@ -1,0 +1,197 @@
+"""Columns of a Delta table as Arrow's, and Arrow's as Delta's JSON.
+
+=============================  ==========================  ==========================
+Arrow, normalised              Delta                       read back
+=============================  ==========================  ==========================
+string, binary, bool           string, binary, boolean     the same
+int8, int16, int32, int64      byte, short, integer, long  the same
+float32, float64               float, double               the same
+decimal128(p, s)               decimal(p,s)                the same
+date32                         date                        the same
+timestamp[us, UTC]             timestamp                   the same
+timestamp[us]                  timestamp_ntz, a feature    the same
+list, map, struct              array, map, struct          the same
+uint8, uint16, uint32          short, integer, long        the wider type
+fixed_size_binary              binary                      binary
+uint64, time, duration, null   refused
+=============================  ==========================  ==========================
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from ...committer.errors import RecordDamagedError, UnsupportedTypeError
+from ...log.actions import LogMetadata, LogProtocol
+from . import features
+
+_PLAIN: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_NAMES = {kind: name for name, kind in _PLAIN.items()}
+_WIDER = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+#: Metadata of columns that is this package's own; others' keys are kept in the log, not in Arrow.
+_OWN = "zero_rename."
+
+
+def storable(schema: pa.Schema) -> pa.Schema:
+    """The columns by which rows of a normalised schema lie in a Delta table.
+
+    :raises UnsupportedTypeError: Delta has no type for one; names its path.
+    """
+    fields = [it.with_type(_storable(it.type, it.name)) for it in schema]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+def _storable(kind: pa.DataType, path: str) -> pa.DataType:
+    if pt.is_struct(kind):
+        return pa.struct([it.with_type(_storable(it.type, f"{path}.{it.name}")) for it in kind])
+    if pt.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(
+            key.with_type(_storable(kind.key_type, f"{path}.key")),
+            item.with_type(_storable(kind.item_type, f"{path}.value")),
+        )
+    if pt.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_storable(kind.value_type, f"{path}[]")))
+    if pt.is_fixed_size_binary(kind):
+        return pa.binary()
+    if kind in _WIDER:
+        return _WIDER[kind]
+    if kind in _NAMES or pt.is_decimal128(kind):
+        return kind
+    raise UnsupportedTypeError(
+        f"The column {path!r} is {kind}, for which Delta has no type. Nothing was written.",
+        remedy="Cast the column, or write it to a table of directories.",
+    )
+
+
+def delta_schema(schema: pa.Schema) -> str:
+    """Delta's JSON of storable columns."""
+    return json.dumps(_struct(schema), separators=(",", ":"), ensure_ascii=False)
+
+
+def _struct(fields: Iterable[pa.Field]) -> dict[str, Any]:
+    return {"type": "struct", "fields": [_field(it) for it in fields]}
+
+
+def _field(field: pa.Field) -> dict[str, Any]:
+    own = {
+        name.decode(): value.decode()
+        for name, value in (field.metadata or {}).items()
+        if name.decode().startswith(_OWN)
+    }
+    return {
+        "name": field.name,
+        "type": _type(field.type),
+        "nullable": field.nullable,
+        "metadata": own,
+    }
+
+
+def _type(kind: pa.DataType) -> Any:
+    if pt.is_struct(kind):
+        return _struct(kind)
+    if pt.is_map(kind):
+        return {
+            "type": "map",
+            "keyType": _type(kind.key_type),
+            "valueType": _type(kind.item_type),
+            "valueContainsNull": kind.item_field.nullable,
+        }
+    if pt.is_list(kind):
+        return {
+            "type": "array",
+            "elementType": _type(kind.value_type),
+            "containsNull": kind.value_field.nullable,
+        }
+    if pt.is_decimal128(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return _NAMES[kind]
+
+
+def arrow_schema(metadata: LogMetadata) -> pa.Schema:
+    """The columns of a table, partition columns included.
+
+    :raises UnsupportedTypeError: a column of a type that is not read here.
+    :raises RecordDamagedError: they cannot be read.
+    """
+    return pa.schema(_fields(features.schema_of(metadata), ""))
+
+
+def _fields(struct: Mapping[str, Any], path: str) -> list[pa.Field]:
+    found = []
+    for field in struct["fields"]:
+        name = field["name"]
+        kind = _arrow(field["type"], f"{path}.{name}" if path else name)
+        own = {k: v for k, v in (field.get("metadata") or {}).items() if k.startswith(_OWN)}
+        found.append(pa.field(name, kind, bool(field.get("nullable", True)), own or None))
+    return found
+
+
+def _arrow(kind: Any, path: str) -> pa.DataType:
+    if isinstance(kind, str):
+        if kind in _PLAIN:
+            return _PLAIN[kind]
+        if found := _DECIMAL.fullmatch(kind):
+            return pa.decimal128(int(found[1]), int(found[2]))
+    elif isinstance(kind, dict):
+        try:
+            return _nested(kind, path)
+        except (KeyError, TypeError) as error:
+            raise RecordDamagedError(
+                f"The column {path!r} of the log's schema lacks {error}. Nothing was changed.",
+                field="metaData.schemaString",
+            ) from error
+    raise UnsupportedTypeError(
+        f"The column {path!r} is of Delta's type {str(kind)[:100]}, which is not read here. "
+        "Nothing was changed.",
+        remedy="Read the table by the engine that made it.",
+    )
+
+
+def _nested(kind: Mapping[str, Any], path: str) -> pa.DataType:
+    match kind["type"]:
+        case "struct":
+            return pa.struct(_fields(kind, path))
+        case "array":
+            element = _arrow(kind["elementType"], f"{path}[]")
+            return pa.list_(pa.field("element", element, kind.get("containsNull", True)))
+        case "map":
+            value = pa.field(
+                "value", _arrow(kind["valueType"], f"{path}.value"), kind["valueContainsNull"]
+            )
+            return pa.map_(_arrow(kind["keyType"], f"{path}.key"), value)
+    raise KeyError(f"a known type instead of {kind['type']!r}")
+
+
+def needed_protocol(schema: pa.Schema) -> LogProtocol:
+    """The least protocol of a table of these columns."""
+    if any(_has_local_times(it.type) for it in schema):
+        features_needed = frozenset({"timestampNtz"})
+        return LogProtocol(3, 7, features_needed, features_needed)
+    return LogProtocol()
+
+
+def _has_local_times(kind: pa.DataType) -> bool:
+    if pt.is_nested(kind):
+        return any(_has_local_times(kind.field(i).type) for i in range(kind.num_fields))
+    return pt.is_timestamp(kind) and kind.tz is None
