@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "committer": set(),
     "log": {"committer"},
     "layouts": {"log", "committer"},
+    "tables": {"layouts", "log", "committer"},
     "s3a": {"committer"},
     "spark": {"committer", "s3a"},
     "catalog": {"committer"},

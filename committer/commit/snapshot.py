@@ -51,6 +51,7 @@ class Snapshot:
     :param lists: partitions without a version hold what a listing showed, if it showed any.
     :param read: what was read of the table besides, that rows computed from this depend on, too;
         ``None``: nothing.
+    :param log_version: of the log that told the state; ``None``: heads or a listing did.
     """
 
     root: TableRoot
@@ -61,6 +62,7 @@ class Snapshot:
     asked: Collection[str] | None = None
     lists: bool = False
     read: ReadBase | None = None
+    log_version: int | None = None
 
     @property
     def base(self) -> ReadBase:
@@ -76,7 +78,8 @@ class Snapshot:
             if name not in self.versions
         }
         whole = self.asked is None
-        return ReadBase(self.root.url, versions, whole, listed if self.lists else None)
+        listing = listed if self.lists else None
+        return ReadBase(self.root.url, versions, whole, listing, self.log_version)
 
     def of(self, partitions: Collection[str]) -> Snapshot:
         """The same state of some partitions that it was read of, by name."""

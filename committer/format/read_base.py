@@ -26,12 +26,14 @@ class ReadBase:
     :param listed: of partitions that held what a listing showed, a digest of that: a replace is
         refused where it shows other files by then, whoever wrote them. ``None``: nothing was
         listed, since readers of the table went by heads alone.
+    :param log_version: of a table that is kept in a log: the version that was read.
     """
 
     table: str | None
     versions: Mapping[str, Count | None]
     whole: bool = True
     listed: Mapping[str, str] | None = None
+    log_version: Count | None = None
 
     def version(self, partition: str) -> int | None:
         """The version at which a partition was read; ``None``: it was not read."""

@@ -84,9 +84,18 @@ def _storable(kind: pa.DataType, path: str) -> pa.DataType:
     )
 
 
-def delta_schema(schema: pa.Schema) -> str:
-    """Delta's JSON of storable columns."""
-    return json.dumps(_struct(schema), separators=(",", ":"), ensure_ascii=False)
+def delta_schema(schema: pa.Schema, former: str = "") -> str:
+    """Delta's JSON of storable columns.
+
+    :param former: the same of the table before. Its columns stay as they are there, with what other
+        engines say of them; empty: there are none.
+    """
+    kept = {it["name"]: it for it in json.loads(former)["fields"]} if former else {}
+    if schema.names == list(kept):
+        return former
+    fields = [kept.get(it.name) or _field(it) for it in schema]
+    members = {"type": "struct", "fields": fields}
+    return json.dumps(members, separators=(",", ":"), ensure_ascii=False)
 
 
 def _struct(fields: Iterable[pa.Field]) -> dict[str, Any]:

@@ -145,6 +145,7 @@ class LoggedJob:
 
     :param version: of the state that it began on; -1: there was no table.
     :param table_id: of the table then.
+    :param columns: of the table then, as the log has them; empty: there was no table.
     :param opened_at: when its open record was written, by the store's clock.
     :param data: the prefix of its files, with a slash at its end.
     :param describe: the statistics of a file by its footer, as the log has them.
@@ -152,6 +153,7 @@ class LoggedJob:
 
     version: int
     table_id: str | None
+    columns: str
     opened_at: float
     data: str
     describe: Describe

@@ -41,22 +41,36 @@ def _bad_file(opened: OpenedJob, files: list[PendingFile]) -> str | None:
     if len(set(keys)) != len(keys):
         return f"two files have the key {_doubled(keys)}"
     allowed, narrowed = opened.spec.allowed_partitions, opened.narrowed
+    misplaced = _beside_heads if opened.log is None else _beside_the_log
     for file in files:
-        if opened.root.partition_of_data_key(file.key) != file.partition:
-            return f"the key {file.key} lies outside its partition {file.partition}"
-        if job_in_key(file.key) != opened.job:
-            return f"the key {file.key} does not carry this job's id"
-        if not file.etags:
-            return f"the upload of {file.key} has no parts"
-        by_heads = opened.readers is Readers.HEADS
-        place = opened.root.job_data_prefix(opened.job, opened.data_root)
-        lies_there = file.key.startswith(place)
-        if {file.is_whole, lies_there} != {by_heads}:
-            return (
-                f"{file.key} is not written as files of a table with readers={opened.readers} are"
-            )
+        problem = misplaced(opened, file)
+        if problem is not None:
+            return problem
         if any(some is not None and file.partition not in some for some in (allowed, narrowed)):
             return f"{file.key} lies in none of the partitions that this job may write"
+    return None
+
+
+def _beside_the_log(opened: OpenedJob, file: PendingFile) -> str | None:
+    """What is wrong with the place of a file of a table that is kept in a log, in words."""
+    assert opened.log is not None
+    if not file.is_whole or not file.etags or not file.key.startswith(opened.log.data):
+        return f"{file.key} is not written as files of this job are"
+    return None
+
+
+def _beside_heads(opened: OpenedJob, file: PendingFile) -> str | None:
+    """What is wrong with the place of a file of a table of heads, in words."""
+    if opened.root.partition_of_data_key(file.key) != file.partition:
+        return f"the key {file.key} lies outside its partition {file.partition}"
+    if job_in_key(file.key) != opened.job:
+        return f"the key {file.key} does not carry this job's id"
+    if not file.etags:
+        return f"the upload of {file.key} has no parts"
+    by_heads = opened.readers is Readers.HEADS
+    lies_there = file.key.startswith(opened.root.job_data_prefix(opened.job, opened.data_root))
+    if {file.is_whole, lies_there} != {by_heads}:
+        return f"{file.key} is not written as files of a table with readers={opened.readers} are"
     return None
 
 

@@ -1,0 +1,3 @@
+"""Tables that are kept in a log, as users meet them: Delta tables, committed without renames."""
+
+from .delta_table import DeltaTable as DeltaTable

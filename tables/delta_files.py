@@ -1,0 +1,137 @@
+"""Files of a Delta table: as its log names them, as tasks report them, as readers meet them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+
+import pyarrow as pa
+
+from ..committer.commit.snapshot import Snapshot
+from ..committer.errors import InvalidInputError, RecordDamagedError
+from ..committer.format.layout import UNPARTITIONED, TableRoot
+from ..committer.format.records.data_file import DataFile
+from ..committer.format.records.pending_file import PendingFile
+from ..committer.format.schema.hive_paths import escape, partition_path, partition_values
+from ..layouts.delta.columns import arrow_schema
+from ..layouts.delta.delta_layout import DeltaLayout
+from ..layouts.delta.partition_text import partition_text
+from ..log.actions import AddFile
+from ..log.replay import LogState, Partition
+from ..log.scope import Scope
+
+#: As directories spell a null partition.
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def log_partition(path: str, schema: pa.Schema, partition_by: Sequence[str]) -> Partition:
+    """A partition as the log has it, of its name ``day=2013-01-01``.
+
+    :raises InvalidInputError: the table cannot have it.
+    """
+    if not partition_by:
+        return ()
+    values = partition_values(path, schema, partition_by)
+    return tuple(partition_text(values[name]) for name in partition_by)
+
+
+def partition_name(partition: Partition, schema: pa.Schema, partition_by: Sequence[str]) -> str:
+    """The name of a partition, of its values in the log.
+
+    :raises RecordDamagedError: a value is not of its column's type.
+    """
+    if not partition_by:
+        return UNPARTITIONED
+    pairs = zip(partition_by, partition, strict=True)
+    raw = "/".join(f"{escape(name)}={escape(text) if text else _NULL}" for name, text in pairs)
+    try:
+        return partition_path(partition_values(raw, schema, partition_by), schema)
+    except InvalidInputError as error:
+        raise RecordDamagedError(
+            f"The log names a partition that the table cannot have: {error.message} Nothing was "
+            "read.",
+            field="partitionValues",
+        ) from error
+
+
+def scope_of(names: Collection[str], schema: pa.Schema, partition_by: Sequence[str]) -> Scope:
+    """The scope of partitions by their names."""
+    return Scope(frozenset(log_partition(name, schema, partition_by) for name in names))
+
+
+def added_file(
+    layout: DeltaLayout, file: PendingFile, schema: pa.Schema, partition_by: Sequence[str], now: int
+) -> AddFile:
+    """What the log says of a file that a task has written.
+
+    :param now: milliseconds.
+    """
+    partition = log_partition(file.partition, schema, partition_by)
+    values = dict(zip(partition_by, partition, strict=True))
+    return AddFile(layout.path_of(file.key), values, file.size, now, statistics=file.summary)
+
+
+def refuse_nulls(
+    files: Iterable[PendingFile], schema: pa.Schema, partition_by: Sequence[str]
+) -> None:
+    """Refuse files with a null in a column that must not be null, by their statistics.
+
+    :raises InvalidInputError: names the column.
+    """
+    never = [field.name for field in schema if not field.nullable]
+    if not never:
+        return
+    for file in files:
+        counts = json.loads(file.summary).get("nullCount", {})
+        partition = log_partition(file.partition, schema, partition_by)
+        of_partition = dict(zip(partition_by, partition, strict=True))
+        for name in never:
+            absent = of_partition[name] is None if name in of_partition else counts.get(name, 1)
+            if absent:
+                raise InvalidInputError(
+                    f"The column {name!r} must not be null in this table, and rows of the job have "
+                    "null there. Nothing of this job is visible.",
+                    key=file.key,
+                    remedy="Fill the column, or leave those rows out.",
+                )
+
+
+def rows_of_add(add: AddFile) -> int:
+    """The rows of a file of the log; -1: it does not say."""
+    try:
+        found = json.loads(add.statistics or "{}").get("numRecords", -1)
+    except (ValueError, AttributeError):
+        return -1
+    return found if isinstance(found, int) and found >= 0 else -1
+
+
+def data_file(layout: DeltaLayout, add: AddFile, partition: str) -> DataFile:
+    """A live file as readers meet it. One that a job of this package did not write has any
+    columns, so that its footer is read."""
+    job = add.tags.get("job") or ""
+    rows = rows_of_add(add) if job else -1
+    return DataFile(layout.key_of(add.path), partition, add.size, rows, "", job)
+
+
+def snapshot_of(
+    root: TableRoot, layout: DeltaLayout, state: LogState, asked: Collection[str] | None = None
+) -> Snapshot:
+    """The state of a table as scans read it.
+
+    :param state: that was read with its files.
+    :param asked: partitions by name, or a condition for them; ``None``: all.
+    """
+    assert state.metadata is not None
+    schema, by = arrow_schema(state.metadata), state.metadata.partition_columns
+    names: dict[Partition, str] = {}
+    files: list[DataFile] = []
+    for add in state.live.values():
+        partition = state.partition(add) or ()
+        name = names.get(partition)
+        if name is None:
+            name = names[partition] = partition_name(partition, schema, by)
+        if asked is None or name in asked:
+            files.append(data_file(layout, add, name))
+    files.sort(key=lambda it: it.partition)  # Stable: within a partition by age.
+    versions = {it.partition: state.version for it in files}
+    return Snapshot(root, schema, by, tuple(files), versions, asked, log_version=state.version)

@@ -1,0 +1,451 @@
+"""Steps of a job in a Delta table: its rows lie in files of its own, and one entry commits them.
+
+=====================  ==========================================================================
+what is asked          what the entry does
+=====================  ==========================================================================
+append                 adds the job's files
+replace                removes what lies in the partitions that it names, or has rows for, or in
+                       all, as it commits; adds the job's
+replace by condition   the same for the partitions that fit it when the job commits; the whole
+                       table counts as read, so that any change meanwhile is a conflict
+fail-if-exists         adds the files where nothing lies in their partitions, which count as read
+a base                 entries after the state that was read are judged, not only those since the
+                       job opened
+a run's key            is a transaction of the entry: the run commits once
+=====================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from ..committer.commit.state.heartbeat import Beats
+from ..committer.commit.state.job_state import (
+    SMALL,
+    Aborted,
+    Committed,
+    LoggedJob,
+    OpenedJob,
+    PartitionCommit,
+)
+from ..committer.commit.state.task_results import check_results, destination_exists
+from ..committer.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    TableMismatchError,
+    ZeroRenameError,
+    about,
+)
+from ..committer.format.file_checks import check_options
+from ..committer.format.job_spec import (
+    Coordination,
+    JobSpec,
+    Mode,
+    OnConflict,
+    OnRepeat,
+    Owner,
+    SchemaMode,
+    SuccessMarkers,
+)
+from ..committer.format.layout import TableRoot, new_job_id
+from ..committer.format.records.pending_file import PendingFile, TaskResult
+from ..committer.format.records.store_facts import StoreFacts
+from ..committer.format.schema.compatibility import check_same, check_types
+from ..committer.format.schema.evolution import evolved, overwritten
+from ..committer.format.schema.row_metadata import renamed
+from ..committer.format.schema.types import find_column, normalise
+from ..committer.store.driver import BotoDriver
+from ..committer.store.requests import DeleteMany, Step
+from ..layouts.delta.columns import arrow_schema, delta_schema, needed_protocol, storable
+from ..layouts.delta.delta_layout import PROPERTIES, DeltaLayout
+from ..layouts.delta.paths import DeltaRoot
+from ..layouts.delta.statistics import statistics_of
+from ..log.actions import AddFile, LogMetadata, RemoveFile
+from ..log.change import LogBase, LogChange, Overtaking
+from ..log.committing import EntryCommitted
+from ..log.entries import LogEntry
+from ..log.job_steps import OpenedLogJob, abandon_job, commit_job, open_log_job
+from ..log.opening import LogDepth, OpenedLog, open_log, read_entries
+from ..log.replay import LogState
+from ..log.rerunning import find_past
+from ..log.scope import ALL, NONE, Scope
+from ..log.searching import RunDone
+from .delta_files import added_file, partition_name, refuse_nulls, rows_of_add, scope_of
+from .new_table import check_free
+
+
+def layout_of(root: TableRoot) -> DeltaLayout:
+    """The layout of the table at a root."""
+    return DeltaLayout(DeltaRoot(root.bucket, f"{root.prefix}/"))
+
+
+@dataclass(frozen=True)
+class DeltaSteps:
+    """The steps of jobs in one Delta table."""
+
+    driver: BotoDriver
+    root: TableRoot
+
+    @property
+    def layout(self) -> DeltaLayout:
+        return layout_of(self.root)
+
+    def job_id(self) -> str:
+        return new_job_id()
+
+    def open(self, job: str, spec: JobSpec) -> OpenedJob:
+        with about(self.root.url):
+            spec = checked(self.root, spec)
+            return self.driver.run(_open(self.root, job, spec))
+
+    def forget(self, job: str) -> None:
+        self.driver.run(abandon_job(self.layout, job))
+
+    def heartbeat(self, opened: OpenedJob, beats: Beats) -> Callable[[], bool] | None:
+        # A job's silence says nothing here: it counts as alive for its whole max_duration.
+        return None
+
+    def commit(self, opened: OpenedJob, results: Sequence[TaskResult], tasks: int) -> Committed:
+        return self.driver.run(_commit(self.layout, opened, results, tasks))
+
+    def abort(self, opened: OpenedJob, results: Sequence[TaskResult]) -> Aborted | Committed:
+        return self.driver.run(_abort(self.layout, opened, results))
+
+
+# Opening
+
+
+def checked(root: TableRoot, spec: JobSpec) -> JobSpec:
+    """A job's specification in the table's types, as far as no request is needed to say that it can
+    be right.
+
+    :raises InvalidInputError: a policy that a Delta table does not keep, by its name.
+    :raises UnsupportedTypeError: Delta has no type for a column.
+    """
+    unkept = {
+        "on_conflict": spec.on_conflict is OnConflict.NEWEST_RUN,
+        "readers": spec.readers is not None,
+        "data_root": spec.data_root is not None,
+        "coordination": spec.coordination is not Coordination.STORE,
+        "success_markers": spec.success_markers is not SuccessMarkers.NONE,
+        "settles": bool(spec.settles),
+        "restores": bool(spec.restores),
+        "adopt_partitions": bool(spec.adopt_partitions),
+        "merges": bool(spec.merges),
+    }
+    for name in (name for name, is_asked in unkept.items() if is_asked):
+        raise InvalidInputError(
+            f"{name}={getattr(spec, name)!s} is not kept in a Delta table; nothing was sent.",
+            table=root.url,
+            remedy=f"Leave {name} out, or write a table of directories.",
+        )
+    spec = replace(spec, schema=storable(normalise(spec.schema)))
+    check_types(spec.schema, spec.partition_by or ())
+    check_options(spec.files)
+    if spec.base is not None:
+        spec.base.check_table(root.url)
+    return spec
+
+
+def _ids(job: str) -> Iterator[str]:
+    yield job
+    while True:
+        yield new_job_id()
+
+
+def _open(root: TableRoot, job: str, spec: JobSpec) -> Step[OpenedJob]:
+    layout = layout_of(root)
+    owner = {name: value for name, value in asdict(spec.owner).items() if value is not None}
+    owner["max_duration"] = spec.max_duration
+    opened = yield from open_log_job(layout, _ids(job), owner, _depth(spec), spec.idempotency_key)
+    try:
+        return (yield from _opened(root, layout, opened, spec))
+    except ZeroRenameError:
+        # Nothing but the open record was written: there are no tasks yet.
+        yield from abandon_job(layout, opened.job)
+        raise
+
+
+def _depth(spec: JobSpec) -> LogDepth:
+    """What the job will have to know as it commits: an append needs no list of files."""
+    again = spec.idempotency_key is not None and spec.on_repeat is OnRepeat.REPLACE_OWN
+    return LogDepth.BLIND if spec.mode is Mode.APPEND and not again else LogDepth.FILES
+
+
+def _opened(
+    root: TableRoot, layout: DeltaLayout, opened: OpenedLogJob, spec: JobSpec
+) -> Step[OpenedJob]:
+    state = opened.log.state
+    if state.exists:
+        layout.check_writable(state, removes_rows=spec.mode is Mode.REPLACE)
+    else:
+        yield from check_free(root)
+    spec, schema, partition_by = _columns(root, state, spec)
+    done = opened.done
+    repeated = None
+    if done is not None and spec.on_repeat is OnRepeat.SKIP:
+        repeated = yield from _repeated(root, layout, state, done)
+        yield from abandon_job(layout, opened.job)
+    log = LoggedJob(
+        state.version,
+        state.table_id,
+        state.metadata.schema if state.metadata else "",
+        opened.opened_at,
+        f"{layout.data}{opened.job}/",
+        statistics_of,
+    )
+    return OpenedJob(
+        job=opened.job,
+        root=root,
+        spec=spec,
+        schema=schema,
+        partition_by=partition_by,
+        facts=StoreFacts(),
+        repeated=repeated,
+        opened_at=opened.opened_at,
+        log=log,
+    )
+
+
+def _columns(
+    root: TableRoot, state: LogState, spec: JobSpec
+) -> tuple[JobSpec, pa.Schema, tuple[str, ...]]:
+    """The job in the table's spelling, the columns of its files, and the partition columns."""
+    if state.metadata is None:
+        return spec, spec.schema, spec.partition_by or ()
+    table, by = arrow_schema(state.metadata), state.metadata.partition_columns
+    if spec.any_case:
+        names = [find_column(name, table.names) or name for name in spec.schema.names]
+        spec = replace(spec, schema=renamed(spec.schema, names))
+    if spec.partition_by is not None and tuple(spec.partition_by) != by:
+        raise TableMismatchError(
+            f"The job partitions by {', '.join(spec.partition_by) or 'nothing'}, the table by "
+            f"{', '.join(by) or 'nothing'}. Nothing was written.",
+            table=root.url,
+            remedy="Leave partition_by out, or write another table.",
+        )
+    check_types(spec.schema, by)
+    if spec.schema_mode is SchemaMode.KEEP:
+        check_same(table, spec.schema, table=root.url)
+        return spec, table, by
+    change = overwritten if spec.schema_mode is SchemaMode.OVERWRITE else evolved
+    schema = change(table, spec.schema, by, url=root.url)
+    if spec.schema_mode is SchemaMode.MERGE:
+        _refuse_wider(root, table, schema)
+    return spec, schema, by
+
+
+def _refuse_wider(root: TableRoot, table: pa.Schema, schema: pa.Schema) -> None:
+    wider = [it.name for it in table if schema.field(it.name).type != it.type]
+    if wider:
+        raise TableMismatchError(
+            f"The type of {', '.join(wider)} would become wider, which needs Delta's feature "
+            "typeWidening, not supported here. Nothing was written.",
+            table=root.url,
+            remedy="Cast the columns to the table's types, or replace the whole table with "
+            "schema_mode=overwrite.",
+        )
+
+
+# Committing
+
+
+def _commit(
+    layout: DeltaLayout, opened: OpenedJob, results: Sequence[TaskResult], tasks: int
+) -> Step[Committed]:
+    if opened.repeated is not None:
+        return opened.repeated
+    check_results(opened, results, tasks)
+    now = int(time.time() * 1000)
+    files = [file for result in results for file in result.files]
+    log = yield from open_log(layout, _depth(opened.spec))
+    change = _change(layout, opened, log.state, files, now)
+    spec = opened.spec
+    if spec.idempotency_key is not None and spec.on_repeat is not OnRepeat.SKIP:
+        change = yield from _again(layout, log, change, spec.on_repeat)
+    done = yield from commit_job(layout, log, change, now)
+    if isinstance(done, EntryCommitted):
+        metadata = done.entry.of(LogMetadata)
+        state = replace(log.state, metadata=metadata[-1]) if metadata else log.state
+        return committed(opened.root, state, done.entry)
+    yield from _delete(file.key for file in files)
+    if spec.on_repeat is OnRepeat.SKIP:
+        return (yield from _repeated(opened.root, layout, log.state, done))
+    raise CommitConflictError(
+        "Another try of this run has committed meanwhile. This one was not committed.",
+        job=opened.job,
+        remedy="Run it again, if the rows of the other one are to be replaced.",
+    )
+
+
+def _change(
+    layout: DeltaLayout, opened: OpenedJob, state: LogState, files: Sequence[PendingFile], now: int
+) -> LogChange:
+    """What the job's entry is to do."""
+    spec, log = opened.spec, opened.log
+    assert log is not None
+    schema, by = opened.schema, opened.partition_by
+    refuse_nulls(files, schema, by)
+    written = scope_of({file.partition for file in files}, schema, by)
+    replaced, reads = NONE, NONE
+    if spec.mode is Mode.REPLACE:
+        replaced, reads = _replaced(opened, state, written)
+    elif spec.mode is Mode.FAIL_IF_EXISTS:
+        _refuse_existing(opened, state, written)
+        reads = written
+    if spec.serializable and spec.base is not None:
+        reads = ALL
+    metadata, columns = _metadata(opened, state, now)
+    return LogChange(
+        opened.job,
+        LogBase(_base_version(spec, log), log.table_id),
+        columns,
+        tuple(added_file(layout, file, schema, by, now) for file in files),
+        replaced=replaced,
+        reads=reads,
+        overtaking=Overtaking(spec.on_conflict.value),
+        run=spec.idempotency_key,
+        metadata=metadata,
+        protocol=needed_protocol(schema) if not state.exists else None,
+        owner=_owner(spec.owner),
+    )
+
+
+def _base_version(spec: JobSpec, log: LoggedJob) -> int:
+    """The version after which entries are judged: that which the rows were computed from."""
+    read = None if spec.base is None else spec.base.log_version
+    return log.version if read is None else min(read, log.version)
+
+
+def _owner(owner: Owner) -> dict[str, Any]:
+    return {name: value for name, value in asdict(owner).items() if value is not None}
+
+
+def _replaced(opened: OpenedJob, state: LogState, written: Scope) -> tuple[Scope, Scope]:
+    """The partitions that a replace empties, and what it has read to know them."""
+    spec, schema, by = opened.spec, opened.schema, opened.partition_by
+    if spec.replace_table:
+        return ALL, NONE
+    if spec.replace_partitions is not None:
+        return scope_of(spec.replace_partitions, schema, by), NONE
+    if spec.replace_where is not None:
+        there = {state.partition(add) for add in state.live.values()}
+        names = {partition_name(it, schema, by): it for it in there if it is not None}
+        fitting = frozenset(it for name, it in names.items() if name in spec.replace_where)
+        return Scope(fitting | written.partitions), ALL
+    return written, NONE
+
+
+def _refuse_existing(opened: OpenedJob, state: LogState, written: Scope) -> None:
+    if not state.exists:
+        return
+    for add in state.files_of(written.partitions):
+        name = partition_name(state.partition(add) or (), opened.schema, opened.partition_by)
+        raise destination_exists(name, [add.path])
+
+
+def _metadata(
+    opened: OpenedJob, state: LogState, now: int
+) -> tuple[LogMetadata | None, LogMetadata]:
+    """The table's new columns, where the job makes or changes them; and those of its files."""
+    log = opened.log
+    assert log is not None
+    keeps = opened.spec.schema_mode is not SchemaMode.OVERWRITE
+    text = delta_schema(opened.schema, log.columns if keeps else "")
+    if state.metadata is None:
+        made = LogMetadata(
+            str(uuid4()), text, opened.partition_by, dict(PROPERTIES), created_at=now
+        )
+        return made, made
+    # By the columns that its rows were written in, so that others' changes are noticed.
+    written = replace(state.metadata, schema=text, partition_columns=opened.partition_by)
+    changes = opened.spec.schema_mode is not SchemaMode.KEEP and text != log.columns
+    return (written if changes else None), written
+
+
+def _again(
+    layout: DeltaLayout, log: OpenedLog, change: LogChange, on_repeat: OnRepeat
+) -> Step[LogChange]:
+    """The change of a run that may have committed before."""
+    assert change.run is not None
+    past = yield from find_past(layout, log, change.run, change.job)
+    if past is None:
+        return change
+    if on_repeat is OnRepeat.REPLACE_OWN:
+        return past.replaced_by(change)
+    return replace(change, former=past.version)
+
+
+def committed(root: TableRoot, state: LogState, entry: LogEntry) -> Committed:
+    """What a job's entry has done.
+
+    :param state: with the table's columns; files of it tell the partitions of tombstones that do
+        not say theirs.
+    """
+    assert state.metadata is not None
+    schema, by = arrow_schema(state.metadata), state.metadata.partition_columns
+    added: dict[str, list[AddFile]] = {}
+    removed: dict[str, int] = {}
+    for file in (*entry.of(AddFile), *entry.of(RemoveFile)):
+        name = partition_name(state.partition(file) or (), schema, by)
+        if isinstance(file, AddFile):
+            added.setdefault(name, []).append(file)
+        else:
+            removed[name] = removed.get(name, 0) + 1
+    replaced = entry.ours.get("replaced")
+    named = () if not isinstance(replaced, list) else (tuple(it) for it in replaced)
+    names = {*added, *removed, *(partition_name(it, schema, by) for it in named)}
+    partitions = tuple(
+        PartitionCommit(
+            name,
+            entry.version,
+            len(files := added.get(name, [])),
+            sum(max(0, rows_of_add(it)) for it in files),
+            sum(it.size for it in files),
+            removed.get(name, 0),
+            sum(it.size < SMALL for it in files),
+        )
+        for name in sorted(names)
+    )
+    at = entry.info.members.get("timestamp", 0) / 1000
+    return Committed(entry.job or "", root.url, partitions, at)
+
+
+def _repeated(
+    root: TableRoot, layout: DeltaLayout, state: LogState, done: RunDone
+) -> Step[Committed]:
+    """What an earlier try of the run has committed."""
+    entry = done.entry
+    if entry is None:
+        (entry,) = yield from read_entries(layout.folder, [done.version])
+    if entry is None:
+        # The log was cleaned below it; that the run has committed is certain.
+        return Committed("", root.url, (), 0.0, repeated=True)
+    return replace(committed(root, state, entry), repeated=True)
+
+
+# Aborting
+
+
+def _abort(
+    layout: DeltaLayout, opened: OpenedJob, results: Sequence[TaskResult]
+) -> Step[Aborted | Committed]:
+    """Abort a job whose owner this is: nobody else can commit it, as it was not handed over."""
+    if opened.repeated is not None:
+        return opened.repeated
+    yield from _delete(file.key for result in results for file in result.files)
+    yield from abandon_job(layout, opened.job)
+    return Aborted(opened.job, opened.root.url, 0)
+
+
+def _delete(keys: Iterable[str]) -> Step[None]:
+    """Delete files that no entry names. What stays is unseen, and purge's."""
+    names = sorted(keys)
+    for start in range(0, len(names), 1000):
+        yield from DeleteMany(tuple((key, None) for key in names[start : start + 1000]))

@@ -1,0 +1,340 @@
+"""Delta table on S3, written by jobs that commit one log entry each, without a jar or a catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from ..committer.attempt import attempt_writer
+from ..committer.commit.snapshot import Snapshot
+from ..committer.commit.state.context import Progress
+from ..committer.commit.state.heartbeat import OF_TASKS
+from ..committer.commit.state.job_state import Committed, OpenedJob
+from ..committer.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    RefusedError,
+    TableNotFoundError,
+    about,
+    counted,
+)
+from ..committer.format.given_rows import schema_of
+from ..committer.format.job_spec import (
+    MAX_DURATION,
+    FileOptions,
+    JobSpec,
+    Mode,
+    OnConflict,
+    OnRepeat,
+    Owner,
+    SchemaMode,
+    SuccessMarkers,
+    partition_names,
+)
+from ..committer.format.layout import TableRoot, new_job_id
+from ..committer.format.parquet.row_filter import Filter
+from ..committer.format.parquet.task_writer import TaskWriter
+from ..committer.format.read_base import ReadBase
+from ..committer.format.schema.hive_paths import normalise_partition
+from ..committer.scan.reads import note_read, stated_inputs
+from ..committer.scan.table_scan import ScanPlan, TableAccess, TableScan
+from ..committer.store.driver import BotoDriver, connect
+from ..committer.write_job import WriteJob, this_process
+from ..layouts.delta.columns import arrow_schema
+from ..log.actions import AddFile, RemoveFile
+from ..log.checkpointing import make_checkpoint
+from ..log.entries import LogEntry
+from ..log.job_steps import abandon_job, commit_job, open_log_job
+from ..log.opening import LogDepth, OpenedLog, list_log, open_log, read_entries
+from ..log.restoring import plan_restore
+from .delta_files import snapshot_of
+from .delta_steps import DeltaSteps, committed, layout_of
+from .delta_upkeep import purge_table, purgeable, recover_jobs, store_now
+
+
+@dataclass(frozen=True)
+class LogVersion:
+    """One entry of a table's log.
+
+    :param at: when it was written, by its writer's clock.
+    :param job: the job of this package that wrote it; ``None``: another engine did.
+    :param operation: as its writer calls it, such as ``WRITE``, ``MERGE`` or ``RESTORE``.
+    :param owner: who ran the job, as far as that is known.
+    :param added: files that it added, ``removed`` those that it removed.
+    """
+
+    version: int
+    at: datetime | None
+    job: str | None
+    operation: str
+    owner: dict[str, Any]
+    added: int
+    removed: int
+
+
+class DeltaTable:
+    """A Delta table on S3.
+
+    Its log is read and written by every engine that knows Delta Lake. Jobs of this package write
+    each file once, where no listing is asked for it, and commit by one conditional PUT of an entry,
+    which the store gives to one of several writers only.
+
+    :param url: ``s3://bucket/prefix``.
+    :param client: a boto3 S3 client whose credentials and endpoint are used; ``None`` for boto3's
+        standard chain, ``AWS_ENDPOINT_URL`` included.
+    :raises InvalidInputError: not a table root.
+
+    Making one sends no request.
+    """
+
+    def __init__(self, url: str, client: Any = None) -> None:
+        self.root = TableRoot.parse(url)
+        self.driver: BotoDriver = connect(self.root.bucket, client)
+        self._layout = layout_of(self.root)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.root.url!r})"
+
+    # What the table is
+
+    def exists(self) -> bool:
+        """Whether there is a Delta table at this root."""
+        return self._open(LogDepth.BLIND).state.exists
+
+    @property
+    def schema(self) -> pa.Schema:
+        """All columns, partition columns included, as they are now.
+
+        :raises TableNotFoundError: no table here.
+        """
+        return self._shape()[0]
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The partition columns, outermost first; empty for an unpartitioned table."""
+        return self._shape()[1]
+
+    def _shape(self) -> tuple[pa.Schema, tuple[str, ...]]:
+        metadata = self._found(self._open(LogDepth.BLIND)).state.metadata
+        assert metadata is not None
+        return arrow_schema(metadata), metadata.partition_columns
+
+    def _open(self, depth: LogDepth, version: int | None = None) -> OpenedLog:
+        return self._run(open_log(self._layout, depth, version))
+
+    def _found(self, opened: OpenedLog) -> OpenedLog:
+        if not opened.state.exists:
+            raise TableNotFoundError("There is no Delta table here.", table=self.root.url)
+        return opened
+
+    def _run(self, step: Any) -> Any:
+        with about(self.root.url):
+            return self.driver.run(step)
+
+    # Reading
+
+    def snapshot(
+        self, partitions: Collection[str] | None = None, version: int | None = None
+    ) -> Snapshot:
+        """One state of the partitions named (``day=2013-01-01``), or of all; taken for an input of
+        this process's jobs to come.
+
+        :param version: a former one; ``None``: the newest.
+        :raises TableNotFoundError: no table here.
+        :raises SnapshotGoneError: the version's entries were cleaned.
+        """
+        return note_read(self.state(partitions, version))
+
+    def state(
+        self, partitions: Collection[str] | None = None, version: int | None = None
+    ) -> Snapshot:
+        """As :meth:`snapshot`, for who looks after a table and computes nothing from it."""
+        opened = self._found(self._open(LogDepth.FILES, version))
+        if partitions is not None:
+            partitions = self._stored_names(partitions)
+        return snapshot_of(self.root, self._layout, opened.state, partitions)
+
+    def _stored_names(self, partitions: Collection[str]) -> Collection[str]:
+        if isinstance(partitions, str):
+            raise InvalidInputError(
+                f"partitions is the text {partitions!r}, not a list of partitions.",
+                table=self.root.url,
+                remedy=f"Give a list: partitions=[{partitions!r}].",
+            )
+        if not isinstance(partitions, list | tuple | set | frozenset):
+            return partitions
+        schema, by = self._shape()
+        return frozenset(normalise_partition(it, schema, by) for it in partitions)
+
+    def scan(
+        self,
+        partitions: Collection[str] | None = None,
+        filter: Filter | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        version: int | None = None,
+    ) -> TableScan:
+        """Read one state lazily, as batches, Arrow, pandas, Polars or DuckDB. Sends nothing yet.
+
+        :param filter: the rows wanted: an expression of ``pyarrow.compute``, or comparisons as
+            ``[("delay", ">", 15)]``; ``None`` for all.
+        :param columns: names in the order wanted; ``None`` for all.
+        :param limit: at most so many rows.
+        :param version: as of :meth:`snapshot`.
+        """
+        reads = TableAccess(
+            self.driver,
+            lambda names: self.snapshot(names, version),
+            self._shape,
+            self._stored_names,
+        )
+        wanted = None if columns is None else tuple(columns)
+        conditions = () if filter is None else (filter,)
+        return TableScan(reads, ScanPlan(partitions, conditions, wanted, limit))
+
+    def history(self, limit: int | None = None) -> list[LogVersion]:
+        """The entries of the log, newest first.
+
+        :param limit: at most so many; ``None``: all that were not cleaned.
+        """
+        listed = self._run(list_log(self._layout.folder))
+        versions = sorted(listed.entries, reverse=True)[:limit]
+        entries = self._run(read_entries(self._layout.folder, versions))
+        return [_version(entry) for entry in entries if entry is not None]
+
+    # Writing
+
+    def job(
+        self,
+        schema: Any = None,
+        *,
+        mode: Mode | str = Mode.APPEND,
+        partition_by: Sequence[str] | None = None,
+        replace_partitions: Sequence[str] | None = None,
+        replace_table: bool = False,
+        only_partitions: Sequence[str] | None = None,
+        on_conflict: OnConflict | str = OnConflict.FAIL,
+        base: Snapshot | ReadBase | None = None,
+        idempotency_key: str | None = None,
+        on_repeat: OnRepeat | str = OnRepeat.SKIP,
+        schema_mode: SchemaMode | str = SchemaMode.KEEP,
+        max_duration: float = MAX_DURATION,
+        owner: Owner | None = None,
+        files: FileOptions | None = None,
+        inputs: Sequence[Snapshot | TableScan | str] | None = None,
+    ) -> WriteJob:
+        """A job from plain Python: ``with table.job(mode="append") as job: job.write(data)``.
+
+        Arguments as of :meth:`.committer.table.Table.job`. ``max_duration`` is how long the job
+        may take: recovery leaves it alone so long.
+
+        :return: a context manager. Nothing is sent before its block is entered.
+        :raises TableNotFoundError: no schema given and no table here.
+        :raises InvalidInputError: what a Delta table does not keep.
+        """
+        words: dict[str, Any] = {"mode": mode, "on_conflict": on_conflict, "on_repeat": on_repeat}
+        words |= {"schema_mode": schema_mode}  # JobSpec makes choices of them.
+        spec = JobSpec(
+            self.schema if schema is None else schema_of(schema),
+            partition_by=tuple(partition_by) if partition_by is not None else None,
+            replace_partitions=partition_names("replace_partitions", replace_partitions),
+            replace_table=replace_table,
+            only_partitions=partition_names("only_partitions", only_partitions),
+            base=base.base if isinstance(base, Snapshot) else base,
+            idempotency_key=idempotency_key,
+            success_markers=SuccessMarkers.NONE,
+            max_duration=max_duration,
+            owner=owner or this_process(),
+            files=files or FileOptions(),
+            **words,
+        )
+        stated = None if inputs is None else partial(stated_inputs, self.driver, inputs)
+        return WriteJob(DeltaSteps(self.driver, self.root), spec, inputs=stated)
+
+    def tasks_job(self, spec: JobSpec, progress: Callable[[Progress], None]) -> WriteJob:
+        """A job whose rows tasks in other processes write: they get its ``opened``, and it takes
+        their results. There is no ``progress``: all files become visible at once."""
+        return WriteJob(DeltaSteps(self.driver, self.root), spec, OF_TASKS)
+
+    def task_writer(self, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
+        """The writer of one task attempt of an open job.
+
+        :param task: its number, from 0 on; one result of each task is committed.
+        :param attempt: tells attempts of one task apart, which may run at the same time.
+        """
+        return attempt_writer(self.driver, opened, task, attempt)
+
+    # Past and maintenance
+
+    def restore(self, version: int, allow_lost: bool = False) -> Committed:
+        """Make the table what it was at a version, by an entry of its own.
+
+        :param allow_lost: go on where files of that version are gone; ``False``: refuse.
+        :raises CommitConflictError: files are gone, or another job commits meanwhile. Nothing was
+            changed.
+        """
+        owner = {"application": this_process().application}
+        now = self._run(store_now(self._layout))
+        opened = self._run(open_log_job(self._layout, iter(new_job_id, ""), owner, LogDepth.WHOLE))
+        try:
+            with about(self.root.url):
+                return self._restored(opened.job, version, allow_lost, owner, now)
+        except RefusedError:
+            self.driver.run(abandon_job(self._layout, opened.job))
+            raise
+
+    def _restored(
+        self, job: str, version: int, allow_lost: bool, owner: dict[str, Any], now: int
+    ) -> Committed:
+        plan = self.driver.run(plan_restore(self._layout, job, version, now, owner))
+        if plan.lost and not allow_lost:
+            raise CommitConflictError(
+                f"{counted(len(plan.lost), 'file')} of version {version} are gone, such as "
+                f"{plan.lost[0]}. Nothing was changed.",
+                remedy="Restore a later version, or allow_lost=True, which leaves these out.",
+            )
+        done = self.driver.run(commit_job(self._layout, plan.opened, plan.change, now))
+        assert done.entry is not None
+        return committed(self.root, plan.opened.state, done.entry)
+
+    def checkpoint(self) -> int | None:
+        """Write a checkpoint, from which openings read instead of all entries; return its version.
+        ``None``: it is not certain to be there. No answer depends on it."""
+        now = self._run(store_now(self._layout))
+        return self._run(make_checkpoint(self._layout, now))
+
+    def recover(self, silent_for: float | None = None) -> list[str]:
+        """Settle jobs whose process is taken for dead: finish those that are committed, fence and
+        close the others; return their ids.
+
+        :param silent_for: seconds since a job opened, after which it counts as dead; ``None``: its
+            own ``max_duration``. 0 says that no job is at work.
+        """
+        return self._run(recover_jobs(self._layout, silent_for))
+
+    def purge(self, apply: bool = False) -> list[str]:
+        """Delete files that no state within the retention names and no open job may name.
+
+        :param apply: do it; ``False`` only says which, as keys.
+        """
+        return self._run((purge_table if apply else purgeable)(self._layout))
+
+
+def _version(entry: LogEntry) -> LogVersion:
+    stamp = entry.info.members.get("timestamp")
+    at = datetime.fromtimestamp(stamp / 1000, UTC) if isinstance(stamp, int) else None
+    owner = entry.ours.get("owner")
+    return LogVersion(
+        entry.version,
+        at,
+        entry.job,
+        entry.operation,
+        owner if isinstance(owner, dict) else {},
+        len(entry.of(AddFile)),
+        len(entry.of(RemoveFile)),
+    )

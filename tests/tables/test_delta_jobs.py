@@ -1,0 +1,298 @@
+"""Jobs in a Delta table: what they commit, what readers see, what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from conftest import Bucket
+
+from zero_rename import Table
+from zero_rename.committer.errors import (
+    CommitConflictError,
+    DestinationExistsError,
+    InvalidInputError,
+    TableMismatchError,
+    TableNotFoundError,
+    UnsupportedTypeError,
+)
+from zero_rename.committer.store.listing import list_objects
+from zero_rename.committer.store.requests import Found, Get, PutFile
+from zero_rename.tables import DeltaTable
+
+pytestmark = [pytest.mark.memory_s3]
+COLUMNS = pa.schema([("day", pa.string()), ("delay", pa.int64())])
+
+
+@pytest.fixture
+def table(s3_bucket: Bucket) -> DeltaTable:
+    return DeltaTable(f"s3://{s3_bucket.name}/flights")
+
+
+def rows(*pairs: tuple[str | None, int | None]) -> pa.Table:
+    days, delays = zip(*pairs, strict=True)
+    return pa.table({"day": pa.array(days, pa.string()), "delay": pa.array(delays, pa.int64())})
+
+
+def write(table: DeltaTable, data: pa.Table, **options: Any) -> Any:
+    options.setdefault("partition_by", ["day"] if not table.exists() else None)
+    with table.job(data.schema, **options) as job:
+        job.write(data)
+    return job.committed
+
+
+def read(table: DeltaTable, **options: Any) -> list[tuple[Any, ...]]:
+    found = table.scan(**options).to_arrow().to_pylist()
+    return sorted((tuple(it.values()) for it in found), key=repr)
+
+
+class TestWriting:
+    def test_the_first_append_makes_the_table(self, table: DeltaTable) -> None:
+        assert not table.exists()
+        done = write(table, rows(("1", 5), ("2", 6), (None, 7)))
+        assert table.schema.equals(COLUMNS)
+        assert table.partition_by == ("day",)
+        assert read(table) == [("1", 5), ("2", 6), (None, 7)]
+        assert [(it.partition, it.rows, it.version) for it in done.partitions] == [
+            ("day=1", 1, 0),
+            ("day=2", 1, 0),
+            ("day=__HIVE_DEFAULT_PARTITION__", 1, 0),
+        ]
+
+    def test_a_replace_removes_the_rows_of_its_partitions_only(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5), ("2", 6)))
+        done = write(table, rows(("1", 7)), mode="overwrite")
+        assert read(table) == [("1", 7), ("2", 6)]
+        assert [(it.partition, it.removed) for it in done.partitions] == [("day=1", 1)]
+
+    def test_a_named_partition_is_emptied_without_rows(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5), ("2", 6)))
+        write(table, rows(("1", 5)).slice(0, 0), mode="overwrite", replace_partitions=["day=2"])
+        assert read(table) == [("1", 5)]
+
+    def test_a_replace_of_the_table_leaves_the_new_rows(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5), ("2", 6)))
+        write(table, rows(("3", 7)), mode="overwrite", replace_table=True)
+        assert read(table) == [("3", 7)]
+
+    def test_an_unpartitioned_table_is_replaced_as_a_whole(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5)), partition_by=[])
+        write(table, rows(("1", 6)), mode="overwrite")
+        assert read(table) == [("1", 6)]
+
+    def test_fail_if_exists_refuses_a_partition_with_files(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5)))
+        with pytest.raises(DestinationExistsError, match="day=1"):
+            write(table, rows(("1", 6)), mode="fail-if-exists")
+        write(table, rows(("2", 6)), mode="fail-if-exists")
+        assert read(table) == [("1", 5), ("2", 6)]
+
+    def test_an_aborted_job_leaves_neither_rows_nor_files(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5)))
+        before = keys(table)
+        with pytest.raises(RuntimeError):
+            write_while(table, rows(("1", 6)), fail)
+        assert read(table) == [("1", 5)]
+        assert keys(table) == before
+
+    def test_odd_partition_values_are_read_as_they_were_written(self, table: DeltaTable) -> None:
+        odd = ["a b", "ü/%2F", "=&?#+", "'\"", "..", "a" * 60]
+        write(table, rows(*((text, number) for number, text in enumerate(odd))))
+        assert dict(read(table)) == {text: number for number, text in enumerate(odd)}
+        assert all(it.isascii() and "day" not in it for it in keys(table) if "/data/" in it)
+
+
+def write_while(
+    table: DeltaTable, data: pa.Table, meanwhile: Callable[[], object], **options: Any
+) -> None:
+    with table.job(**options) as job:
+        job.write(data)
+        meanwhile()
+
+
+def fail() -> None:
+    raise RuntimeError
+
+
+def keys(table: DeltaTable) -> list[str]:
+    return list(table.driver.run(list_objects(f"{table.root.prefix}/")).keys)
+
+
+class TestConflicts:
+    def test_a_replace_beside_a_replace_of_its_partition_is_refused(
+        self, table: DeltaTable
+    ) -> None:
+        write(table, rows(("1", 5)))
+        other = partial(write, table, rows(("1", 7)), mode="overwrite")
+        with pytest.raises(CommitConflictError):
+            write_while(table, rows(("1", 6)), other, mode="overwrite")
+        assert read(table) == [("1", 7)]
+
+    def test_jobs_of_other_partitions_pass(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5)))
+        with table.job(mode="overwrite") as job:
+            job.write(rows(("1", 6)))
+            write(table, rows(("2", 7)), mode="overwrite")
+        assert read(table) == [("1", 6), ("2", 7)]
+
+    def test_the_last_replace_wins_where_it_says_so(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5)))
+        with table.job(mode="overwrite", on_conflict="last_wins") as job:
+            job.write(rows(("1", 6)))
+            write(table, rows(("1", 7)))
+        assert read(table) == [("1", 6)]
+
+    def test_a_change_since_the_rows_were_read_is_a_conflict(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5)))
+        state = table.snapshot()
+        write(table, rows(("1", 6)))
+        with pytest.raises(CommitConflictError), table.job(mode="overwrite", base=state) as job:
+            job.write(rows(("1", 10)))
+        assert read(table) == [("1", 5), ("1", 6)]
+
+    def test_of_two_first_jobs_one_makes_the_table(self, table: DeltaTable) -> None:
+        other = partial(write, table, rows(("2", 6)), partition_by=[])
+        with pytest.raises(CommitConflictError):
+            write_while(table, rows(("1", 5)), other, schema=COLUMNS, partition_by=["day"])
+        assert read(table) == [("2", 6)]
+        assert table.partition_by == ()
+
+
+class TestRuns:
+    def test_a_second_try_of_a_run_writes_nothing(self, table: DeltaTable) -> None:
+        first = write(table, rows(("1", 5)), idempotency_key="run")
+        again = write(table, rows(("1", 5)), idempotency_key="run")
+        assert again.repeated
+        assert (again.job, again.rows) == (first.job, 1)
+        assert read(table) == [("1", 5)]
+
+    def test_a_run_that_loads_again_replaces_its_own_rows(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 1)))
+        write(table, rows(("1", 5)), idempotency_key="run")
+        for value in (6, 7):
+            write(table, rows(("1", value)), idempotency_key="run", on_repeat="replace_own")
+        assert read(table) == [("1", 1), ("1", 7)]
+
+    def test_a_run_may_append_again(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5)), idempotency_key="run")
+        write(table, rows(("1", 6)), idempotency_key="run", on_repeat="append")
+        assert read(table) == [("1", 5), ("1", 6)]
+        write(table, rows(("1", 7)), idempotency_key="run", on_repeat="replace_own")
+        assert read(table) == [("1", 7)]
+
+
+class TestColumns:
+    def test_a_new_column_is_null_in_older_rows(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5)))
+        more = rows(("1", 6)).append_column("gate", pa.array(["A"]))
+        with pytest.raises(TableMismatchError, match="gate is not in the table"):
+            write(table, more)
+        write(table, more, schema_mode="merge")
+        assert table.schema.names == ["day", "delay", "gate"]
+        assert read(table) == [("1", 5, None), ("1", 6, "A")]
+
+    def test_a_wider_type_is_refused_by_name(self, table: DeltaTable) -> None:
+        narrow = pa.table({"day": ["1"], "delay": pa.array([1], pa.int32())})
+        write(table, narrow)
+        with pytest.raises(TableMismatchError, match="typeWidening"):
+            write(table, rows(("1", 6)), schema_mode="merge")
+
+    def test_times_in_nanoseconds_become_microseconds(self, table: DeltaTable) -> None:
+        stamps = pa.array([1_700_000_000_123_456_000], pa.timestamp("ns"))
+        write(table, pa.table({"at": stamps, "day": ["1"]}))
+        assert table.schema.field("at").type == pa.timestamp("us")
+
+    def test_a_type_that_delta_lacks_is_refused_by_its_column(self, table: DeltaTable) -> None:
+        odd = pa.table({"day": ["1"], "took": pa.array([1], pa.duration("us"))})
+        with pytest.raises(UnsupportedTypeError, match="'took' is duration"):
+            write(table, odd)
+        assert keys(table) == []
+
+    def test_null_in_a_column_that_must_not_be_null_is_refused(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5)))
+        log = f"{table.root.prefix}/_delta_log/{0:020}.json"
+        found = table.driver.run(Get(log))
+        assert isinstance(found, Found)
+        body = found.body.decode()
+        entry = json.loads(next(it for it in body.splitlines() if "metaData" in it))
+        schema = json.loads(entry["metaData"]["schemaString"])
+        schema["fields"][1]["nullable"] = False
+        entry["metaData"]["schemaString"] = json.dumps(schema)
+        put(table, 1, entry)
+        with pytest.raises(InvalidInputError, match="'delay' must not be null"):
+            write(table, rows(("1", None)))
+        write(table, rows(("1", 6)))
+        assert read(table) == [("1", 5), ("1", 6)]
+
+
+def put(table: DeltaTable, version: int, *actions: Mapping[str, Any]) -> None:
+    """Write an entry as another engine would."""
+    key = f"{table.root.prefix}/_delta_log/{version:020}.json"
+    body = "\n".join(json.dumps(it) for it in actions).encode()
+    table.driver.run(PutFile(key, body))
+
+
+class TestPlace:
+    def test_a_root_with_files_is_refused(self, table: DeltaTable) -> None:
+        with Table(table.root.url).job(COLUMNS, partition_by=["day"]) as job:
+            job.write(rows(("1", 5)))
+        with pytest.raises(TableMismatchError, match="no Delta table yet"):
+            write(table, rows(("1", 6)))
+
+    def test_there_is_nothing_to_read_without_a_table(self, table: DeltaTable) -> None:
+        with pytest.raises(TableNotFoundError):
+            table.scan().to_arrow()
+
+    @pytest.mark.parametrize("policy", [{"on_conflict": "newest_run"}])
+    def test_a_policy_that_is_not_kept_is_refused(
+        self, table: DeltaTable, policy: dict[str, Any]
+    ) -> None:
+        with pytest.raises(InvalidInputError, match="newest_run is not kept"):
+            write(table, rows(("1", 5)), **policy)
+
+
+class TestPast:
+    def test_a_former_version_is_read(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5)))
+        write(table, rows(("1", 6)), mode="overwrite")
+        assert read(table, version=0) == [("1", 5)]
+        assert [(it.version, it.operation, it.added, it.removed) for it in table.history()] == [
+            (1, "WRITE", 1, 1),
+            (0, "WRITE", 1, 0),
+        ]
+
+    def test_a_restored_version_is_there_again(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5), ("2", 4)))
+        write(table, rows(("1", 6)), mode="overwrite")
+        done = table.restore(0)
+        assert read(table) == [("1", 5), ("2", 4)]
+        assert [(it.partition, it.files, it.removed) for it in done.partitions] == [("day=1", 1, 1)]
+        assert table.history(1)[0].operation == "RESTORE"
+
+
+class TestUpkeep:
+    def test_a_dead_job_is_settled_and_its_files_are_purged(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5)))
+        job = table.job()
+        job.__enter__()
+        job.write(rows(("1", 6)))
+        job._writer.close()  # type: ignore[union-attr]  # The process dies here.
+        assert table.recover() == []  # It may take a day.
+        assert table.recover(silent_for=0) == [job.job]
+        assert not any("/open/" in it for it in keys(table))
+        doomed = table.purge()
+        assert len(doomed) == 1
+        assert str(job.job) in doomed[0]
+        assert table.purge(apply=True) == doomed
+        assert read(table) == [("1", 5)]
+
+    def test_a_checkpoint_changes_nothing(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5)))
+        write(table, rows(("1", 6)))
+        assert table.checkpoint() == 1
+        write(table, rows(("1", 7)), mode="overwrite")
+        assert read(table) == [("1", 7)]
