@@ -43,6 +43,7 @@ def save(
     mode: str | None = None,
     partitions: Sequence[str] | None = None,
     committer: str | None = None,
+    layout: str | None = None,
     base: Snapshot | ReadBase | str | None = None,
     distribute: str | None = None,
     code_version: str | None = None,
@@ -64,6 +65,8 @@ def save(
     :param committer: ``zero_rename``, ``magic``, ``directory`` or ``partitioned``;
         ``None`` for what the operator says, else ``zero_rename``. The session has to be
         configured for it, as the operator does.
+    :param layout: natively, ``delta`` for a Delta table, which other engines read by its log
+        (docs/delta.md); ``None`` for directories.
     :param base: natively, the state of the table that the frame was computed from, taken by
         ``Table(…).snapshot()`` before the table was loaded; ``"now"`` where it was not computed
         from the table. ``None``: an overwrite goes by what this application has read of the table.
@@ -93,6 +96,7 @@ def save(
             mode=mode,
             partitions=partitions,
             committer=committer,
+            layout=layout,
             base=base,
             distribute=distribute,
             code_version=code_version,
@@ -100,6 +104,7 @@ def save(
         )
         if target.mode is Mode.MERGE:
             given = {"base": base, "distribute": distribute, "partitions": partitions}
+            given["layout"] = layout
             return _merged(frame, target, handoff.about(target.root), given)
         if target.committer == NATIVE:
             from .saving.arrow_save import save_by_arrow

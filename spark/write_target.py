@@ -13,7 +13,7 @@ from ..committer.commit.failures import failures_told
 from ..committer.errors import InvalidInputError, first_few
 from ..committer.format.code_version import checked_code_version
 from ..committer.format.handoff import HANDOFF, HANDOFF_SETTING, Handoff
-from ..committer.format.job_spec import Distribute, Mode, choice
+from ..committer.format.job_spec import Distribute, Mode, TableLayout, choice
 from ..committer.format.layout import TableRoot
 from ..committer.format.read_base import ReadBase
 from ..s3a.hadoop.settings import NATIVE, check_committer
@@ -40,6 +40,7 @@ class WriteTarget:
 
     :param partition_by: partition columns, outermost first.
     :param partitions: the only ones that may be written, as Hive-escaped paths; ``None`` for any.
+    :param layout: of the table.
     :param base: what the rows were computed from, where that is no text among the options.
     :param distribute: as the call says; ``None`` for what the options and the submitter do.
     :param code_version: of the program; ``None`` for the options' and the submitter's.
@@ -51,6 +52,7 @@ class WriteTarget:
     mode: Mode
     partition_by: tuple[str, ...]
     partitions: tuple[str, ...] | None
+    layout: TableLayout = TableLayout.DIRECTORY
     base: ReadBase | None = None
     distribute: Distribute | None = None
     code_version: str | None = None
@@ -87,6 +89,7 @@ def resolve(
     mode: str | None = None,
     partitions: Sequence[str] | None = None,
     committer: str | None = None,
+    layout: str | None = None,
     base: Snapshot | ReadBase | str | None = None,
     distribute: str | None = None,
     code_version: str | None = None,
@@ -108,6 +111,9 @@ def resolve(
     if isinstance(base, str):
         options, base = {**options, "base": base}, None
     state = base if base is None or isinstance(base, ReadBase) else base.base
+    kept = choice("layout", TableLayout, layout or TableLayout.DIRECTORY)
+    if kept is TableLayout.DELTA:
+        _check_delta(root, word, handoff)
     if word != NATIVE:
         _check_policies(word, said, options, state, code_version)
     return WriteTarget(
@@ -116,6 +122,7 @@ def resolve(
         mode=_mode(mode, said.mode),
         partition_by=_listed("partition_by", "columns", partition_by),
         partitions=_partitions(partitions, said.partitions),
+        layout=kept,
         base=state,
         distribute=None if distribute is None else choice("distribute", Distribute, distribute),
         code_version=None if code_version is None else checked_code_version(code_version),
@@ -140,6 +147,22 @@ def chosen_committer(root: TableRoot, given: str | None, handoff: Handoff) -> st
             remedy="Leave the application's committer= out, or mend the operator's.",
         )
     return word
+
+
+def _check_delta(root: TableRoot, committer: str, handoff: Handoff) -> None:
+    """Refuse a Delta table where its submitter would not see what is committed there."""
+    if committer != NATIVE:
+        what = f"the committer {committer} writes directories"
+    elif handoff.table == root:
+        what = "the task that submitted the application waits for a table of directories"
+    else:
+        return
+    raise InvalidInputError(
+        f"layout='delta' is asked for, and {what}; nothing was written.",
+        table=root.url,
+        remedy="Leave layout out; or leave the table out of the operator's arguments, and name it "
+        "in the application alone.",
+    )
 
 
 def _check_policies(

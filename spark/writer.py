@@ -90,11 +90,10 @@ def open_writer(schema: StructType, overwrite: bool, given: Mapping[str, str]) -
     encryption = options.files().encrypted_if_right or options.default_encryption
     with failures_told(table.root, options.idempotency_key, options.owner(name), named, encryption):
         planned = planned_job(table, schema, overwrite, options, names_key(given), name)
-        return _opened(planned, options.freeze_workers)
+        return _opened(table, planned, options.freeze_workers)
 
 
-def _opened(planned: PlannedJob, freeze: bool) -> TableWriter:
-    table = planned.table
+def _opened(table: Table, planned: PlannedJob, freeze: bool) -> TableWriter:
     opened = table.open_job(planned.spec)
     base = planned.base(opened, TableReads.here(table.root.url))
     if base is not None:

@@ -304,7 +304,7 @@ def _change(
     metadata, columns = _metadata(opened, state, now)
     return LogChange(
         opened.job,
-        LogBase(_base_version(spec, log), log.table_id),
+        LogBase(_base_version(spec, log, files), log.table_id),
         columns,
         tuple(added_file(layout, file, schema, by, now) for file in files),
         replaced=replaced,
@@ -317,10 +317,23 @@ def _change(
     )
 
 
-def _base_version(spec: JobSpec, log: LoggedJob) -> int:
-    """The version after which entries are judged: that which the rows were computed from."""
-    read = None if spec.base is None else spec.base.log_version
-    return log.version if read is None else min(read, log.version)
+def _base_version(spec: JobSpec, log: LoggedJob, files: Iterable[PendingFile]) -> int:
+    """The version after which entries are judged: that which the rows were computed from.
+
+    Of partitions that were read the oldest state counts; others are held against what was there
+    when the job opened.
+    """
+    base = spec.base
+    if base is None or base.log_version is None:
+        return log.version
+    whole = spec.replace_table or spec.replace_where is not None or spec.serializable
+    names = {file.partition for file in files} | {*(spec.replace_partitions or ())}
+    if whole:
+        names |= base.versions.keys()
+    read = [base.read_at(name) for name in names]
+    if whole and base.whole:
+        read.append(base.log_version)
+    return min((it for it in read if it is not None), default=log.version)
 
 
 def _owner(owner: Owner) -> dict[str, Any]:

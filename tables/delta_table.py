@@ -23,6 +23,7 @@ from ..committer.errors import (
     about,
     counted,
 )
+from ..committer.format.as_of import AsOf, Past
 from ..committer.format.given_rows import schema_of
 from ..committer.format.job_spec import (
     MAX_DURATION,
@@ -40,6 +41,7 @@ from ..committer.format.layout import TableRoot, new_job_id
 from ..committer.format.parquet.row_filter import Filter
 from ..committer.format.parquet.task_writer import TaskWriter
 from ..committer.format.read_base import ReadBase
+from ..committer.format.records.typed_json import from_members
 from ..committer.format.schema.hive_paths import normalise_partition
 from ..committer.scan.reads import note_read, stated_inputs
 from ..committer.scan.table_scan import ScanPlan, TableAccess, TableScan
@@ -112,14 +114,18 @@ class DeltaTable:
 
         :raises TableNotFoundError: no table here.
         """
-        return self._shape()[0]
+        return self.shape()[0]
 
     @property
     def partition_by(self) -> tuple[str, ...]:
         """The partition columns, outermost first; empty for an unpartitioned table."""
-        return self._shape()[1]
+        return self.shape()[1]
 
-    def _shape(self) -> tuple[pa.Schema, tuple[str, ...]]:
+    def shape(self) -> tuple[pa.Schema, tuple[str, ...]]:
+        """The columns and the partition columns.
+
+        :raises TableNotFoundError: no table here.
+        """
         metadata = self._found(self._open(LogDepth.BLIND)).state.metadata
         assert metadata is not None
         return arrow_schema(metadata), metadata.partition_columns
@@ -139,25 +145,41 @@ class DeltaTable:
     # Reading
 
     def snapshot(
-        self, partitions: Collection[str] | None = None, version: int | None = None
+        self, partitions: Collection[str] | None = None, as_of: AsOf | None = None
     ) -> Snapshot:
         """One state of the partitions named (``day=2013-01-01``), or of all; taken for an input of
         this process's jobs to come.
 
-        :param version: a former one; ``None``: the newest.
-        :raises TableNotFoundError: no table here.
+        :param as_of: a former one, by its version or a time, by the store's clock; ``None``: the
+            newest.
+        :raises TableNotFoundError: no table here, or none at that time.
         :raises SnapshotGoneError: the version's entries were cleaned.
         """
-        return note_read(self.state(partitions, version))
+        return note_read(self.state(partitions, as_of))
 
     def state(
-        self, partitions: Collection[str] | None = None, version: int | None = None
+        self, partitions: Collection[str] | None = None, as_of: AsOf | None = None
     ) -> Snapshot:
         """As :meth:`snapshot`, for who looks after a table and computes nothing from it."""
+        version = None if as_of is None else self._version_at(as_of)
         opened = self._found(self._open(LogDepth.FILES, version))
         if partitions is not None:
             partitions = self._stored_names(partitions)
         return snapshot_of(self.root, self._layout, opened.state, partitions)
+
+    def _version_at(self, past: AsOf) -> int:
+        """The version of a moment: an entry counts from when the store wrote it."""
+        if past.time is None:
+            assert past.version is not None
+            return past.version
+        listed = self._run(list_log(self._layout.folder))
+        there = [v for v, it in listed.entries.items() if it.last_modified <= past.time]
+        if not there:
+            raise TableNotFoundError(
+                f"There was no Delta table here at {past}, or its log of then was cleaned.",
+                table=self.root.url,
+            )
+        return max(there)
 
     def _stored_names(self, partitions: Collection[str]) -> Collection[str]:
         if isinstance(partitions, str):
@@ -168,7 +190,7 @@ class DeltaTable:
             )
         if not isinstance(partitions, list | tuple | set | frozenset):
             return partitions
-        schema, by = self._shape()
+        schema, by = self.shape()
         return frozenset(normalise_partition(it, schema, by) for it in partitions)
 
     def scan(
@@ -177,7 +199,7 @@ class DeltaTable:
         filter: Filter | None = None,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
-        version: int | None = None,
+        as_of: Past | None = None,
     ) -> TableScan:
         """Read one state lazily, as batches, Arrow, pandas, Polars or DuckDB. Sends nothing yet.
 
@@ -185,13 +207,11 @@ class DeltaTable:
             ``[("delay", ">", 15)]``; ``None`` for all.
         :param columns: names in the order wanted; ``None`` for all.
         :param limit: at most so many rows.
-        :param version: as of :meth:`snapshot`.
+        :param as_of: a former state: a version, or a time with its zone.
         """
+        past = None if as_of is None else AsOf.parse(as_of)
         reads = TableAccess(
-            self.driver,
-            lambda names: self.snapshot(names, version),
-            self._shape,
-            self._stored_names,
+            self.driver, lambda names: self.snapshot(names, past), self.shape, self._stored_names
         )
         wanted = None if columns is None else tuple(columns)
         conditions = () if filter is None else (filter,)
@@ -206,6 +226,11 @@ class DeltaTable:
         versions = sorted(listed.entries, reverse=True)[:limit]
         entries = self._run(read_entries(self._layout.folder, versions))
         return [_version(entry) for entry in entries if entry is not None]
+
+    def owner_of(self, job: str) -> Owner | None:
+        """Who ran a job, by its entry; ``None`` where the log has none of it."""
+        owner = next((it.owner for it in self.history() if it.job == job), None)
+        return None if owner is None else from_members(Owner, owner)
 
     # Writing
 

@@ -19,7 +19,7 @@ from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
@@ -47,6 +47,7 @@ from zero_rename.s3a.hadoop.settings import CONFLICT_MODE_OF, Committer, S3ASett
 from zero_rename.spark import delete, load, merge, save, stream, update
 from zero_rename.spark.option_table import camel
 from zero_rename.spark.options import ReaderOptions, WriterOptions
+from zero_rename.tables import DeltaTable
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -197,7 +198,8 @@ def arguments() -> frozenset[str]:
             for ancestor in kind.__mro__[:-1]:
                 if "__init__" in vars(ancestor):
                     names |= parameters(vars(ancestor)["__init__"])
-    for name, method in inspect.getmembers(Table, inspect.isfunction):
+    methods = (inspect.getmembers(kind, inspect.isfunction) for kind in (Table, DeltaTable))
+    for name, method in chain.from_iterable(methods):
         names |= parameters(method) if not name.startswith("_") else set()
     verbs = (save, load, stream, merge, update, delete)
     for function in (*verbs, ZeroRenameResource.write, dagster.asset):
@@ -259,7 +261,7 @@ NAMES |= {"entryPoint", "new_cluster", "apiVersion", "template_spec", "applicati
 NAMES |= {"spark_submit_task", "spark_python_task", "python_file", "spark_conf"}
 NAMES |= {"restartPolicy", "sparkConf", "hadoopConf", "retryPolicy", "runtimeConfiguration"}
 #: Members of a Delta log's actions, and features of Delta tables.
-NAMES |= {"metaData", "columnMapping", "deletionVectors"}
+NAMES |= {"metaData", "columnMapping", "deletionVectors", "typeWidening"}
 #: Members of an AWS connection's extra, and of a request for a role.
 _WRAPPER = import_module("airflow.providers.amazon.aws.utils.connection_wrapper")
 NAMES |= {field.name for field in fields(_WRAPPER.AwsConnectionWrapper)} | {"DurationSeconds"}

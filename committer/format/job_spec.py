@@ -137,6 +137,15 @@ class Readers(StrEnum):
     HEADS = "heads"
 
 
+class TableLayout(StrEnum):
+    """How a table is kept: what a job's commit writes, and who can read it."""
+
+    #: In the partitions' directories, which every engine lists, with this package's own records.
+    DIRECTORY = "directory"
+    #: As a Delta table, whose log every engine of Delta Lake reads.
+    DELTA = "delta"
+
+
 class Coordination(StrEnum):
     """How a table's writers notice each other."""
 

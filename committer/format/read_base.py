@@ -39,6 +39,12 @@ class ReadBase:
         """The version at which a partition was read; ``None``: it was not read."""
         return self.versions.get(partition, 0 if self.whole else None)
 
+    def read_at(self, partition: str) -> int | None:
+        """The version of the partition, of its table's log where it has one, at which a partition
+        was read; ``None``: it was not read."""
+        found = self.version(partition)
+        return self.log_version if found == 0 and self.log_version is not None else found
+
     def listing(self, partition: str) -> str | None:
         """A digest of the files that a partition without a head held; ``None``: not known."""
         if self.listed is None or (self.version(partition) != 0):

@@ -27,8 +27,10 @@ from ...committer.format.job_spec import choice
 from ...committer.format.parquet.reader import partition_constants
 from ...committer.format.schema.compatibility import find_column
 from ...committer.format.schema.hive_paths import is_read_alike_by_spark
+from ...committer.format.schema.other_formats import DELTA, OtherFormatError
 from ...committer.store.fast_root import is_fast
 from ...committer.table import Table
+from ...tables import DeltaTable
 from ..startup.preflight import warn_of_overwrites
 from ..types import spark_schema
 from ..worker import application_of
@@ -66,7 +68,7 @@ class _ReadRequest:
     :param schema: of those and of the condition's columns, as Spark sees it.
     """
 
-    table: Table
+    table: Table | DeltaTable
     snapshot: Snapshot
     where: str | None
     names: Sequence[str]
@@ -120,10 +122,9 @@ def load(
             )
     way = choice("by", By, by)
     warn_of_overwrites(spark)
-    source = Table(table)
-    reads = TableReads.of(application_of(spark), source.root.url)
+    reads = TableReads.of(application_of(spark), Table(table).root.url)
     reads.loaded()
-    schema, partition_by = source.schema, source.partition_by
+    source, (schema, partition_by) = _found(table)
     past = None if as_of is None else AsOf.parse(as_of)
     names = list(columns) if columns is not None else schema.names
     types = spark_schema(schema, _needed(names, where, schema))
@@ -131,6 +132,18 @@ def load(
     frame, paths = _frame(spark, _ReadRequest(source, snapshot, where, names, types), way)
     shown = frozenset(find_column(name, schema.names) or name for name in names)
     return LoadedFiles(snapshot, shown, paths).on(frame)
+
+
+def _found(url: str) -> tuple[Table | DeltaTable, tuple[pa.Schema, tuple[str, ...]]]:
+    """The table at a root, whichever its layout, and its columns."""
+    table = Table(url)
+    try:
+        return table, (table.schema, table.partition_by)
+    except OtherFormatError as error:
+        if error.format_name != DELTA:
+            raise
+    delta = DeltaTable(url)
+    return delta, delta.shape()
 
 
 def state_frame(
@@ -187,6 +200,9 @@ def _by_spark(
         return SessionStore(None, f"it would take the column {hidden} from its own path", OURS)
     if any(is_fast(file.key) for file in snapshot.files):
         return SessionStore(None, "files of it lie in the table's fast root", OURS)
+    if snapshot.log_version is not None and snapshot.partition_by:
+        why = "files of a Delta table do not lie in their partitions' directories"
+        return SessionStore(None, why, OURS)
     otherwise = next((f.key for f in snapshot.files if not is_read_alike_by_spark(f.partition)), "")
     if otherwise:
         why = f"it would take the letters in {otherwise} that are escaped as UTF-8 for others"

@@ -42,6 +42,7 @@ from ...committer.format.schema.hive_paths import normalise_partition
 from ...committer.scan.partition_condition import wanted_files
 from ...committer.scan.reads import ReadLog, read_of
 from ...committer.table import Table
+from ...tables import DeltaTable
 from ..worker import application, connect_session, is_over
 from .predicate import row_filter, selected_partitions
 
@@ -82,6 +83,9 @@ class Noted:
         if base.listed is not None:
             listed = {**base.listed, **(listed or {})}
         both = replace(self.base, versions=versions, whole=whole, listed=listed)
+        of_logs = [it for it in (self.base.log_version, base.log_version) if it is not None]
+        if of_logs:
+            both = replace(both, log_version=min(of_logs))
         return replace(self, base=both, filters=() if whole else filters)
 
     def wrote(self, done: Committed | None, replaced: bool) -> Noted:
@@ -95,13 +99,16 @@ class Noted:
         for change in done.partitions if done is not None else ():
             if replaced:
                 versions[change.partition] = None
-            elif self.base.version(change.partition) == change.version - 1:
+            elif self.base.read_at(change.partition) == change.version - 1:
                 versions[change.partition] = change.version
         return replace(self, base=replace(self.base, versions=versions), ended=True)
 
     def base_of(self, opened: OpenedJob) -> ReadBase:
         """What a write goes by that has just opened."""
         schema, by = opened.schema, opened.partition_by
+        if opened.log is not None:
+            # No head tells which partitions there are: those that a filter let through count, too.
+            return replace(self.base, whole=self.base.whole or bool(self.filters))
         selected = [selected_partitions(text, schema, by) for text in self.filters]
         late = {
             partition: 0
@@ -181,7 +188,7 @@ class TableReads:
 
 
 def plan_on(
-    table: Table,
+    table: Table | DeltaTable,
     schema: pa.Schema,
     by: Sequence[str],
     reads: TableReads,

@@ -8,6 +8,7 @@ it visible.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -22,12 +23,13 @@ from ...committer.errors import (
     counted,
 )
 from ...committer.format.handoff import Handoff
-from ...committer.format.job_spec import Mode
+from ...committer.format.job_spec import Mode, SuccessMarkers, TableLayout
 from ...committer.format.records.inputs import Inputs
 from ...committer.scan.reads import noted
 from ...committer.table import Table
 from ...committer.write_job import WriteJob
-from ..options import WriterOptions, names_key, writer_options
+from ...tables import DeltaTable
+from ..options import WriterOptions, is_given, names_key, writer_options
 from ..reading.table_reads import TableReads
 from ..startup.preflight import check_versions
 from ..worker import application_of
@@ -68,9 +70,20 @@ def save_by_arrow(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> Co
         limit = int(session.conf.get(_ROWS_PER_FILE, None) or 0)
         options = replace(options, rows_per_file=limit if limit > 0 else None)
     name, own_key = application_of(session), names_key(target.options)
-    table, any_case, replaces = Table(url), in_any_case(session), target.mode is Mode.REPLACE
+    table: Table | DeltaTable = Table(url)
+    if target.layout is TableLayout.DELTA:
+        table, options = DeltaTable(url), delta_options(options, target.options, handoff)
+    any_case, replaces = in_any_case(session), target.mode is Mode.REPLACE
     planned = planned_job(table, frame.schema, replaces, options, own_key, name, any_case)
     return carry_out(frame, planned, options, TableReads.of(name, url))
+
+
+def delta_options(
+    options: WriterOptions, given: Mapping[str, str], handoff: Handoff
+) -> WriterOptions:
+    """The options of a write into a Delta table, which has no markers unless somebody asks."""
+    asked = is_given(given, "success_markers") or handoff.success_markers is not None
+    return options if asked else replace(options, success_markers=SuccessMarkers.NONE)
 
 
 def carry_out(

@@ -14,6 +14,7 @@ from ...committer.format.schema.compatibility import find_column
 from ...committer.format.schema.hive_paths import normalise_partition, parse_partition
 from ...committer.format.schema.row_metadata import renamed
 from ...committer.table import Table
+from ...tables import DeltaTable
 from ..options import WriterOptions
 from ..reading.predicate import named_partition, read_predicate, selected_partitions
 from ..reading.table_reads import TableReads
@@ -43,7 +44,7 @@ class PlannedJob:
     :param own_key: its idempotency key was given to the write, not to the whole application.
     """
 
-    table: Table
+    table: Table | DeltaTable
     spec: JobSpec
     own_key: bool
 
@@ -89,7 +90,7 @@ class PlannedJob:
 
 
 def planned_job(
-    table: Table,
+    table: Table | DeltaTable,
     schema: StructType,
     overwrite: bool,
     options: WriterOptions,
@@ -142,7 +143,10 @@ def advise(error: CommitConflictError, opened: OpenedJob, base: ReadBase) -> Non
 
 
 def _named(
-    table: Table, options: WriterOptions, stored: pa.Schema, paths: tuple[str, ...] | None
+    table: Table | DeltaTable,
+    options: WriterOptions,
+    stored: pa.Schema,
+    paths: tuple[str, ...] | None,
 ) -> tuple[str, ...] | None:
     """Partitions in their canonical spelling."""
     if not paths:
@@ -162,7 +166,7 @@ def _named(
 
 
 def _replaced(
-    table: Table, options: WriterOptions, stored: pa.Schema, where: str
+    table: Table | DeltaTable, options: WriterOptions, stored: pa.Schema, where: str
 ) -> dict[str, Any]:
     """What a job is told that replaces the partitions which fit a condition.
 
@@ -190,7 +194,7 @@ def _replaced(
     return {"replace_where": fits}
 
 
-def _columns_of(table: Table) -> tuple[str, ...]:
+def _columns_of(table: Table | DeltaTable) -> tuple[str, ...]:
     """The partition columns of a table, or of the directories that are there before it."""
     try:
         return table.partition_by

@@ -259,7 +259,7 @@ class TestPast:
     def test_a_former_version_is_read(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5)))
         write(table, rows(("1", 6)), mode="overwrite")
-        assert read(table, version=0) == [("1", 5)]
+        assert read(table, as_of=0) == [("1", 5)]
         assert [(it.version, it.operation, it.added, it.removed) for it in table.history()] == [
             (1, "WRITE", 1, 1),
             (0, "WRITE", 1, 0),

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from ...errors import DamagedError, TableMismatchError
 from ...store.listing import list_objects
-from ...store.requests import All, Found, Get, Step
+from ...store.requests import All, Found, Get, ListedObject, Step
 from ..layout import TableRoot
 from ..records.data_file import DataFile
 from ..records.head import head_at
@@ -147,8 +147,12 @@ def list_directory(root: TableRoot) -> Step[Directory]:
     found = yield from All(tuple(Get(key) for key in keys))
     if any(head_at(root, item).head.version for item in found if isinstance(item, Found)):
         raise table_lost(root)
-    listing = yield from list_objects(f"{root.prefix}/")
-    refuse_other_format(root, listing.keys)
+
+    def every(item: ListedObject) -> bool:
+        refuse_other_format(root, [item.key])  # At once, and not after a million files.
+        return True
+
+    listing = yield from list_objects(f"{root.prefix}/", wanted=every)
     directory = arrange(root, listing.objects)
     refuse_orphans(root, directory)
     return directory

@@ -13,6 +13,18 @@ from ...store.listing import first_object
 from ...store.requests import All, ListedObject, Step
 from ..layout import TableRoot
 
+#: The format that :mod:`zero_rename.tables` reads and writes.
+DELTA = "Delta Lake"
+
+
+class OtherFormatError(TableMismatchError):
+    """A folder belongs to a table format of its own.
+
+    :param format_name: which.
+    """
+
+    format_name: str = ""
+
 
 @dataclass(frozen=True)
 class OtherFormat:
@@ -33,10 +45,10 @@ _ANY = r"."
 #: The first that fits counts: a Delta table that Iceberg's readers may read, too, has both logs.
 FORMATS = (
     OtherFormat(
-        "Delta Lake",
+        DELTA,
         "_delta_log",
         _ANY,
-        "spark.read.format('delta'), or deltalake's DeltaTable(…).to_pyarrow_table()",
+        "zero_rename.spark.load(…), or zero_rename.tables.DeltaTable(…).scan()",
     ),
     OtherFormat("Apache Hudi", ".hoodie", _ANY, "spark.read.format('hudi')"),
     OtherFormat(
@@ -109,11 +121,16 @@ def _first_of_log(folder: TableRoot, its: OtherFormat) -> Step[str | None]:
     return None if found is None else found.key
 
 
-def _belongs_to(root: TableRoot, its: OtherFormat, key: str) -> TableMismatchError:
-    return TableMismatchError(
+def _belongs_to(root: TableRoot, its: OtherFormat, key: str) -> OtherFormatError:
+    writer = (
+        'save(…, layout="delta")' if its.name == DELTA else "its own engine, or to another root"
+    )
+    error = OtherFormatError(
         f"{root.url} is a table of {its.name}: its log, and no listing, says which of the files "
         "count. Nothing was read, adopted or written.",
         table=root.url,
         key=key,
-        remedy=f"Read it by {its.reader}; write its rows to another root.",
+        remedy=f"Read it by {its.reader}; write it by {writer}.",
     )
+    error.format_name = its.name
+    return error

@@ -1,0 +1,68 @@
+"""save() and load() of Delta tables, on a real Spark without any jar of Delta's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import Bucket
+
+from zero_rename.committer.errors import CommitConflictError, InvalidInputError, TableMismatchError
+from zero_rename.spark import load, save
+from zero_rename.tables import DeltaTable
+
+pytestmark = pytest.mark.spark
+
+
+def found(frame: Any) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in frame.collect())
+
+
+@pytest.fixture
+def url(spark: Any, s3_bucket: Bucket) -> str:
+    url = f"s3://{s3_bucket.name}/flights"
+    frame = spark.createDataFrame([(1, "a"), (2, "a"), (3, "b")], "n int, p string")
+    done = save(frame, url, partition_by=["p"], layout="delta")
+    assert done is not None
+    assert done.rows == 3
+    return url
+
+
+def test_a_saved_frame_is_a_delta_table_that_is_loaded(spark: Any, url: str) -> None:
+    assert found(load(spark, url)) == [(1, "a"), (2, "a"), (3, "b")]
+    assert found(load(spark, url, where="p = 'a' and n > 1", columns=["n"])) == [(2,)]
+    assert [it.operation for it in DeltaTable(url).history()] == ["WRITE"]
+
+
+def test_an_overwrite_replaces_the_partitions_that_have_rows(spark: Any, url: str) -> None:
+    save(
+        spark.createDataFrame([(9, "a")], "n int, p string"), url, mode="overwrite", layout="delta"
+    )
+    assert found(load(spark, url)) == [(3, "b"), (9, "a")]
+    assert found(load(spark, url, as_of=0)) == [(1, "a"), (2, "a"), (3, "b")]
+
+
+def test_what_the_application_has_read_is_held_against_its_overwrite(spark: Any, url: str) -> None:
+    more = load(spark, url).selectExpr("n + 10 as n", "p")
+    with DeltaTable(url).job() as other:
+        other.write(spark.createDataFrame([(4, "a")], "n int, p string").toArrow())
+    with pytest.raises(CommitConflictError):
+        save(more, url, mode="overwrite", layout="delta")
+    again = load(spark, url).selectExpr("n + 10 as n", "p")
+    save(again, url, mode="overwrite", layout="delta")
+    assert found(load(spark, url)) == [(11, "a"), (12, "a"), (13, "b"), (14, "a")]
+    # Its own overwrite is no change of another job.
+    save(load(spark, url).where("n > 12"), url, mode="overwrite", layout="delta")
+
+
+def test_a_delta_table_is_not_written_as_directories(spark: Any, url: str) -> None:
+    with pytest.raises(TableMismatchError, match="layout="):
+        save(spark.createDataFrame([(1, "a")], "n int, p string"), url)
+
+
+def test_a_layout_that_hadoops_committers_do_not_write_is_refused(spark: Any, url: str) -> None:
+    frame = spark.createDataFrame([(1, "a")], "n int, p string")
+    with pytest.raises(InvalidInputError, match="magic writes directories"):
+        save(frame, url, committer="magic", layout="delta")
+    with pytest.raises(InvalidInputError, match="Choose one of directory, delta"):
+        save(frame, url, layout="deltas")
