@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 from uuid import uuid4
 
@@ -85,16 +85,17 @@ def layout_of(root: TableRoot) -> DeltaLayout:
     return DeltaLayout(DeltaRoot(root.bucket, f"{root.prefix}/"))
 
 
-@dataclass(frozen=True)
 class DeltaSteps:
-    """The steps of jobs in one Delta table."""
+    """The steps of jobs in one Delta table.
 
-    driver: BotoDriver
-    root: TableRoot
+    A job's commit begins on the state that its opening has read. Another process, which has not
+    opened it, reads the state anew.
+    """
 
-    @property
-    def layout(self) -> DeltaLayout:
-        return layout_of(self.root)
+    def __init__(self, driver: BotoDriver, root: TableRoot) -> None:
+        self.driver, self.root = driver, root
+        self.layout = layout_of(root)
+        self._begun: dict[str, OpenedLog] = {}
 
     def job_id(self) -> str:
         return new_job_id()
@@ -102,7 +103,9 @@ class DeltaSteps:
     def open(self, job: str, spec: JobSpec) -> OpenedJob:
         with about(self.root.url):
             spec = checked(self.root, spec)
-            return self.driver.run(_open(self.root, job, spec))
+            opened, log = self.driver.run(_open(self.root, job, spec))
+        self._begun[opened.job] = log
+        return opened
 
     def forget(self, job: str) -> None:
         self.driver.run(abandon_job(self.layout, job))
@@ -112,7 +115,8 @@ class DeltaSteps:
         return None
 
     def commit(self, opened: OpenedJob, results: Sequence[TaskResult], tasks: int) -> Committed:
-        return self.driver.run(_commit(self.layout, opened, results, tasks))
+        log = self._begun.pop(opened.job, None)
+        return self.driver.run(_commit(self.layout, opened, log, results, tasks))
 
     def abort(self, opened: OpenedJob, results: Sequence[TaskResult]) -> Aborted | Committed:
         return self.driver.run(_abort(self.layout, opened, results))
@@ -159,13 +163,13 @@ def _ids(job: str) -> Iterator[str]:
         yield new_job_id()
 
 
-def _open(root: TableRoot, job: str, spec: JobSpec) -> Step[OpenedJob]:
+def _open(root: TableRoot, job: str, spec: JobSpec) -> Step[tuple[OpenedJob, OpenedLog]]:
     layout = layout_of(root)
     owner = {name: value for name, value in asdict(spec.owner).items() if value is not None}
     owner["max_duration"] = spec.max_duration
     opened = yield from open_log_job(layout, _ids(job), owner, _depth(spec), spec.idempotency_key)
     try:
-        return (yield from _opened(root, layout, opened, spec))
+        return (yield from _opened(root, layout, opened, spec)), opened.log
     except ZeroRenameError:
         # Nothing but the open record was written: there are no tasks yet.
         yield from abandon_job(layout, opened.job)
@@ -257,14 +261,20 @@ def _refuse_wider(root: TableRoot, table: pa.Schema, schema: pa.Schema) -> None:
 
 
 def _commit(
-    layout: DeltaLayout, opened: OpenedJob, results: Sequence[TaskResult], tasks: int
+    layout: DeltaLayout,
+    opened: OpenedJob,
+    log: OpenedLog | None,
+    results: Sequence[TaskResult],
+    tasks: int,
 ) -> Step[Committed]:
+    """Commit a job; ``log``: the state that it began on, ``None``: it is read anew."""
     if opened.repeated is not None:
         return opened.repeated
     check_results(opened, results, tasks)
     now = int(time.time() * 1000)
     files = [file for result in results for file in result.files]
-    log = yield from open_log(layout, _depth(opened.spec))
+    if log is None:
+        log = yield from open_log(layout, _depth(opened.spec))
     change = _change(layout, opened, log.state, files, now)
     spec = opened.spec
     if spec.idempotency_key is not None and spec.on_repeat is not OnRepeat.SKIP:
