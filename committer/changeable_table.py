@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,25 +26,62 @@ from .format.job_spec import (
     choice,
     partition_names,
 )
-from .format.parquet.foreign_columns import ForeignFile, check_files
 from .format.parquet.reader import read_batches
 from .format.parquet.row_filter import Filter, RowFilter
 from .format.records.data_file import DataFile
 from .format.records.inputs import Inputs
 from .format.row_changes import RowChanges
-from .job_steps import HeadSteps
 from .merge_request import INSERT, UPDATE, RowMerge
-from .readable_table import ReadableTable
 from .row_merge import MergeRows, count_merge
-from .row_rewrite import RowPlan, TableChange, check_rewritable, rewrite_policies
-from .scan.current_table import stored_names
+from .row_rewrite import RowPlan, TableChange
 from .scan.partition_condition import PartitionCondition
 from .scan.reads import noted
+from .stateful_table import StatefulTable
+from .store.driver import BotoDriver
 from .write_job import WriteJob, this_process
 
 
-class ChangeableTable(ReadableTable):
-    """The part of :class:`.table.Table` that changes rows which are there."""
+class ChangeableTable(StatefulTable):
+    """The part of a table that changes rows which are there."""
+
+    driver: BotoDriver
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """All columns, partition columns included, as they are now."""
+
+    @property
+    @abstractmethod
+    def partition_by(self) -> tuple[str, ...]:
+        """The partition columns, outermost first."""
+
+    @abstractmethod
+    def stored_names(self, partitions: Collection[str]) -> Collection[str]:
+        """Partitions as users name them, in the form in which they are stored."""
+
+    @abstractmethod
+    def state_to_change(self, partitions: Collection[str] | None = None) -> Snapshot:
+        """A snapshot whose rows are computed anew: of the partitions named, as they are stored, of
+        all, or of those that a condition fits."""
+
+    @abstractmethod
+    def rewrite_policies(
+        self, state: Snapshot, changes: Mapping[str, RowChanges], files: FileOptions
+    ) -> tuple[dict[str, Any], list[Inputs]]:
+        """Members of the :class:`.JobSpec` that replaces partitions of a state whose rows change;
+        and what these were computed from."""
+
+    @abstractmethod
+    def job_of_key(self, idempotency_key: str) -> str | None:
+        """The job that last did the work of this run's key, or ``None``."""
+
+    @abstractmethod
+    def rewriting_job(self, spec: JobSpec, inputs: Inputs) -> WriteJob:
+        """A job that writes rows of a state again, some of them changed.
+
+        :param inputs: what they are computed from.
+        """
 
     def merge(
         self,
@@ -161,15 +199,6 @@ class ChangeableTable(ReadableTable):
         )
         return self._change(partial(self._plan_deletion, filter, partitions), spec, attempts)
 
-    def state_to_change(self, partitions: Collection[str] | None = None) -> Snapshot:
-        """A snapshot whose rows are computed anew: of the partitions named, as they are stored, of
-        all, or of those that a condition fits.
-
-        :raises InvalidInputError: a table of coordination *none*.
-        """
-        self.run(check_rewritable(self._context))
-        return self.state(partitions)
-
     def state_to_merge(
         self,
         touched: Collection[str],
@@ -190,32 +219,6 @@ class ChangeableTable(ReadableTable):
         whole = self.state_to_change() if nothing is None else nothing
         found = with_keys(whole) if whole.files else ()
         return whole.chosen({*touched, *found})
-
-    def refuse_hidden_columns(self, state: Snapshot) -> None:
-        """Refuse to write rows of a state again where a file that another program wrote has columns
-        that the table does not show. Of each such file the footer is read.
-
-        :raises TableMismatchError: there is one; the rows would lose these columns.
-        :raises DamagedError: a file is not Parquet.
-        """
-        files = [
-            ForeignFile(file.key, file.partition, file.size)
-            for file in state.files
-            if file.is_foreign
-        ]
-        if files:
-            found = self.run(self._context.read_columns(files, state.partition_by))
-            remedy = (
-                "Let the table have these columns, too, as far as they fit: zero-rename adopt "
-                f"{self.root.url} --apply; move away what does not."
-            )
-            check_files(self.root, state.schema, zip(files, found, strict=True), remedy)
-
-    def rewrite_policies(
-        self, state: Snapshot, changes: Mapping[str, RowChanges], files: FileOptions
-    ) -> tuple[dict[str, Any], list[Inputs]]:
-        """See :func:`.row_rewrite.rewrite_policies`."""
-        return self.run(rewrite_policies(self._context, state, changes, files))
 
     # How a change is made
 
@@ -271,7 +274,7 @@ class ChangeableTable(ReadableTable):
         again = OnRepeat.APPEND if spec.on_repeat is OnRepeat.REPLACE_OWN else spec.on_repeat
         spec = replace(spec, on_repeat=again)
         made_of = Inputs.all_of(inputs)
-        with WriteJob(HeadSteps(self.driver, self._context), spec, inputs=lambda: made_of) as job:
+        with self.rewriting_job(spec, made_of) as job:
             if plan is not None and not job.repeats:
                 plan.write(job)
         assert job.committed is not None
@@ -385,7 +388,7 @@ class ChangeableTable(ReadableTable):
         """
         schema, by = self.schema, self.partition_by
         if named is not None:
-            named = stored_names(self._context, self._current(), named)
+            named = self.stored_names(named)
         while True:
             condition = RowFilter([filter], schema)
             state = self.state_to_change(PartitionCondition(condition, schema, by, named))

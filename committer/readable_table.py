@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -21,13 +20,7 @@ from .commit.state.found_table import find_table, refuse_folder_of_others
 from .commit.state.heads import read_head
 from .commit.state.job_state import Committed, JobState
 from .commit.state.open_jobs import read_open
-from .errors import (
-    CommitConflictError,
-    InvalidInputError,
-    TableMismatchError,
-    TableNotFoundError,
-    about,
-)
+from .errors import InvalidInputError, TableNotFoundError, about
 from .format.as_of import AsOf, Past
 from .format.job_spec import JobSpec, OnConflict, Owner, Readers
 from .format.layout import UNPARTITIONED, TableRoot
@@ -51,6 +44,7 @@ from .scan.current_table import current_snapshot, current_table, stored_names, t
 from .scan.partition_state import PartitionState, partition_states
 from .scan.reads import note_read
 from .scan.table_scan import ScanPlan, TableAccess, TableScan
+from .stateful_table import StatefulTable
 from .store.driver import BotoDriver, connect
 from .store.encryption import Encryption
 from .store.fast_root import FastRoot
@@ -61,7 +55,7 @@ from .upkeep.recovery import OpenJob, open_jobs
 T = TypeVar("T")
 
 
-class ReadableTable:
+class ReadableTable(StatefulTable):
     """The reading half of :class:`.table.Table`. Nothing here changes anything, but that a commit
     which is decided and not applied yet is applied before it is read."""
 
@@ -158,6 +152,14 @@ class ReadableTable:
         """The partition columns, outermost first; empty for an unpartitioned table."""
         return self._current().partition_by
 
+    def stored_names(self, partitions: Collection[str]) -> Collection[str]:
+        """Partitions as users name them, in the form in which they are stored.
+
+        :param partitions: a list, or a condition that is asked about each partition.
+        :raises InvalidInputError: a partition that this table cannot have, or a text for a list.
+        """
+        return stored_names(self._context, self._current(), partitions)
+
     # The table's state
 
     def snapshot(
@@ -181,37 +183,8 @@ class ReadableTable:
     ) -> Snapshot:
         """As :meth:`snapshot`, for who looks after a table and computes nothing from it."""
         if partitions is not None:
-            partitions = stored_names(self._context, self._current(), partitions)
+            partitions = self.stored_names(partitions)
         return self.run(current_snapshot(self._context, partitions, as_of))
-
-    def has_moved(self, state: Snapshot) -> bool:
-        """Whether partitions hold other rows than in a state that was read, or the table has other
-        columns: an error of a job that goes by the state may come of that."""
-        try:
-            now = self.state(None if state.read is not None else state.asked)
-        except TableNotFoundError:
-            return False
-        return now.base != state.base or not now.has_columns(state.schema, state.partition_by)
-
-    @contextmanager
-    def held_against(self, state: Snapshot) -> Iterator[None]:
-        """Make a mismatch of columns a conflict, in a job whose columns are those of a state, where
-        the table has moved since.
-
-        :raises CommitConflictError: it has; nothing of the job is visible.
-        """
-        try:
-            yield
-        except TableMismatchError as error:
-            if not self.has_moved(state):
-                raise
-            raise CommitConflictError(
-                f"The table has changed since its columns were read: {error.message}",
-                table=self.root.url,
-                job=error.job,
-                key=error.key,
-                remedy="Run the job again on what is there now.",
-            ) from error
 
     def at(
         self,
@@ -289,7 +262,7 @@ class ReadableTable:
             self.driver,
             lambda names: self.snapshot(names, past),
             lambda: (self.schema, self.partition_by),
-            lambda names: stored_names(self._context, self._current(), names),
+            self.stored_names,
         )
         wanted = None if columns is None else tuple(columns)
         conditions = () if filter is None else (filter,)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from .commit.snapshot import Snapshot
 from .commit.state.context import Progress
@@ -23,13 +24,15 @@ from .errors import (
     counted,
     first_few,
 )
-from .format.job_spec import JobSpec, Readers, choice
+from .format.job_spec import FileOptions, JobSpec, Readers, choice
+from .format.parquet.foreign_columns import ForeignFile, check_files
 from .format.parquet.reader import read_batches
 from .format.parquet.row_order import in_order
 from .format.records.inputs import Inputs
+from .format.row_changes import RowChanges
 from .job_steps import HeadSteps
 from .readable_table import ReadableTable
-from .scan.current_table import stored_names
+from .row_rewrite import check_rewritable, rewrite_policies
 from .sigterm import Termination
 from .store.driver import BotoDriver
 from .table_copy import LANES, Copied, FileCopier, copy_spec
@@ -89,7 +92,7 @@ class RewritableTable(ReadableTable):
             writer beside; or columns that nothing can be sorted by.
         """
         if partitions is not None:
-            partitions = stored_names(self._context, self._current(), partitions)
+            partitions = self.stored_names(partitions)
         plans = self.run(find_compactible(self._context, partitions, target_bytes, sort_by))
         if not apply:
             return [plan.report for plan in plans]
@@ -141,7 +144,7 @@ class RewritableTable(ReadableTable):
             be durable; or there is no such order.
         """
         if partitions is not None:
-            partitions = stored_names(self._context, self._current(), partitions)
+            partitions = self.stored_names(partitions)
         order = choice("order", CheckpointOrder, order)
         plans = self.run(find_not_durable(self._context, partitions, order))
         if not apply:
@@ -352,6 +355,47 @@ class RewritableTable(ReadableTable):
             for rows in in_order(batches, plan.snapshot.schema, spec.sorted_by):
                 job.write(rows)
         return job
+
+    # Rows that are changed
+
+    def state_to_change(self, partitions: Collection[str] | None = None) -> Snapshot:
+        """A snapshot whose rows are computed anew: of the partitions named, as they are stored, of
+        all, or of those that a condition fits.
+
+        :raises InvalidInputError: a table of coordination *none*.
+        """
+        self.run(check_rewritable(self._context))
+        return self.state(partitions)
+
+    def refuse_hidden_columns(self, state: Snapshot) -> None:
+        """Refuse to write rows of a state again where a file that another program wrote has columns
+        that the table does not show. Of each such file the footer is read.
+
+        :raises TableMismatchError: there is one; the rows would lose these columns.
+        :raises DamagedError: a file is not Parquet.
+        """
+        files = [
+            ForeignFile(file.key, file.partition, file.size)
+            for file in state.files
+            if file.is_foreign
+        ]
+        if files:
+            found = self.run(self._context.read_columns(files, state.partition_by))
+            remedy = (
+                "Let the table have these columns, too, as far as they fit: zero-rename adopt "
+                f"{self.root.url} --apply; move away what does not."
+            )
+            check_files(self.root, state.schema, zip(files, found, strict=True), remedy)
+
+    def rewrite_policies(
+        self, state: Snapshot, changes: Mapping[str, RowChanges], files: FileOptions
+    ) -> tuple[dict[str, Any], list[Inputs]]:
+        """See :func:`.row_rewrite.rewrite_policies`."""
+        return self.run(rewrite_policies(self._context, state, changes, files))
+
+    def rewriting_job(self, spec: JobSpec, inputs: Inputs) -> WriteJob:
+        """A job that writes rows of a state again, some of them changed."""
+        return WriteJob(HeadSteps(self.driver, self._context), spec, inputs=lambda: inputs)
 
 
 @contextmanager

@@ -55,7 +55,7 @@ from .upkeep.verify import Finding, verify_current
 from .write_job import WriteJob, this_process
 
 
-class Table(ChangeableTable, RewritableTable, TendedTable):
+class Table(RewritableTable, TendedTable, ChangeableTable):
     """A partitioned table on S3, written by jobs that commit without renames.
 
     :param url: ``s3://bucket/prefix``.

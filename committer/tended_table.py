@@ -15,7 +15,6 @@ from .format.records.inputs import Inputs
 from .format.records.run_conflict import ConflictingRun, RunConflict, SettledBy, Settlement
 from .job_steps import HeadSteps
 from .readable_table import ReadableTable
-from .scan.current_table import stored_names
 from .store.encryption import Encryption
 from .store.fast_root import FastRoot
 from .store.requests import Step
@@ -139,7 +138,7 @@ class TendedTable(ReadableTable):
         :raises CommitConflictError: a partition has changed meanwhile.
         """
         if partitions is not None:
-            partitions = stored_names(self._context, self._current(), partitions)
+            partitions = self.stored_names(partitions)
         past = AsOf.parse(as_of)
         return self._restore(self.run(plan_restore(self._context, past, partitions)), apply)
 
@@ -191,9 +190,7 @@ class TendedTable(ReadableTable):
         :raises InvalidInputError: no policy; or no conflict is on record over a partition.
         """
         chosen = SettlementPolicy.parse(policy)
-        names = (
-            None if partitions is None else stored_names(self._context, self._current(), partitions)
-        )
+        names = None if partitions is None else self.stored_names(partitions)
         found = self.run(open_conflicts(self.root.conflicts_key, names))
         decided_by = this_process() if owner is None else owner
         return [self._resolve(it, chosen, apply, decided_by) for it in found]

@@ -18,8 +18,9 @@ a run's key            is a transaction of the entry: the run commits once
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -56,6 +57,7 @@ from ..committer.format.job_spec import (
 from ..committer.format.layout import TableRoot, new_job_id
 from ..committer.format.records.pending_file import PendingFile, TaskResult
 from ..committer.format.records.store_facts import StoreFacts
+from ..committer.format.row_changes import RowChanges
 from ..committer.format.schema.compatibility import check_same, check_types
 from ..committer.format.schema.evolution import evolved, overwritten
 from ..committer.format.schema.row_metadata import renamed
@@ -85,15 +87,49 @@ def layout_of(root: TableRoot) -> DeltaLayout:
     return DeltaLayout(DeltaRoot(root.bucket, f"{root.prefix}/"))
 
 
+#: Changes what an entry is to do, on the state that its job began on.
+Amend = Callable[[LogChange, LogState], LogChange]
+
+
+def _unchanged(change: LogChange, state: LogState) -> LogChange:
+    return change
+
+
+def rewriting(operation: str, changes_data: bool) -> Amend:
+    """Make of a replace a change that writes the rows of files again: it removes the very files
+    whose rows were read. So a run that loads again is refused rather than its rows doubled.
+
+    :param operation: as the log calls it: ``MERGE``, ``DELETE``, ``OPTIMIZE``.
+    :param changes_data: false where the rows are the same as before.
+    """
+
+    def amend(change: LogChange, state: LogState) -> LogChange:
+        there = state.live.values() if state.exists else ()
+        read = frozenset(it.path for it in there if change.replaced.has(state.partition(it)))
+        return replace(
+            change,
+            removes=read,
+            replaced=NONE,
+            reads=change.reads or change.replaced,
+            operation=operation,
+            changes_data=changes_data,
+        )
+
+    return amend
+
+
 class DeltaSteps:
     """The steps of jobs in one Delta table.
 
     A job's commit begins on the state that its opening has read. Another process, which has not
     opened it, reads the state anew.
+
+    :param amend: changes what a job's entry is to do, on the state that it began on.
     """
 
-    def __init__(self, driver: BotoDriver, root: TableRoot) -> None:
+    def __init__(self, driver: BotoDriver, root: TableRoot, amend: Amend | None = None) -> None:
         self.driver, self.root = driver, root
+        self._amend = amend or _unchanged
         self.layout = layout_of(root)
         self._begun: dict[str, OpenedLog] = {}
 
@@ -116,7 +152,8 @@ class DeltaSteps:
 
     def commit(self, opened: OpenedJob, results: Sequence[TaskResult], tasks: int) -> Committed:
         log = self._begun.pop(opened.job, None)
-        return self.driver.run(_commit(self.layout, opened, log, results, tasks))
+        commit = _commit(self.layout, opened, log, self._amend, results, tasks)
+        return self.driver.run(commit)
 
     def abort(self, opened: OpenedJob, results: Sequence[TaskResult]) -> Aborted | Committed:
         return self.driver.run(_abort(self.layout, opened, results))
@@ -264,6 +301,7 @@ def _commit(
     layout: DeltaLayout,
     opened: OpenedJob,
     log: OpenedLog | None,
+    amend: Amend,
     results: Sequence[TaskResult],
     tasks: int,
 ) -> Step[Committed]:
@@ -275,7 +313,7 @@ def _commit(
     files = [file for result in results for file in result.files]
     if log is None:
         log = yield from open_log(layout, _depth(opened.spec))
-    change = _change(layout, opened, log.state, files, now)
+    change = amend(_change(layout, opened, log.state, files, now), log.state)
     spec = opened.spec
     if spec.idempotency_key is not None and spec.on_repeat is not OnRepeat.SKIP:
         change = yield from _again(layout, log, change, spec.on_repeat)
@@ -283,7 +321,11 @@ def _commit(
     if isinstance(done, EntryCommitted):
         metadata = done.entry.of(LogMetadata)
         state = replace(log.state, metadata=metadata[-1]) if metadata else log.state
-        return committed(opened.root, state, done.entry)
+        return replace(
+            committed(opened.root, state, done.entry, spec.row_changes),
+            change_reads=spec.change_reads,
+            rewritten=not change.changes_data,
+        )
     yield from _delete(file.key for file in files)
     if spec.on_repeat is OnRepeat.SKIP:
         return (yield from _repeated(opened.root, layout, log.state, done))
@@ -405,11 +447,17 @@ def _again(
     return replace(change, former=past.version)
 
 
-def committed(root: TableRoot, state: LogState, entry: LogEntry) -> Committed:
+def committed(
+    root: TableRoot,
+    state: LogState,
+    entry: LogEntry,
+    row_changes: Mapping[str, RowChanges] = MappingProxyType({}),
+) -> Committed:
     """What a job's entry has done.
 
     :param state: with the table's columns; files of it tell the partitions of tombstones that do
         not say theirs.
+    :param row_changes: what it did to the rows that it was computed from, by partition.
     """
     assert state.metadata is not None
     schema, by = arrow_schema(state.metadata), state.metadata.partition_columns
@@ -433,6 +481,7 @@ def committed(root: TableRoot, state: LogState, entry: LogEntry) -> Committed:
             sum(it.size for it in files),
             removed.get(name, 0),
             sum(it.size < SMALL for it in files),
+            row_changes.get(name),
         )
         for name in sorted(names)
     )

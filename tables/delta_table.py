@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..committer.attempt import attempt_writer
+from ..committer.changeable_table import ChangeableTable
 from ..committer.commit.snapshot import Snapshot
 from ..committer.commit.state.context import Progress
 from ..committer.commit.state.heartbeat import OF_TASKS
@@ -19,6 +20,8 @@ from ..committer.errors import (
     CommitConflictError,
     InvalidInputError,
     RefusedError,
+    SnapshotGoneError,
+    TableMismatchError,
     TableNotFoundError,
     about,
     counted,
@@ -38,14 +41,24 @@ from ..committer.format.job_spec import (
     partition_names,
 )
 from ..committer.format.layout import TableRoot, new_job_id
+from ..committer.format.parquet.reader import read_batches
 from ..committer.format.parquet.row_filter import Filter
 from ..committer.format.parquet.task_writer import TaskWriter
 from ..committer.format.read_base import ReadBase
+from ..committer.format.records.inputs import Inputs
 from ..committer.format.records.typed_json import from_members
+from ..committer.format.row_changes import RowChanges
 from ..committer.format.schema.hive_paths import normalise_partition
 from ..committer.scan.reads import note_read, stated_inputs
 from ..committer.scan.table_scan import ScanPlan, TableAccess, TableScan
 from ..committer.store.driver import BotoDriver, connect
+from ..committer.upkeep.compaction import (
+    TARGET_BYTES,
+    CompactAction,
+    CompactedPartition,
+    CompactionPlan,
+    compactible,
+)
 from ..committer.write_job import WriteJob, this_process
 from ..layouts.delta.columns import arrow_schema
 from ..log.actions import AddFile, RemoveFile
@@ -54,8 +67,9 @@ from ..log.entries import LogEntry
 from ..log.job_steps import abandon_job, commit_job, open_log_job
 from ..log.opening import LogDepth, OpenedLog, list_log, open_log, read_entries
 from ..log.restoring import plan_restore
+from ..log.searching import find_run
 from .delta_files import snapshot_of
-from .delta_steps import DeltaSteps, committed, layout_of
+from .delta_steps import DeltaSteps, committed, layout_of, rewriting
 from .delta_upkeep import purge_table, purgeable, recover_jobs, store_now
 
 
@@ -79,7 +93,7 @@ class LogVersion:
     removed: int
 
 
-class DeltaTable:
+class DeltaTable(ChangeableTable):
     """A Delta table on S3.
 
     Its log is read and written by every engine that knows Delta Lake. Jobs of this package write
@@ -164,7 +178,7 @@ class DeltaTable:
         version = None if as_of is None else self._version_at(as_of)
         opened = self._found(self._open(LogDepth.FILES, version))
         if partitions is not None:
-            partitions = self._stored_names(partitions)
+            partitions = self.stored_names(partitions)
         return snapshot_of(self.root, self._layout, opened.state, partitions)
 
     def _version_at(self, past: AsOf) -> int:
@@ -181,7 +195,7 @@ class DeltaTable:
             )
         return max(there)
 
-    def _stored_names(self, partitions: Collection[str]) -> Collection[str]:
+    def stored_names(self, partitions: Collection[str]) -> Collection[str]:
         if isinstance(partitions, str):
             raise InvalidInputError(
                 f"partitions is the text {partitions!r}, not a list of partitions.",
@@ -211,7 +225,7 @@ class DeltaTable:
         """
         past = None if as_of is None else AsOf.parse(as_of)
         reads = TableAccess(
-            self.driver, lambda names: self.snapshot(names, past), self.shape, self._stored_names
+            self.driver, lambda names: self.snapshot(names, past), self.shape, self.stored_names
         )
         wanted = None if columns is None else tuple(columns)
         conditions = () if filter is None else (filter,)
@@ -293,6 +307,94 @@ class DeltaTable:
         :param attempt: tells attempts of one task apart, which may run at the same time.
         """
         return attempt_writer(self.driver, opened, task, attempt)
+
+    # Rows that are changed
+
+    def state_to_change(self, partitions: Collection[str] | None = None) -> Snapshot:
+        """A snapshot whose rows are computed anew."""
+        return self.state(partitions)
+
+    def rewrite_policies(
+        self, state: Snapshot, changes: Mapping[str, RowChanges], files: FileOptions
+    ) -> tuple[dict[str, Any], list[Inputs]]:
+        """Members of the job that replaces partitions of a state whose rows change."""
+        base = state.base
+        if state.log_version is None:
+            base = replace(base, log_version=-1)  # There was no table.
+        policies = {
+            "mode": Mode.REPLACE,
+            "replace_partitions": tuple(sorted(changes)) if state.partition_by else None,
+            "replace_table": not state.partition_by,
+            "base": base,
+            "serializable": state.read is not None,
+            "row_changes": dict(changes),
+        }
+        return policies, []
+
+    def rewriting_job(self, spec: JobSpec, inputs: Inputs) -> WriteJob:
+        """A job that writes rows of a state again, some of them changed."""
+        spec = replace(spec, success_markers=SuccessMarkers.NONE)
+        changes = spec.row_changes.values()
+        deletes = all(not (it.inserted or it.updated) for it in changes)
+        steps = DeltaSteps(
+            self.driver, self.root, rewriting("DELETE" if changes and deletes else "MERGE", True)
+        )
+        return WriteJob(steps, spec, inputs=lambda: inputs)
+
+    def job_of_key(self, idempotency_key: str) -> str | None:
+        """The job that last did the work of this run's key, or ``None``."""
+        opened = self._open(LogDepth.BLIND)
+        done = self._run(find_run(self._layout, opened.state, idempotency_key, ""))
+        if done is None:
+            return None
+        entry = done.entry or self._run(read_entries(self._layout.folder, [done.version]))[0]
+        return None if entry is None else entry.job
+
+    def compact(
+        self,
+        partitions: Collection[str] | None = None,
+        target_bytes: int = TARGET_BYTES,
+        apply: bool = False,
+    ) -> list[CompactedPartition]:
+        """Write the files of partitions that have too many anew, as fewer: a job for each.
+
+        One is compacted where it has at least twice as many files as its bytes need, and left where
+        another job changes it meanwhile. Rows are the same, so nobody who has read them is
+        disturbed.
+
+        :param partitions: only these; ``None`` for all.
+        :param target_bytes: about the size of a file.
+        :param apply: do it; ``False`` only says what would be done.
+        :raises TableNotFoundError: no table here.
+        """
+        plans = compactible(self.state(partitions), target_bytes)
+        return [self._compact(plan) if apply else plan.report for plan in plans]
+
+    def _compact(self, plan: CompactionPlan) -> CompactedPartition:
+        state = plan.snapshot
+        policies, _ = self.rewrite_policies(state, {plan.partition: RowChanges()}, FileOptions())
+        spec = JobSpec(
+            state.schema,
+            owner=this_process(),
+            files=FileOptions(bytes_per_file=plan.target_bytes),
+            success_markers=SuccessMarkers.NONE,
+            **policies,
+        )
+        steps = DeltaSteps(self.driver, self.root, rewriting("OPTIMIZE", False))
+        try:
+            with self.held_against(state), WriteJob(steps, spec, inputs=Inputs) as job:
+                for file in plan.files:
+                    for batch in read_batches(
+                        self.driver, state.schema, state.partition_by, file, rewrites=True
+                    ):
+                        job.write(batch)
+        except (CommitConflictError, SnapshotGoneError):
+            return replace(plan.report, action=CompactAction.CHANGED_MEANWHILE)
+        except TableMismatchError as error:
+            return plan.left(error)
+        assert job.committed is not None
+        after = job.committed.files
+        return replace(plan.report, action=CompactAction.COMPACTED, files_after=after, job=job.job)
 
     # Past and maintenance
 

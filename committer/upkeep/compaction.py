@@ -111,6 +111,14 @@ def find_compactible(
     snapshot = yield from take_snapshot(context, partitions)
     check_order(sort_by, snapshot.schema, snapshot.partition_by)
     by = tuple(sort_by)
+    return compactible(snapshot, target_bytes, by)
+
+
+def compactible(
+    snapshot: Snapshot, target_bytes: int, by: tuple[str, ...] = ()
+) -> list[CompactionPlan]:
+    """The partitions of a state that have at least twice as many files as their bytes need, or are
+    not sorted as asked."""
     return [
         CompactionPlan(name, snapshot.of([name]), target_bytes, by)
         for name, files in snapshot.by_partition().items()

@@ -274,6 +274,86 @@ class TestPast:
         assert table.history(1)[0].operation == "RESTORE"
 
 
+class TestRows:
+    def test_a_merge_updates_inserts_and_deletes_by_key(self, table: DeltaTable) -> None:
+        write(table, keyed(("1", 1, 5), ("1", 2, 6), ("2", 3, 7)))
+        change = table.merge(
+            keyed(("1", 1, 50), ("1", 2, 0), ("3", 4, 8)), ["id"], delete_when=[("delay", "==", 0)]
+        )
+        assert read(table) == [("1", 1, 50), ("2", 3, 7), ("3", 4, 8)]
+        assert (change.rows.inserted, change.rows.updated, change.rows.deleted) == (1, 1, 1)
+        assert table.history(1)[0].operation == "MERGE"
+
+    def test_a_merge_makes_the_table(self, table: DeltaTable) -> None:
+        table.merge(keyed(("1", 1, 5)), ["id"], partition_by=["day"])
+        assert read(table) == [("1", 1, 5)]
+        assert table.partition_by == ("day",)
+
+    def test_a_merge_is_computed_again_after_a_change_beside_it(
+        self, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write(table, keyed(("1", 1, 5)))
+        waiting = [partial(write, table, keyed(("1", 2, 6)))]
+        policies = DeltaTable.rewrite_policies
+
+        def lands(self: DeltaTable, *given: Any) -> Any:
+            while waiting:
+                waiting.pop()()
+            return policies(self, *given)
+
+        monkeypatch.setattr(DeltaTable, "rewrite_policies", lands)
+        change = table.merge(keyed(("1", 2, 60)), ["id"])
+        assert change.attempts == 2
+        assert read(table) == [("1", 1, 5), ("1", 2, 60)]
+
+    def test_of_two_first_merges_neither_is_lost(
+        self, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        waiting = [partial(write, table, keyed(("1", 1, 5)), partition_by=["day"])]
+        policies = DeltaTable.rewrite_policies
+
+        def lands(self: DeltaTable, *given: Any) -> Any:
+            while waiting:
+                waiting.pop()()
+            return policies(self, *given)
+
+        monkeypatch.setattr(DeltaTable, "rewrite_policies", lands)
+        table.merge(keyed(("1", 2, 6)), ["id"], partition_by=["day"])
+        assert read(table) == [("1", 1, 5), ("1", 2, 6)]
+
+    def test_a_deletion_removes_rows_and_empty_files(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5), ("1", 6), ("2", 7)))
+        change = table.delete([("delay", ">", 5)])
+        assert read(table) == [("1", 5)]
+        assert change.rows.deleted == 2
+        assert table.history(1)[0].operation == "DELETE"
+
+    def test_a_run_whose_rows_were_merged_is_not_loaded_twice(self, table: DeltaTable) -> None:
+        write(table, keyed(("1", 1, 5)), idempotency_key="run")
+        table.merge(keyed(("1", 2, 6)), ["id"])
+        with pytest.raises(CommitConflictError, match="may still be there"):
+            write(table, keyed(("1", 1, 7)), idempotency_key="run", on_repeat="replace_own")
+        assert read(table) == [("1", 1, 5), ("1", 2, 6)]
+
+    def test_small_files_become_one_beside_an_append(self, table: DeltaTable) -> None:
+        for value in range(3):
+            write(table, rows(("1", value)))
+        with table.job() as job:
+            job.write(rows(("1", 9)))
+            (found,) = table.compact(apply=True)
+        assert (found.files, found.files_after, found.action) == (3, 1, "compacted")
+        assert read(table) == [("1", 0), ("1", 1), ("1", 2), ("1", 9)]
+        assert [(it.operation, it.removed) for it in table.history(2)] == [
+            ("WRITE", 0),
+            ("OPTIMIZE", 3),
+        ]
+
+
+def keyed(*found: tuple[str, int, int]) -> pa.Table:
+    days, ids, delays = zip(*found, strict=True)
+    return pa.table({"day": days, "id": pa.array(ids), "delay": pa.array(delays)})
+
+
 class TestUpkeep:
     def test_a_dead_job_is_settled_and_its_files_are_purged(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5)))
