@@ -17,6 +17,7 @@ a run's key            is a transaction of the entry: the run commits once
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -80,6 +81,8 @@ from ..log.scope import ALL, NONE, Scope
 from ..log.searching import RunDone
 from .delta_files import added_file, partition_name, refuse_nulls, rows_of_add, scope_of
 from .new_table import check_free
+
+logger = logging.getLogger("zero_rename.tables.delta_steps")
 
 
 def layout_of(root: TableRoot) -> DeltaLayout:
@@ -319,6 +322,7 @@ def _commit(
         change = yield from _again(layout, log, change, spec.on_repeat)
     done = yield from commit_job(layout, log, change, now)
     if isinstance(done, EntryCommitted):
+        _tell_overwritten(opened, done)
         metadata = done.entry.of(LogMetadata)
         state = replace(log.state, metadata=metadata[-1]) if metadata else log.state
         return replace(
@@ -334,6 +338,19 @@ def _commit(
         job=opened.job,
         remedy="Run it again, if the rows of the other one are to be replaced.",
     )
+
+
+def _tell_overwritten(opened: OpenedJob, done: EntryCommitted) -> None:
+    """Warn of entries that a writer without conditional writes has written over."""
+    if done.overwritten:
+        logger.warning(
+            "%s: the entries of versions %s of its log are not those that were committed: a writer "
+            "without conditional writes has written over them, and what they added or removed is "
+            "lost from the table. Their files are still there. Let that writer use a log store "
+            "that writes conditionally, then load again what those versions had loaded.",
+            opened.root.url,
+            ", ".join(map(str, done.overwritten)),
+        )
 
 
 def _change(

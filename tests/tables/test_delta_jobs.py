@@ -236,6 +236,18 @@ def put(table: DeltaTable, version: int, *actions: Mapping[str, Any]) -> None:
     table.driver.run(PutFile(key, body))
 
 
+class TestOtherWriters:
+    def test_an_entry_that_was_written_over_is_told_by_the_next_commit(
+        self, table: DeltaTable, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        write(table, rows(("1", 5)))
+        write(table, rows(("1", 6)))
+        put(table, 1, {"commitInfo": {"timestamp": 1, "operation": "WRITE"}})
+        write(table, rows(("1", 7)))
+        assert "the entries of versions 1 of its log are not those" in caplog.text
+        assert read(table) == [("1", 5), ("1", 7)]
+
+
 class TestPlace:
     def test_a_root_with_files_is_refused(self, table: DeltaTable) -> None:
         with Table(table.root.url).job(COLUMNS, partition_by=["day"]) as job:
