@@ -16,6 +16,7 @@ from bench.workloads import (
     BY_SPARK,
     BY_SPARK_HEADS,
     DELTA,
+    DELTA_ON_4_1,
     HEADS,
     HEADS_ON_4_1,
     ICEBERG,
@@ -185,6 +186,13 @@ PEERS = (
     _hadoop("rename v1", _rename(1), replace=_rename(1, dynamic=True)),
     _lake(ON_4_1, **_saving(), read=spark_peers.load_by("spark")),
     _lake(HEADS_ON_4_1, **_saving(readers="heads"), read=spark_peers.load_by("spark")),
+    _lake(
+        DELTA_ON_4_1,
+        append=spark_peers.save(layout="delta"),
+        replace=spark_peers.save("overwrite", layout="delta"),
+        prime=spark_peers.prime(),
+        read=spark_peers.load_by("zero_rename"),
+    ),
     _lake(TOGETHER_ON_4_1, "replace", **_saving(distribute="partition")),
     _lake(
         ICEBERG,

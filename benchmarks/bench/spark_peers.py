@@ -95,7 +95,9 @@ def _by(workload: Workload) -> list[str]:
     return ["day"] if workload.partitions else []
 
 
-def save(mode: str = "append", **options: str) -> Callable[[SparkSide, Workload, str], None]:
+def save(
+    mode: str = "append", layout: str | None = None, **options: str
+) -> Callable[[SparkSide, Workload, str], None]:
     """``save()``, with options in workers of its own."""
 
     def act(side: SparkSide, workload: Workload, url: str) -> None:
@@ -103,7 +105,7 @@ def save(mode: str = "append", **options: str) -> Callable[[SparkSide, Workload,
 
         with side.workers(_pool(options)):
             frame, by = side.frame(workload), _by(workload)
-            save(frame, url, partition_by=by, mode=mode, options=options)
+            save(frame, url, partition_by=by, mode=mode, layout=layout, options=options)
 
     return act
 

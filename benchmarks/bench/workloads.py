@@ -64,9 +64,10 @@ PLAIN_HEADS = f"{PLAIN}, read by heads"
 #: In one session of the Spark that Delta and Iceberg serve, and in one of the oldest.
 ON_4_1, ON_3_5 = f"{OURS} on Spark 4.1", f"{OURS} on Spark 3.5"
 HEADS_ON_4_1 = f"{ON_4_1}, read by heads"
+DELTA_ON_4_1 = f"{ON_4_1}, as a Delta table"
 TOGETHER_ON_4_1 = f"{ON_4_1}, distribute=partition"
 DELTA, ICEBERG = "Delta on Spark 4.1", "Iceberg on Spark 4.1"
-_LAKES = (ON_4_1, HEADS_ON_4_1, DELTA, ICEBERG)
+_LAKES = (ON_4_1, HEADS_ON_4_1, DELTA_ON_4_1, DELTA, ICEBERG)
 #: The queries of ``read``: a condition, and the only column wanted.
 QUERIES: dict[str, tuple[tuple[str, str, int] | None, str]] = {
     "a few rows": (("id", "<", 1000), ""),
