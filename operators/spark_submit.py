@@ -151,7 +151,7 @@ class ZeroRenameSparkSubmitOperator(LoadOperator, SparkSubmitOperator):
             options = asked_of(load, self.s3a_options)
             passes_keys = "AWS_ACCESS_KEY_ID" in keys
             settings = render(wanted, options, hook.s3a_store(), s3a_load.uuid, passes_keys)
-            in_force = check_submission(wanted, self._spark_call(), settings, table)
+            in_force = check_submission(wanted, self._spark_call(), settings, load.directories)
             variables = told(load, s3a_load).handoff.encode()
         self._log_opening(load, f"{s3a_load.uuid} of {run.idempotency_key}, try {run.try_number}")
         with ended_for_good(), final_where_refused():

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError
-from ..committer.format.job_spec import Distribute, Mode, OnConflict, OnSuperseded, check_superseded
+from ..committer.format.job_spec import (
+    Distribute,
+    Mode,
+    OnConflict,
+    OnSuperseded,
+    TableLayout,
+    check_superseded,
+)
 from ..s3a.hadoop.settings import NATIVE
 from ..s3a.policies import check_kept, check_s3a_options
 from .merge_arguments import check_merge
@@ -30,6 +37,8 @@ def check_policies(
     """
     check_merge(said, committer)
     check_kept(committer, said, _UNDONE)
+    if said.get("layout") is TableLayout.DELTA:
+        _check_of_delta(said)
     check_s3a_options(committer, said.get("mode"), s3a_options or {})
     on_conflict = said.get("on_conflict")
     if on_conflict is not None or said.get("on_superseded") is not None:
@@ -50,6 +59,35 @@ def check_policies(
 
         policy = ConflictPolicy(OnConflict(on_conflict or OnConflict.FAIL))
         check_policy(policy, said.get("mode"), bool(said.get("partitions")))
+
+
+#: What a load into a Delta table does not keep, and what it does in its place.
+_NOT_IN_DELTA: Mapping[str, str] = {
+    "readers": "whose readers go by its log",
+    "data_root": "whose files lie in it",
+    "success_markers": "which has no _SUCCESS",
+    "catalog": "which is registered by the engines that read it",
+    "wait_for_other_runs": "whose open jobs do not say which partitions they are about",
+}
+
+
+def _check_of_delta(said: Mapping[str, Any]) -> None:
+    """Refuse what a Delta table does not keep.
+
+    :raises InvalidInputError: names it.
+    """
+    given = {name: said.get(name) for name in _NOT_IN_DELTA}
+    named = next((name for name, value in given.items() if value), None)
+    why = "" if named is None else f"{named}={given[named]}, {_NOT_IN_DELTA[named]}"
+    if said.get("on_conflict") == OnConflict.NEWEST_RUN:
+        why = "on_conflict=newest_run, whose rows have no rank"
+    if said.get("mode") is Mode.MERGE:
+        why = "mode merge, which Spark does into tables of directories"
+    if why:
+        raise InvalidInputError(
+            f"layout=delta is given for a table with {why}. {_UNDONE}.",
+            remedy="Leave one of the two out of the task and its connection.",
+        )
 
 
 def _check_of_merge(on_conflict: OnConflict | str | None, distribute: Distribute | None) -> None:

@@ -23,7 +23,7 @@ from ..committer.errors import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from ..committer import Table
+    from ..orchestration.runs.loaded_table import LoadedTable
     from ..orchestration.runs.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ _BEFORE_WAIT = (
 
 @contextmanager
 def explained(
-    table: Table,
+    table: LoadedTable,
     run: TaskRun,
     last_words: Callable[[], str | None] = lambda: None,
     waits: bool = False,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..committer import Table
     from ..committer.store.client_settings import ClientSettings
     from ..maintenance.destinations import Destination
+    from ..tables import DeltaTable
 
 DEFAULT_CONN_ID = "zero_rename_default"
 DEFAULT_AWS_CONN_ID = "aws_default"
@@ -154,6 +155,14 @@ class ZeroRenameHook(BaseHook):
 
         root = TableRoot.parse(self.table_url(table))
         found = Table(root.url, client=self.get_conn())
+        found.driver.encrypt_by_default(self.settings.encryption)
+        return found
+
+    def get_delta_table(self, table: str) -> DeltaTable:
+        """Open a Delta table, as :meth:`get_table` opens one of directories."""
+        from ..tables import DeltaTable
+
+        found = DeltaTable(self.table_url(table), client=self.get_conn())
         found.driver.encrypt_by_default(self.settings.encryption)
         return found
 

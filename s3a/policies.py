@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..committer.errors import InvalidInputError
-from ..committer.format.job_spec import Mode, OnConflict, Readers
+from ..committer.format.job_spec import Mode, OnConflict, Readers, TableLayout
 from .hadoop.settings import CONFLICT_MODE_OF, NATIVE
 
 #: What a load says of other runs.
@@ -35,6 +35,9 @@ class UnkeptPolicy:
 UNKEPT: Mapping[str, UnkeptPolicy] = {
     "readers": UnkeptPolicy(
         "whose files readers find by listing them", "Give readers='listing'", Readers.LISTING
+    ),
+    "layout": UnkeptPolicy(
+        "which writes directories", "Give layout='directory'", TableLayout.DIRECTORY
     ),
     "data_root": UnkeptPolicy(
         "which writes into the destination itself", "Use a connection or resource without data_root"

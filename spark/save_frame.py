@@ -66,7 +66,8 @@ def save(
         ``None`` for what the operator says, else ``zero_rename``. The session has to be
         configured for it, as the operator does.
     :param layout: natively, ``delta`` for a Delta table, which other engines read by its log
-        (docs/guides/delta.md); ``None`` for directories.
+        (docs/guides/delta.md), or ``directory``; ``None`` for what the operator says, else
+        ``directory``.
     :param base: natively, the state of the table that the frame was computed from, taken by
         ``Table(…).snapshot()`` before the table was loaded; ``"now"`` where it was not computed
         from the table. ``None``: an overwrite goes by what this application has read of the table.

@@ -111,9 +111,7 @@ def resolve(
     if isinstance(base, str):
         options, base = {**options, "base": base}, None
     state = base if base is None or isinstance(base, ReadBase) else base.base
-    kept = choice("layout", TableLayout, layout or TableLayout.DIRECTORY)
-    if kept is TableLayout.DELTA:
-        _check_delta(root, word, handoff)
+    kept = _layout(root, layout, word, handoff)
     if word != NATIVE:
         _check_policies(word, said, options, state, code_version)
     return WriteTarget(
@@ -149,20 +147,26 @@ def chosen_committer(root: TableRoot, given: str | None, handoff: Handoff) -> st
     return word
 
 
-def _check_delta(root: TableRoot, committer: str, handoff: Handoff) -> None:
-    """Refuse a Delta table where its submitter would not see what is committed there."""
-    if committer != NATIVE:
+def _layout(root: TableRoot, given: str | None, committer: str, handoff: Handoff) -> TableLayout:
+    """The layout of the table that a write names, or its submitter does.
+
+    :raises InvalidInputError: the two name different ones, so that the submitter would not see what
+        is committed; or the committer does not write it.
+    """
+    said = handoff.about(root).layout or TableLayout.DIRECTORY
+    kept = said if given is None else choice("layout", TableLayout, given)
+    what = ""
+    if kept is TableLayout.DELTA and committer != NATIVE:
         what = f"the committer {committer} writes directories"
-    elif handoff.table == root:
-        what = "the task that submitted the application waits for a table of directories"
-    else:
-        return
-    raise InvalidInputError(
-        f"layout='delta' is asked for, and {what}; nothing was written.",
-        table=root.url,
-        remedy="Leave layout out; or leave the table out of the operator's arguments, and name it "
-        "in the application alone.",
-    )
+    elif handoff.table == root and kept is not said:
+        what = f"the task that submitted the application waits for a table of layout={said.value}"
+    if what:
+        raise InvalidInputError(
+            f"The application writes with layout={kept.value}, and {what}; nothing was written.",
+            table=root.url,
+            remedy="Leave the application's layout= out, or mend the operator's.",
+        )
+    return kept
 
 
 def _check_policies(

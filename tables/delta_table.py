@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from ..committer.attempt import attempt_writer
 from ..committer.changeable_table import ChangeableTable
+from ..committer.commit.newest_run import SupersededBy
 from ..committer.commit.snapshot import Snapshot
 from ..committer.commit.state.context import Progress
 from ..committer.commit.state.heartbeat import OF_TASKS
@@ -45,13 +46,16 @@ from ..committer.format.parquet.reader import read_batches
 from ..committer.format.parquet.row_filter import Filter
 from ..committer.format.parquet.task_writer import TaskWriter
 from ..committer.format.read_base import ReadBase
-from ..committer.format.records.inputs import Inputs
+from ..committer.format.records.inputs import UNKNOWN_INPUTS, Inputs
 from ..committer.format.records.typed_json import from_members
 from ..committer.format.row_changes import RowChanges
+from ..committer.format.run_rank import RunRanks
 from ..committer.format.schema.hive_paths import normalise_partition
+from ..committer.overview.rival_jobs import RivalJob
 from ..committer.scan.reads import note_read, stated_inputs
 from ..committer.scan.table_scan import ScanPlan, TableAccess, TableScan
 from ..committer.store.driver import BotoDriver, connect
+from ..committer.store.requests import Step
 from ..committer.upkeep.compaction import (
     TARGET_BYTES,
     CompactAction,
@@ -59,6 +63,7 @@ from ..committer.upkeep.compaction import (
     CompactionPlan,
     compactible,
 )
+from ..committer.upkeep.recovery import OpenJob, Recovered
 from ..committer.write_job import WriteJob, this_process
 from ..layouts.delta.columns import arrow_schema
 from ..log.actions import AddFile, RemoveFile
@@ -70,7 +75,11 @@ from ..log.restoring import plan_restore
 from ..log.searching import find_run
 from .delta_files import snapshot_of
 from .delta_steps import DeltaSteps, committed, layout_of, rewriting
-from .delta_upkeep import purge_table, purgeable, recover_jobs, store_now
+from .delta_upkeep import open_jobs, purge_table, purgeable, recover_jobs, store_now
+
+T = TypeVar("T")
+#: Entries that are read at once in search of one.
+_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -112,6 +121,8 @@ class DeltaTable(ChangeableTable):
         self.root = TableRoot.parse(url)
         self.driver: BotoDriver = connect(self.root.bucket, client)
         self._layout = layout_of(self.root)
+        #: Entries of jobs, which never change.
+        self._entries: dict[str, LogEntry] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.root.url!r})"
@@ -145,14 +156,15 @@ class DeltaTable(ChangeableTable):
         return arrow_schema(metadata), metadata.partition_columns
 
     def _open(self, depth: LogDepth, version: int | None = None) -> OpenedLog:
-        return self._run(open_log(self._layout, depth, version))
+        return self.run(open_log(self._layout, depth, version))
 
     def _found(self, opened: OpenedLog) -> OpenedLog:
         if not opened.state.exists:
             raise TableNotFoundError("There is no Delta table here.", table=self.root.url)
         return opened
 
-    def _run(self, step: Any) -> Any:
+    def run(self, step: Step[T]) -> T:
+        """Carry out a step of the protocol on the table's store."""
         with about(self.root.url):
             return self.driver.run(step)
 
@@ -186,7 +198,7 @@ class DeltaTable(ChangeableTable):
         if past.time is None:
             assert past.version is not None
             return past.version
-        listed = self._run(list_log(self._layout.folder))
+        listed = self.run(list_log(self._layout.folder))
         there = [v for v, it in listed.entries.items() if it.last_modified <= past.time]
         if not there:
             raise TableNotFoundError(
@@ -236,15 +248,10 @@ class DeltaTable(ChangeableTable):
 
         :param limit: at most so many; ``None``: all that were not cleaned.
         """
-        listed = self._run(list_log(self._layout.folder))
+        listed = self.run(list_log(self._layout.folder))
         versions = sorted(listed.entries, reverse=True)[:limit]
-        entries = self._run(read_entries(self._layout.folder, versions))
+        entries = self.run(read_entries(self._layout.folder, versions))
         return [_version(entry) for entry in entries if entry is not None]
-
-    def owner_of(self, job: str) -> Owner | None:
-        """Who ran a job, by its entry; ``None`` where the log has none of it."""
-        owner = next((it.owner for it in self.history() if it.job == job), None)
-        return None if owner is None else from_members(Owner, owner)
 
     # Writing
 
@@ -344,11 +351,82 @@ class DeltaTable(ChangeableTable):
     def job_of_key(self, idempotency_key: str) -> str | None:
         """The job that last did the work of this run's key, or ``None``."""
         opened = self._open(LogDepth.BLIND)
-        done = self._run(find_run(self._layout, opened.state, idempotency_key, ""))
+        done = self.run(find_run(self._layout, opened.state, idempotency_key, ""))
         if done is None:
             return None
-        entry = done.entry or self._run(read_entries(self._layout.folder, [done.version]))[0]
-        return None if entry is None else entry.job
+        entry = done.entry or self.run(read_entries(self._layout.folder, [done.version]))[0]
+        if entry is None or entry.job is None:
+            return None
+        self._entries[entry.job] = entry
+        return entry.job
+
+    # Jobs
+
+    def _entry_of(self, job: str) -> LogEntry | None:
+        """The entry of a job, as far as the log was not cleaned."""
+        if job not in self._entries:
+            listed = self.run(list_log(self._layout.folder))
+            versions = sorted(listed.entries, reverse=True)
+            for start in range(0, len(versions), _AT_ONCE):
+                some = versions[start : start + _AT_ONCE]
+                entries = self.run(read_entries(self._layout.folder, some))
+                self._entries |= {it.job: it for it in entries if it is not None and it.job}
+                if job in self._entries:
+                    break
+        return self._entries.get(job)
+
+    def owner_of(self, job: str) -> Owner | None:
+        """Who ran a job, by its entry; ``None`` where the log has none of it."""
+        entry = self._entry_of(job)
+        owner = None if entry is None else entry.ours.get("owner")
+        return from_members(Owner, owner) if isinstance(owner, dict) else None
+
+    def result(self, job: str) -> Committed | None:
+        """What a committed job did; ``None`` for any other."""
+        entry = self._entry_of(job)
+        if entry is None:
+            return None
+        return committed(self.root, self._found(self._open(LogDepth.BLIND)).state, entry)
+
+    def is_closed(self, job: str) -> bool:
+        """Whether a job has no open record: nothing of it is left to do."""
+        return all(it.job != job for it in self.open_jobs())
+
+    def send_heartbeat(self, job: str, interval: float = 30.0) -> bool:
+        """Send none, and say so: a job here counts as alive for its whole ``max_duration``."""
+        return False
+
+    def inputs_of(self, job: str) -> Inputs:
+        """What a job's rows were computed from: the log does not tell."""
+        return UNKNOWN_INPUTS
+
+    def newer_runs(
+        self,
+        partitions: Iterable[str],
+        run_rank: RunRanks,
+        replaces: bool,
+        *,
+        run: str | None = None,
+        on_conflict: OnConflict | str = OnConflict.NEWEST_RUN,
+    ) -> dict[str, SupersededBy]:
+        """Find no partition in which a run gives way: rows here have no rank, and no conflict of
+        runs is settled."""
+        return {}
+
+    def rival_jobs(
+        self, partitions: Collection[str], appends: bool, *, run: str | None = None
+    ) -> list[RivalJob]:
+        """Refuse to tell the jobs of other runs: open records here do not say which partitions they
+        are about.
+
+        :raises InvalidInputError: always.
+        """
+        raise InvalidInputError(
+            "A job's open record in a Delta table does not say which partitions it is about, so "
+            "nobody can wait for it. Nothing was sent.",
+            table=self.root.url,
+            remedy="Leave wait_for_other_runs out.",
+        )
 
     def compact(
         self,
@@ -406,8 +484,8 @@ class DeltaTable(ChangeableTable):
             changed.
         """
         owner = {"application": this_process().application}
-        now = self._run(store_now(self._layout))
-        opened = self._run(open_log_job(self._layout, iter(new_job_id, ""), owner, LogDepth.WHOLE))
+        now = self.run(store_now(self._layout))
+        opened = self.run(open_log_job(self._layout, iter(new_job_id, ""), owner, LogDepth.WHOLE))
         try:
             with about(self.root.url):
                 return self._restored(opened.job, version, allow_lost, owner, now)
@@ -432,24 +510,32 @@ class DeltaTable(ChangeableTable):
     def checkpoint(self) -> int | None:
         """Write a checkpoint, from which openings read instead of all entries; return its version.
         ``None``: it is not certain to be there. No answer depends on it."""
-        now = self._run(store_now(self._layout))
-        return self._run(make_checkpoint(self._layout, now))
+        now = self.run(store_now(self._layout))
+        return self.run(make_checkpoint(self._layout, now))
 
-    def recover(self, silent_for: float | None = None) -> list[str]:
+    def recover(self, patience: float | None = None) -> list[Recovered]:
         """Settle jobs whose process is taken for dead: finish those that are committed, fence and
-        close the others; return their ids.
+        close the others.
 
-        :param silent_for: seconds since a job opened, after which it counts as dead; ``None``: its
+        :param patience: seconds since a job opened, after which it counts as dead; ``None``: its
             own ``max_duration``. 0 says that no job is at work.
         """
-        return self._run(recover_jobs(self._layout, silent_for))
+        return self.run(recover_jobs(self._layout, patience))
+
+    def settle(self, jobs: Collection[str]) -> list[Recovered]:
+        """Settle open jobs whose processes have ended. One whose process is alive is fenced."""
+        return self.run(recover_jobs(self._layout, 0.0, jobs))
+
+    def open_jobs(self) -> list[OpenJob]:
+        """The jobs with an open record, oldest first."""
+        return self.run(open_jobs(self._layout))
 
     def purge(self, apply: bool = False) -> list[str]:
         """Delete files that no state within the retention names and no open job may name.
 
         :param apply: do it; ``False`` only says which, as keys.
         """
-        return self._run((purge_table if apply else purgeable)(self._layout))
+        return self.run((purge_table if apply else purgeable)(self._layout))
 
 
 def _version(entry: LogEntry) -> LogVersion:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 
-from ..committer.errors import RecordDamagedError
-from ..committer.format.job_spec import MAX_DURATION
+from ..committer.errors import RecordDamagedError, ZeroRenameError
+from ..committer.format.job_spec import MAX_DURATION, NOBODY, Owner
 from ..committer.format.layout import new_job_id
+from ..committer.format.records.typed_json import Unfit, from_members
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, Found, Get, Step
+from ..committer.upkeep.recovery import OpenJob, Outcome, Recovered
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.job_files import JobFiles
 from ..log.job_steps import recover_job
 from ..log.purging import plan_log_purge, purge_log
+from ..log.searching import JobVerdict
 
 
 def store_now(layout: DeltaLayout) -> Step[int]:
@@ -21,33 +25,63 @@ def store_now(layout: DeltaLayout) -> Step[int]:
     return int(listing.date * 1000)
 
 
-def recover_jobs(layout: DeltaLayout, silent_for: float | None) -> Step[list[str]]:
-    """Settle the jobs whose process is taken for dead; return their ids.
+def open_jobs(layout: DeltaLayout) -> Step[list[OpenJob]]:
+    """The jobs with an open record, oldest first."""
+    records = JobFiles(layout.control)
+    listing = yield from list_objects(records.opened)
+    found = yield from All(tuple(Get(key) for key in listing.keys))
+    return [
+        _open_job(records.job_of(record.key), record, listing.date)
+        for record in found
+        if isinstance(record, Found)  # Else it was closed meanwhile.
+    ]
+
+
+def _open_job(job: str, record: Found, now: float) -> OpenJob:
+    age = now - record.last_modified
+    try:
+        members = json.loads(record.body)
+        owner = {**members["owner"]}
+        owner.pop("max_duration", None)
+        return OpenJob(job, from_members(Owner, owner), age, None, members.get("run"))
+    except (ValueError, RecursionError, KeyError, TypeError, Unfit) as error:
+        return OpenJob(job, NOBODY, age, None, None, f"Its open record cannot be read: {error}")
+
+
+def recover_jobs(
+    layout: DeltaLayout, silent_for: float | None, jobs: Collection[str] | None = None
+) -> Step[list[Recovered]]:
+    """Settle the jobs whose process is taken for dead: finish those that are committed, fence and
+    close the others. One that cannot be settled does not keep the others from being.
 
     :param silent_for: seconds since a job opened; ``None``: its own maximum duration.
-    :raises RecordDamagedError: an open record cannot be read; the others are settled.
+    :param jobs: these only; ``None``: any.
     """
     records = JobFiles(layout.control)
     listing = yield from list_objects(records.opened)
     found = yield from All(tuple(Get(key) for key in listing.keys))
-    settled: list[str] = []
-    damaged: RecordDamagedError | None = None
+    settled: list[Recovered] = []
     for record in found:
-        if not isinstance(record, Found):
-            continue  # It was closed meanwhile.
+        job = records.job_of(record.key) if isinstance(record, Found) else ""
+        if not isinstance(record, Found) or (jobs is not None and job not in jobs):
+            continue
         try:
             patience = _max_duration(record) if silent_for is None else silent_for
-        except RecordDamagedError as error:
-            damaged = error
-            continue
-        if listing.date - record.last_modified >= patience:
-            job = records.job_of(record.key)
-            now = int(listing.date * 1000)
-            yield from recover_job(layout, job, new_job_id(), now)
-            settled.append(job)
-    if damaged is not None:
-        raise damaged
+            if listing.date - record.last_modified >= patience:
+                now = int(listing.date * 1000)
+                verdict = yield from recover_job(layout, job, new_job_id(), now)
+                settled.append(_recovered(job, verdict))
+        except ZeroRenameError as error:
+            settled.append(Recovered.failed(job, error))
     return settled
+
+
+def _recovered(job: str, verdict: JobVerdict | None) -> Recovered:
+    if verdict is None:
+        return Recovered(job, Outcome.LEFT, "It was closed meanwhile.")
+    if verdict.entry is not None:
+        return Recovered(job, Outcome.COMMITTED, f"It is version {verdict.entry.version}.")
+    return Recovered(job, Outcome.ABORTED, "It is fenced: it cannot commit any more.")
 
 
 def _max_duration(record: Found) -> float:

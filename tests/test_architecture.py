@@ -33,8 +33,10 @@ MAY_IMPORT = {
     "lineage": {"committer"},
     "maintenance": {"committer", "s3a"},
     "cli": {"committer", "s3a", "catalog", "lineage", "maintenance"},
-    "orchestration": {"committer", "s3a", "spark", "maintenance"},
-    "provider": {"orchestration", "committer", "s3a", "catalog", "lineage", "maintenance"},
+    "orchestration": {"committer", "s3a", "spark", "maintenance", "tables"},
+    "provider": {
+        *("orchestration", "committer", "s3a", "catalog", "lineage", "maintenance", "tables")
+    },
     "operators": {"provider", "orchestration", "committer", "s3a", "lineage", "maintenance"},
     "sensors": {"provider", "orchestration", "committer", "s3a", "lineage"},
     "example_dags": {"operators", "sensors", "provider", "committer", "spark"},

@@ -40,6 +40,7 @@ from .job_spec import (
     Owner,
     Readers,
     SuccessMarkers,
+    TableLayout,
 )
 from .layout import TableRoot
 from .run_rank import RunRanks
@@ -160,6 +161,11 @@ class Handoff:
         "ZERO_RENAME_READERS",
         partial(values.choice, Readers),
         "How readers find a new table's files: listing or heads.",
+    )
+    layout: TableLayout | None = _variable(
+        "ZERO_RENAME_LAYOUT",
+        partial(values.choice, TableLayout),
+        "How the table is kept: directory, or delta, as a Delta table.",
     )
     data_root: FastRoot | None = _variable(
         "ZERO_RENAME_DATA_ROOT",

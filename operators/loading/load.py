@@ -21,6 +21,7 @@ from ...committer.format.job_spec import (
     OnRepeat,
     OnSuperseded,
     Readers,
+    TableLayout,
     choice,
 )
 from ...committer.format.run_rank import RunRanks
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from ...committer.format.handoff import Handoff
     from ...committer.format.records.narrowing import Narrowing
     from ...committer.rival_wait import RivalWait
+    from ...orchestration.runs.loaded_table import LoadedTable
     from ...orchestration.runs.task_run import TaskRun
 
 
@@ -85,6 +87,7 @@ POLICIES: Mapping[str, Callable[[str], Any]] = {
     "run_rank": RunRanks.of,
     "distribute": partial(choice, "distribute", Distribute),
     "readers": partial(choice, "readers", Readers),
+    "layout": partial(choice, "layout", TableLayout),
     "code_version": checked_code_version,
     "merge_on": listed_columns,
     "delete_when": str,
@@ -117,7 +120,7 @@ class TableLoad:
 
     run: TaskRun
     hook: ZeroRenameHook
-    table: Table
+    table: LoadedTable
     handoff: Handoff
     committer: str
     earlier: str | None = None
@@ -126,6 +129,20 @@ class TableLoad:
     def partitions(self) -> tuple[str, ...]:
         """The partitions that the run may write; none: whatever its rows have."""
         return self.handoff.partitions or ()
+
+    @property
+    def is_delta(self) -> bool:
+        """Whether it loads a Delta table."""
+        return self.handoff.layout is TableLayout.DELTA
+
+    @property
+    def directories(self) -> Table:
+        """The table of a load by Hadoop's committers, which write directories alone."""
+        # On use: DAG files are parsed by processes that know no table.
+        from ...committer import Table
+
+        assert isinstance(self.table, Table)
+        return self.table
 
 
 class LoadOperator(TaskArguments, BaseOperator):
@@ -171,6 +188,8 @@ class LoadOperator(TaskArguments, BaseOperator):
         for few files; or ``none``; ``None`` leaves it to the application. (templated)
     :param readers: how readers find the files of a table that this load makes: ``listing``, or
         natively ``heads``; ``None`` takes the connection's. (templated)
+    :param layout: natively, ``delta`` for a Delta table, which other engines read by its log;
+        ``None`` or ``directory`` for directories. (templated)
     :param code_version: of the application's code: lineage tells rows of another one. (templated)
     :param on_repeat: when this run has committed before. ``auto``: report that commit after a
         retry; replace it after the task was cleared or its run made anew. Or always ``skip``,
@@ -233,6 +252,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         wait_for_other_runs: timedelta | float | str | None = None,
         distribute: str | None = None,
         readers: str | None = None,
+        layout: str | None = None,
         code_version: str | None = None,
         merge_on: str | Sequence[str] | None = None,
         delete_when: str | None = None,
@@ -260,6 +280,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         self.wait_for_other_runs: Any = wait_for_other_runs
         self.distribute = distribute
         self.readers = readers
+        self.layout = layout
         self.code_version = code_version
         self.merge_on = merge_on
         self.delete_when = delete_when
@@ -270,7 +291,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         self.catalog = catalog
         self.asset_partitions: Any = asset_partitions
         self.zero_rename_conn_id = zero_rename_conn_id
-        self._submitted: tuple[Table, TaskRun] | None = None
+        self._submitted: tuple[LoadedTable, TaskRun] | None = None
         self._published_load: tuple[TableLoad, dict[str, Any]] | None = None
         self._waiting_since: float | None = None
         self._check_arguments(parsing=True)
@@ -401,12 +422,15 @@ class LoadOperator(TaskArguments, BaseOperator):
             hook = ZeroRenameHook(self.zero_rename_conn_id)
             committer = check_committer(self.committer or hook.settings.committer)
             table = hook.get_table(self.table)
-            ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
-            link_to_table(self, ti, hook, table.root.url, partitions, committer == NATIVE)
             own = {name: it for name, it in self._policies.items() if it is not None}
             said = hook.settings.policies | {name: POLICIES[name](it) for name, it in own.items()}
             catalog = hook.catalog_of(self.catalog)
             given = {**_NO_POLICIES, **said, "catalog": catalog, "partitions": partitions}
+            given["wait_for_other_runs"] = self.wait_for_other_runs
+            is_delta = said.get("layout") is TableLayout.DELTA
+            ti = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
+            has_page = committer == NATIVE and not is_delta
+            link_to_table(self, ti, hook, table.root.url, partitions, has_page)
             check_policies(committer, given, getattr(self, "s3a_options", None))
             check_table_layout(committer, table, said)
             said["run_rank"] = run_rank(context, self.run_rank)
@@ -414,7 +438,8 @@ class LoadOperator(TaskArguments, BaseOperator):
             handoff = replace(run.handoff(), **said)
             if "=" not in (context.get("partition_key") or ""):
                 self._check_schedule(handoff.mode)
-        return TableLoad(run, hook, table, handoff, committer)
+        loaded: LoadedTable = hook.get_delta_table(self.table) if is_delta else table
+        return TableLoad(run, hook, loaded, handoff, committer)
 
     def _load(self, context: Context, load: TableLoad) -> dict[str, Any]:
         """The report of this run's job, which is made unless an earlier try has done so."""
@@ -488,7 +513,9 @@ class LoadOperator(TaskArguments, BaseOperator):
     ) -> dict[str, Any]:
         """Tell the catalog and the outlets; the report, with what the catalog was told."""
         link_to_report(self, report, load.hook.settings.conn_id)
-        if (registered := load.hook.register(load.table, self.catalog)) is not None:
+        catalog = load.hook.catalog_of(self.catalog)
+        table = load.hook.get_table(self.table) if catalog else None
+        if table and (registered := load.hook.register(table, catalog)) is not None:
             report["catalog"] = registered
         tell_outlets(self, context, report)
         self._published_load = load, report

@@ -50,7 +50,7 @@ def encrypt_records(load: TableLoad, options: Mapping[str, Any]) -> None:
     """
     from ...orchestration.s3a.configuration import encryption_of
 
-    load.table.driver.encrypt_by_default(encryption_of(asked_of(load, options)))
+    load.directories.driver.encrypt_by_default(encryption_of(asked_of(load, options)))
 
 
 def loaded_before(load: TableLoad, on_repeat: str) -> dict[str, Any] | None:
@@ -63,9 +63,11 @@ def loaded_before(load: TableLoad, on_repeat: str) -> dict[str, Any] | None:
     from ...orchestration.s3a.load import loaded_by_s3a
 
     said = load.handoff
+    if load.is_delta:
+        return None  # They write none.
     try:
         with ended_for_good():
-            return loaded_by_s3a(load.table, load.run, said.mode, on_repeat, said.on_conflict)
+            return loaded_by_s3a(load.directories, load.run, said.mode, on_repeat, said.on_conflict)
     except StoreRefusedError:
         if load.committer != NATIVE:
             raise
@@ -98,8 +100,8 @@ def s3a_load_of(load: TableLoad, waiting: RivalWait | None) -> S3ALoad:
     said = load.handoff
     rank = None if said.run_rank is None else said.run_rank.rank(UNPARTITIONED)
     wanted = LoadRequest(Committer(load.committer), load.table.root, said.mode, load.partitions)
-    plan = taken_plan(load.table, load.run)
-    return S3ALoad(load.table, load.run, wanted, policy_of(load), rank, plan, waiting)
+    plan = taken_plan(load.directories, load.run)
+    return S3ALoad(load.directories, load.run, wanted, policy_of(load), rank, plan, waiting)
 
 
 def told(load: TableLoad, s3a_load: S3ALoad) -> TableLoad:

@@ -40,8 +40,8 @@ from .s3a_load import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from ...committer import Table
     from ...committer.upkeep.access_policy import Service
+    from ...orchestration.runs.loaded_table import LoadedTable
     from ...orchestration.runs.task_run import TaskRun
     from ...orchestration.s3a.load import DeferredLoad, S3ALoad
 
@@ -299,7 +299,12 @@ class ServiceLoadOperator(LoadOperator):
         asked = asked_of(load, self.s3a_options)
         rendered = render(s3a_load.load, asked, self._s3a_store(load), s3a_load.uuid, False)
         return check_on_service(
-            s3a_load.load, RULES[self.service], self._seen_job(), rendered, load.table, self.strict
+            s3a_load.load,
+            RULES[self.service],
+            self._seen_job(),
+            rendered,
+            load.directories,
+            self.strict,
         )
 
     def _s3a_completed(
@@ -308,7 +313,7 @@ class ServiceLoadOperator(LoadOperator):
         """Return the report of a try with one of Hadoop's committers, whose job has ended."""
         from ...orchestration.s3a.load import DeferredLoad, S3ALoad
 
-        table, run = load.table, load.run
+        table, run = load.directories, load.run
         with ended_for_good(), final_where_refused():
             submitted = DeferredLoad(deferred["uuid"], tuple(deferred["ended_before"]))
             s3a_load = S3ALoad.resumed(table, run, policy_of(load), submitted)
@@ -389,7 +394,7 @@ class ServiceLoadOperator(LoadOperator):
 
         table, run = load.table, replace(load.run, try_number=mark.number)
         mine = JobMark.of(table.root.url, run.idempotency_key, run.series, run.try_number) == mark
-        of_s3a = open_try(table, run.idempotency_key, mark)
+        of_s3a = None if load.is_delta else open_try(load.directories, run.idempotency_key, mark)
         try:
             if of_s3a is not None:
                 self._wait_by_s3a(load, run, of_s3a, wait)
@@ -414,13 +419,15 @@ class ServiceLoadOperator(LoadOperator):
         try. What it committed is reported when the tries are settled."""
         from ...orchestration.s3a.load import S3ALoad
 
-        self._s3a_load = s3a_load = S3ALoad.resumed(load.table, run, policy_of(load), submitted)
+        self._s3a_load = s3a_load = S3ALoad.resumed(
+            load.directories, run, policy_of(load), submitted
+        )
         with s3a_load.waited_for(), explained(load.table, run):
             wait()
         s3a_load.end()
 
     @contextmanager
-    def _watched(self, table: Table, run: TaskRun) -> Iterator[None]:
+    def _watched(self, table: LoadedTable, run: TaskRun) -> Iterator[None]:
         """Send a job's signs of life in the block; a failure is what its application told."""
         try:
             waits = bool(self.wait_for_other_runs)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 from ...committer.periodic import INTERVAL, repeating
 
 if TYPE_CHECKING:
-    from ...committer import Owner, Table
+    from ...committer import Owner
+    from .loaded_table import LoadedTable
 
 _log = logging.getLogger(__name__)
 #: Seconds of silence after which an application counts as dead: three of its heartbeats.
@@ -55,7 +56,7 @@ class RepeatableRun(LoadRun, Protocol):
         ...
 
 
-def heartbeats(table: Table, run: LoadRun) -> AbstractContextManager[None]:
+def heartbeats(table: LoadedTable, run: LoadRun) -> AbstractContextManager[None]:
     """Keeps the jobs that a try opens alive while the block runs.
 
     PySpark runs a data source's methods in short-lived processes, so a thread there would die
@@ -72,7 +73,7 @@ def heartbeats(table: Table, run: LoadRun) -> AbstractContextManager[None]:
     return repeating(beat, INTERVAL)
 
 
-def send_heartbeats(table: Table, run: LoadRun) -> list[str]:
+def send_heartbeats(table: LoadedTable, run: LoadRun) -> list[str]:
     """Send a heartbeat for each job of a try that is open and undecided: a job that is decided
     needs none.
 
@@ -86,7 +87,7 @@ def send_heartbeats(table: Table, run: LoadRun) -> list[str]:
     return alive
 
 
-def wait_for_living(table: Table, run: LoadRun) -> None:
+def wait_for_living(table: LoadedTable, run: LoadRun) -> None:
     """Wait as long as an earlier try's application has an undecided job and sends heartbeats.
 
     Its worker has died and it goes on: what it commits is this run's, and to load beside it would
@@ -110,7 +111,7 @@ def wait_for_living(table: Table, run: LoadRun) -> None:
         _log.info("No earlier application is at work any more.")
 
 
-def _living(table: Table, run: LoadRun) -> dict[str, tuple[int | None, float]]:
+def _living(table: LoadedTable, run: LoadRun) -> dict[str, tuple[int | None, float]]:
     """Jobs of earlier tries that are at work: number of the try, and seconds of silence."""
     if run.is_first:
         return {}

@@ -12,15 +12,15 @@ from ...committer.format.job_spec import Mode, OnConflict, OnSuperseded
 from ...committer.format.run_rank import NO_RANK, RunRanks
 
 if TYPE_CHECKING:
-    from ...committer import Table
     from ...committer.format.handoff import Handoff
+    from .loaded_table import LoadedTable
 
 
 _log = logging.getLogger(__name__)
 
 
 def refuse_superseded(
-    table: Table, handoff: Handoff, partitions: Callable[[], Collection[str]]
+    table: LoadedTable, handoff: Handoff, partitions: Callable[[], Collection[str]]
 ) -> None:
     """Refuse a run that gives way: newer ones have overtaken it, under ``on_conflict=newest_run``,
     or a conflict was settled against it. What comes after this look its job finds as it claims. A
@@ -57,7 +57,7 @@ def refuse_superseded(
 
 
 def _put_on_record(
-    table: Table, handoff: Handoff, error: SupersededRunError, named: Collection[str]
+    table: LoadedTable, handoff: Handoff, error: SupersededRunError, named: Collection[str]
 ) -> None:
     from ...committer.commit.failures import record_failure
 

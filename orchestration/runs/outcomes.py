@@ -22,11 +22,12 @@ from ...committer.errors import (
 from ...committer.format.layout import UNPARTITIONED
 
 if TYPE_CHECKING:
-    from ...committer import Committed, Table
+    from ...committer import Committed
     from ...committer.commit.settled import SettledPartition
     from ...committer.format.records.failure import Failure
     from ...committer.format.records.narrowing import Narrowing
     from .heartbeat import LoadRun
+    from .loaded_table import LoadedTable
 
 _log = logging.getLogger(__name__)
 #: Errors that name the head of a partition where another job has changed it.
@@ -36,7 +37,7 @@ _NOT_SETTLED = (
 )
 
 
-def settled(table: Table, job: str) -> Committed:
+def settled(table: LoadedTable, job: str) -> Committed:
     """A decided job, applied to its end if its application did not live to do so.
 
     :raises OutcomeUnknownError: that is not possible just now.
@@ -57,7 +58,7 @@ def settled(table: Table, job: str) -> Committed:
 
 
 def check_partitions(
-    table: Table, committed: Committed, allowed: Collection[str], earlier: str | None = None
+    table: LoadedTable, committed: Committed, allowed: Collection[str], earlier: str | None = None
 ) -> None:
     """See that a job changed no partition but those its run is about, and those out of which it
     took what the run had loaded before.
@@ -82,7 +83,7 @@ def check_partitions(
         )
 
 
-def jobs_of_run(table: Table, last: str) -> Iterator[Committed]:
+def jobs_of_run(table: LoadedTable, last: str) -> Iterator[Committed]:
     """The jobs that hold a run's rows, the last one first: one that a plan has narrowed left other
     partitions to the one before."""
     job: str | None = last
@@ -91,7 +92,7 @@ def jobs_of_run(table: Table, last: str) -> Iterator[Committed]:
         job = done.narrows
 
 
-def makes_no_other(table: Table, idempotency_key: str, partitions: Collection[str]) -> bool:
+def makes_no_other(table: LoadedTable, idempotency_key: str, partitions: Collection[str]) -> bool:
     """Tell whether a run makes none but some partitions: it has made no other, or has committed
     nothing, or there are none."""
     job = table.job_of_key(idempotency_key)
@@ -120,7 +121,7 @@ def why_not_settled(
 
 
 def tell_narrowing(
-    table: Table, idempotency_key: str, earlier: str | None, is_retried: bool
+    table: LoadedTable, idempotency_key: str, earlier: str | None, is_retried: bool
 ) -> Narrowing | None:
     """Say whether a plan lets a run make only some of its partitions again, or settle a conflict:
     its application goes by that, and not every service shows what that says. Asks only where the
@@ -149,7 +150,7 @@ def tell_narrowing(
     return said
 
 
-def nothing_committed(table: Table, run: LoadRun, earlier: str | None) -> RefusedError:
+def nothing_committed(table: LoadedTable, run: LoadRun, earlier: str | None) -> RefusedError:
     """The error for an application that ended well and committed nothing under its run's key."""
     stands = f" What an earlier try committed, {earlier}, stands." if earlier else ""
     return RefusedError(
@@ -160,7 +161,7 @@ def nothing_committed(table: Table, run: LoadRun, earlier: str | None) -> Refuse
     )
 
 
-def settle_killed(table: Table, run: LoadRun) -> None:
+def settle_killed(table: LoadedTable, run: LoadRun) -> None:
     """After a try's application was killed: abort its jobs, or finish what it had decided. What
     cannot be done now is logged, and left to the next try and to maintenance."""
     from ...committer import Outcome
@@ -180,7 +181,7 @@ def settle_killed(table: Table, run: LoadRun) -> None:
             _log.info("%s: %s, %s", job.job, job.outcome, job.detail)
 
 
-def log_what_is_left(table: Table, run: LoadRun) -> None:
+def log_what_is_left(table: LoadedTable, run: LoadRun) -> None:
     """After a failed submission: say which jobs of the run are open. What this finds out must
     not hide why the submission failed."""
     try:
@@ -193,7 +194,7 @@ def log_what_is_left(table: Table, run: LoadRun) -> None:
         _log.info("%s is left %s; the next try settles it", job.job, state)
 
 
-def told_failure(table: Table, run: LoadRun) -> Failure | None:
+def told_failure(table: LoadedTable, run: LoadRun) -> Failure | None:
     """What the application of this try said of its failure; ``None`` where it said nothing, or
     that cannot be read."""
     # On use: DAG files are parsed by processes that run nothing.
@@ -207,14 +208,14 @@ def told_failure(table: Table, run: LoadRun) -> Failure | None:
     return told if told is not None and run.made(told.owner) else None
 
 
-def was_overtaken(told: Failure, table: Table) -> bool:
+def was_overtaken(told: Failure, table: LoadedTable) -> bool:
     """Tell whether a failure says that another job has changed a partition of the run."""
     if told.error not in _OVERTAKEN or told.key is None:
         return False
     return table.root.partition_of_head_key(told.key) is not None
 
 
-def in_words(told: Failure, table: Table, after_conflict: str | None = None) -> str:
+def in_words(told: Failure, table: LoadedTable, after_conflict: str | None = None) -> str:
     """A failure as one line that begins with the application's own sentence.
 
     :param after_conflict: the scheduler's remedy where another job has changed a partition: it runs

@@ -13,7 +13,7 @@ from .arguments import is_whole_day, read_names, read_time
 from .schedules import clock_falls
 
 if TYPE_CHECKING:
-    from ...committer import Table
+    from .loaded_table import LoadedTable
 
 #: ``strftime`` codes that tell times of one day apart, and those that tell which offset they have.
 _TIME_OF_DAY, _OFFSET = frozenset("HIklMSfpPcXrRT"), frozenset("zZs")
@@ -88,7 +88,7 @@ def check_partition_format(partition_format: str, timezone: str) -> ZoneInfo:
     return zone
 
 
-def stored_partitions(table: Table, partitions: Sequence[str]) -> tuple[str, ...]:
+def stored_partitions(table: LoadedTable, partitions: Sequence[str]) -> tuple[str, ...]:
     """Partitions as their table spells them: ``day=01`` is its ``day=1``. As they are given where
     there is no table of this package yet.
 
@@ -99,7 +99,7 @@ def stored_partitions(table: Table, partitions: Sequence[str]) -> tuple[str, ...
     return tuple(partitions if spelling is None else dict.fromkeys(map(spelling, partitions)))
 
 
-def sure_partitions(table: Table, named: Sequence[str] | None) -> tuple[str, ...]:
+def sure_partitions(table: LoadedTable, named: Sequence[str] | None) -> tuple[str, ...]:
     """Return the partitions that a load is known to write: those that it names, or the only one of
     a table without partitions, under :data:`~.layout.UNPARTITIONED`.
 
@@ -113,7 +113,7 @@ def sure_partitions(table: Table, named: Sequence[str] | None) -> tuple[str, ...
     return (UNPARTITIONED,) if table.exists() and not table.partition_by else ()
 
 
-def table_spelling(table: Table) -> Callable[[str], str] | None:
+def table_spelling(table: LoadedTable) -> Callable[[str], str] | None:
     """What makes of a partition as somebody names it the one that its table has, and raises
     :class:`InvalidInputError` where that cannot have it; ``None``: there is no table yet."""
     # On use: DAG files are parsed by processes that know no table.
@@ -125,7 +125,7 @@ def table_spelling(table: Table) -> Callable[[str], str] | None:
     return lambda partition: normalise_partition(partition, schema, columns)
 
 
-def table_directory(table: Table, path: str) -> str:
+def table_directory(table: LoadedTable, path: str) -> str:
     """A partition, or a directory above partitions, as its table spells it; as it is given where
     there is no table yet.
 

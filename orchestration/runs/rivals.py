@@ -10,14 +10,14 @@ from ...committer.errors import CommitConflictError, first_few
 from ...committer.format.job_spec import Mode, OnConflict
 
 if TYPE_CHECKING:
-    from ...committer import Table
     from ...committer.rival_wait import RivalWait
+    from .loaded_table import LoadedTable
 
 _log = logging.getLogger(__name__)
 
 
 def wait_for_rivals(
-    table: Table,
+    table: LoadedTable,
     waiting: RivalWait,
     partitions: Collection[str],
     mode: Mode | None,

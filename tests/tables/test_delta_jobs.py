@@ -374,7 +374,9 @@ class TestUpkeep:
         job.write(rows(("1", 6)))
         job._writer.close()  # type: ignore[union-attr]  # The process dies here.
         assert table.recover() == []  # It may take a day.
-        assert table.recover(silent_for=0) == [job.job]
+        (left,) = table.open_jobs()
+        assert left.job == job.job
+        assert [(it.job, it.outcome) for it in table.recover(patience=0)] == [(job.job, "aborted")]
         assert not any("/open/" in it for it in keys(table))
         doomed = table.purge()
         assert len(doomed) == 1

@@ -28,7 +28,7 @@ from zero_rename.committer import (
     TableRoot,
 )
 from zero_rename.committer.format.handoff import HANDOFF, LONGEST, Handoff
-from zero_rename.committer.format.job_spec import Distribute
+from zero_rename.committer.format.job_spec import Distribute, TableLayout
 from zero_rename.committer.store.client_settings import S3_CLIENT
 from zero_rename.committer.store.encryption import Algorithm, Encryption
 from zero_rename.committer.store.fast_root import FastRoot
@@ -53,6 +53,7 @@ HANDOFFS = st.builds(
     on_superseded=st.none() | st.sampled_from(OnSuperseded),
     run_rank=st.none() | st.sampled_from([RunRanks.of(7), RANKS]),
     readers=st.none() | st.sampled_from(Readers),
+    layout=st.none() | st.sampled_from(TableLayout),
     data_root=st.none() | st.just(DATA_ROOT),
     encryption=st.none() | st.just(ENCRYPTION),
     success_markers=st.none() | st.sampled_from(SuccessMarkers),
@@ -82,6 +83,7 @@ FULL = Handoff(
     on_superseded=OnSuperseded.SKIP,
     run_rank=RANKS,
     readers=Readers.HEADS,
+    layout=TableLayout.DELTA,
     data_root=DATA_ROOT,
     encryption=ENCRYPTION,
     success_markers=SuccessMarkers.TABLE,
@@ -162,6 +164,7 @@ def test_variables_a_person_reads() -> None:
         "ZERO_RENAME_RUN_RANK": '{"":[0.1,1000000000.0],"day=\\"\\u00fc\\"":[1357084800.0]}',
         "ZERO_RENAME_SUCCESS_MARKERS": "table",
         "ZERO_RENAME_READERS": "heads",
+        "ZERO_RENAME_LAYOUT": "delta",
         "ZERO_RENAME_DATA_ROOT": "s3://fast/a b/lake?endpoint=http://nvme.example:9000"
         "&profile=my+nvme&temporary=true",
         "ZERO_RENAME_ENCRYPTION": "SSE-KMS alias/lake",

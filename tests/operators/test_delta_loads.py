@@ -1,0 +1,110 @@
+"""Loads of Delta tables by the operator, with a stand-in for spark-submit that really commits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.airflow import Connect, Tables
+from support.fake_spark import WRITES, FakeSpark
+from support.spark_loads import operator, refused, run
+from zero_rename.committer import InvalidInputError, RefusedError
+from zero_rename.provider.hooks import ZeroRenameHook
+from zero_rename.tables import DeltaTable
+
+pytestmark = pytest.mark.usefixtures("spark")
+ONCE = "flights/scheduled__2013-02-02/load"
+#: As :data:`WRITES`, into a Delta table where the operator says so, as ``save()`` does.
+WRITES_DELTA = WRITES.replace(
+    "job = committer.Table(url).job(",
+    """from zero_rename.committer.format.handoff import Handoff
+from zero_rename.tables import DeltaTable
+
+assert Handoff.decode(os.environ).layout == "delta"
+job = DeltaTable(url).job(""",
+)
+for line in ("on_superseded", "run_rank"):
+    WRITES_DELTA = WRITES_DELTA.replace(f"    {line}=options.{line},\n", "")
+
+
+@pytest.fixture
+def delta(tables: Tables, spark: FakeSpark) -> Any:
+    spark.runs(WRITES_DELTA)
+    return ZeroRenameHook().get_delta_table(tables.url())
+
+
+def load(tables: Tables, **arguments: Any) -> Any:
+    return operator(tables, layout="delta", **{"partition": "day=1", **arguments})
+
+
+def rows(delta: DeltaTable) -> int:
+    return delta.scan().count()
+
+
+def test_a_load_reports_what_it_committed(tables: Tables, delta: DeltaTable) -> None:
+    report = run(load(tables))
+    assert report["job"] == delta.job_of_key(ONCE)
+    assert (report["rows"], report["files"], report["repeated"]) == (1, 1, False)
+    assert (report["partition"], report["version"]) == ("day=1", 0)
+    assert delta.owner_of(report["job"]).dag_id == "flights"  # pyright: ignore
+
+
+def test_a_retry_reports_what_an_earlier_try_committed(
+    tables: Tables, delta: DeltaTable, spark: FakeSpark
+) -> None:
+    first = run(load(tables))
+    again = run(load(tables), try_number=2)
+    assert (again["job"], again["repeated"]) == (first["job"], True)
+    assert len(spark.calls()) == 1
+    assert rows(delta) == 1
+
+
+def test_a_cleared_task_replaces_what_it_loaded(tables: Tables, delta: DeltaTable) -> None:
+    first = run(load(tables))
+    again = run(load(tables), try_number=2, max_tries=1)
+    assert again["job"] != first["job"]
+    assert rows(delta) == 1
+
+
+def test_an_overwrite_without_rows_empties_its_partition(tables: Tables, delta: DeltaTable) -> None:
+    run(load(tables))
+    report = run(load(tables, mode="overwrite", env_vars={"TEST_DAYS": ""}), run_id="next")
+    assert report["partitions"][0]["removed"] == 1
+    assert rows(delta) == 0
+
+
+def test_an_application_that_writes_directories_is_found_out(
+    tables: Tables, spark: FakeSpark
+) -> None:
+    spark.runs(WRITES)
+    with pytest.raises(RefusedError, match="committed no job"):
+        run(load(tables))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"on_conflict": "newest_run"}, "on_conflict=newest_run"),
+        ({"mode": "merge", "merge_on": ["flight"]}, "mode merge"),
+        ({"readers": "heads"}, "readers=heads"),
+        ({"wait_for_other_runs": 60}, "wait_for_other_runs"),
+        ({"catalog": "glue://lake/flights"}, "catalog"),
+    ],
+)
+def test_what_a_delta_table_does_not_keep_is_refused(
+    tables: Tables, spark: FakeSpark, arguments: dict[str, Any], why: str
+) -> None:
+    refused(spark, why, load(tables, **arguments))
+
+
+def test_hadoops_committers_refuse_it_as_the_dag_file_is_parsed(tables: Tables) -> None:
+    with pytest.raises(InvalidInputError, match="magic, which writes directories"):
+        load(tables, committer="magic")
+
+
+def test_a_policy_of_the_connection_is_refused_too(
+    tables: Tables, spark: FakeSpark, connect: Connect
+) -> None:
+    connect("zr", extra={"success_markers": "table"})
+    refused(spark, "success_markers=table", load(tables, zero_rename_conn_id="zr"))
