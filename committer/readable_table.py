@@ -306,10 +306,11 @@ class ReadableTable(StatefulTable):
         :returns: ``decided_at``, ``job``, ``verdict`` (``damaged``: its decision cannot be read,
             and no more is told), ``partition``, ``change`` (append, replace,
             adopt; rewrite: rows that others brought before; change: by a merge, update or deletion;
-            or restore with the version that was brought back), ``version`` of the partition since,
-            ``files``, ``rows``, ``bytes``, ``files_removed``, of a change ``rows_inserted``,
-            ``rows_updated`` and ``rows_deleted``, and the run: ``application``, ``dag_id``,
-            ``run_id``, ``task_id``, ``try_number``, ``idempotency_key``.
+            settle: a conflict of runs, by rows that were there; or restore with the version that
+            was brought back), ``version`` of the partition since, ``files``, ``rows``, ``bytes``,
+            ``files_removed``, of a change ``rows_inserted``, ``rows_updated`` and
+            ``rows_deleted``, and the run: ``application``, ``dag_id``, ``run_id``, ``task_id``,
+            ``try_number``, ``idempotency_key``.
         :raises TableNotFoundError: no table, and no job.
         :raises InvalidInputError: ``most_jobs`` is below 1.
         """

@@ -179,7 +179,9 @@ class TendedTable(ReadableTable):
         owner: Owner | None = None,
     ) -> list[RunConflict]:
         """Settle the conflicts that looks have found, by bringing back the rows of the run that is
-        to stand, each partition by a job of its own that writes no byte.
+        to stand, each partition by a job of its own that writes no byte. Where readers list files
+        only rows that are visible can stand. The runs that lost give way until another one replaces
+        the partition.
 
         :param policy: ``"newest_run"``; ``{"prefer": [...]}``, DAGs, tasks, applications or assets
             in order; or ``{"keep": [...]}``, jobs.
@@ -209,7 +211,7 @@ class TendedTable(ReadableTable):
                 rank=conflict.highest_rank(winner),
                 how=plan.how,
             )
-            if apply and plan.restore is not None:
+            if apply:
                 spec = plan.spec(conflict, winner, owner)
                 with WriteJob(HeadSteps(self.driver, self._context), spec, inputs=Inputs) as job:
                     pass  # Its decision says all.

@@ -115,6 +115,7 @@ def _change(
         ranks=ranks,
         rank=None if has_none or rank == ranks.newest else rank,
         opened_version=_opened_version(opened, target, state),
+        settles=target.partition in opened.settles,
     )
     # A cleared run that empties a partition of what it wrote there may find others' files.
     exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS and bool(target.files)
@@ -185,10 +186,13 @@ def _ranks_after(opened: OpenedJob, target: Target, state: HeadState | None) -> 
     settling = opened.settles.get(name)
     if settling is None:
         return _usual_ranks(opened, target, state)
+    # A job that settles by rows that are there has no rank, and its rows have one already.
+    keeps = name in opened.spec.settles and not target.replaces
     if settling.rank is None:
-        return replace(_usual_ranks(opened, target, state), settled=settling.runs)
+        ranks = state.head.ranks if keeps else _usual_ranks(opened, target, state)
+        return replace(ranks, settled=settling.runs)
     rank = given.rank(name) if given else None
-    return state.head.ranks.after_settling(rank, target.replaces, settling)
+    return state.head.ranks.after_settling(rank, keeps or target.replaces, settling)
 
 
 def _usual_ranks(opened: OpenedJob, target: Target, state: HeadState) -> PartitionRanks:

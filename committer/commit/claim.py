@@ -254,7 +254,7 @@ def _changed(opened: OpenedJob, request: ClaimRequest, state: HeadState) -> bool
     by a plan: it takes away what the plan has seen, and nothing else.
     """
     if request.slot.name in opened.settles and not request.slot.is_run:
-        return request.read is None or _changed_since(opened, request, state, request.read)
+        return state.head.version != request.read
     if opened.spec.on_conflict is OnConflict.LAST_WINS and not request.slot.is_run:
         return False
     if request.read is not None and _changed_since(opened, request, state, request.read):

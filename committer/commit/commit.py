@@ -166,7 +166,7 @@ def _targets(
     context: Context, opened: OpenedJob, results: Sequence[TaskResult]
 ) -> Step[tuple[Target, ...]]:
     """The partitions the job changes, with those of the earlier try whose files it replaces."""
-    only, every = opened.narrowed, set(opened.spec.adopt_partitions)
+    only, every = opened.narrowed, {*opened.spec.adopt_partitions, *opened.spec.settles}
     if opened.spec.empties_unnamed:
         there = only if only is not None else (yield from _all_partitions(context, opened))
         every |= opened.spec.emptied(there)

@@ -319,7 +319,8 @@ class JobSpec:
     :param restores: by partition, the version whose content a replace brings back, without writing
         a byte; 0: it was not there. Only in a table that is read by heads, as long as it is kept.
     :param settles: by partition, the conflict of runs that the job settles: its rank is not
-        compared there, and the partition must be as ``base`` has it, under any ``on_conflict``.
+        compared there, and the partition must be as ``base`` has it, under any ``on_conflict``. A
+        job that neither replaces nor writes rows there leaves on record who stands.
     :param lacked: columns that the job's files may lack, of a table that it makes: of another table
         to which these came later.
     :param schema_mode: what becomes of the table's columns where the job brings others.

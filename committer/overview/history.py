@@ -107,4 +107,6 @@ def _kind(change: PartitionChange) -> str:
         if change.restores is not None:
             return f"restore {change.restores}"
         return "replace" if change.row_changes is None else "change"
-    return "adopt" if change.adopted and not change.files else "append"
+    if change.files or not (change.adopted or change.settles):
+        return "append"
+    return "adopt" if change.adopted else "settle"

@@ -35,6 +35,7 @@ class PartitionChange:
     :param rewritten: its rows were there before, of other jobs: a compaction's, a resolution's.
     :param row_changes: of a merge, an update or a deletion: what it did to the rows.
     :param restores: the version whose content it brought back, without writing a byte.
+    :param settles: it settled a conflict of runs there.
     """
 
     partition: str
@@ -49,6 +50,7 @@ class PartitionChange:
     rewritten: bool = False
     row_changes: RowChanges | None = None
     restores: int | None = None
+    settles: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,7 @@ def _change(change: PartitionDecision) -> PartitionChange:
         bool(change.merged) and change.row_changes is None,
         change.row_changes,
         change.restores,
+        change.settles,
     )
 
 

@@ -93,11 +93,11 @@ class ConflictBook:
             # It stands where one of them stood, against the others.
             self._add(partition, (commit.run,), before.cause)
 
-    def restored(self, partition: str, commit: RunCommit, stands: str) -> None:
-        """Note that a job has brought back the rows of a run that is to stand."""
+    def restored(self, partition: str, commit: RunCommit, stands: str, how: SettledBy) -> None:
+        """Note that a job has brought back the rows of a run that is to stand, or kept them."""
         before = self.open.get(partition)
         if before is not None and before.run(stands) is not None:
-            self._close(before, replace(commit, key=stands), SettledBy.RESTORE)
+            self._close(before, replace(commit, key=stands), how)
 
     def gave_way(
         self,
@@ -167,7 +167,7 @@ class ConflictBook:
     def _close(self, conflict: RunConflict, commit: RunCommit, how: SettledBy) -> None:
         losers = tuple(it.key for it in conflict.runs if it.key != commit.key)
         known = {it.key: it for it in conflict.runs}
-        if how is not SettledBy.RESTORE:
+        if how not in (SettledBy.RESTORE, SettledBy.KEPT):
             known[commit.key] = commit.run
         done = replace(conflict, runs=tuple(known.values()))
         del self.open[conflict.partition]

@@ -1,6 +1,7 @@
 """Settling a conflict by bringing back the rows of the run that is to stand: in a table that is
-read by heads, as long as the partition's head keeps them. The job writes no byte, and is refused
-where the partition has changed since the conflict was looked at."""
+read by heads, as long as the partition's head keeps them; where readers list files, only as long as
+they are visible. The job writes no row, leaves in the head who stands, and is refused where the
+partition has changed since the conflict was looked at."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from ..commit.state.heads import read_head
 from ..commit.state.open_jobs import OpenEntry, list_open, read_open
 from ..commit.state.partition_files import files_of_head
 from ..errors import InvalidInputError, OtherJobError, first_few
-from ..format.job_spec import JobSpec, Owner, Readers
+from ..format.job_spec import JobSpec, Owner, Readers, SuccessMarkers
 from ..format.layout import UNPARTITIONED
+from ..format.read_base import ReadBase
 from ..format.records.data_file import DataFile
 from ..format.records.head import HeadState, Slot
 from ..format.records.partition_ranks import SettledRuns, Settling
@@ -32,19 +34,31 @@ class SettlementPlan:
     """What is to be done about a conflict.
 
     :param losers: the keys of the runs whose rows are not visible then.
-    :param restore: ``None``: nothing, since the rows are there, and readers list files.
+    :param restore: which state is to be visible.
+    :param readers: how readers find files. Where they list them, it is the present state.
     """
 
     how: SettledBy
     losers: tuple[str, ...]
-    restore: RestorePlan | None
+    restore: RestorePlan
+    readers: Readers
 
     def spec(self, conflict: RunConflict, winner: ConflictingRun, owner: Owner) -> JobSpec:
         """Return the job that carries it out: it leaves in the partition who stands, too."""
-        assert self.restore is not None
         runs = SettledRuns(winner.key, self.losers)
         settles = {conflict.partition: Settling(runs, conflict.highest_rank(winner))}
-        return replace(self.restore.spec(owner), settles=settles)
+        plan = self.restore
+        if self.readers is Readers.HEADS:
+            return replace(plan.spec(owner), settles=settles)
+        return JobSpec(
+            plan.schema,
+            only_partitions=(conflict.partition,) if plan.partition_by else None,
+            base=ReadBase(plan.url, dict(plan.restored.found), whole=False),
+            settles=settles,
+            # The markers tell of the files that are there, and of the job that wrote them.
+            success_markers=SuccessMarkers.NONE,
+            owner=owner,
+        )
 
 
 def plan_settlement(
@@ -71,9 +85,6 @@ def plan_settlement(
     now = yield from _content(context, state)
     others = {it.key for it in conflict.runs if it.key != winner.key}
     if winner.key in now.runs and not others & now.runs:
-        losers = tuple(sorted(others))
-        if table.readers is not Readers.HEADS:
-            return SettlementPlan(SettledBy.KEPT, losers, None)
         version, held = state.head.version, now
     else:
         if table.readers is not Readers.HEADS or winner.gave_way:
@@ -94,7 +105,7 @@ def plan_settlement(
     restored = Restored({name: version}, {name: state.head.version})
     plan = RestorePlan(context.root.url, table.schema, table.partition_by, restored)
     how = SettledBy.KEPT if version == state.head.version else SettledBy.RESTORE
-    return SettlementPlan(how, tuple(sorted(others - held.runs)), plan)
+    return SettlementPlan(how, tuple(sorted(others - held.runs)), plan, table.readers)
 
 
 def check_rerun(context: Context, conflict: RunConflict, winner: ConflictingRun) -> Step[None]:

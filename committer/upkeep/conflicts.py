@@ -19,7 +19,7 @@ from ..format.layout import job_in_key
 from ..format.records.failure import Failure
 from ..format.records.head import HeadState, Slot
 from ..format.records.partition_decision import PartitionDecision
-from ..format.records.run_conflict import ConflictingRun, ConflictRecord, RunConflict
+from ..format.records.run_conflict import ConflictingRun, ConflictRecord, RunConflict, SettledBy
 from ..format.run_rank import RunRank
 from ..store.requests import All, Step
 from .conflict_book import ConflictBook
@@ -189,8 +189,10 @@ class _Search:
 
     def _judge(self, name: str, commit: RunCommit, change: PartitionDecision) -> Step[None]:
         settled = change.ranks.settled
-        if commit.settles and settled is not None and change.restores is not None:
-            self.book.restored(name, commit, settled.stands)
+        brings_back = change.restores is not None or change.settles_alone
+        if commit.settles and settled is not None and brings_back:
+            how = SettledBy.KEPT if change.settles_alone else SettledBy.RESTORE
+            self.book.restored(name, commit, settled.stands, how)
             return
         removed: list[RunCommit] = []
         if commit.takes_place:

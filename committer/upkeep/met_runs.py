@@ -54,7 +54,7 @@ class RunCommit:
             change.base_version if opened_version is None else opened_version,
             change.replace and not change.merged and change.restores is None,
             decision.on_conflict,
-            settles=bool(change.ranks.settled) and (change.replace or change.restores is not None),
+            settles=change.settles_alone or (bool(change.ranks.settled) and change.replace),
             is_known=not decision.condensed,
         )
 

@@ -60,6 +60,7 @@ class PartitionDecision:
     :param rank: how new the job's own run is there, where that is not the newest of ``ranks``.
     :param opened_version: the version that the partition was at when the job opened, or a later one
         before which nobody knows; ``None``: the base version.
+    :param settles: the job settles a conflict of runs over it, as ``ranks`` say.
     :param condensed: in a condensed decision, what its lists came to, which are empty there.
     """
 
@@ -79,6 +80,7 @@ class PartitionDecision:
     ranks: Annotated[PartitionRanks, LEFT_OUT] = NO_RANKS
     rank: Rank = None
     opened_version: Annotated[Count | None, LEFT_OUT] = None
+    settles: Annotated[bool, LEFT_OUT] = False
 
     @property
     def run_rank(self) -> RunRank | None:
@@ -94,6 +96,13 @@ class PartitionDecision:
     def goes_on(self) -> bool:
         """Whether all that the partition held stays: files are added, and none taken out."""
         return not (self.replace or self.dropped_job)
+
+    @property
+    def settles_alone(self) -> bool:
+        """Whether the job settles a conflict over the partition by changing none of its rows."""
+        if self.restores is not None:
+            return self.settles and self.restores == self.base_version
+        return self.settles and self.goes_on and not self.sums.files
 
     @property
     def weight(self) -> int:

@@ -17,16 +17,22 @@ from zero_rename.committer import (
     Owner,
     Readers,
     RunRank,
+    RunRanks,
     SupersededRunError,
     Table,
 )
+from zero_rename.committer.commit.open import open_job
+from zero_rename.committer.commit.state.heads import read_head
+from zero_rename.committer.format.records.head import PartitionHead, Slot
 from zero_rename.committer.format.records.run_conflict import (
     ConflictCause,
     ConflictingRun,
     RunConflict,
     SettledBy,
 )
+from zero_rename.committer.format.records.success_marker import SuccessMarker
 from zero_rename.committer.format.run_rank import RankKind
+from zero_rename.committer.upkeep.conflict_restoring import plan_settlement
 from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
 
 FIRST, SECOND, THIRD = (RunRank(float(day)) for day in (1, 2, 3))
@@ -180,17 +186,6 @@ class TestRestore:
         third = load(world, DAY1, run_rank=THIRD, **NEWEST, **DAILY_3)
         assert world.jobs_of(DAY1) == [third]
 
-    def test_run_whose_rows_are_there_is_kept(self, world: World, table: Table) -> None:
-        _, older = late_backfill(world)
-        table.conflicts()
-        done = settled(table, {"keep": [older]})
-        assert done.settlement is not None
-        assert done.settlement.how is SettledBy.KEPT
-        assert world.jobs_of(DAY1) == [older]
-        assert table.conflicts().conflicts == ()
-        with pytest.raises(SupersededRunError):
-            world.load(DAY1, run_rank=SECOND, on_repeat=OnRepeat.REPLACE_OWN, **NEWEST, **DAILY_2)
-
     def test_appends_that_went_with_it_come_back(self, world: World, table: Table) -> None:
         first = load(world, DAY1, run_rank=SECOND, **REPLACE, **DAILY_2)
         second = load(world, DAY1, run_rank=THIRD, **run_of("hourly", "hour 1"))
@@ -201,6 +196,138 @@ class TestRestore:
         assert world.jobs_of(DAY1) == [first, second]
         assert done.settlement is not None
         assert done.settlement.losers == (DAILY_1["idempotency_key"],)
+
+
+def head_of(world: World) -> PartitionHead:
+    slot = Slot.partition(ROOT, DAY1)
+    return world.driver.run(read_head(world.context, slot)).head
+
+
+@pytest.fixture(params=[Readers.LISTING, Readers.HEADS])
+def either(request: pytest.FixtureRequest) -> World:
+    return made(request.param)
+
+
+class TestKeep:
+    """The rows of the run that is to stand are there, whichever way readers find files."""
+
+    def kept(self, world: World, table: Table) -> str:
+        """Settle a late backfill for itself; returns its job."""
+        _, older = late_backfill(world)
+        table.conflicts()
+        done = settled(table, {"keep": [older]})
+        assert done.settlement is not None
+        assert (done.settlement.how, done.settlement.error) == (SettledBy.KEPT, "")
+        return older
+
+    @pytest.mark.parametrize("policy", [NEWEST, REPLACE, {"mode": Mode.APPEND}])
+    def test_losers_give_way_while_the_settlement_stands(
+        self, either: World, policy: dict[str, Any]
+    ) -> None:
+        table = table_of(either)
+        older = self.kept(either, table)
+        again = {**DAILY_2, **policy, "on_repeat": OnRepeat.REPLACE_OWN}
+        with pytest.raises(SupersededRunError, match=r"settled against .* day=1"):
+            either.load(DAY1, run_rank=SECOND, **again)
+        assert either.jobs_of(DAY1) == [older]
+        assert table.verify() == []
+
+    def test_later_run_replaces_the_rows_and_ends_the_settlement(self, either: World) -> None:
+        table = table_of(either)
+        self.kept(either, table)
+        third = load(either, DAY1, run_rank=THIRD, **NEWEST, **DAILY_3)
+        assert either.jobs_of(DAY1) == [third]
+        assert table.settled([DAY1])[DAY1].runs is None
+
+    def test_partition_has_the_highest_rank_of_the_conflict(self, either: World) -> None:
+        table = table_of(either)
+        self.kept(either, table)
+        assert set(table.newer_runs([DAY1], RunRanks.of(FIRST), replaces=True)) == {DAY1}
+        assert set(table.newer_runs([DAY1], RunRanks.of(FIRST), replaces=False)) == {DAY1}
+        assert not table.newer_runs([DAY1], RunRanks.of(SECOND), replaces=True)
+
+    def test_runs_whose_ranks_nobody_knows_leave_the_partition_at_its_own(
+        self, either: World
+    ) -> None:
+        """The job that settles is later than each of them, and no run."""
+        table = table_of(either)
+        late_backfill(either)
+        (conflict,) = table.conflicts().conflicts
+        bare = replace(conflict, runs=tuple(replace(it, rank=None) for it in conflict.runs))
+        (winner,) = bare.visible
+        plan = either.driver.run(plan_settlement(either.context, bare, winner))
+        before = head_of(either).ranks
+        opened = either.driver.run(open_job(either.context, plan.spec(bare, winner, WHO)))
+        either.commit(opened)
+        after = head_of(either).ranks
+        assert after.has_lost(DAILY_2["idempotency_key"])
+        assert replace(after, settled=None) == before
+
+    def test_next_look_is_silent(self, either: World) -> None:
+        table = table_of(either)
+        self.kept(either, table)
+        either.advance(1)
+        assert table.conflicts().conflicts == ()
+
+    def test_marker_tells_of_the_job_whose_rows_are_there_where_readers_list(self) -> None:
+        world = made(Readers.LISTING)
+        older = self.kept(world, table_of(world))
+        found = world.store.objects[ROOT.marker_key(DAY1)]
+        marker = SuccessMarker.parse_or_none(found.body)
+        assert marker is not None
+        assert marker.job == older
+
+    def test_resolver_that_died_before_its_record_is_not_needed_again(
+        self, either: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        table = table_of(either)
+        _, older = late_backfill(either)
+        table.conflicts()
+        with monkeypatch.context() as patched:
+            patched.setattr("zero_rename.committer.tended_table.settle", _die)
+            with pytest.raises(KeyboardInterrupt):
+                settled(table, {"keep": [older]})
+        either.advance(1)
+        (conflict,) = table.conflicts().conflicts
+        assert conflict.settlement is not None
+        assert (conflict.settlement.how, conflict.is_settled) == (SettledBy.KEPT, True)
+        assert conflict.settlement.stands == DAILY_1["idempotency_key"]
+
+    @pytest.mark.parametrize("other", [{"mode": Mode.APPEND}, REPLACE])
+    def test_run_that_comes_after_the_plan_refuses_it(
+        self, either: World, other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of an append, too, which moves no rows: the plan has not seen whose it adds."""
+        table = table_of(either)
+        _, older = late_backfill(either)
+        table.conflicts()
+        planned = plan_settlement
+
+        def then_another(*given: Any) -> Any:
+            plan = yield from planned(*given)
+            load(either, DAY1, run_rank=THIRD, on_conflict="last_wins", **other, **DAILY_3)
+            return plan
+
+        monkeypatch.setattr("zero_rename.committer.tended_table.plan_settlement", then_another)
+        done = settled(table, {"keep": [older]})
+        assert not done.is_settled
+        assert table.settled([DAY1])[DAY1].runs is None
+
+    def test_rebuilt_head_still_says_who_stands(self) -> None:
+        world = made(Readers.LISTING)
+        table = table_of(world)
+        self.kept(world, table)
+        before = table.settled([DAY1])[DAY1]
+        del world.store.objects[ROOT.head_key(DAY1)]
+        table.rebuild_heads(apply=True)
+        assert table.settled([DAY1])[DAY1] == before
+
+    def test_history_says_that_nothing_but_the_conflict_was_settled(self) -> None:
+        world = made(Readers.LISTING)
+        table = table_of(world)
+        self.kept(world, table)
+        rows = [it for it in table.history().to_pylist() if it["partition"] == DAY1]
+        assert [it["change"] for it in rows] == ["settle", "replace", "replace"]
 
 
 def _die(*given: Any) -> None:
