@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..committer.commit.state.data_listing import list_data
 from ..committer.errors import (
     InvalidInputError,
     OtherJobError,
@@ -15,12 +16,14 @@ from ..committer.errors import (
     escaped,
 )
 from ..committer.format.job_spec import NOBODY, Owner
+from ..committer.format.layout import job_in_key
 from ..committer.format.records.run_conflict import (
     ConflictingRun,
     RunConflict,
     SettledBy,
     Settlement,
 )
+from ..committer.format.schema.directory import is_data_file
 from ..committer.format.settling import SettledRuns, Settling
 from ..committer.store.requests import ListObjects
 from ..committer.upkeep.conflict_record import open_conflicts, read_conflicts, settle
@@ -128,28 +131,53 @@ def resolve_by_restore(
 
     :raises InvalidInputError: no policy, no conflict on record over a partition, or nothing here.
     """
-    place = table.run(destination_at(table.root))
-    if not (place.is_table or place.is_s3a):
-        raise InvalidInputError(
-            "There is no table, and no destination of Hadoop's committers. Nothing was changed.",
-            table=table.root.url,
-            remedy="Name a table's root.",
-        )
+    chosen = SettlementPolicy.parse(policy)
+    place = _destination(table)
     if not place.is_s3a:
-        return table.resolve(policy, partitions, apply, owner)
-    chosen, key = SettlementPolicy.parse(policy), conflicts_key(table.root)
-    if not place.is_table:
-        theirs = table.run(open_conflicts(key, partitions))
-        return [_settle_kept(table, it, chosen, apply, owner or NOBODY) for it in theirs]
-    # One committer took over from the other: a partition may be on record with either.
-    theirs = [
-        it
-        for it in table.run(open_conflicts(key))
-        if partitions is None or it.partition in partitions
+        return table.resolve(chosen, partitions, apply, owner)
+    found = _open_at(table, place, partitions)
+    theirs = [it for committer, it in found if committer]
+    names = [it.partition for committer, it in found if not committer]
+    who = owner or NOBODY
+    done = [_settle_kept(table, place, it, chosen, apply, who) for it in theirs]
+    return [*done, *(table.resolve(chosen, names, apply, owner) if names else ())]
+
+
+def _destination(table: Table) -> Destination:
+    """:raises InvalidInputError: it is none."""
+    place = table.run(destination_at(table.root))
+    if place.is_table or place.is_s3a:
+        return place
+    raise InvalidInputError(
+        "There is no table, and no destination of Hadoop's committers. Nothing was changed.",
+        table=table.root.url,
+        remedy="Name a table's root.",
+    )
+
+
+def _open_at(
+    table: Table, place: Destination, partitions: Collection[str] | None
+) -> list[tuple[str, RunConflict]]:
+    """Return the conflicts that nobody has settled, each with its committer: ``""``, or ``s3a``.
+    Where one committer took over from another, a partition may be on record with both.
+
+    :raises InvalidInputError: with none of them one is on record over a partition.
+    """
+    is_there = {"": place.is_table, S3A: place.is_s3a}
+    committers = [name for name, it in is_there.items() if it]
+    names = partitions
+    if partitions is not None and place.is_table:
+        names = table.stored_names(partitions)
+    found = [
+        (committer, it)
+        for committer in committers
+        for it in table.run(open_conflicts(_record_key(table, committer)))
+        if names is None or it.partition in names
     ]
-    done = [_settle_kept(table, it, chosen, apply, owner or NOBODY) for it in theirs]
-    left = None if partitions is None else [*{*partitions} - {it.partition for it in theirs}]
-    return [*done, *(table.resolve(chosen, left, apply, owner) if left != [] else ())]
+    unknown = [it for it in names or () if it not in {one.partition for _, one in found}]
+    if unknown:
+        table.run(open_conflicts(_record_key(table, committers[0]), unknown))
+    return found
 
 
 def resolve_found(
@@ -164,19 +192,26 @@ def resolve_found(
         return found
     settled = [it for it in found.conflicts if it.is_settled]
     if found.committer == S3A:
-        settled += [_settle_kept(table, it, policy, apply, owner) for it in left]
+        place = table.run(destination_at(table.root))
+        settled += [_settle_kept(table, place, it, policy, apply, owner) for it in left]
     else:
         settled += table.resolve(policy, [it.partition for it in left], apply, owner)
     return replace(found, conflicts=tuple(settled))
 
 
 def _settle_kept(
-    table: Table, conflict: RunConflict, policy: SettlementPolicy, apply: bool, owner: Owner
+    table: Table,
+    place: Destination,
+    conflict: RunConflict,
+    policy: SettlementPolicy,
+    apply: bool,
+    owner: Owner,
 ) -> RunConflict:
     """Settle a conflict of runs with Hadoop's committers for the one whose rows are visible."""
     said = Settlement("", (), None, owner, str(policy), SettledBy.KEPT)
     try:
         winner = _visible_winner(conflict, policy)
+        _refuse_others_rows(table, place, S3A, conflict)
         record = table.run(find_visible(table.root, conflict, winner))
         losers = tuple(it.key for it in conflict.runs if it.key != winner.key)
         rank = conflict.highest_rank(winner)
@@ -212,31 +247,47 @@ class ChosenRun:
 
     :param settlement: what is decided; with an error where it cannot be done.
     :param owner: who runs that run; ``None``: the policy names none.
+    :param committer: with which the runs are on record: ``""``, or ``s3a`` for Hadoop's.
     """
 
     conflict: RunConflict
     settlement: Settlement
     owner: Owner | None = None
+    committer: str = ""
 
 
 def choose_reruns(
     table: Table, policy: object, partitions: Collection[str] | None, owner: Owner
-) -> tuple[str, list[ChosenRun]]:
-    """Choose the runs that are to load partitions in conflict again. Changes nothing.
+) -> list[ChosenRun]:
+    """Choose the runs that are to load partitions in conflict again: where one committer took over
+    from another, of both. Changes nothing.
 
-    :return: first the committer: ``""``, or ``s3a`` of a destination of Hadoop's committers.
     :raises InvalidInputError: no policy, no conflict on record over a partition, or nothing here.
     """
-    place, chosen = table.run(destination_at(table.root)), SettlementPolicy.parse(policy)
-    if not (place.is_table or place.is_s3a):
-        raise InvalidInputError(
-            "There is no table, and no destination of Hadoop's committers. Nothing was changed.",
-            table=table.root.url,
-            remedy="Name a table's root.",
-        )
-    committer = "" if place.is_table else "s3a"
-    found = table.run(open_conflicts(_record_key(table, committer), partitions))
-    return committer, [_chosen(table, committer, it, chosen, owner) for it in found]
+    chosen, place = SettlementPolicy.parse(policy), _destination(table)
+    made = [
+        _chosen(table, place, committer, it, chosen, owner)
+        for committer, it in _open_at(table, place, partitions)
+    ]
+    stands: dict[str, set[str]] = {}
+    for it in made:
+        if not it.settlement.error:
+            stands.setdefault(it.conflict.partition, set()).add(it.settlement.stands)
+    contested = {name for name, keys in stands.items() if len(keys) > 1}
+    return [_refuse_contested(it) if it.conflict.partition in contested else it for it in made]
+
+
+def _refuse_contested(chosen: ChosenRun) -> ChosenRun:
+    """Refuse a run where another one is to stand by the record of the other committer."""
+    if chosen.settlement.error:
+        return chosen
+    error = InvalidInputError(
+        f"Runs of this package and runs of Hadoop's committers are in conflict over "
+        f"{chosen.conflict.name}, and the policy chooses a run of either: the one would take the "
+        "place of the other. Nothing was changed.",
+        remedy="Name the one run that is to stand, by a policy of keep.",
+    )
+    return replace(chosen, settlement=replace(chosen.settlement, error=str(error)), owner=None)
 
 
 def _record_key(table: Table, committer: str) -> str:
@@ -244,19 +295,54 @@ def _record_key(table: Table, committer: str) -> str:
 
 
 def _chosen(
-    table: Table, committer: str, conflict: RunConflict, policy: SettlementPolicy, owner: Owner
+    table: Table,
+    place: Destination,
+    committer: str,
+    conflict: RunConflict,
+    policy: SettlementPolicy,
+    owner: Owner,
 ) -> ChosenRun:
     try:
         winner = policy.winner(conflict)
         if not committer:
             table.check_rerun(conflict, winner)
+        _refuse_others_rows(table, place, committer, conflict)
     except (InvalidInputError, OtherJobError) as error:
         said = Settlement("", (), None, owner, str(policy), SettledBy.RERUN, error=str(error))
-        return ChosenRun(conflict, said)
+        return ChosenRun(conflict, said, committer=committer)
     losers = tuple(it.key for it in conflict.runs if it.key != winner.key)
     rank = conflict.highest_rank(winner)
     said = Settlement(winner.key, losers, rank, owner, str(policy), SettledBy.RERUN)
-    return ChosenRun(conflict, said, winner.owner)
+    return ChosenRun(conflict, said, winner.owner, committer)
+
+
+def _refuse_others_rows(
+    table: Table, place: Destination, committer: str, conflict: RunConflict
+) -> None:
+    """See that a partition has no rows of the committer in whose record the conflict is not: they
+    would go, or be taken for those of the run that is to stand. No request where one committer
+    alone has written; else a LIST, and the partition's state.
+
+    :raises InvalidInputError: there are some.
+    """
+    if not (place.is_table and place.is_s3a):
+        return
+    listed = table.run(list_data(table.root, conflict.partition))
+    files = [it.key for it in listed if is_data_file(it)]
+    if committer:
+        others, whose = [it for it in files if job_in_key(it)], "a job of this package"
+    else:
+        named = {it.key for it in table.snapshot([conflict.partition]).files}
+        others = [it for it in files if not job_in_key(it) and it not in named]
+        whose = "a committer of Hadoop's, or another program,"
+    if others:
+        raise InvalidInputError(
+            f"{conflict.name} has rows that are no part of the conflict: {whose} has written "
+            f"{others[0]}. Nothing was changed.",
+            key=others[0],
+            remedy="Load the partition again by the task that is to own it, with "
+            "on_conflict='last_wins'.",
+        )
 
 
 def note_rerun(

@@ -259,7 +259,7 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
 
         check_connection(self.airflow_conn_id)
         owner = task_run(context).handoff().owner  # pyright: ignore[reportArgumentType]
-        committer, chosen = choose_reruns(table, self.policy, self.partitions, owner)
+        chosen = choose_reruns(table, self.policy, self.partitions, owner)
         if not self.apply:
             return [it.conflict.settled(it.settlement) for it in chosen]
         orders, refused = [], []
@@ -273,7 +273,7 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
                 it.owner or NOBODY,
                 said.losers,
                 said.rank,
-                committer,
+                it.committer,
             )
             if said.error:
                 refused.append(RerunOutcome(order, None, said.error))

@@ -120,9 +120,9 @@ class SettlingRuns:
     @staticmethod
     def of(orders: Iterable[RerunOrder], seconds: float) -> SettlingRuns:
         """Put the orders of each run together."""
-        by_run: dict[tuple[str, str], list[RerunOrder]] = {}
+        by_run: dict[tuple[str, str, str], list[RerunOrder]] = {}
         for it in orders:
-            by_run.setdefault((it.table, it.run), []).append(it)
+            by_run.setdefault((it.table, it.run, it.committer), []).append(it)
         made = tuple(SettlingRun(tuple(it)) for it in by_run.values())
         return SettlingRuns(made, time.time() + seconds)
 

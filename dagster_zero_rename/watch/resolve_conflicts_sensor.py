@@ -212,8 +212,9 @@ class _Tick:
 
     def _settle(self, table: Table, partitions: Sequence[str]) -> None:
         runs: dict[str, list[ChosenRun]] = {}
-        _, chosen = choose_reruns(table, self.policy, partitions, self.owner)
-        for it in chosen:
+        for it in choose_reruns(table, self.policy, partitions, self.owner):
+            if it.committer:
+                continue  # What Hadoop's committers loaded is refused by the look itself.
             if it.settlement.error:
                 self._refuse(table, (it,), it.settlement.error)
             else:

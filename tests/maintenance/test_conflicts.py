@@ -7,11 +7,17 @@ from typing import Any
 import pytest
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
-from support.protocol import ROOT
+from support.protocol import DAY1, DAY2, DAY3, ROOT
 from support.s3a_jobs import a_try
 from support.virtual_time import TickingWorld
-from zero_rename.committer import Mode, Readers, Table
-from zero_rename.maintenance.conflicts import find_below, find_here
+from zero_rename.committer import InvalidInputError, Mode, Owner, Readers, RunRank, Table
+from zero_rename.committer.store.requests import Put
+from zero_rename.maintenance.conflicts import (
+    choose_reruns,
+    find_below,
+    find_here,
+    resolve_by_restore,
+)
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import COMMITTED, run_uuid
 
@@ -63,3 +69,133 @@ def test_look_at_365_partitions_of_magic_where_nothing_happened_takes_five_reque
         clock.advance(60.0)
     find_here(table)
     assert count(table, clock, 1) == {"Get": 2, "ListObjects": 2, "Put": 1}
+
+
+WHO = Owner("maintenance", "r", "settle")
+FIRST, SECOND = RunRank(1.0), RunRank(2.0)
+
+
+class Taken:
+    """A destination whose owner went from one of Hadoop's committers to this package's, or back."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.world = TickingWorld(MemoryStore(self.clock))
+        self.world.date_jobs()
+        self.table = opened(self.world.store, self.clock)
+        self.world.load("day=9", mode=Mode.REPLACE)
+        self.magic(100, RunRank(0.0), "day=9")
+        find_here(self.table)
+
+    def native(self, number: int, rank: RunRank, *days: str) -> None:
+        self.clock.advance(60.0)
+        owner, key = Owner("daily", f"day {number}", "load"), f"daily/day {number}/load"
+        words = {"owner": owner, "idempotency_key": key, "run_rank": rank}
+        self.world.load(*days, mode=Mode.REPLACE, **words)
+
+    def magic(self, number: int, rank: RunRank, *days: str) -> None:
+        self.clock.advance(60.0)
+        key, owner = f"hourly/hour {number}/load", Owner("hourly", f"hour {number}", "load")
+        words = {"idempotency_key": key, "mode": "replace", "partitions": days, "rank": rank}
+        record = a_try(run_uuid(), owner, **words)
+        self.table.run(ledger.open_try(ROOT, record))
+        self.clock.advance(10.0)
+        for day in days:
+            for there in self.world.listed(day):
+                del self.world.store.objects[there]
+            there = f"{ROOT.partition_prefix(day)}part-{number}.parquet"
+            self.world.driver.run(Put(there, b"rows", if_none_match=False))
+        said = [{"partition": day, "files": 1} for day in days]
+        report = {"decided_at": self.clock.now, "partitions": said}
+        self.table.run(ledger.close_try(ROOT, record, state=COMMITTED, report=report))
+
+    def look(self) -> None:
+        self.clock.advance(60.0)
+        find_here(self.table)
+
+    def chosen(self, policy: object, *days: str) -> set[tuple[str, str, str]]:
+        found = choose_reruns(self.table, policy, days or None, WHO)
+        assert [it.settlement.error for it in found if it.settlement.error] == []
+        return {(it.conflict.partition, it.committer, it.settlement.stands) for it in found}
+
+    def errors(self, policy: object, *days: str) -> list[str]:
+        return [it.settlement.error for it in choose_reruns(self.table, policy, days, WHO)]
+
+
+@pytest.fixture
+def taken() -> Taken:
+    """Late backfills over the first day by this package's committer, over the second by magic."""
+    found = Taken()
+    for number, rank in ((2, SECOND), (1, FIRST)):
+        found.native(number, rank, DAY1)
+        found.magic(number, rank, DAY2)
+    found.look()
+    return found
+
+
+class TestBothCommitters:
+    NATIVE = (DAY1, "", "daily/day 2/load")
+    MAGIC = (DAY2, "s3a", "hourly/hour 2/load")
+
+    def test_reruns_are_chosen_of_either(self, taken: Taken) -> None:
+        assert taken.chosen("newest_run") == {self.NATIVE, self.MAGIC}
+
+    def test_reruns_are_chosen_in_the_partitions_that_are_named(self, taken: Taken) -> None:
+        assert taken.chosen("newest_run", DAY1) == {self.NATIVE}
+        assert taken.chosen("newest_run", DAY2) == {self.MAGIC}
+        assert taken.chosen("newest_run", DAY2, DAY1) == {self.NATIVE, self.MAGIC}
+
+    def test_partition_that_is_on_record_with_neither_is_refused(self, taken: Taken) -> None:
+        with pytest.raises(InvalidInputError, match="No runs that conflict over day=3"):
+            choose_reruns(taken.table, "newest_run", [DAY1, DAY3], WHO)
+        with pytest.raises(InvalidInputError, match="No runs that conflict over day=3"):
+            resolve_by_restore(taken.table, "newest_run", [DAY2, DAY3])
+
+    @pytest.fixture
+    def contested(self, taken: Taken) -> Taken:
+        """The third day is in conflict by the records of both."""
+        for number, rank in ((4, SECOND), (3, FIRST)):
+            taken.magic(number, rank, DAY3)
+        for number, rank in ((4, SECOND), (3, FIRST)):
+            taken.native(number, rank, DAY3)
+        taken.look()
+        return taken
+
+    def test_partition_on_record_with_both_is_left_to_the_committer_whose_rows_are_there(
+        self, contested: Taken
+    ) -> None:
+        mine, theirs = choose_reruns(contested.table, "newest_run", [DAY3], WHO)
+        assert (mine.settlement.stands, mine.settlement.error) == ("daily/day 4/load", "")
+        assert "a job of this package has written" in theirs.settlement.error
+
+    def test_partition_of_which_both_have_lost_their_rows_is_left_to_the_run_that_is_named(
+        self, contested: Taken
+    ) -> None:
+        for there in contested.world.listed(DAY3):
+            del contested.world.store.objects[there]
+        for error in contested.errors("newest_run", DAY3):
+            assert "the one would take the place of the other" in error
+        assert contested.errors({"keep": ["hourly/hour 4/load"]}, DAY3)[1] == ""
+
+    def test_rows_of_magic_that_came_since_refuse_a_native_rerun(self, taken: Taken) -> None:
+        taken.magic(5, SECOND, DAY1)
+        assert ["part-5" in error for error in taken.errors("newest_run", DAY1)] == [True]
+
+    def test_rows_of_a_native_run_that_came_since_refuse_magic(self, taken: Taken) -> None:
+        taken.native(5, SECOND, DAY2)
+        (error,) = taken.errors("newest_run", DAY2)
+        assert "a job of this package has written" in error
+        (done,) = resolve_by_restore(taken.table, {"keep": ["hourly/hour 1/load"]}, [DAY2])
+        assert done.settlement is not None
+        assert "a job of this package has written" in done.settlement.error
+
+    def test_each_is_settled_for_the_run_whose_rows_are_there(self, taken: Taken) -> None:
+        policy = {"prefer": ["hourly", "daily"]}
+        for it in resolve_by_restore(taken.table, policy, [DAY1, DAY2]):
+            assert it.settlement is not None
+            assert "cannot be brought back" in it.settlement.error
+        keep = {"keep": ["hourly/hour 1/load", "daily/day 1/load"]}
+        done = resolve_by_restore(taken.table, keep, [DAY1, DAY2], apply=True)
+        assert [it.is_settled for it in done] == [True, True]
+        taken.look()
+        assert find_here(taken.table)[0].unresolved == find_here(taken.table)[1].unresolved == ()
