@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help environment setup demo docs servers s3a-jars s3a-archive older-spark older-airflow optional-providers test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life dagster-life growth fast-tier bench bench-quick bench-papers lint lock clean
+.PHONY: help environment setup demo docs servers s3a-jars s3a-archive older-spark older-airflow optional-providers lake-readers test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life dagster-life growth fast-tier bench bench-quick bench-papers lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## */make \1\t/p' $(MAKEFILE_LIST)
@@ -34,12 +34,15 @@ older-airflow: environment ## The oldest Airflow that the provider runs on, 600 
 optional-providers: environment ## Airflow's providers for Kubernetes, Databricks and OpenLineage, 93 MB, once
 	@$(PY) tools/environments.py optional-providers
 
+lake-readers: environment ## delta-rs, Polars and DuckDB, which read and write our Delta tables in tests, 600 MB, once
+	@$(PY) tools/environments.py lake-readers
+
 test: lint docs tests ## Lint, types, the docs and all tests; those of s3a/real where make s3a-jars was run
 
 s3a-archive: setup s3a-jars # halves the start of JVMs with Hadoop's jars
 	@$(PY) tools/s3a_class_archive.py
 
-tests: setup $(if $(CI),servers s3a-archive older-spark older-airflow optional-providers) # at once with lint where there are --jobs
+tests: setup $(if $(CI),servers s3a-archive older-spark older-airflow optional-providers lake-readers) # at once with lint where there are --jobs
 	@$(PY) -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder --durations=20 --durations-min=5
 
 test-s3a: s3a-archive ## All tests with Hadoop's S3A committers, on a real S3 server

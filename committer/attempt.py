@@ -149,6 +149,7 @@ def task_writer(
         at_end=None if _is_whole(opened) else at_end,
         key_of=_own_keys(opened, f"{task:05d}-{attempt}-{token_hex(4)}"),
         describe=None if opened.log is None else opened.log.describe,
+        keep_partition_by=opened.log is not None,
         sorted_by=spec.sorted_by,
         narrowed=opened.narrowed,
     )

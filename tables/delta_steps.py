@@ -21,6 +21,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
@@ -242,7 +243,7 @@ def _opened(
         state.metadata.schema if state.metadata else "",
         opened.opened_at,
         f"{layout.data}{opened.job}/",
-        statistics_of,
+        partial(statistics_of, without=partition_by),
     )
     return OpenedJob(
         job=opened.job,

@@ -113,12 +113,15 @@ DAGSTER_WEB = PinnedEnvironment("dagster-web", "dagster-webserver", _lock("dagst
 #: Whom ``make bench`` measures beside this package, without Spark, 700 MB: they want an older
 #: pyarrow than it.
 BENCH_PEERS = PinnedEnvironment("bench-peers", "deltalake", _lock("bench-peers"))
+#: Engines that read and write Delta tables, 600 MB: DuckDB's extension for Delta is for an older
+#: DuckDB than the tests have.
+LAKE_READERS = PinnedEnvironment("lake-readers", "deltalake", _lock("lake-readers"))
 
 ENVIRONMENTS = {
     it.lock.stem: it
     for it in (
         *(OLDER_SPARK, SPARK_4_0, SPARK_4_1, OLDER_AIRFLOW, OPTIONAL_PROVIDERS, DAGSTER_WEB),
-        BENCH_PEERS,
+        *(BENCH_PEERS, LAKE_READERS),
     )
 }
 

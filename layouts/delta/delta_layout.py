@@ -37,7 +37,8 @@ class DeltaLayout:
 
     @property
     def data(self) -> str:
-        # ASCII and no partition value in a path: Polars fails at others.
+        # ASCII and no partition value in a path: Polars fails at others. Files hold the partition
+        # columns instead: it takes them from there, or from directories, and not from the log.
         return f"{self.root.prefix}data/"
 
     def cleaned_by_others(self, state: LogState) -> bool:

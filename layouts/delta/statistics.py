@@ -18,7 +18,7 @@ others, nested         absent                            absent
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -29,14 +29,17 @@ import pyarrow.parquet as pq
 _TEXT = 32
 
 
-def statistics_of(footer: pq.FileMetaData) -> str:
-    """The statistics of a file, as JSON."""
+def statistics_of(footer: pq.FileMetaData, without: Collection[str] = ()) -> str:
+    """The statistics of a file, as JSON.
+
+    :param without: columns to leave out: the log has a partition's values already.
+    """
     least: dict[str, str] = {}
     greatest: dict[str, str] = {}
     nulls: dict[str, str] = {}
     for index in range(footer.num_columns):
         name = footer.schema.column(index).path
-        if "." in name:
+        if "." in name or name in without:
             continue  # A part of a nested column, or a name that looks like one.
         groups = [
             footer.row_group(group).column(index).statistics

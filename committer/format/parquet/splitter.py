@@ -28,12 +28,19 @@ class Splitter:
 
     :param schema: the table's normalised schema.
     :param partition_by: its partition columns, outermost first; may be empty.
+    :param keep: leave the partition columns in the rows, null where a text is empty, since null and
+        the empty text share a partition.
     """
 
-    def __init__(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+    def __init__(self, schema: pa.Schema, partition_by: Sequence[str], keep: bool = False) -> None:
         self._columns = tuple(partition_by)
         self._names = [escape(column) for column in partition_by]
-        self.data_schema = data_schema(schema, partition_by)
+        self.data_schema = schema if keep else data_schema(schema, partition_by)
+        self._kept_texts = [
+            index
+            for index, field in enumerate(schema)
+            if keep and field.name in self._columns and pt.is_string(field.type)
+        ]
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The batch's rows by partition, in the order of each partition's first row.
@@ -43,11 +50,16 @@ class Splitter:
         null and the empty string share one. A part may be a slice of something larger.
 
         :param batch: columns of the schema given, in that order.
-        :returns: pairs of the partition's path and its rows without the partition columns.
+        :returns: pairs of the partition's path and its rows, without the partition columns unless
+            these are kept.
         :raises InvalidInputError: a value that no directory can hold.
         """
         if not batch.num_rows:
             return
+        for index in self._kept_texts:
+            texts = batch.column(index)
+            texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, texts.type), texts)
+            batch = batch.set_column(index, batch.schema.field(index), texts)
         data = batch.select(self.data_schema.names).replace_schema_metadata(
             self.data_schema.metadata
         )

@@ -75,6 +75,7 @@ class TaskWriter:
     :param sorted_by: columns that the rows come sorted by: files say so.
     :param key_of: the key of a file, by its partition and its number there; ``None``: in the
         partition's directory, by the task's number.
+    :param keep_partition_by: files hold the partition columns, too: no directory tells them.
     :param describe: what a file's footer says, for the summary of the pending file; ``None``: the
         bounds of its first columns.
     :param at_end: called when all files are uploaded, where there are any; what it raises aborts
@@ -97,6 +98,7 @@ class TaskWriter:
         at_end: Callable[[], object] | None = None,
         key_of: Callable[[str, int], str] | None = None,
         describe: Describe | None = None,
+        keep_partition_by: bool = False,
         sorted_by: Sequence[str] = (),
         narrowed: Collection[str] | None = None,
     ) -> None:
@@ -117,7 +119,7 @@ class TaskWriter:
         self._left_out = 0
         self._sorted_by = sorted_by
         self._settings = file_settings(job, options)
-        self._splitter = Splitter(self._schema, partition_by)
+        self._splitter = Splitter(self._schema, partition_by, keep_partition_by)
         self._partitioned = bool(partition_by)
         self._stage_bytes = _STAGE_BYTES if partition_by else _STAGE_BYTES_UNPARTITIONED
         self._staged: list[pa.RecordBatch] = []
