@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
-from .errors import first_few
+from .errors import CommitConflictError, InvalidInputError, first_few
+from .format.job_spec import OnConflict
 
 _log = logging.getLogger("zero_rename.committer.rival_wait")
 #: Seconds between two looks.
@@ -78,6 +81,56 @@ class RivalWait:
             self._said, self._said_at = tuple(named), now
         self.pause(min(left, self.every))
         return True
+
+    @staticmethod
+    def of(given: timedelta | float | None) -> RivalWait | None:
+        """The wait of so long, in seconds or as a duration; ``None``: none.
+
+        :raises InvalidInputError: it is no duration.
+        """
+        if given is None:
+            return None
+        seconds = math.nan
+        if isinstance(given, timedelta):
+            seconds = given.total_seconds()
+        elif isinstance(given, int | float) and not isinstance(given, bool):
+            seconds = float(given)
+        if not 0 <= seconds < math.inf:
+            raise InvalidInputError(
+                f"wait_for_other_runs={given!r} is not a duration. Nothing was sent.",
+                remedy="Give seconds, or a timedelta.",
+            )
+        return RivalWait(seconds) if seconds else None
+
+    def wait_for_rivals(
+        self,
+        find: Callable[[], Sequence[object]],
+        on_conflict: OnConflict | None,
+        table: str,
+        remedy: str = "Run it again when that run has ended: it then writes on top of its rows.",
+    ) -> None:
+        """Wait as long as jobs of other runs are at work on a run's partitions.
+
+        :param find: finds them.
+        :param table: its root; ``remedy``: what to do where the time is over.
+        :raises CommitConflictError: one is at work after all that time, under *fail*. The other
+            policies decide as the job commits.
+        """
+        left = self.wait_while(find)
+        if not left:
+            return
+        said = (
+            f"Another run is at work on the same partitions after "
+            f"wait_for_other_runs={self.longest:.0f} s: {first_few(left)}"
+        )
+        if on_conflict in (OnConflict.LAST_WINS, OnConflict.NEWEST_RUN):
+            _log.warning("%s. on_conflict=%s decides which rows stay.", said, on_conflict)
+            return
+        raise CommitConflictError(
+            f"{said}. Nothing was submitted or written.",
+            table=table,
+            remedy=f"{remedy} Or wait for it longer, by wait_for_other_runs.",
+        )
 
     def end(self) -> None:
         """Say that the wait is over, where the run has waited."""

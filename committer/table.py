@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -41,6 +41,7 @@ from .format.records.store_facts import StoreFacts
 from .format.run_rank import RunRanks
 from .job_steps import HeadSteps
 from .rewritable_table import RewritableTable
+from .rival_wait import RivalWait
 from .scan.reads import note_end, noted, stated_inputs
 from .scan.table_scan import TableScan
 from .tended_table import TendedTable
@@ -101,6 +102,7 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         files: FileOptions | None = None,
         code_version: str | None = None,
         inputs: Sequence[Snapshot | TableScan | str] | None = None,
+        wait_for_other_runs: timedelta | float | None = None,
     ) -> WriteJob:
         """A job from plain Python: ``with table.job(mode="append") as job: job.write(data)``.
 
@@ -119,6 +121,10 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         :param inputs: what the rows are computed from: states or scans of tables, and the URLs of
             foreign files, a request each; ``()``: not told. ``None``: all that this process has
             read of tables by then.
+        :param wait_for_other_runs: how long entering the block waits, in seconds or as a timedelta,
+            while a job of another run is at work on the partitions that are named, or on any where
+            none are; two appends do not wait for each other. After that it goes by ``on_conflict``.
+            The job then opens on what those have committed.
 
         The rest is as in :class:`.job_spec.JobSpec`.
 
@@ -146,14 +152,34 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
             **words,
         )
         stated = None if inputs is None else partial(stated_inputs, self.driver, inputs)
-        return WriteJob(HeadSteps(self.driver, self._context), spec, inputs=stated)
+        before = self._waiting(spec, wait_for_other_runs)
+        return WriteJob(HeadSteps(self.driver, self._context), spec, inputs=stated, before=before)
 
-    def tasks_job(self, spec: JobSpec, progress: Callable[[Progress], None]) -> WriteJob:
+    def tasks_job(
+        self,
+        spec: JobSpec,
+        progress: Callable[[Progress], None],
+        wait_for_other_runs: timedelta | float | None = None,
+    ) -> WriteJob:
         """A job whose rows tasks in other processes write: they get its ``opened``, and it takes
         their results. ``progress`` is called as files become visible."""
-        return WriteJob(
-            HeadSteps(self.driver, replace(self._context, report=progress)), spec, OF_TASKS
-        )
+        steps = HeadSteps(self.driver, replace(self._context, report=progress))
+        return WriteJob(steps, spec, OF_TASKS, before=self._waiting(spec, wait_for_other_runs))
+
+    def _waiting(
+        self, spec: JobSpec, longest: timedelta | float | None
+    ) -> Callable[[], None] | None:
+        """What waits for the jobs of other runs before a job opens; ``None``: nothing does."""
+        wait = RivalWait.of(longest)
+        if wait is None:
+            return None
+        named = spec.replace_partitions or spec.only_partitions or ()
+
+        def rivals() -> Sequence[object]:
+            appends = spec.mode is Mode.APPEND
+            return self.rival_jobs(named, appends, run=spec.idempotency_key)
+
+        return partial(wait.wait_for_rivals, rivals, spec.on_conflict, self.root.url)
 
     def task_writer(self, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
         """The writer of one task attempt of an open job. Where the job is decided before it closes,

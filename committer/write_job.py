@@ -70,11 +70,14 @@ class WriteJob:
         spec: JobSpec,
         beats: Beats | None = None,
         inputs: Callable[[], Inputs] | None = None,
+        before: Callable[[], object] | None = None,
     ) -> None:
         self._steps = steps
         self._driver = steps.driver
         self._spec = spec
         self._inputs = inputs
+        #: Called before the job opens: it holds nothing yet.
+        self._before = before
         self._beats = beats or Beats(INTERVAL, spec.max_duration)
         self._opened: OpenedJob | None = None
         self._writer: TaskWriter | None = None
@@ -180,6 +183,8 @@ class WriteJob:
         job = self._steps.job_id()
         try:
             with self._failures_told():
+                if self._before is not None:
+                    self._before()
                 inputs = None if self._inputs is None else self._inputs()
                 opened = self._steps.open(job, self._spec)
         except KeyboardInterrupt as error:

@@ -13,6 +13,7 @@ from .hadoop.settings import CONFLICT_MODE_OF, NATIVE
 
 #: What a load says of other runs.
 ABOUT_RUNS = ("on_conflict", "on_superseded", "run_rank")
+_WAIT = "wait_for_other_runs"
 #: What keeps it.
 _NATIVELY = f"write natively, by committer={NATIVE!r}"
 
@@ -95,12 +96,13 @@ def check_unwatched(committer: str, said: Mapping[str, Any]) -> None:
     """Refuse a policy about other runs where nobody keeps a committer of Hadoop's from meeting
     them: the operator that submits it does.
 
-    :param said: ``on_conflict``, ``on_superseded`` and ``run_rank``, each ``None`` if not given.
+    :param said: ``on_conflict``, ``on_superseded``, ``run_rank`` and ``wait_for_other_runs``, each
+        ``None`` if not given.
     :raises InvalidInputError: it is one of Hadoop's, and is to notice other runs.
     """
     if committer == NATIVE:
         return
-    for name in ABOUT_RUNS:
+    for name in (*ABOUT_RUNS, _WAIT):
         value = said.get(name)
         if value is None or value == OnConflict.LAST_WINS:
             continue

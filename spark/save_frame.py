@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ..committer.errors import InvalidInputError
@@ -46,6 +47,7 @@ def save(
     layout: str | None = None,
     base: Snapshot | ReadBase | str | None = None,
     distribute: str | None = None,
+    wait_for_other_runs: timedelta | float | None = None,
     code_version: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Committed | None:
@@ -74,6 +76,10 @@ def save(
     :param distribute: ``partition`` brings the rows of a partition together first, by a shuffle, so
         that it gets few files; ``none`` leaves them in the tasks that they are in. A frame that is
         sorted keeps its order. ``None`` for what the operator says, else ``none``.
+    :param wait_for_other_runs: natively, how long the write waits before it begins, in seconds or
+        as a timedelta, while a job of another run is at work on the partitions that are named, or
+        on any where none are; after that it goes by the option ``onConflict``. Operators wait by
+        their own argument, before they submit.
     :param code_version: natively, of the program that computes the frame, as it calls it: lineage
         can tell the rows that another one made. ``None`` for what the operator says.
     :param options: further options of the writer: ``format("zero_rename")``'s natively, else
@@ -100,12 +106,13 @@ def save(
             layout=layout,
             base=base,
             distribute=distribute,
+            wait_for_other_runs=wait_for_other_runs,
             code_version=code_version,
             options=options,
         )
         if target.mode is Mode.MERGE:
             given = {"base": base, "distribute": distribute, "partitions": partitions}
-            given["layout"] = layout
+            given |= {"layout": layout, "wait_for_other_runs": wait_for_other_runs}
             return _merged(frame, target, handoff.about(target.root), given)
         if target.committer == NATIVE:
             from .saving.arrow_save import save_by_arrow

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..committer.commit.failures import failures_told
@@ -16,6 +17,7 @@ from ..committer.format.handoff import HANDOFF, HANDOFF_SETTING, Handoff
 from ..committer.format.job_spec import Distribute, Mode, TableLayout, choice
 from ..committer.format.layout import TableRoot
 from ..committer.format.read_base import ReadBase
+from ..committer.rival_wait import RivalWait
 from ..s3a.hadoop.settings import NATIVE, check_committer
 from ..s3a.policies import (
     ABOUT_RUNS,
@@ -43,6 +45,7 @@ class WriteTarget:
     :param layout: of the table.
     :param base: what the rows were computed from, where that is no text among the options.
     :param distribute: as the call says; ``None`` for what the options and the submitter do.
+    :param wait_for_other_runs: seconds that the write waits for other runs; ``None``: not at all.
     :param code_version: of the program; ``None`` for the options' and the submitter's.
     :param options: of Spark's writer, as texts.
     """
@@ -55,6 +58,7 @@ class WriteTarget:
     layout: TableLayout = TableLayout.DIRECTORY
     base: ReadBase | None = None
     distribute: Distribute | None = None
+    wait_for_other_runs: timedelta | float | None = None
     code_version: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -92,6 +96,7 @@ def resolve(
     layout: str | None = None,
     base: Snapshot | ReadBase | str | None = None,
     distribute: str | None = None,
+    wait_for_other_runs: timedelta | float | None = None,
     code_version: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> WriteTarget:
@@ -112,7 +117,9 @@ def resolve(
         options, base = {**options, "base": base}, None
     state = base if base is None or isinstance(base, ReadBase) else base.base
     kept = _layout(root, layout, word, handoff)
+    RivalWait.of(wait_for_other_runs)  # Refuses what is no duration.
     if word != NATIVE:
+        check_unwatched(word, {"wait_for_other_runs": wait_for_other_runs})
         _check_policies(word, said, options, state, code_version)
     return WriteTarget(
         root=root,
@@ -123,6 +130,7 @@ def resolve(
         layout=kept,
         base=state,
         distribute=None if distribute is None else choice("distribute", Distribute, distribute),
+        wait_for_other_runs=wait_for_other_runs,
         code_version=None if code_version is None else checked_code_version(code_version),
         options=options,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -302,9 +302,19 @@ class DeltaTable(ChangeableTable):
         stated = None if inputs is None else partial(stated_inputs, self.driver, inputs)
         return WriteJob(DeltaSteps(self.driver, self.root), spec, inputs=stated)
 
-    def tasks_job(self, spec: JobSpec, progress: Callable[[Progress], None]) -> WriteJob:
+    def tasks_job(
+        self,
+        spec: JobSpec,
+        progress: Callable[[Progress], None],
+        wait_for_other_runs: timedelta | float | None = None,
+    ) -> WriteJob:
         """A job whose rows tasks in other processes write: they get its ``opened``, and it takes
-        their results. There is no ``progress``: all files become visible at once."""
+        their results. There is no ``progress``: all files become visible at once.
+
+        :raises InvalidInputError: it is to wait for other runs.
+        """
+        if wait_for_other_runs:
+            self.rival_jobs((), False)
         return WriteJob(DeltaSteps(self.driver, self.root), spec, OF_TASKS)
 
     def task_writer(self, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ...committer.errors import CommitConflictError, first_few
-from ...committer.format.job_spec import Mode, OnConflict
+from ...committer.format.job_spec import Mode
 
 if TYPE_CHECKING:
+    from ...committer.format.job_spec import OnConflict
     from ...committer.rival_wait import RivalWait
     from .loaded_table import LoadedTable
-
-_log = logging.getLogger(__name__)
 
 
 def wait_for_rivals(
@@ -32,19 +29,9 @@ def wait_for_rivals(
     :raises CommitConflictError: one is at work after all that time, under *fail*. The other
         policies decide as the job commits.
     """
-    left = waiting.wait_while(lambda: table.rival_jobs(partitions, mode is Mode.APPEND, run=run))
-    if not left:
-        return
-    said = (
-        f"Another run is at work on the same partitions after "
-        f"wait_for_other_runs={waiting.longest:.0f} s: {first_few(left)}"
-    )
-    if on_conflict in (OnConflict.LAST_WINS, OnConflict.NEWEST_RUN):
-        _log.warning("%s. on_conflict=%s decides which rows stay.", said, on_conflict)
-        return
-    raise CommitConflictError(
-        f"{said}. Nothing was submitted or written.",
-        table=table.root.url,
-        remedy="Clear the task when that run has ended: it then loads on top of its rows. Or wait "
-        "for it longer, by wait_for_other_runs.",
+    waiting.wait_for_rivals(
+        lambda: table.rival_jobs(partitions, mode is Mode.APPEND, run=run),
+        on_conflict,
+        table.root.url,
+        "Clear the task when that run has ended: it then loads on top of its rows.",
     )

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ...committer.commit.commit import fenced
@@ -75,7 +76,8 @@ def save_by_arrow(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> Co
         table, options = DeltaTable(url), delta_options(options, target.options, handoff)
     any_case, replaces = in_any_case(session), target.mode is Mode.REPLACE
     planned = planned_job(table, frame.schema, replaces, options, own_key, name, any_case)
-    return carry_out(frame, planned, options, TableReads.of(name, url))
+    waits = target.wait_for_other_runs
+    return carry_out(frame, planned, options, TableReads.of(name, url), waits=waits)
 
 
 def delta_options(
@@ -93,14 +95,17 @@ def carry_out(
     reads: TableReads,
     expected: int | None = None,
     inputs: Inputs | None = None,
+    waits: timedelta | float | None = None,
 ) -> Committed:
     """Open a job, let Spark's tasks write a frame's rows, and commit.
 
     :param expected: how many rows the frame has, where that is known.
     :param inputs: what the rows are computed from; ``None``: all that was read.
+    :param waits: how long to wait for other runs before the job opens; ``None``: not at all.
     :raises TaskResultsError: the tasks have written another number of them.
     """
-    job = planned.table.tasks_job(planned.spec, CommitProgress(planned.table.root.url))
+    progress = CommitProgress(planned.table.root.url)
+    job = planned.table.tasks_job(planned.spec, progress, waits)
     base, planned_frame = None, plan_frame(frame)
     try:
         with job:
