@@ -41,6 +41,7 @@ from ..committer.commit.state.task_results import check_results, destination_exi
 from ..committer.errors import (
     CommitConflictError,
     InvalidInputError,
+    RefusedError,
     TableMismatchError,
     ZeroRenameError,
     about,
@@ -74,7 +75,7 @@ from ..log.actions import AddFile, LogMetadata, RemoveFile
 from ..log.change import LogBase, LogChange, Overtaking
 from ..log.committing import EntryCommitted
 from ..log.entries import LogEntry
-from ..log.job_steps import OpenedLogJob, abandon_job, commit_job, open_log_job
+from ..log.job_steps import OpenedLogJob, abandon_job, commit_job, open_log_job, withdraw_job
 from ..log.opening import LogDepth, OpenedLog, open_log, read_entries
 from ..log.replay import LogState
 from ..log.rerunning import find_past
@@ -136,6 +137,8 @@ class DeltaSteps:
         self._amend = amend or _unchanged
         self.layout = layout_of(root)
         self._begun: dict[str, OpenedLog] = {}
+        #: Jobs whose entry may have been sent, and of which no answer says that it will not come.
+        self._sent: set[str] = set()
 
     def job_id(self) -> str:
         return new_job_id()
@@ -156,11 +159,16 @@ class DeltaSteps:
 
     def commit(self, opened: OpenedJob, results: Sequence[TaskResult], tasks: int) -> Committed:
         log = self._begun.pop(opened.job, None)
-        commit = _commit(self.layout, opened, log, self._amend, results, tasks)
-        return self.driver.run(commit)
+        self._sent.add(opened.job)
+        try:
+            return self.driver.run(_commit(self.layout, opened, log, self._amend, results, tasks))
+        except RefusedError:
+            self._sent.discard(opened.job)
+            raise
 
     def abort(self, opened: OpenedJob, results: Sequence[TaskResult]) -> Aborted | Committed:
-        return self.driver.run(_abort(self.layout, opened, results))
+        withdraws = opened.job in self._sent
+        return self.driver.run((_withdraw if withdraws else _abort)(self.layout, opened, results))
 
 
 # Opening
@@ -532,6 +540,26 @@ def _abort(
     yield from _delete(file.key for result in results for file in result.files)
     yield from abandon_job(layout, opened.job)
     return Aborted(opened.job, opened.root.url, 0)
+
+
+def _withdraw(
+    layout: DeltaLayout, opened: OpenedJob, results: Sequence[TaskResult]
+) -> Step[Aborted | Committed]:
+    """Abort a job whose entry may have been sent: once a fence says that it does not come any more;
+    or find it committed.
+
+    :raises OtherJobError: it would have made the table, and without one nothing can be fenced:
+        whether it comes is not known, and its files stay.
+    """
+    if opened.repeated is not None:
+        return opened.repeated
+    now = int(time.time() * 1000)
+    verdict = yield from withdraw_job(layout, opened.job, opened.opened_at, new_job_id(), now)
+    if verdict.entry is None:
+        yield from _delete(file.key for result in results for file in result.files)
+        return Aborted(opened.job, opened.root.url, 0)
+    log = yield from open_log(layout, LogDepth.BLIND)
+    return committed(opened.root, log.state, verdict.entry)
 
 
 def _delete(keys: Iterable[str]) -> Step[None]:

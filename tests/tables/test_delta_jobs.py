@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -160,6 +162,39 @@ class TestConflicts:
             write_while(table, rows(("1", 5)), other, schema=COLUMNS, partition_by=["day"])
         assert read(table) == [("2", 6)]
         assert table.partition_by == ()
+
+
+class TestManyWriters:
+    def test_appends_at_once_are_all_there_once(self, table: DeltaTable) -> None:
+        write(table, rows(("0", 0)))
+
+        def append(writer: int) -> None:
+            mine = DeltaTable(table.root.url)
+            for number in range(4):
+                key = f"{writer}/{number}"
+                for _ in range(2):
+                    write(mine, rows((str(writer), number)), idempotency_key=key)
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(append, range(1, 9)))
+        expected = [("0", 0), *((str(w), n) for w in range(1, 9) for n in range(4))]
+        assert read(table) == sorted(expected)
+        assert len(table.history()) == 33
+
+    def test_of_replaces_of_one_partition_the_rows_of_one_stay(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 0)))
+
+        def replace(value: int) -> int | None:
+            mine = DeltaTable(table.root.url)
+            with suppress(CommitConflictError):
+                return write(mine, rows(("1", value)), mode="overwrite").rows and value
+            return None
+
+        with ThreadPoolExecutor(8) as pool:
+            told = [it for it in pool.map(replace, range(1, 17)) if it is not None]
+        ((_, last),) = read(table)
+        assert last in told
+        assert len(table.history()) == len(told) + 1
 
 
 class TestRuns:

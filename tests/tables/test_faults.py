@@ -1,0 +1,192 @@
+"""Jobs and upkeep of a Delta table whose store or process fails at each request in turn.
+
+What is told has to be true: a job that is refused has no row in the table, a committed one has all
+of them; after a retry under the same key, a recovery and a purge, each row is there once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from support.faults import Crash
+from support.memory_store import ManualClock, MemoryDriver, MemoryStore
+from zero_rename.committer.errors import (
+    OutcomeUnknownError,
+    RefusedError,
+    StoreUnreachableError,
+    StreamError,
+    UnfinishedCommitError,
+    UnfinishedUpkeepError,
+)
+from zero_rename.committer.store import requests as s
+from zero_rename.tables import DeltaTable
+
+URL = "s3://bucket/flights"
+Act = Callable[[DeltaTable], Any]
+#: Requests whose answer may be that nobody knows whether they were carried out.
+UNSURE = (s.Put, s.PutFile, s.Delete, s.DeleteMany)
+
+
+def on(store: MemoryStore, fault: Any = None) -> DeltaTable:
+    """A table as another process meets it."""
+    table = DeltaTable(URL)
+    table.driver = MemoryDriver(store, fault)  # type: ignore[assignment]
+    return table
+
+
+def rows(*values: int, day: str = "1") -> pa.Table:
+    return pa.table({"day": [day] * len(values), "value": pa.array(values, pa.int64())})
+
+
+def write(table: DeltaTable, data: pa.Table, **options: Any) -> Any:
+    with table.job(data.schema, partition_by=["day"], **options) as job:
+        job.write(data)
+    return job.committed
+
+
+def filled() -> MemoryStore:
+    store = MemoryStore()
+    for value in (1, 2):
+        write(on(store), rows(value))
+    write(on(store), rows(3, day="2"))
+    return store
+
+
+def values(store: MemoryStore) -> list[int]:
+    table = on(store)
+    return sorted(table.scan().to_arrow()["value"].to_pylist()) if table.exists() else []
+
+
+def once(**options: Any) -> Act:
+    return lambda table: write(table, rows(10), idempotency_key="run", **options)
+
+
+#: By name: the store before, the verb, the values before and after it.
+VERBS: dict[str, tuple[Callable[[], MemoryStore], Act, list[int], list[int]]] = {
+    "first job": (MemoryStore, once(), [], [10]),
+    "append": (filled, once(), [1, 2, 3], [1, 2, 3, 10]),
+    "replace": (filled, once(mode="overwrite"), [1, 2, 3], [3, 10]),
+    "delete": (
+        filled,
+        lambda it: it.delete([("value", "==", 2)], idempotency_key="run"),
+        [1, 2, 3],
+        [1, 3],
+    ),
+    "merge": (
+        filled,
+        lambda it: it.merge(rows(2, 10), ["value"], idempotency_key="run"),
+        [1, 2, 3],
+        [1, 2, 3, 10],
+    ),
+    "compact": (filled, lambda it: it.compact(apply=True), [1, 2, 3], [1, 2, 3]),
+    "restore": (filled, lambda it: it.restore(0), [1, 2, 3], [1]),
+    "checkpoint": (filled, lambda it: it.checkpoint(), [1, 2, 3], [1, 2, 3]),
+}
+
+
+def at(number: int, then: Callable[[Any, Callable[[Any], Any]], Any]) -> Any:
+    """A fault at one request; before and after it the store works, unless the process dies: its
+    requests end there, whatever it still tries."""
+    left, dies = number, then is dying_before
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        nonlocal left
+        left -= 1
+        return then(request, apply) if left == -1 or (dies and left < 0) else apply(request)
+
+    return fault
+
+
+def unsent(request: Any, apply: Callable[[Any], Any]) -> Any:
+    if isinstance(request, UNSURE):
+        return s.Unknown("no answer")
+    raise StoreUnreachableError("The store is gone.")
+
+
+def unanswered(request: Any, apply: Callable[[Any], Any]) -> Any:
+    apply(request)
+    return unsent(request, apply)
+
+
+def interrupted_before(request: Any, apply: Callable[[Any], Any]) -> Any:
+    raise KeyboardInterrupt
+
+
+def interrupted_after(request: Any, apply: Callable[[Any], Any]) -> Any:
+    apply(request)
+    raise KeyboardInterrupt
+
+
+def dying_before(request: Any, apply: Callable[[Any], Any]) -> Any:
+    raise Crash
+
+
+FAULTS = {
+    it.__name__: it
+    for it in (unsent, unanswered, interrupted_before, interrupted_after, dying_before)
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_is_told_is_true_and_a_retry_brings_each_row_once(verb: str, fault: str) -> None:
+    prepare, act, before, after = VERBS[verb]
+    start = prepare()
+    number = 0
+    while True:
+        store = start.copy()
+        table = on(store, at(number, FAULTS[fault]))
+        told = _told(table, act)
+        if told is None and len(table.driver.requests) <= number:  # type: ignore[attr-defined]
+            break  # The fault came after the last request.
+        found = values(store)
+        where = f"{fault} at request {number}: {told!r}"
+        allowed = {RefusedError: [before], None: [after], UnfinishedCommitError: [after]}
+        kind = next((it for it in allowed if it is not None and isinstance(told, it)), None)
+        if told is None or kind is not None:
+            assert found in allowed[kind], where
+        else:
+            assert found in (before, after), where
+        _settle(store, act, after, where)
+        number += 1
+    assert number > 3
+
+
+def _told(table: DeltaTable, act: Act) -> BaseException | None:
+    try:
+        act(table)
+    except (RefusedError, UnfinishedCommitError, OutcomeUnknownError, UnfinishedUpkeepError) as e:
+        return e
+    except (StreamError, KeyboardInterrupt, Crash) as e:
+        return e
+    return None
+
+
+def _settle(store: MemoryStore, act: Act, after: list[int], where: str) -> None:
+    """Run the verb again, recover and purge, each as another process."""
+    act(on(store))
+    assert values(store) == after, where
+    on(store).recover(patience=0)
+    assert not on(store).open_jobs(), where
+    clock = store.clock
+    assert isinstance(clock, ManualClock)
+    clock.advance(30 * 24 * 3600.0)
+    on(store).purge(apply=True)
+    assert values(store) == after, where
+    live = {file.key for file in on(store).state().files}
+    assert live <= set(store.objects), where
+
+
+def test_a_sleeper_that_recovery_has_fenced_commits_nothing() -> None:
+    store = filled()
+    job = on(store).job(rows(10).schema)
+    with suppress(RefusedError), job:
+        job.write(rows(10))
+        on(store).recover(patience=0)
+    assert job.committed is None
+    assert values(store) == [1, 2, 3]
