@@ -8,7 +8,7 @@ seconds, so two runs overlapped only where one of them has said so.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...committer.errors import OutcomeUnknownError, RecordDamagedError
@@ -61,12 +61,15 @@ def find_s3a_conflicts(
         if changed.intersection(keys):
             found = yield from All(tuple(_readable(it) for it in keys))
             notes += [it for it in found if isinstance(it, str)]
-            tries = [it.record for it in found if isinstance(it, StoredTry)]
-            _Timeline.of(tries).judge(book, since)
+            tries = [it for it in found if isinstance(it, StoredTry)]
+            new = frozenset(it.record.uuid for it in tries if it.key in changed)
+            _Timeline.of(it.record for it in tries).judge(book, new)
         if seconds is not None:
             book.recall(record.said)
         elif remember:
-            said = replace(record.said, looked_at=began, mark=began)
+            # What cannot be read is looked for again.
+            until = since if notes else began
+            said = replace(record.said, looked_at=until, mark=until)
             if not (yield from remembered(key, record, said, book, notes)):
                 continue
         return ConflictReport(root.url, S3A, book.conflicts, since, began, tuple(notes))
@@ -106,13 +109,20 @@ class _Timeline:
                 loads[name].append(record)
         return _Timeline(loads, [it for it in records if it.gave_way])
 
-    def judge(self, book: ConflictBook, since: float) -> None:
-        """Judge the loads, and the runs that gave way, since a time."""
+    def judge(self, book: ConflictBook, new: Collection[str]) -> None:
+        """Judge loads and runs that gave way.
+
+        :param new: the tries whose records have changed since the last look. A record may say so
+            late that its try wrote, so the loads of a partition since the first of these are
+            judged, again where a look has seen them: they removed its rows, too.
+        """
         for name, records in self.loads.items():
             there: list[RunCommit] = []
+            is_due = False
             for number, record in enumerate(records):
                 commit = _commit(records, number, name)
-                if written_at(record) >= int(since):
+                is_due = is_due or record.uuid in new
+                if is_due:
                     book.committed(name, commit, there)
                 there = [commit] if commit.takes_place else [*there, commit]
             self.there[name] = there
@@ -125,7 +135,7 @@ class _Timeline:
         }
         for record in self.gave_way:
             # One that lost by a settlement gives way since then, which is on record itself.
-            if record.opened_at >= int(since) and record.idempotency_key not in lost:
+            if record.uuid in new and record.idempotency_key not in lost:
                 self._judge_refused(book, record)
         for name in sorted(book.touched):
             book.see(name, {it.key: it for it in self.there.get(name, ())}, 0)

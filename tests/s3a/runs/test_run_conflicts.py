@@ -12,15 +12,17 @@ from zero_rename.committer import CommitConflictError, OnConflict, Owner, RunRan
 from zero_rename.committer.errors import OutcomeUnknownError
 from zero_rename.committer.format.job_spec import Mode
 from zero_rename.committer.format.records.run_conflict import ConflictCause, RunConflict, SettledBy
-from zero_rename.committer.store.requests import Put
+from zero_rename.committer.store.listing import list_objects
+from zero_rename.committer.store.requests import Found, Get, Put
 from zero_rename.committer.upkeep.conflicts import ConflictReport
 from zero_rename.orchestration.runs.task_run import TaskRun
 from zero_rename.orchestration.s3a.configuration import LoadRequest
 from zero_rename.orchestration.s3a.load import S3ALoad
 from zero_rename.s3a.hadoop.settings import Committer
 from zero_rename.s3a.runs import ledger
+from zero_rename.s3a.runs.ledger import runs_prefix
 from zero_rename.s3a.runs.run_conflicts import find_s3a_conflicts
-from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
+from zero_rename.s3a.runs.try_record import COMMITTED, UNDONE, TryRecord, run_uuid
 
 DAY = 24 * 3600.0
 OLD, NEW = RunRank(1.0), RunRank(9.0)
@@ -71,6 +73,13 @@ def load(
     table.run(ledger.close_try(ROOT, record, **done))
     clock.advance(10)
     return record.uuid
+
+
+def begun(table: Table, run: str, rank: RunRank, dag: str = "daily") -> TryRecord:
+    owner = Owner(dag, run, "load")
+    policy: dict[str, Any] = {"partitions": ("day=1",), "rank": rank}
+    record = TryRecord(run_uuid(), f"{dag}/{run}/load", owner, "magic", mode="replace", **policy)
+    return table.run(ledger.open_try(ROOT, record))
 
 
 def test_late_backfill_over_newer_run_is_conflict(table: Table, clock: ManualClock) -> None:
@@ -160,6 +169,74 @@ def test_run_to_be_tried_again_is_no_conflict(table: Table, clock: ManualClock) 
     with pytest.raises(OutcomeUnknownError), second.submitted():
         pytest.fail("It is submitted.")
     assert look(table).conflicts == ()
+
+
+def test_load_that_is_on_record_after_a_look_is_judged_by_the_next(
+    table: Table, clock: ManualClock
+) -> None:
+    """Its operator verifies it first; of a dead one recovery says on another day that it wrote."""
+    load(table, clock, "day 2", NEW)
+    late = begun(table, "day 1", OLD)
+    clock.advance(10)
+    report = {"decided_at": clock.now, "partitions": [{"partition": "day=1", "rows": 5}]}
+    clock.advance(DAY)
+    assert look(table).conflicts == ()
+    clock.advance(DAY)
+    table.run(ledger.close_try(ROOT, late, state=COMMITTED, report=report))
+    assert only(table).cause is ConflictCause.OLDER_CAME_LATER
+
+
+def test_load_before_one_that_was_judged_is_in_conflict_with_it(
+    table: Table, clock: ManualClock
+) -> None:
+    corrections = begun(table, "by hand", NEW, dag="corrections")
+    clock.advance(10)
+    report = {"decided_at": clock.now, "partitions": [{"partition": "day=1", "rows": 5}]}
+    clock.advance(10)
+    daily = load(table, clock, "day 1", OLD)
+    assert look(table).conflicts == ()
+    clock.advance(DAY)
+    table.run(ledger.close_try(ROOT, corrections, state=COMMITTED, report=report))
+    conflict = only(table)
+    assert {it.job for it in conflict.runs} == {daily, corrections.uuid}
+    assert [it.job for it in conflict.visible] == [daily]
+
+
+def test_run_that_gives_way_after_a_look_is_told_by_the_next(
+    table: Table, clock: ManualClock
+) -> None:
+    waiting = begun(table, "day 1", OLD)
+    clock.advance(60)
+    load(table, clock, "by hand", NEW, dag="corrections", on_conflict=OnConflict.NEWEST_RUN)
+    clock.advance(DAY)
+    assert look(table).conflicts == ()
+    clock.advance(DAY)
+    gone = {"state": UNDONE, "gave_way": "CommitConflictError"}
+    table.run(ledger.close_try(ROOT, waiting, **gone))
+    assert {it.key for it in only(table).runs} >= {"daily/day 1/load"}
+    clock.advance(DAY)
+    assert not only(table).is_settled
+
+
+def test_damaged_record_is_named_by_each_look_and_judged_once_it_can_be_read(
+    table: Table, clock: ManualClock
+) -> None:
+    load(table, clock, "day 2", NEW)
+    older = load(table, clock, "day 1", OLD)
+    (key,) = (it for it in table.driver.run(list_objects(runs_prefix(ROOT))).keys if older in it)
+    whole = table.driver.run(Get(key))
+    assert isinstance(whole, Found)
+    table.driver.run(Put(key, b"{"))
+    for _ in range(2):
+        clock.advance(DAY)
+        report = look(table)
+        assert report.conflicts == ()
+        (note,) = report.unread
+        assert older in note
+    table.driver.run(Put(key, whole.body))
+    assert only(table).cause is ConflictCause.OLDER_CAME_LATER
+    clock.advance(DAY)
+    assert look(table).unread == ()
 
 
 def test_damaged_record_is_named_and_keeps_no_other_from_being_read(
