@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..committer.commit.state.data_listing import list_data
 from ..committer.errors import (
+    DamagedError,
     InvalidInputError,
     OtherJobError,
     TableNotFoundError,
@@ -307,7 +308,7 @@ def _chosen(
         if not committer:
             table.check_rerun(conflict, winner)
         _refuse_others_rows(table, place, committer, conflict)
-    except (InvalidInputError, OtherJobError) as error:
+    except (InvalidInputError, OtherJobError, DamagedError) as error:
         said = Settlement("", (), None, owner, str(policy), SettledBy.RERUN, error=str(error))
         return ChosenRun(conflict, said, committer=committer)
     losers = tuple(it.key for it in conflict.runs if it.key != winner.key)

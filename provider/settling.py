@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..committer.errors import InvalidInputError, counted, first_few
+from ..committer.errors import DamagedError, InvalidInputError, counted, first_few
 from ..committer.format.job_spec import Owner
 from ..committer.format.layout import TableRoot
 from ..committer.format.records.typed_json import from_members, to_members
@@ -223,7 +223,7 @@ class _ConflictReruns:
             return self._begun(api, it, instance)
         except ApiTroubleError:
             raise
-        except InvalidInputError as error:
+        except (InvalidInputError, DamagedError) as error:
             return it.failed(str(error))
 
     def _begun(self, api: AirflowApi, it: SettlingRun, instance: NamedTask) -> SettlingRun:

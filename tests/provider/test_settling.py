@@ -21,6 +21,7 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.commit.narrowed_run import read_narrowing
 from zero_rename.committer.format.settling import SettledRuns
+from zero_rename.committer.store.requests import Put
 from zero_rename.operators.recompute import RecomputeOperator
 from zero_rename.orchestration.runs.task_run import NamedTask
 from zero_rename.provider import clearing, settling
@@ -197,6 +198,19 @@ def test_run_that_cannot_be_cleared_is_an_error_and_nothing_changes(
     assert said in made.error
     assert lake.tables.table().snapshot().versions == before
     assert (server.clears, lake.words()) == ([], [])
+
+
+def test_record_that_cannot_be_read_keeps_no_other_conflict_from_being_settled(
+    lake: Lake, server: Server
+) -> None:
+    damaged = lake.tables.table()
+    damaged.driver.run(Put(damaged.root.head_key("day=2"), b"{"))
+    others = {"run": "newer/r/load", "owner": lake.owner("newer"), "losers": ("older/r/load",)}
+    of_damaged = lake.order(2, 1, **others)
+    made = {it.order.partition: it for it in lake.settle(of_damaged, lake.order())}
+    assert "cannot be read" in made["day=2"].error
+    assert made["day=1"].error == ""
+    assert server.clears == [("older", False)]
 
 
 def test_run_outside_airflow_is_an_error(lake: Lake) -> None:
