@@ -45,8 +45,8 @@ class LoadedPartition:
     """What the ledger knows of a partition that runs have loaded.
 
     :param ranks: how new they are, as of :class:`.partition_ranks.PartitionRanks`.
-    :param by: the try that wrote it last.
-    :param number: how many tries have written it.
+    :param by: the try that wrote it last, of another run.
+    :param number: how many tries of other runs have written it.
     """
 
     ranks: PartitionRanks
@@ -137,21 +137,28 @@ def written_rivals(root: TableRoot, mine: TryRecord) -> Step[list[TryRecord]]:
 
 def loads_of_others(root: TableRoot, mine: TryRecord) -> Step[Loads]:
     """Find what other runs have loaded of the partitions that a try names, or of all of the
-    destination, under the name of an unpartitioned table's, if it names none. A LIST for each
-    thousand records, and a GET for each.
+    destination, under the name of an unpartitioned table's, if it names none. What the try's own
+    run has loaded before counts for how new the rows are that are there: it may have replaced those
+    of newer runs. A LIST for each thousand records, and a GET for each.
 
     :raises RecordDamagedError: one cannot be read.
     """
     named = mine.partitions or (UNPARTITIONED,)
     every = yield from tries_since(root, 0.0)
     others = [it for it in every if it.record.idempotency_key != mine.idempotency_key]
-    done = sorted((it.record for it in others if has_committed(it.record)), key=written_at)
-    found: dict[str, LoadedPartition] = {}
+    done = sorted((it.record for it in every if has_committed(it.record)), key=written_at)
+    ranks: dict[str, PartitionRanks] = {}
+    loaded: dict[str, list[TryRecord]] = {}
     for record in done:
-        for name in _loaded_of(record, named):
-            before = found[name].ranks if name in found else NO_RANKS
-            number = found[name].number if name in found else 0
-            found[name] = LoadedPartition(_ranks_after(before, record, name), record, number + 1)
+        is_own = record.idempotency_key == mine.idempotency_key
+        for name in _surely_loaded_of(record, named) if is_own else _loaded_of(record, named):
+            ranks[name] = _ranks_after(ranks.get(name, NO_RANKS), record, name)
+            if not is_own:
+                loaded.setdefault(name, []).append(record)
+    found = {
+        name: LoadedPartition(ranks[name], records[-1], len(records))
+        for name, records in loaded.items()
+    }
     doubtful = (it.record for it in others if _is_doubtful(root, it))
     return Loads(found, tuple(it for it in doubtful if meet(it.partitions, mine.partitions)))
 
@@ -198,6 +205,16 @@ def _loaded_of(record: TryRecord, named: Collection[str]) -> list[str]:
         return [name for name in named if loaded and meet(loaded, (name,))]
     loaded = (*record.partitions, *(it["partition"] for it in entries if record.partitions))
     return [name for name in named if meet(loaded, (name,))]
+
+
+def _surely_loaded_of(record: TryRecord, named: Collection[str]) -> list[str]:
+    """Pick the partitions of some whose rows are those of a try, once it has written: its report
+    names them, and no other run was at work there."""
+    if record.state != COMMITTED or met_others(record):
+        return []
+    entries = (record.report or {}).get("partitions") or ()
+    loaded = {it.get("partition") or UNPARTITIONED for it in entries}
+    return [name for name in named if name in loaded]
 
 
 def _is_doubtful(root: TableRoot, it: StoredTry) -> bool:

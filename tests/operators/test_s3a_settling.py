@@ -115,6 +115,13 @@ def test_run_of_the_highest_rank_or_later_counts_as_newer(loaded: Tables) -> Non
     run(operator(loaded), run_id="loser", start=LATER, **CLEARED)
 
 
+def test_run_that_loaded_last_is_compared_with_what_is_there(loaded: Tables) -> None:
+    """The newer run, whose rows it has replaced, has none any more."""
+    again = {**CLEARED, "run_id": "winner", "start": EARLIER}
+    run(operator(loaded, on_conflict="last_wins"), **again)
+    run(operator(loaded, **NEWEST), **{**again, "try_number": 3, "clear_number": 2})
+
+
 def test_loser_that_says_last_wins_loads(loaded: Tables) -> None:
     loads = plan(loaded)
     run(operator(loaded), run_id="winner", start=EARLIER, **CLEARED)
@@ -193,6 +200,15 @@ class TestKept:
         assert len(spark.calls()) == calls
 
     def test_rank_is_the_highest_of_the_conflict(self, kept: Tables) -> None:
+        with pytest.raises(AirflowFailException, match="Newer runs have loaded"):
+            run(operator(kept, **NEWEST), run_id="between", start=BETWEEN)
+
+    def test_winner_that_is_cleared_loads_again_and_the_settlement_stays(
+        self, kept: Tables
+    ) -> None:
+        run(operator(kept, **NEWEST), run_id="winner", start=EARLIER, **CLEARED)
+        with pytest.raises(AirflowFailException, match=rf"settled against .*\(for {WINNER}\)"):
+            run(operator(kept), run_id="loser", start=LATER, **CLEARED)
         with pytest.raises(AirflowFailException, match="Newer runs have loaded"):
             run(operator(kept, **NEWEST), run_id="between", start=BETWEEN)
 

@@ -123,6 +123,42 @@ class TestNewerRunThatDied:
         submit(load(table))
 
 
+class TestOwnRows:
+    """The run has loaded the day after a newer one, and is cleared."""
+
+    def loaded(self, world: World, table: Table, **own: Any) -> None:
+        newer = put(table, rank=NEW)
+        table.run(ledger.close_try(ROOT, newer, state=COMMITTED))
+        world.clock.advance(10)
+        mine = put(table, rank=OLD, idempotency_key="flights/r/load")
+        entries = [{"partition": "day=1", "files": 1}]
+        given = {"state": COMMITTED, "report": {"partitions": entries}, **own}
+        table.run(ledger.close_try(ROOT, mine, **given))
+        world.clock.advance(10)
+
+    def test_run_that_has_replaced_those_of_a_newer_one_loads_again(
+        self, world: World, table: Table
+    ) -> None:
+        self.loaded(world, table)
+        submit(load(table))
+
+    @pytest.mark.parametrize(
+        "own",
+        [
+            {"report": {"partitions": [{"partition": "day=1"}], "overlapped": "Another ran."}},
+            {"report": {"partitions": [{"partition": "day=2"}]}},
+            {"report": None},
+            {"state": FAILED, "writes": (write(WRITTEN),)},
+        ],
+        ids=["beside another run", "another day", "no report", "not to its end"],
+    )
+    def test_run_gives_way_where_nobody_can_tell_whose_rows_are_there(
+        self, world: World, table: Table, own: dict[str, Any]
+    ) -> None:
+        self.loaded(world, table, **own)
+        refuse(load(table), SupersededRunError, "have loaded day=1")
+
+
 def test_newer_run_that_ends_between_the_two_looks_is_seen(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
