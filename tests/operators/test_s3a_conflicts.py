@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from support.airflow import Tables, task_context
 from support.fake_spark import FakeSpark
 from support.s3a_loads import EARLIER, LATER, MEETS, operator, run
 from support.s3a_stand_in import APPLICATION
+from support.waiting import until
 from zero_rename.committer import InvalidInputError, OutcomeUnknownError, Owner
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
@@ -198,6 +200,9 @@ class TestMet:
             task_id="days", table=tables.url(), partitions=["day=1"], committer="magic"
         )
         assert by_day.poke(context).is_done is False
+        # The store's times, which tell the last load of a partition, have whole seconds.
+        began = int(time.time())
+        until("the next second", lambda: int(time.time()) > began)
         spark.runs(APPLICATION)
         run(operator(tables), try_number=2, max_tries=1, clear_number=1)
         assert by_run.poke(context).is_done is True
