@@ -42,7 +42,7 @@ nitpick_ignore_regex = [
     (r"py:class", r"dagster_zero_rename\.registration\.Registration"),
     (
         r"py:class",
-        r"zero_rename\..*\.(Beats|Decided|Destination|JobLiveness|JobOutcome|JobSteps|Kind|NeededBy|ReadableTable|T|TableAccess|Touch|Whose)",
+        r"zero_rename\..*\.(Beats|Decided|Destination|JobLiveness|JobOutcome|Kind|NeededBy|ReadableTable|T|TableAccess|Touch|Whose)",
     ),
 ]
 
