@@ -50,8 +50,8 @@ from ..committer.format.records.inputs import UNKNOWN_INPUTS, Inputs
 from ..committer.format.records.typed_json import from_members
 from ..committer.format.row_changes import RowChanges
 from ..committer.format.run_rank import RunRanks
-from ..committer.format.schema.hive_paths import normalise_partition
 from ..committer.overview.rival_jobs import RivalJob
+from ..committer.scan.current_table import stored_in
 from ..committer.scan.reads import note_read, stated_inputs
 from ..committer.scan.table_scan import ScanPlan, TableAccess, TableScan
 from ..committer.store.driver import BotoDriver, connect
@@ -208,16 +208,7 @@ class DeltaTable(ChangeableTable):
         return max(there)
 
     def stored_names(self, partitions: Collection[str]) -> Collection[str]:
-        if isinstance(partitions, str):
-            raise InvalidInputError(
-                f"partitions is the text {partitions!r}, not a list of partitions.",
-                table=self.root.url,
-                remedy=f"Give a list: partitions=[{partitions!r}].",
-            )
-        if not isinstance(partitions, list | tuple | set | frozenset):
-            return partitions
-        schema, by = self.shape()
-        return frozenset(normalise_partition(it, schema, by) for it in partitions)
+        return stored_in(self.root, self.shape, partitions)
 
     def scan(
         self,

@@ -42,6 +42,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 pytest_plugins = (
     "support.shared_servers",
     "support.shares",
+    "support.pauses",
     "support.spark",
     "support.wheel",
     "simulation.summary",

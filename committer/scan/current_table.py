@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+
+import pyarrow as pa
 
 from ..commit.snapshot import Snapshot, take_snapshot
 from ..commit.state.context import Context
 from ..commit.state.found_table import find_table, read_table, refuse_partition_folder
 from ..errors import InvalidInputError, RecordDamagedError, TableNotFoundError, ZeroRenameError
 from ..format.as_of import AsOf
+from ..format.layout import TableRoot
 from ..format.parquet.foreign_table import ListedTable, read_listed
 from ..format.records.table_record import TableRecord
 from ..format.schema.hive_paths import normalise_partition
@@ -82,12 +85,22 @@ def stored_names(
     :param partitions: a list, or a condition that is asked about each partition.
     :raises InvalidInputError: a partition that this table cannot have, or a text for a list.
     """
+    return stored_in(context.root, lambda: (table.schema, table.partition_by), partitions)
+
+
+def stored_in(
+    root: TableRoot,
+    shape: Callable[[], tuple[pa.Schema, tuple[str, ...]]],
+    partitions: Collection[str],
+) -> Collection[str]:
+    """The same, by the table's columns and partition columns, asked for only where needed."""
     if isinstance(partitions, str):
         raise InvalidInputError(
             f"partitions is the text {partitions!r}, not a list of partitions.",
-            table=context.root.url,
+            table=root.url,
             remedy=f"Give a list: partitions=[{partitions!r}].",
         )
     if not isinstance(partitions, list | tuple | set | frozenset):
         return partitions
-    return frozenset(normalise_partition(p, table.schema, table.partition_by) for p in partitions)
+    schema, by = shape()
+    return frozenset(normalise_partition(p, schema, by) for p in partitions)

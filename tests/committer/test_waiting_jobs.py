@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -10,8 +9,9 @@ import pyarrow as pa
 import pytest
 from conftest import Bucket
 
+from support.pauses import Pauses
 from zero_rename import Table
-from zero_rename.committer import CommitConflictError, InvalidInputError, rival_wait
+from zero_rename.committer import CommitConflictError, InvalidInputError
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.write_job import WriteJob
 from zero_rename.spark.write_target import resolve
@@ -20,7 +20,6 @@ from zero_rename.tables import DeltaTable
 pytestmark = [pytest.mark.memory_s3]
 HOUR = timedelta(hours=1)
 COLUMNS = pa.schema([("day", pa.string()), ("delay", pa.int64())])
-Pauses = Callable[[Callable[[], object]], list[float]]
 
 
 @pytest.fixture
@@ -28,28 +27,6 @@ def table(s3_bucket: Bucket) -> Table:
     made = Table(f"s3://{s3_bucket.name}/flights")
     write(job_of(made, "1"), 1)
     return made
-
-
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> Pauses:
-    """Lets something happen in each pause of a wait, in the place of time that passes."""
-
-    def install(happens: Callable[[], object]) -> list[float]:
-        seen: list[float] = []
-
-        def pause(seconds: float) -> None:
-            seen.append(seconds)
-            happens()
-
-        made = rival_wait.RivalWait.__init__
-
-        def init(self: Any, longest: float, since: Any = None, *more: Any) -> None:
-            made(self, longest, since, pause)
-
-        monkeypatch.setattr(rival_wait.RivalWait, "__init__", init)
-        return seen
-
-    return install
 
 
 def job_of(table: Table, day: str, **options: Any) -> WriteJob:

@@ -25,7 +25,6 @@ from zero_rename.committer import (
     Owner,
     RefusedError,
     RunRank,
-    rival_wait,
 )
 from zero_rename.committer.format.records.open_record import OpenRecord
 from zero_rename.s3a.runs import ledger
@@ -38,29 +37,6 @@ DAY: dict[str, Any] = {
 }
 NEWEST: dict[str, Any] = {"on_conflict": "newest_run"}
 LATER = datetime(2013, 3, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], list[float]]:
-    """Lets something happen in a run's first pause, in the place of time that passes."""
-
-    def install(happens: Callable[[], object]) -> list[float]:
-        seen: list[float] = []
-
-        def pause(seconds: float) -> None:
-            seen.append(seconds)
-            if len(seen) == 1:
-                happens()
-
-        made = rival_wait.RivalWait.__init__
-
-        def init(self: Any, longest: float, since: Any = None, *more: Any) -> None:
-            made(self, longest, since, pause)
-
-        monkeypatch.setattr(rival_wait.RivalWait, "__init__", init)
-        return seen
-
-    return install
 
 
 @pytest.fixture
