@@ -68,7 +68,7 @@ airflow-life: setup ## The examples in a whole Airflow: kills, restarts, clears,
 	@PYTHONPATH=tests $(PY) -m airflow_life $(SCENES)
 	@$(if $(SCENES),,AIRFLOW_WHOLE=1 $(PY) -m pytest tests/operators/test_recomputing.py)
 
-dagster-life: setup ## The examples in a whole Dagster: dg, a backfill with a hole, kills. SCENES="components backfill"
+dagster-life: setup ## The examples in a whole Dagster: dg, a backfill with a hole, kills, a late run. SCENES="components backfill"
 	@PYTHONPATH=tests $(PY) -m dagster_life $(SCENES)
 
 proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation walk torture each faults s3a airflow"

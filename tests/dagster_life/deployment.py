@@ -37,6 +37,22 @@ mutation($given: ExecutionParams!) {
     ... on PythonError { message }
   }
 }"""
+_AGAIN = """
+mutation($given: ReexecutionParams!) {
+  launchRunReexecution(reexecutionParams: $given) {
+    __typename
+    ... on LaunchRunSuccess { run { runId } }
+    ... on PythonError { message }
+  }
+}"""
+_ERRORS = """
+query($id: ID!) {
+  logsForRun(runId: $id) {
+    ... on EventConnection {
+      events { ... on ExecutionStepFailureEvent { error { message causes { message } } } }
+    }
+  }
+}"""
 _STATUS = """
 query($id: String!) {
   partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status } }
@@ -145,21 +161,37 @@ class Deployment:
         until(f"the backfill {backfill}", ended)
         return self.runs({"dagster/backfill": backfill})
 
-    def launch(self, job: str = "january", config: Any = None, **tags: str) -> str:
+    def launch(
+        self, job: str = "january", config: Any = None, resources: Any = None, **tags: str
+    ) -> str:
         """Launch a run of a job, and return its id at once.
 
         :param config: of the assets' functions, by their names.
+        :param resources: what it says of resources, by their names.
         :param tags: of the run, without ``dagster/``.
         """
         selector = {**_REPOSITORY, "jobName": job}
         told = [{"key": f"dagster/{name}", "value": value} for name, value in tags.items()]
         given: dict[str, Any] = {"selector": selector, "executionMetadata": {"tags": told}}
-        if config is not None:
-            ops = {name: {"config": said} for name, said in config.items()}
-            given["runConfigData"] = {"ops": ops}
+        ops = {name: {"config": said} for name, said in (config or {}).items()}
+        if ops or resources:
+            given["runConfigData"] = {"ops": ops, "resources": resources or {}}
         answer = self.ask(_RUN, given=given)["launchRun"]
         assert "run" in answer, answer
         return answer["run"]["runId"]
+
+    def execute_again(self, run: str) -> str:
+        """Launch a run again as a whole, as the page does it, and return the new one's id."""
+        given = {"parentRunId": run, "strategy": "ALL_STEPS"}
+        answer = self.ask(_AGAIN, given=given)["launchRunReexecution"]
+        assert "run" in answer, answer
+        return answer["run"]["runId"]
+
+    def errors(self, run: str) -> list[str]:
+        """The messages of a run's failed steps, each with those of its causes."""
+        events = self.ask(_ERRORS, id=run)["logsForRun"]["events"]
+        found = [it["error"] for it in events if it.get("error")]
+        return ["".join(one["message"] for one in (it, *it["causes"])) for it in found]
 
     def start_sensor(self, name: str) -> None:
         """Let the daemon tick a sensor."""

@@ -43,6 +43,11 @@ class World:
         versions = self.table.snapshot().versions if self.table.exists() else {}
         return [versions.get(path_of(day), 0) for day in days]
 
+    def day(self, day: int) -> RowDigest:
+        """The content of a day."""
+        rows = self.table.to_arrow().to_pylist()
+        return content([row for row in rows if partition_of(row) == path_of(day)])
+
     def derived(self) -> tuple[Rows, Rows]:
         """The weeks and the carriers, as they are."""
         weekly, carriers = (
@@ -250,9 +255,44 @@ def lineage(world: World) -> str:
     return f"5 runs for a correction, a lost file and taking it back; {world.check(*days)}"
 
 
+def late(world: World) -> str:
+    """a late run of a day that a newer run has loaded: under newest_run it is superseded"""
+    dagster, day = world.dagster, 9
+    # A run's word for a resource takes the place of all that the definitions say of it.
+    said_of_tables = {"table_root": world.place.root, "on_conflict": "newest_run"}
+    resource = {"zero_rename": {"config": said_of_tables}}
+    source = world.place.folder / "late.csv"
+
+    def launch(corrections: Path) -> str:
+        given = {"flights": {"corrections": str(corrections)}}
+        # The first try fails for good: the day is loaded late, by hand.
+        tags = {"partition": key_of(day), "max_retries": "0"}
+        return dagster.launch(config=given, resources=resource, **tags)
+
+    older = launch(source)
+    until("the older run's end", lambda: ended(dagster.run(older)))
+    [said] = dagster.errors(older)
+    assert source.name in said, said
+    before = world.versions([day])
+    succeeded(dagster, launch(_corrections(world.place)))
+    newer = world.day(day)
+    assert world.versions([day]) == [before[0] + 1]
+    shutil.copy(world.place.flights.path, source)
+    again = dagster.execute_again(older)
+    until("the late run's end", lambda: ended(dagster.run(again)))
+    assert dagster.run(again).status == "FAILURE"
+    [said] = dagster.errors(again)
+    assert "SupersededRunError" in said, said
+    assert world.day(day) == newer, "the newer run's rows are not there any more"
+    assert world.versions([day]) == [before[0] + 1]
+    succeeded(dagster, dagster.launch(partition=key_of(day)))
+    assert world.day(day) != newer
+    return f"the newer run's rows stay; {world.check(day)}"
+
+
 def succeeded(dagster: Deployment, run: str) -> None:
     until("the run's end", lambda: ended(dagster.run(run)))
-    assert dagster.run(run).status == "SUCCESS", run
+    assert dagster.run(run).status == "SUCCESS", dagster.errors(run) or run
 
 
 def _corrections(place: Place) -> Path:
@@ -270,4 +310,4 @@ def _corrections(place: Place) -> Path:
     return path
 
 
-SCENES = (components, backfill, january, killed, final, lineage)
+SCENES = (components, backfill, january, killed, final, late, lineage)
