@@ -24,11 +24,11 @@ from zero_rename.committer.commit.narrowed_run import (
     pending_narrowings,
     read_narrowing,
 )
-from zero_rename.committer.errors import counted, escaped, first_few
+from zero_rename.committer.errors import InvalidInputError, counted, escaped, first_few
 from zero_rename.committer.format.job_spec import Mode, Owner
 from zero_rename.committer.format.layout import new_write_id
 from zero_rename.committer.format.records.narrowing import Narrowing
-from zero_rename.committer.format.records.run_conflict import SettledBy, Settlement
+from zero_rename.committer.format.records.run_conflict import RunConflict, SettledBy, Settlement
 from zero_rename.committer.format.settling import SettledRuns, Settling
 from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
 from zero_rename.maintenance.conflicts import ChosenRun, choose_reruns, find_here, note_rerun
@@ -72,8 +72,8 @@ def resolve_conflicts_sensor(
     that others have started are waited for.
 
     A tick that fails names what is not settled, with the reason: no run that the policy names, one
-    that was made outside Dagster, or by Hadoop's committers, an asset that appends or merges, rows
-    of runs that are no part of the conflict.
+    that was made outside Dagster, one that loaded by Hadoop's committers, an asset that appends or
+    merges, rows of runs that are no part of the conflict.
 
     :param targets: assets whose tables are looked at, as definitions or by their keys.
     :param policy: ``newest_run``; ``{"prefer": ["corrections", "flights_daily"]}``, jobs or assets
@@ -181,7 +181,7 @@ class _Tick:
         for found in find_here(table):
             if found.committer == S3A:
                 self.refused += [
-                    f"{table.root.url}: {it} Hadoop's committers loaded it, outside Dagster"
+                    f"{table.root.url}: {it} {_why_not_by_hadoop(it, self.policy)}"
                     for it in found.unresolved
                 ]
             elif found.unresolved:
@@ -372,6 +372,27 @@ class _Tick:
 
 def _who(owner: Owner) -> tuple[str | None, str | None]:
     return owner.application, owner.dag_id
+
+
+def _why_not_by_hadoop(conflict: RunConflict, policy: SettlementPolicy) -> str:
+    """Say why a run that Hadoop's committers loaded is not asked for again, and what to do."""
+    try:
+        winner = policy.winner(conflict)
+    except InvalidInputError as error:
+        return str(error)
+    owner = winner.owner
+    if owner.application != APPLICATION:
+        by = owner.dag_id or owner.application or "an unnamed program"
+        return (
+            f"The run that is to stand was made outside Dagster, by {by}, by Hadoop's committers: "
+            "run it again there, with on_conflict='last_wins'"
+        )
+    return (
+        f"The run {owner.run_id} of the asset {owner.task_id!r} loaded it by Hadoop's committers, "
+        "and such a load cannot be narrowed to the partitions in conflict, so this sensor asks for "
+        "none. If the asset replaces its partitions, materialise it by hand for those of that run, "
+        "with on_conflict='last_wins'"
+    )
 
 
 def _is_over(run: DagsterRun) -> bool:

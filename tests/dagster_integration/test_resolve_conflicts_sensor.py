@@ -8,13 +8,15 @@ import dagster as dg
 import pytest
 
 from dagster_zero_rename import ZeroRenameResource, resolve_conflicts_sensor, zero_rename_asset
-from dagster_zero_rename.asset_step import DOES_AGAIN
+from dagster_zero_rename.asset_step import APPLICATION, DOES_AGAIN
 from dagster_zero_rename.watch.resolve_conflicts_sensor import TAG
 from support.dagster_loads import DAYS, days, rows
 from zero_rename import Table
 from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.format.records.run_conflict import RunConflict, SettledBy
 from zero_rename.maintenance.conflicts import find_here
+from zero_rename.s3a.runs import ledger
+from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
 
 pytestmark = pytest.mark.memory_s3
 
@@ -257,6 +259,35 @@ class TestRefused:
         with pytest.raises(dg.Failure, match="is not on record any more"):
             lake.tick()
 
+    @pytest.mark.parametrize(
+        ("application", "said"),
+        [
+            (APPLICATION, r"The run r of the asset 'flights' loaded it by Hadoop's committers"),
+            (None, r"made outside Dagster, by january, by Hadoop's committers: run it again there"),
+        ],
+    )
+    def test_load_by_hadoops_committers_is_named_by_who_made_it(
+        self, zero: ZeroRenameResource, lake: Lake, application: str | None, said: str
+    ) -> None:
+        made = Lake(ZeroRenameResource(table_root=f"{zero.table_root}/by_hadoop"), lake.instance)
+        made.policy = {"prefer": ["january"]}
+        load_by_hadoop(made.table, Owner("january", "r", FLIGHTS, application=application))
+        load_by_hadoop(made.table, Owner("hourly", "r", FLIGHTS, application=application))
+        with pytest.raises(dg.Failure, match=said) as refused:
+            made.tick()
+        assert ("outside Dagster" in str(refused.value)) is (application is None)
+
     def test_invalid_policy(self) -> None:
         with pytest.raises(InvalidInputError, match="Invalid policy"):
             resolve_conflicts_sensor(FLIGHTS, policy="oldest")
+
+
+def load_by_hadoop(table: Table, owner: Owner) -> None:
+    """Enter a whole load of a day in the ledger."""
+    told: dict[str, Any] = {"mode": "replace", "partitions": (f"day={DAY}",)}
+    key = f"{owner.dag_id}/{owner.run_id}"
+    record = TryRecord(run_uuid(), key, owner, "magic", **told)
+    opened = table.run(ledger.open_try(table.root, record))
+    entry = {"partition": f"day={DAY}", "files": 1, "rows": 1}
+    report = {"decided_at": opened.opened_at, "partitions": [entry]}
+    table.run(ledger.close_try(table.root, opened, state=COMMITTED, report=report))
