@@ -12,6 +12,7 @@ from ..committer.errors import (
     DamagedError,
     InvalidInputError,
     OtherJobError,
+    TableMismatchError,
     TableNotFoundError,
     ZeroRenameError,
     escaped,
@@ -94,6 +95,7 @@ def find_here(
     happened in a table since the last look.
 
     :param table: opened at the destination's root, whatever lies there.
+    :raises TableMismatchError: it is a Delta table, whose runs nobody compares.
     """
     runs = table.run(ListObjects(runs_prefix(table.root)))
     found = []
@@ -101,8 +103,12 @@ def find_here(
         found.append(table.conflicts(seconds, remember))
     if runs.objects:
         found.append(table.run(find_s3a_conflicts(table.root, seconds, remember)))
+    if found:
+        return found
     # A tree or a marker alone shows whose it is.
-    return found or find_at(table, table.run(destination_at(table.root)), seconds, remember)
+    place = table.run(destination_at(table.root))
+    _refuse_delta(table, place)
+    return find_at(table, place, seconds, remember)
 
 
 def find_below(
@@ -144,9 +150,22 @@ def resolve_by_restore(
     return [*done, *(table.resolve(chosen, names, apply, owner) if names else ())]
 
 
+def _refuse_delta(table: Table, place: Destination) -> None:
+    """Refuse a Delta table: that its runs are not looked at must not pass for no conflict."""
+    log = f"{table.root.prefix}/_delta_log/"
+    if place.kind == "directory" and table.run(ListObjects(log)).objects:
+        raise TableMismatchError(
+            "It is a Delta table, whose runs are not compared: a job there is refused where "
+            "another one has changed its partitions. Nothing was looked at.",
+            table=table.root.url,
+            remedy="Leave it out; DeltaTable(…).history() says which job wrote what.",
+        )
+
+
 def _destination(table: Table) -> Destination:
     """:raises InvalidInputError: it is none."""
     place = table.run(destination_at(table.root))
+    _refuse_delta(table, place)
     if place.is_table or place.is_s3a:
         return place
     raise InvalidInputError(

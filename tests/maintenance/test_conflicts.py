@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
-from support.protocol import DAY1, DAY2, DAY3, ROOT
+from support.protocol import DAY1, DAY2, DAY3, ROOT, memory_table
 from support.s3a_jobs import a_try
 from support.virtual_time import TickingWorld
 from zero_rename.committer import InvalidInputError, Mode, Owner, Readers, RunRank, Table
-from zero_rename.committer.store.requests import Put
+from zero_rename.committer.errors import TableMismatchError
+from zero_rename.committer.store.requests import Put, PutFile
 from zero_rename.maintenance.conflicts import (
     choose_reruns,
     find_below,
@@ -199,3 +200,15 @@ class TestBothCommitters:
         assert [it.is_settled for it in done] == [True, True]
         taken.look()
         assert find_here(taken.table)[0].unresolved == find_here(taken.table)[1].unresolved == ()
+
+
+class TestDeltaTables:
+    def test_a_look_at_one_is_refused_and_not_green(self) -> None:
+        store = MemoryStore()
+        store.apply(PutFile(f"{ROOT.prefix}/_delta_log/{0:020}.json", b"{}"))
+        table = memory_table(store)
+        for ask in (find_here, lambda it: find_below(it, Table)):
+            with pytest.raises(TableMismatchError, match="a Delta table, whose runs are not"):
+                ask(table)
+        with pytest.raises(TableMismatchError, match="a Delta table"):
+            resolve_by_restore(table, "newest_run")
