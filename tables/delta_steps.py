@@ -73,6 +73,7 @@ from ..layouts.delta.paths import DeltaRoot
 from ..layouts.delta.statistics import statistics_of
 from ..log.actions import AddFile, LogMetadata, RemoveFile
 from ..log.change import LogBase, LogChange, Overtaking
+from ..log.checkpointing import make_checkpoint
 from ..log.committing import EntryCommitted
 from ..log.entries import LogEntry
 from ..log.job_steps import OpenedLogJob, abandon_job, commit_job, open_log_job, withdraw_job
@@ -85,6 +86,9 @@ from .delta_files import added_file, partition_name, refuse_nulls, rows_of_add, 
 from .new_table import check_free
 
 logger = logging.getLogger("zero_rename.tables.delta_steps")
+#: Commits from one checkpoint to the next, where the table does not say. Delta's engines take 10;
+#: openings here go by checksum files.
+CHECKPOINT_INTERVAL = 50
 
 
 def layout_of(root: TableRoot) -> DeltaLayout:
@@ -214,8 +218,7 @@ def _ids(job: str) -> Iterator[str]:
 
 def _open(root: TableRoot, job: str, spec: JobSpec) -> Step[tuple[OpenedJob, OpenedLog]]:
     layout = layout_of(root)
-    owner = {name: value for name, value in asdict(spec.owner).items() if value is not None}
-    owner["max_duration"] = spec.max_duration
+    owner = {**_owner(spec.owner), "max_duration": spec.max_duration}
     opened = yield from open_log_job(layout, _ids(job), owner, _depth(spec), spec.idempotency_key)
     try:
         return (yield from _opened(root, layout, opened, spec)), opened.log
@@ -332,6 +335,7 @@ def _commit(
     done = yield from commit_job(layout, log, change, now)
     if isinstance(done, EntryCommitted):
         _tell_overwritten(opened, done)
+        yield from _checkpoint_where_due(layout, opened, log.state, done.entry.version, now)
         metadata = done.entry.of(LogMetadata)
         state = replace(log.state, metadata=metadata[-1]) if metadata else log.state
         return replace(
@@ -347,6 +351,21 @@ def _commit(
         job=opened.job,
         remedy="Run it again, if the rows of the other one are to be replaced.",
     )
+
+
+def _checkpoint_where_due(
+    layout: DeltaLayout, opened: OpenedJob, state: LogState, version: int, now: int
+) -> Step[None]:
+    """Write a checkpoint after every so many commits, so that openings and other engines read few
+    entries. The job is committed: what fails here is logged, and left to the next one."""
+    asked = state.property_of("delta.checkpointInterval")
+    interval = int(asked) if asked.isdecimal() and int(asked) else CHECKPOINT_INTERVAL
+    if not version or version % interval:
+        return
+    try:
+        yield from make_checkpoint(layout, now)
+    except ZeroRenameError as error:
+        logger.warning("%s: no checkpoint was written: %s", opened.root.url, error)
 
 
 def _tell_overwritten(opened: OpenedJob, done: EntryCommitted) -> None:

@@ -18,13 +18,14 @@ from zero_rename.committer.errors import (
     CommitConflictError,
     DestinationExistsError,
     InvalidInputError,
+    StoreRefusedError,
     TableMismatchError,
     TableNotFoundError,
     UnsupportedTypeError,
 )
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Found, Get, PutFile
-from zero_rename.tables import DeltaTable
+from zero_rename.tables import DeltaTable, delta_steps
 
 pytestmark = [pytest.mark.memory_s3]
 COLUMNS = pa.schema([("day", pa.string()), ("delay", pa.int64())])
@@ -418,6 +419,28 @@ class TestUpkeep:
         assert str(job.job) in doomed[0]
         assert table.purge(apply=True) == doomed
         assert read(table) == [("1", 5)]
+
+    def test_each_so_many_commits_leave_a_checkpoint(
+        self, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(delta_steps, "CHECKPOINT_INTERVAL", 3)
+        for value in range(8):
+            write(table, rows(("1", value)))
+        found = [it.rpartition("/")[2] for it in keys(table) if ".checkpoint." in it]
+        assert found == [f"{version:020}.checkpoint.parquet" for version in (3, 6)]
+        assert [value for _, value in read(table)] == list(range(8))
+
+    def test_a_checkpoint_that_cannot_be_written_fails_no_job(
+        self, table: DeltaTable, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def fails(*given: Any) -> Any:
+            raise StoreRefusedError("No right.")
+
+        monkeypatch.setattr(delta_steps, "CHECKPOINT_INTERVAL", 1)
+        monkeypatch.setattr(delta_steps, "make_checkpoint", fails)
+        for value in range(2):
+            assert write(table, rows(("1", value))).rows == 1
+        assert "no checkpoint was written: No right." in caplog.text
 
     def test_a_checkpoint_changes_nothing(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5)))
