@@ -25,6 +25,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
@@ -65,7 +66,7 @@ from ..committer.format.schema.compatibility import check_same, check_types
 from ..committer.format.schema.evolution import evolved, overwritten
 from ..committer.format.schema.row_metadata import renamed
 from ..committer.format.schema.types import find_column, normalise
-from ..committer.store.driver import BotoDriver
+from ..committer.store.driver import BotoDriver, Driver
 from ..committer.store.requests import DeleteMany, Step
 from ..layouts.delta.columns import arrow_schema, delta_schema, needed_protocol, storable
 from ..layouts.delta.delta_layout import PROPERTIES, DeltaLayout
@@ -84,8 +85,11 @@ from ..log.scope import ALL, NONE, Scope
 from ..log.searching import RunDone
 from .delta_files import added_file, partition_name, refuse_nulls, rows_of_add, scope_of
 from .new_table import check_free
+from .store_check import ATOMIC, facts_of, refuse_second_writer
 
 logger = logging.getLogger("zero_rename.tables.delta_steps")
+#: What was found of the stores of tables, by the driver and the table's URL.
+_found: WeakKeyDictionary[Driver, dict[str, StoreFacts]] = WeakKeyDictionary()
 #: Commits from one checkpoint to the next, where the table does not say. Delta's engines take 10;
 #: openings here go by checksum files.
 CHECKPOINT_INTERVAL = 50
@@ -150,7 +154,13 @@ class DeltaSteps:
     def open(self, job: str, spec: JobSpec) -> OpenedJob:
         with about(self.root.url):
             spec = checked(self.root, spec)
-            opened, log = self.driver.run(_open(self.root, job, spec))
+            # From the first request on, which a bucket's policy may deny otherwise.
+            self.driver.encrypt(self.root.prefix, spec.files.encrypted)
+            self.driver.encrypt_by_default(spec.default_encryption, self.root.prefix)
+            found = _found.setdefault(self.driver, {})
+            known = found.get(self.root.url)
+            opened, log = self.driver.run(_open(self.root, job, spec, known))
+            found[self.root.url] = opened.facts
         self._begun[opened.job] = log
         return opened
 
@@ -216,12 +226,15 @@ def _ids(job: str) -> Iterator[str]:
         yield new_job_id()
 
 
-def _open(root: TableRoot, job: str, spec: JobSpec) -> Step[tuple[OpenedJob, OpenedLog]]:
+def _open(
+    root: TableRoot, job: str, spec: JobSpec, known: StoreFacts | None
+) -> Step[tuple[OpenedJob, OpenedLog]]:
+    """Open a job; ``known``: what this process has found of the store."""
     layout = layout_of(root)
     owner = {**_owner(spec.owner), "max_duration": spec.max_duration}
     opened = yield from open_log_job(layout, _ids(job), owner, _depth(spec), spec.idempotency_key)
     try:
-        return (yield from _opened(root, layout, opened, spec)), opened.log
+        return (yield from _opened(root, layout, opened, spec, known)), opened.log
     except ZeroRenameError:
         # Nothing but the open record was written: there are no tasks yet.
         yield from abandon_job(layout, opened.job)
@@ -235,13 +248,19 @@ def _depth(spec: JobSpec) -> LogDepth:
 
 
 def _opened(
-    root: TableRoot, layout: DeltaLayout, opened: OpenedLogJob, spec: JobSpec
+    root: TableRoot,
+    layout: DeltaLayout,
+    opened: OpenedLogJob,
+    spec: JobSpec,
+    known: StoreFacts | None,
 ) -> Step[OpenedJob]:
     state = opened.log.state
     if state.exists:
         layout.check_writable(state, removes_rows=spec.mode is Mode.REPLACE)
     else:
         yield from check_free(root)
+    facts = yield from facts_of(root, state, known)
+    yield from refuse_second_writer(root, layout, opened.job, facts)
     spec, schema, partition_by = _columns(root, state, spec)
     done = opened.done
     repeated = None
@@ -262,7 +281,7 @@ def _opened(
         spec=spec,
         schema=schema,
         partition_by=partition_by,
-        facts=StoreFacts(),
+        facts=facts,
         repeated=repeated,
         opened_at=opened.opened_at,
         log=log,
@@ -469,9 +488,8 @@ def _metadata(
     keeps = opened.spec.schema_mode is not SchemaMode.OVERWRITE
     text = delta_schema(opened.schema, log.columns if keeps else "")
     if state.metadata is None:
-        made = LogMetadata(
-            str(uuid4()), text, opened.partition_by, dict(PROPERTIES), created_at=now
-        )
+        properties = {**PROPERTIES, ATOMIC: str(opened.facts.atomic).lower()}
+        made = LogMetadata(str(uuid4()), text, opened.partition_by, properties, created_at=now)
         return made, made
     # By the columns that its rows were written in, so that others' changes are noticed.
     written = replace(state.metadata, schema=text, partition_columns=opened.partition_by)

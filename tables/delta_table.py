@@ -500,8 +500,8 @@ class DeltaTable(ChangeableTable):
         plan = self.driver.run(plan_restore(self._layout, job, version, now, owner))
         if plan.lost and not allow_lost:
             raise CommitConflictError(
-                f"{counted(len(plan.lost), 'file')} of version {version} are gone, such as "
-                f"{plan.lost[0]}. Nothing was changed.",
+                f"{counted(len(plan.lost), 'file')} of version {version} cannot be brought back, "
+                f"such as {plan.lost[0]}. Nothing was changed.",
                 remedy="Restore a later version, or allow_lost=True, which leaves these out.",
             )
         done = self.driver.run(commit_job(self._layout, plan.opened, plan.change, now))

@@ -12,7 +12,7 @@ from ..committer.store.listing import first_object
 from ..committer.store.requests import ListedObject, Step
 
 #: What jobs leave before there is a table: their records, and files that no entry names.
-_RECORDS = ("_zero_rename/open/", "_zero_rename/jobs/", "_zero_rename/failures/")
+_RECORDS = tuple(f"_zero_rename/{name}/" for name in ("open", "jobs", "failures", "probe"))
 
 
 def check_free(root: TableRoot) -> Step[None]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,12 +14,14 @@ import pyarrow as pa
 import pytest
 from conftest import Bucket
 
+from support.memory_store import Behaviour, MemoryDriver, MemoryStore
 from zero_rename import Table
 from zero_rename.committer.errors import (
     CommitConflictError,
     DestinationExistsError,
     InvalidInputError,
     StoreRefusedError,
+    StoreUnfitError,
     TableMismatchError,
     TableNotFoundError,
     UnsupportedTypeError,
@@ -282,6 +285,44 @@ class TestOtherWriters:
         write(table, rows(("1", 7)))
         assert "the entries of versions 1 of its log are not those" in caplog.text
         assert read(table) == [("1", 5), ("1", 7)]
+
+
+class TestStore:
+    def test_a_store_that_keeps_no_condition_of_put_is_refused(self) -> None:
+        store = MemoryStore(behaviour=Behaviour(conditional_put=False))
+        with pytest.raises(StoreUnfitError, match="does not keep If-None-Match"):
+            write(on(store), rows(("1", 5)), partition_by=["day"])
+        assert not store.objects
+
+    def test_a_store_that_writes_in_two_steps_holds_one_writer(self) -> None:
+        store = MemoryStore(behaviour=Behaviour(server_name="Werkzeug/3"))
+        write(on(store), rows(("1", 5)), partition_by=["day"])
+        with on(store).job() as job:
+            job.write(rows(("1", 6)))
+            with pytest.raises(StoreUnfitError, match="another job is open"):
+                write(on(store), rows(("1", 7)))
+        assert read(on(store)) == [("1", 5), ("1", 6)]
+
+    def test_a_table_of_another_engine_is_written_where_its_store_keeps_conditions(self) -> None:
+        store = MemoryStore()
+        write(on(store), rows(("1", 5)), partition_by=["day"])
+        log = f"flights/_delta_log/{0:020}.json"
+        body = store.objects[log].body.decode()
+        assert '"zero_rename.atomicPut":"true"' in body
+        store.apply(PutFile(log, body.replace(',"zero_rename.atomicPut":"true"', "").encode()))
+        theirs = on(store)
+        write(theirs, rows(("1", 6)))
+        asked = [it for it in theirs.driver.requests if "/probe/" in getattr(it, "key", "")]  # type: ignore[attr-defined]
+        assert asked
+        store.behaviour = replace(store.behaviour, conditional_put=False)
+        with pytest.raises(StoreUnfitError):
+            write(on(store), rows(("1", 7)))
+
+
+def on(store: MemoryStore) -> DeltaTable:
+    table = DeltaTable("s3://bucket/flights")
+    table.driver = MemoryDriver(store)  # type: ignore[assignment]
+    return table
 
 
 class TestPlace:

@@ -1,0 +1,60 @@
+"""Check of a table's store: an entry of the log is one writer's only where the store refuses a
+second PUT of its key, in one step.
+
+What the probe of the first job finds is a property of the table, so that no later job asks again.
+Of a table that another engine has made each process asks once.
+"""
+
+from __future__ import annotations
+
+from ..committer.commit.state.probe import probe
+from ..committer.errors import StoreUnfitError, first_few
+from ..committer.format.layout import TableRoot, new_write_id
+from ..committer.format.records.store_facts import StoreFacts
+from ..committer.store.listing import list_objects
+from ..committer.store.requests import Step
+from ..layouts.delta.delta_layout import DeltaLayout
+from ..log.job_files import JobFiles
+from ..log.replay import LogState
+
+#: Property of a table: whether its store carries out conditional writes in one step.
+ATOMIC = "zero_rename.atomicPut"
+
+
+def facts_of(root: TableRoot, state: LogState, known: StoreFacts | None) -> Step[StoreFacts]:
+    """What the store of a table keeps.
+
+    :param known: what this process has found before.
+    :raises StoreUnfitError: it does not keep conditions of PUT. No data was written.
+    """
+    said = state.property_of(ATOMIC)
+    if said:
+        return StoreFacts(atomic=said == "true")
+    if known is not None:
+        return known
+    facts = yield from probe(root, new_write_id)
+    facts.require_coordination(root)
+    return facts
+
+
+def refuse_second_writer(
+    root: TableRoot, layout: DeltaLayout, job: str, facts: StoreFacts
+) -> Step[None]:
+    """Refuse a job beside another one where the store checks a condition and writes in two steps,
+    so that both could have one entry.
+
+    :raises StoreUnfitError: another job is open. No data was written.
+    """
+    if facts.atomic:
+        return
+    records = JobFiles(layout.control)
+    listing = yield from list_objects(records.opened)
+    others = sorted({records.job_of(key) for key in listing.keys} - {job})
+    if others:
+        raise StoreUnfitError(
+            "The store carries out conditional writes in two steps, so it holds one writer at a "
+            f"time, and another job is open: {first_few(others)}. No data was written.",
+            table=root.url,
+            remedy="Wait for that job; if its process is dead, DeltaTable(…).recover(patience=0) "
+            "closes it. Or use a store that writes in one step.",
+        )
