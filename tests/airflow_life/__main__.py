@@ -13,6 +13,7 @@ from pathlib import Path
 import airflow
 from torture.servers import serving
 
+from airflow_life.conflicts import SCENES as OF_CONFLICTS
 from airflow_life.deployment import deployment
 from airflow_life.postgres import postgres
 from airflow_life.rows import Flights, first_days
@@ -24,7 +25,7 @@ from zero_rename.committer import Table
 
 _BUCKET = "airflow-life"
 #: The maintenance of all tables comes last.
-SCENES = (*OF_WAVES, *OF_RUNS)
+SCENES = (*OF_WAVES, *OF_CONFLICTS, *OF_RUNS)
 
 
 @contextmanager

@@ -88,6 +88,8 @@ class Deployment:
         until(f"no other backfill of {dag_id}", begun)
 
     def trigger(self, dag_id: str, **content: Any) -> str:
+        path = f"/api/v2/dags/{dag_id}"
+        until(f"{dag_id} to be read", lambda: self.api.get(path).is_success)
         made = self.call("POST", f"dags/{dag_id}/dagRuns", json={"logical_date": None} | content)
         return made["dag_run_id"]
 
@@ -203,7 +205,9 @@ def examples(folder: Path) -> None:
         file.write_text(re.sub(begin, r"\g<0> \1end\2(2013, 3, 1, tzinfo=UTC),", text))
     jobs = folder / "jobs"
     (jobs / "flights_job.py").rename(jobs / "flights_example.py")
-    shutil.copy(Path(__file__).with_name("gated_job.py"), jobs / "flights_job.py")
+    here = Path(__file__).parent
+    shutil.copy(here / "gated_job.py", jobs / "flights_job.py")
+    shutil.copy(here / "conflicting_dags.py", folder)
 
 
 @contextlib.contextmanager
