@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...committer.store.requests import Step
 
 #: What a Spark application needs. The sub-packages for Airflow stay at home.
-_PARTS = ("committer", "s3a", "spark")
+_PARTS = ("committer", "log", "layouts", "tables", "s3a", "spark")
 _DISCOVERED = "pyspark_zero_rename.py"
 _NAME = "airflow-provider-zero-rename"
 #: Fixed, so that equal sources make equal files.

@@ -19,8 +19,11 @@ def test_it_holds_what_executors_need_and_no_more(tmp_path: Path) -> None:
     assert {Path(name).parts[1] for name in names if name.startswith("zero_rename/")} == {
         "__init__.py",
         "committer",
+        "layouts",
+        "log",
         "s3a",
         "spark",
+        "tables",
     }
 
 
@@ -28,7 +31,7 @@ def test_it_holds_every_module_of_every_room(tmp_path: Path) -> None:
     names = set(zipfile.ZipFile(build_zip(tmp_path)).namelist())
     modules = {
         f"zero_rename/{path.relative_to(ROOT).as_posix()}"
-        for part in ("committer", "s3a", "spark")
+        for part in ("committer", "layouts", "log", "s3a", "spark", "tables")
         for path in (ROOT / part).rglob("*.py")
     }
     assert "zero_rename/committer/store/requests.py" in modules
