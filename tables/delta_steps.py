@@ -43,6 +43,8 @@ from ..committer.errors import (
     CommitConflictError,
     InvalidInputError,
     RefusedError,
+    StoreRefusedError,
+    StoreUnreachableError,
     TableMismatchError,
     ZeroRenameError,
     about,
@@ -176,8 +178,10 @@ class DeltaSteps:
         self._sent.add(opened.job)
         try:
             return self.driver.run(_commit(self.layout, opened, log, self._amend, results, tasks))
-        except RefusedError:
-            self._sent.discard(opened.job)
+        except RefusedError as error:
+            # A store that stops answering may have done so after the entry was there.
+            if not isinstance(error, StoreRefusedError | StoreUnreachableError):
+                self._sent.discard(opened.job)
             raise
 
     def abort(self, opened: OpenedJob, results: Sequence[TaskResult]) -> Aborted | Committed:
