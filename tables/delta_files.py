@@ -12,16 +12,13 @@ from ..committer.errors import InvalidInputError, RecordDamagedError
 from ..committer.format.layout import UNPARTITIONED, TableRoot
 from ..committer.format.records.data_file import DataFile
 from ..committer.format.records.pending_file import PendingFile
-from ..committer.format.schema.hive_paths import escape, partition_path, partition_values
+from ..committer.format.schema.hive_paths import NULL, escape, partition_path, partition_values
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..layouts.delta.partition_text import partition_text
 from ..log.actions import AddFile
 from ..log.replay import LogState, Partition
 from ..log.scope import Scope
-
-#: As directories spell a null partition.
-_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def log_partition(path: str, schema: pa.Schema, partition_by: Sequence[str]) -> Partition:
@@ -43,7 +40,7 @@ def partition_name(partition: Partition, schema: pa.Schema, partition_by: Sequen
     if not partition_by:
         return UNPARTITIONED
     pairs = zip(partition_by, partition, strict=True)
-    raw = "/".join(f"{escape(name)}={escape(text) if text else _NULL}" for name, text in pairs)
+    raw = "/".join(f"{escape(name)}={escape(text) if text else NULL}" for name, text in pairs)
     try:
         return partition_path(partition_values(raw, schema, partition_by), schema)
     except InvalidInputError as error:

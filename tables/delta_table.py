@@ -488,8 +488,7 @@ class DeltaTable(ChangeableTable):
         now = self.run(store_now(self._layout))
         opened = self.run(open_log_job(self._layout, iter(new_job_id, ""), owner, LogDepth.WHOLE))
         try:
-            with about(self.root.url):
-                return self._restored(opened.job, version, allow_lost, owner, now)
+            return self._restored(opened.job, version, allow_lost, owner, now)
         except RefusedError:
             self.driver.run(abandon_job(self._layout, opened.job))
             raise
@@ -497,14 +496,15 @@ class DeltaTable(ChangeableTable):
     def _restored(
         self, job: str, version: int, allow_lost: bool, owner: dict[str, Any], now: int
     ) -> Committed:
-        plan = self.driver.run(plan_restore(self._layout, job, version, now, owner))
+        plan = self.run(plan_restore(self._layout, job, version, now, owner))
         if plan.lost and not allow_lost:
             raise CommitConflictError(
                 f"{counted(len(plan.lost), 'file')} of version {version} cannot be brought back, "
                 f"such as {plan.lost[0]}. Nothing was changed.",
+                table=self.root.url,
                 remedy="Restore a later version, or allow_lost=True, which leaves these out.",
             )
-        done = self.driver.run(commit_job(self._layout, plan.opened, plan.change, now))
+        done = self.run(commit_job(self._layout, plan.opened, plan.change, now))
         assert done.entry is not None
         return committed(self.root, plan.opened.state, done.entry)
 

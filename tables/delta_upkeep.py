@@ -27,14 +27,17 @@ def store_now(layout: DeltaLayout) -> Step[int]:
 
 def open_jobs(layout: DeltaLayout) -> Step[list[OpenJob]]:
     """The jobs with an open record, oldest first."""
+    now, found = yield from _open_records(layout)
+    return [_open_job(job, record, now) for job, record in found.items()]
+
+
+def _open_records(layout: DeltaLayout) -> Step[tuple[float, dict[str, Found]]]:
+    """The time by the store's clock, and the open records by job; those that were closed meanwhile
+    are not among them."""
     records = JobFiles(layout.control)
     listing = yield from list_objects(records.opened)
     found = yield from All(tuple(Get(key) for key in listing.keys))
-    return [
-        _open_job(records.job_of(record.key), record, listing.date)
-        for record in found
-        if isinstance(record, Found)  # Else it was closed meanwhile.
-    ]
+    return listing.date, {records.job_of(it.key): it for it in found if isinstance(it, Found)}
 
 
 def _open_job(job: str, record: Found, now: float) -> OpenJob:
@@ -57,19 +60,16 @@ def recover_jobs(
     :param silent_for: seconds since a job opened; ``None``: its own maximum duration.
     :param jobs: these only; ``None``: any.
     """
-    records = JobFiles(layout.control)
-    listing = yield from list_objects(records.opened)
-    found = yield from All(tuple(Get(key) for key in listing.keys))
+    now, found = yield from _open_records(layout)
     settled: list[Recovered] = []
-    for record in found:
-        job = records.job_of(record.key) if isinstance(record, Found) else ""
-        if not isinstance(record, Found) or (jobs is not None and job not in jobs):
+    for job, record in found.items():
+        if jobs is not None and job not in jobs:
             continue
         try:
             patience = _max_duration(record) if silent_for is None else silent_for
-            if listing.date - record.last_modified >= patience:
-                now = int(listing.date * 1000)
-                verdict = yield from recover_job(layout, job, new_job_id(), now)
+            if now - record.last_modified >= patience:
+                milliseconds = int(now * 1000)
+                verdict = yield from recover_job(layout, job, new_job_id(), milliseconds)
                 settled.append(_recovered(job, verdict))
         except ZeroRenameError as error:
             settled.append(Recovered.failed(job, error))
