@@ -1,7 +1,7 @@
 """One log for each table: the decisions of its jobs in one numbered sequence.
 
-Nothing of the package uses this yet; the layouts of ``layouts/`` will. A step is a generator of
-the store's requests, like those of ``committer/commit``.
+``tables/`` has what users call; ``layouts/`` says what a log asks of its table. A step is a
+generator of the store's requests, like those of ``committer/commit``.
 
 States of a job
 ---------------
