@@ -151,7 +151,20 @@ class ActionReader:
         found = self._members.get(name)
         if not isinstance(found, wanted) or (wanted is int and isinstance(found, bool)):
             raise self.damage(name, f"must be {words}")
+        if wanted is int and not -(2**63) <= found < 2**63:
+            raise self.damage(name, "must have 64 bits")
+        if wanted is str:
+            self._check_text(name, found)
         return found
+
+    def _check_text(self, name: str, found: str) -> None:
+        """Refuse a string that UTF-8 does not have, which no entry or checkpoint could hold."""
+        if found.isascii():
+            return
+        try:
+            found.encode()
+        except UnicodeEncodeError as error:
+            raise self.damage(name, "must be Unicode, not half of a surrogate pair") from error
 
     def text(self, name: str) -> str:
         return self._typed(name, str, "a string")
@@ -172,6 +185,8 @@ class ActionReader:
         found = self._typed(name, list, "a list of strings")
         if not all(isinstance(item, str) for item in found):
             raise self.damage(name, "must be a list of strings")
+        for item in found:
+            self._check_text(name, item)
         return tuple(found)
 
     def features(self, name: str) -> frozenset[str] | None:
@@ -185,6 +200,9 @@ class ActionReader:
         for value in found.values():
             if not isinstance(value, str) and not (nulls and value is None):
                 raise self.damage(name, "must be a JSON object of strings")
+        for text in (*found, *found.values()):
+            if text is not None:
+                self._check_text(name, text)
         return found
 
 

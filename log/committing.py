@@ -9,19 +9,23 @@
                                                 └── no answer: unknown
 
 Before each PUT the state that the entry is made of has every entry below its number, each judged.
-So what was checked is what the entry is bound to, absence of a table (base -1) included.
+So what was checked is what the entry is bound to, absence of a table (base -1) included. Once an
+entry may be in the log, an error of what comes after is told as *unknown*, never as *refused*.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ..committer.errors import (
     CommitConflictError,
     CommitStateUnknownError,
     JobFencedError,
+    OutcomeUnknownError,
     TableNotFoundError,
+    ZeroRenameError,
 )
 from ..committer.store.requests import Clock, Step
 from .actions import FORGOTTEN, write_actions
@@ -38,6 +42,7 @@ from .searching import RunDone, find_run
 _NUMBERS = 1_000
 #: Entries that are read ahead at the most, once a job meets others again and again.
 _AHEAD = 8
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -99,13 +104,13 @@ def _commit(
             raise _unknown(change, answer.cause)
         if isinstance(answer, ListingExpired):
             if answer.sent:
-                return (yield from _find_late(layout, change, number, deadline))
+                return (yield from _sent(change, _find_late(layout, change, number, deadline)))
             opened = yield from open_log(layout, max(change.depth, depth_of(state)))
             yield from _judge_between(layout, change, state, opened.state)
             state, listed_at = opened.state, opened.listed_at
             continue
         if is_ours(answer, change.job):
-            yield from _confirm(layout, change, number, deadline)
+            yield from _sent(change, _confirm(layout, change, number, deadline))
             return EntryCommitted(answer.entry, replay(state, [answer.entry]), met)
         met += 1
         state = _judged(change, state, [answer.entry])
@@ -236,6 +241,16 @@ def _unknown(change: LogChange, cause: str) -> CommitStateUnknownError:
         job=change.job,
         remedy="Look for the job in the log again later, or fence it.",
     )
+
+
+def _sent(change: LogChange, look: Step[T]) -> Step[T]:
+    """Look at what became of an entry that was sent; where the look fails, nobody knows."""
+    try:
+        return (yield from look)
+    except OutcomeUnknownError:
+        raise
+    except ZeroRenameError as error:
+        raise _unknown(change, error.message) from error
 
 
 def _find_late(

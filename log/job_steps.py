@@ -26,6 +26,7 @@ from ..committer.errors import (
     JobFencedError,
     OtherJobError,
     OutcomeUnknownError,
+    StoreRefusedError,
     StoreUnreachableError,
     UnfinishedCommitError,
     ZeroRenameError,
@@ -63,11 +64,17 @@ class OpenedLogJob:
 def repeat(request: Put | Delete) -> Step[float]:
     """Carry out an unconditional write until it is answered; return when, by the store's clock.
 
-    :raises OutcomeUnknownError: it never was.
+    :raises OutcomeUnknownError: it never was, and it may have been sent.
     """
-    answer: Done | Refused | Unknown = Unknown("")
+    answer: Done | Refused | Unknown | None = None
     for _ in range(_TRIES):
-        answer = yield from request
+        try:
+            answer = yield from request
+        except (StoreRefusedError, StoreUnreachableError) as error:
+            if answer is None:
+                raise
+            answer = Unknown(error.message)
+            break
         if isinstance(answer, Done):
             return answer.date
     raise OutcomeUnknownError(
@@ -153,6 +160,8 @@ def finish_job(
 
     :return: versions whose entry is not the one that was committed: somebody overwrote them.
     :raises UnfinishedCommitError: the job is committed; run it again to finish.
+    :raises OtherJobError: another job has done the run's work, and that is not finished. This one
+        is not committed.
     """
     records, overwritten = JobFiles(layout.control), ()
     at = done.entry.version if done.entry is not None else "before its base"
@@ -162,6 +171,15 @@ def finish_job(
             overwritten = yield from _report(layout, done, done.entry)
         yield from repeat(Delete(records.open(job)))
     except ZeroRenameError as error:
+        if isinstance(done, RunDone):
+            other = (done.entry.job if done.entry is not None else None) or ""
+            raise OtherJobError(
+                f"Another try of the run is committed (version {at}), and not finished: "
+                f"{error.message} This job was not committed.",
+                job=job,
+                other=other,
+                remedy="Run it again.",
+            ) from error
         raise UnfinishedCommitError(
             f"The job is committed (version {at}), and not finished: {error.message}",
             job=job,

@@ -13,7 +13,7 @@ append                          an append, a compaction, a merge, a delete   pas
 replace, ``fail``               any change of rows in its partitions         conflict
 replace, ``last_wins``          the same                                     removes it, too
 replace or append, newest run   rows of a newer rank, whenever they came     superseded
-``removes``                     a removal of the same file                   conflict
+``removes``, ``adds``           a removal of the same file                   conflict
 ``returned``                    a removal of it, so what purge forgets       conflict
 ``forgets``, ``returned``       an entry that brings the file back           conflict
 ``former``                      a restore, which may bring its rows back     conflict
@@ -84,7 +84,7 @@ def judge(change: LogChange, before: LogState, entry: LogEntry) -> None:
     if change.former is not None and entry.operation == RESTORE:
         raise _overtaken(change, entry, "restored a version, which may have rows of this run")
     removed = {it.path for it in entry.of(RemoveFile)}
-    wanted = {*change.removes, *(it.path for it in change.returned)}
+    wanted = {*change.removes, *(it.path for it in (*change.returned, *change.adds))}
     if both := sorted(removed & wanted):
         raise _overtaken(change, entry, f"removed {both[0]}")
     unnamed = {it.path for it in (*change.returned, *change.forgets)}

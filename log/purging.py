@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..committer.errors import UnfinishedUpkeepError, counted
+from ..committer.errors import StoreRefusedError, StoreUnreachableError, UnfinishedUpkeepError, counted
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import DeleteMany, Step, Unknown
 from .actions import FORGOTTEN, RemoveFile
@@ -94,7 +94,11 @@ def purge_log(layout: LogLayout, purger: str, now: int) -> Step[tuple[str, ...]]
     keys = tuple(plan.forgets)
     for start in range(0, len(keys), 1000):
         items = tuple((key, None) for key in keys[start : start + 1000])
-        answer = yield from DeleteMany(items)
+        try:
+            answer = yield from DeleteMany(items)
+        except (StoreRefusedError, StoreUnreachableError) as error:
+            # The entry that forgets them stands, and some may be gone.
+            answer = Unknown(error.message)
         if isinstance(answer, Unknown) or answer.errors:
             raise UnfinishedUpkeepError(
                 f"Of {counted(len(keys), 'file')} that nothing needs, not all were deleted: "

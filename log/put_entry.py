@@ -12,14 +12,20 @@ never any           unknown: it may be there, or come
 
 The same number, since a next one would leave a hole if this one does not come, or commit twice if
 it does. Where others clean the log, no request is sent after the deadline: a number may be free
-again by then, and an entry there would be in the void.
+again by then, and an entry there would be in the void. An answer that is not known stays so where what
+lies at the number cannot be read.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..committer.errors import StoreRefusedError, StoreUnreachableError
+from ..committer.errors import (
+    InvalidInputError,
+    RecordDamagedError,
+    StoreRefusedError,
+    StoreUnreachableError,
+)
 from ..committer.store.backoff import Backoff
 from ..committer.store.requests import Clock, Done, Found, Get, Put, Refused, Step
 from .entries import ENTRY_BYTES, LogEntry, LogFolder, read_entry
@@ -59,8 +65,17 @@ def put_entry(
 
     :raises StoreUnreachableError: nothing was sent.
     :raises StoreRefusedError: the store refused the first request for want of rights.
+    :raises InvalidInputError: nobody would read an entry of so many bytes. Nothing was sent.
+    :raises RecordDamagedError: another's entry is there, and cannot be read.
     """
-    cause, key = "", folder.entry(version)
+    if len(body) > ENTRY_BYTES:
+        raise InvalidInputError(
+            f"The job's entry would have {len(body):,} bytes, more than {ENTRY_BYTES:,}. "
+            "Nothing was written.",
+            key=folder.entry(version),
+            remedy="Write fewer files, or load in several jobs.",
+        )
+    cause, may_come, key = "", False, folder.entry(version)
     for attempt in _TRIES.attempts():
         yield from _TRIES.pause(attempt)
         if deadline is not None and (yield from Clock()) >= deadline:
@@ -75,12 +90,17 @@ def put_entry(
             found = Found(key, answer.etag, len(body), answer.date, answer.date, body)
             return NumberTaken(read_entry(found, version))
         cause = answer.code if isinstance(answer, Refused) else answer.cause
+        may_come = may_come or not isinstance(answer, Refused)
         try:
             current = yield from Get(key, most=ENTRY_BYTES)
+            if isinstance(current, Found):
+                return NumberTaken(read_entry(current, version))
         except (StoreUnreachableError, StoreRefusedError) as error:
             return NumberUnsure(error.message)
-        if isinstance(current, Found):
-            return NumberTaken(read_entry(current, version))
+        except RecordDamagedError as error:
+            if not may_come:
+                raise
+            return NumberUnsure(error.message)
     return NumberUnsure(cause)
 
 
