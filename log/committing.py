@@ -37,6 +37,7 @@ from .opening import FRESH, LogDepth, OpenedLog, list_log, open_log, read_entrie
 from .put_entry import ListingExpired, NumberUnsure, is_ours, put_entry
 from .replay import LogState, replay
 from .searching import RunDone, find_run
+from .vacuum import check_not_vacuumed
 
 #: Numbers that are asked for before one gives up.
 _NUMBERS = 1_000
@@ -92,10 +93,11 @@ def _commit(
     if FENCE + change.job in opened.state.transactions:
         # Its record is there before its base is read: the fence may be at or below the base.
         raise JobFencedError("The job was declared dead. It was not committed.", job=change.job)
-    yield from _judge_since(layout, change, opened.state)
+    since = yield from _judge_since(layout, change, opened.state)
     state, listed_at, met = opened.state, opened.listed_at, 0
     for _ in range(_NUMBERS):
         check_state(layout, change, state)
+        yield from check_not_vacuumed(layout, change, state, since)
         cleaned = layout.cleaned_by_others(state)
         body = write_actions(change_actions(change, state, now))
         number, deadline = state.version + 1, listed_at + FRESH if cleaned else None
@@ -106,18 +108,18 @@ def _commit(
             if answer.sent:
                 return (yield from _sent(change, _find_late(layout, change, number, deadline)))
             opened = yield from open_log(layout, max(change.depth, depth_of(state)))
-            yield from _judge_between(layout, change, state, opened.state)
+            since = yield from _judge_between(layout, change, state, opened.state)
             state, listed_at = opened.state, opened.listed_at
             continue
         if is_ours(answer, change.job):
             yield from _sent(change, _confirm(layout, change, number, deadline))
             return EntryCommitted(answer.entry, replay(state, [answer.entry]), met)
-        met += 1
-        state = _judged(change, state, [answer.entry])
+        met, since = met + 1, [answer.entry]
+        state = _judged(change, state, since)
         if met > 1:
             ahead = range(state.version + 1, state.version + 1 + min(_AHEAD, met))
-            found = yield from read_entries(layout.folder, ahead)
-            state = _judged(change, state, _until_missing(found))
+            found = _until_missing((yield from read_entries(layout.folder, ahead)))
+            state, since = _judged(change, state, found), [*since, *found]
     raise CommitConflictError(
         f"Other jobs were faster {_NUMBERS:,} times. This job was not committed.",
         job=change.job,
@@ -150,8 +152,8 @@ def _judged(change: LogChange, state: LogState, entries: Iterable[LogEntry]) -> 
     return state
 
 
-def _judge_since(layout: LogLayout, change: LogChange, state: LogState) -> Step[None]:
-    """Judge the entries between the base and the state that was opened."""
+def _judge_since(layout: LogLayout, change: LogChange, state: LogState) -> Step[list[LogEntry]]:
+    """Judge the entries between the base and the state that was opened, and return them."""
     if change.base.version > state.version:
         raise CommitConflictError(
             f"The job has read version {change.base.version}, and the table's newest is "
@@ -159,21 +161,22 @@ def _judge_since(layout: LogLayout, change: LogChange, state: LogState) -> Step[
             job=change.job,
         )
     before = LogState(change.base.version, metadata=state.metadata, files=None, removed=None)
-    yield from _judge_between(layout, change, before, state)
+    return (yield from _judge_between(layout, change, before, state))
 
 
 def _judge_between(
     layout: LogLayout, change: LogChange, before: LogState, state: LogState
-) -> Step[None]:
-    """Judge entries of which only the versions before and after are known."""
+) -> Step[list[LogEntry]]:
+    """Judge entries of which only the versions before and after are known, and return them."""
     versions = range(before.version + 1, state.version + 1)
     if not versions:
-        return
+        return []
     entries = yield from read_entries(layout.folder, versions)
     void: frozenset[int] = frozenset()
     if layout.cleaned_by_others(state):
         listed = yield from list_log(layout.folder)
         void = frozenset(v for v in versions if v in listed.entries and listed.is_stale(v))
+    judged = []
     for entry in entries:
         if entry is None or entry.version in void:
             raise CommitConflictError(
@@ -183,6 +186,8 @@ def _judge_between(
                 remedy="Run it again on the present state.",
             )
         judge(change, before, entry)
+        judged.append(entry)
+    return judged
 
 
 def check_state(layout: LogLayout, change: LogChange, state: LogState) -> None:

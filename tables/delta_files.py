@@ -37,10 +37,9 @@ def partition_name(partition: Partition, schema: pa.Schema, partition_by: Sequen
 
     :raises RecordDamagedError: a value is not of its column's type.
     """
+    raw = name_as_written(partition, partition_by)
     if not partition_by:
-        return UNPARTITIONED
-    pairs = zip(partition_by, partition, strict=True)
-    raw = "/".join(f"{escape(name)}={escape(text) if text else NULL}" for name, text in pairs)
+        return raw
     try:
         return partition_path(partition_values(raw, schema, partition_by), schema)
     except InvalidInputError as error:
@@ -49,6 +48,22 @@ def partition_name(partition: Partition, schema: pa.Schema, partition_by: Sequen
             "read.",
             field="partitionValues",
         ) from error
+
+
+def name_as_written(partition: Partition, partition_by: Sequence[str]) -> str:
+    """The name of a partition whose values may be of any type: for a report of what was done."""
+    if not partition_by:
+        return UNPARTITIONED
+    pairs = zip(partition_by, partition, strict=True)
+    return "/".join(f"{escape(name)}={escape(text) if text else NULL}" for name, text in pairs)
+
+
+def name_told(partition: Partition, schema: pa.Schema, partition_by: Sequence[str]) -> str:
+    """The name of a partition of an entry that stands, whoever has filled it."""
+    try:
+        return partition_name(partition, schema, partition_by)
+    except RecordDamagedError:
+        return name_as_written(partition, partition_by)
 
 
 def scope_of(names: Collection[str], schema: pa.Schema, partition_by: Sequence[str]) -> Scope:

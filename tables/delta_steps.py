@@ -85,7 +85,7 @@ from ..log.replay import LogState
 from ..log.rerunning import find_past
 from ..log.scope import ALL, NONE, Scope
 from ..log.searching import RunDone
-from .delta_files import added_file, partition_name, refuse_nulls, rows_of_add, scope_of
+from .delta_files import added_file, name_told, partition_name, refuse_nulls, rows_of_add, scope_of
 from .new_table import check_free
 from .store_check import ATOMIC, facts_of, refuse_second_writer
 
@@ -531,14 +531,14 @@ def committed(
     added: dict[str, list[AddFile]] = {}
     removed: dict[str, int] = {}
     for file in (*entry.of(AddFile), *entry.of(RemoveFile)):
-        name = partition_name(state.partition(file) or (), schema, by)
+        name = name_told(state.partition(file) or (), schema, by)
         if isinstance(file, AddFile):
             added.setdefault(name, []).append(file)
         else:
             removed[name] = removed.get(name, 0) + 1
     replaced = entry.ours.get("replaced")
     named = () if not isinstance(replaced, list) else (tuple(it) for it in replaced)
-    names = {*added, *removed, *(partition_name(it, schema, by) for it in named)}
+    names = {*added, *removed, *(name_told(it, schema, by) for it in named)}
     partitions = tuple(
         PartitionCommit(
             name,

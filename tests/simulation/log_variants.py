@@ -132,8 +132,8 @@ VARIANTS = (
         "few in checksums",
         committing,
         "_judge_since",
-        "    yield from _judge_between(layout, change, before, state)",
-        "    yield from ()",
+        "    return (yield from _judge_between(layout, change, before, state))",
+        "    yield from ()\n    return []",
     ),
     LogVariant(
         "commits without a condition",

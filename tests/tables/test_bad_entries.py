@@ -1,0 +1,225 @@
+"""Tables whose log another writer has filled with what cannot be right: refused by name, reported,
+and never the cause of a loss; nothing is read outside of the table."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from support.memory_store import MemoryDriver, MemoryStore
+from zero_rename.committer.errors import (
+    CommitConflictError,
+    RecordDamagedError,
+    TableMismatchError,
+    ZeroRenameError,
+)
+from zero_rename.committer.store import requests as s
+from zero_rename.tables import DeltaTable
+
+LOG = "flights/_delta_log/"
+
+
+def on(store: MemoryStore, fault: Any = None) -> DeltaTable:
+    table = DeltaTable("s3://bucket/flights")
+    table.driver = MemoryDriver(store, fault)  # type: ignore[assignment]
+    return table
+
+
+def rows(*values: int, day: int = 1) -> pa.Table:
+    days = pa.array([day] * len(values), pa.int32())
+    return pa.table({"day": days, "value": pa.array(values, pa.int64())})
+
+
+def write(store: MemoryStore, data: pa.Table, **options: Any) -> Any:
+    with on(store).job(data.schema, partition_by=["day"], **options) as job:
+        job.write(data)
+    return job.committed
+
+
+def values(store: MemoryStore) -> list[int]:
+    return sorted(on(store).scan().to_arrow()["value"].to_pylist())
+
+
+def entry(store: MemoryStore, *actions: dict[str, Any]) -> int:
+    """Write the next entry as another engine would; return its version."""
+    version = len([key for key in store.keys(LOG) if key.endswith(".json")])
+    if "commitInfo" not in actions[0]:
+        actions = ({"commitInfo": {"txnId": "it"}}, *actions)
+    body = "".join(f"{json.dumps(it)}\n" for it in actions)
+    store.apply(s.PutFile(f"{LOG}{version:020d}.json", body.encode()))
+    return version
+
+
+def add(path: str, day: str | None = "1", size: int = 7) -> dict[str, Any]:
+    members = {"path": path, "partitionValues": {"day": day}, "size": size}
+    return {"add": {**members, "modificationTime": 1, "dataChange": True}}
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    store = MemoryStore()
+    write(store, rows(1, 2))
+    return store
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../other/a.parquet",
+        "day=1/../../other/a.parquet",
+        "%2e%2e/other/a.parquet",
+        "s3://elsewhere/flights/a.parquet",
+        "s3a://bucket/other/a.parquet",
+        "file:///etc/passwd",
+        "/etc/passwd",
+    ],
+)
+def test_a_path_that_leaves_the_table_is_refused_and_nothing_is_read_there(
+    store: MemoryStore, path: str
+) -> None:
+    store.apply(s.PutFile("other/a.parquet", b"secret"))
+    entry(store, add(path))
+    asked: list[str] = []
+
+    def watch(request: Any, apply: Any) -> Any:
+        items = getattr(request, "items", ())
+        asked.extend([getattr(request, "key", ""), *(it[0] for it in items)])
+        return apply(request)
+
+    table = on(store, watch)
+    with pytest.raises(RecordDamagedError, match="in the log") as caught:
+        table.scan().to_arrow()
+    assert path in str(caught.value)
+    for verb in (
+        lambda: table.compact(apply=True),
+        lambda: table.delete([("value", "==", 1)]),
+        lambda: table.merge(rows(9), ["value"]),
+        lambda: table.purge(apply=True),
+        lambda: table.restore(0),
+    ):
+        try:
+            verb()
+        except ZeroRenameError:
+            continue
+    assert not [key for key in asked if key and not key.startswith("flights/")]
+    assert store.objects["other/a.parquet"].body == b"secret"
+
+
+def test_a_file_that_is_not_there_is_named_by_readers_and_spoils_no_append(
+    store: MemoryStore,
+) -> None:
+    entry(store, add("day=1/gone.parquet"))
+    with pytest.raises(ZeroRenameError, match=r"day=1/gone\.parquet"):
+        values(store)
+    write(store, rows(3))
+    write(store, rows(4), mode="overwrite")
+    assert values(store) == [4]
+
+
+def test_a_partition_value_of_another_type_keeps_no_replace_of_the_table_from_reporting(
+    store: MemoryStore,
+) -> None:
+    entry(store, add("day=x/a.parquet", day="x"))
+    with pytest.raises(RecordDamagedError, match="partition that the table cannot have"):
+        values(store)
+    done = write(store, rows(5), mode="overwrite", replace_table=True)
+    assert {it.partition: it.removed for it in done.partitions} == {"day=1": 1, "day=x": 1}
+    assert values(store) == [5]
+
+
+def test_a_hole_is_refused_for_reading_and_writing(store: MemoryStore) -> None:
+    write(store, rows(3))
+    write(store, rows(4))
+    del store.objects[f"{LOG}{1:020d}.json"]
+    del store.objects[f"{LOG}{2:020d}.crc"]
+    before = dict(store.objects)
+    for act in (lambda: values(store), lambda: write(store, rows(5))):
+        with pytest.raises(RecordDamagedError, match="Entry 1 of the log is missing"):
+            act()
+    assert {key for key in store.objects if not key.startswith("flights/_zero")} == {
+        key for key in before if not key.startswith("flights/_zero")
+    }
+
+
+def test_a_reader_feature_that_is_not_known_is_refused_by_its_name(store: MemoryStore) -> None:
+    job = on(store).job(rows(3).schema, partition_by=["day"])
+    with pytest.raises(TableMismatchError, match="fromTomorrow"), job:
+        job.write(rows(3))
+        protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
+        features = {"readerFeatures": ["fromTomorrow"], "writerFeatures": ["fromTomorrow"]}
+        entry(store, {"protocol": {**protocol, **features}})
+    with pytest.raises(TableMismatchError, match="fromTomorrow"):
+        values(store)
+    assert len([key for key in store.keys(LOG) if key.endswith(".json")]) == 2
+
+
+def test_a_hint_of_the_future_and_a_cut_checkpoint_change_no_row(store: MemoryStore) -> None:
+    write(store, rows(3))
+    on(store).checkpoint()
+    write(store, rows(4))
+    key = f"{LOG}{1:020d}.checkpoint.parquet"
+    store.apply(s.PutFile(key, store.objects[key].body[:100]))
+    store.apply(s.PutFile(f"{LOG}_last_checkpoint", b'{"version": 900}'))
+    assert values(store) == [1, 2, 3, 4]
+    write(store, rows(5))
+    on(store).restore(1)
+    assert values(store) == [1, 2, 3]
+
+
+class TestVacuum:
+    """VACUUM of another engine with no retention, beside a job whose files no entry names yet."""
+
+    def vacuum(self, store: MemoryStore, *, ends: bool = True, retention: int = 0) -> None:
+        entry(store, _vacuum("VACUUM START", specifiedRetentionMillis=str(retention)))
+        live = {it.key for it in on(store).state().files}
+        for key in store.keys("flights/data/"):
+            if key not in live and not retention:
+                del store.objects[key]
+        if ends:
+            entry(store, _vacuum("VACUUM END", status="COMPLETED"))
+
+    @pytest.mark.parametrize("mode", ["append", "overwrite"])
+    def test_job_whose_files_it_deleted_is_refused(self, store: MemoryStore, mode: str) -> None:
+        job = on(store).job(rows(3).schema, partition_by=["day"], mode=mode)
+        with pytest.raises(CommitConflictError, match="VACUUM"), job:
+            _written(job, rows(3))
+            self.vacuum(store)
+        assert values(store) == [1, 2]
+        write(store, rows(3))
+        assert values(store) == [1, 2, 3]
+
+    def test_job_is_refused_while_it_is_deleting(self, store: MemoryStore) -> None:
+        job = on(store).job(rows(3).schema, partition_by=["day"])
+        with pytest.raises(CommitConflictError, match="VACUUM"), job:
+            self.vacuum(store, ends=False)
+            _written(job, rows(3))
+        assert values(store) == [1, 2]
+
+    def test_job_passes_one_that_keeps_younger_files(self, store: MemoryStore) -> None:
+        job = on(store).job(rows(3).schema, partition_by=["day"])
+        with job:
+            _written(job, rows(3))
+            self.vacuum(store, ends=False, retention=7 * 86_400_000)
+        assert values(store) == [1, 2, 3]
+
+
+def _vacuum(operation: str, **parameters: Any) -> dict[str, Any]:
+    """Its entry, as Spark and delta-rs write it: they change nothing but say so."""
+    info = {"operation": operation, "operationParameters": parameters, "txnId": operation}
+    return {"commitInfo": info}
+
+
+def _written(job: Any, data: pa.Table) -> None:
+    """Write rows so that their file is there before the block ends."""
+    result = _attempt(job, data)
+    job.take([result], 1)
+
+
+def _attempt(job: Any, data: pa.Table) -> Any:
+    table = on(job._driver.store)
+    writer = table.task_writer(job.opened, 0, 0)
+    writer.write(data)
+    return writer.close()
