@@ -151,10 +151,6 @@ class ActionReader:
         found = self._members.get(name)
         if not isinstance(found, wanted) or (wanted is int and isinstance(found, bool)):
             raise self.damage(name, f"must be {words}")
-        if wanted is int and not -(2**63) <= found < 2**63:
-            raise self.damage(name, "must have 64 bits")
-        if wanted is str:
-            self._check_text(name, found)
         return found
 
     def _check_text(self, name: str, found: str) -> None:
@@ -167,13 +163,18 @@ class ActionReader:
             raise self.damage(name, "must be Unicode, not half of a surrogate pair") from error
 
     def text(self, name: str) -> str:
-        return self._typed(name, str, "a string")
+        found: str = self._typed(name, str, "a string")
+        self._check_text(name, found)
+        return found
 
     def text_or(self, name: str, other: Any = None) -> Any:
         return self.text(name) if self.has(name) else other
 
     def number(self, name: str) -> int:
-        return self._typed(name, int, "a whole number")
+        found: int = self._typed(name, int, "a whole number")
+        if not -(2**63) <= found < 2**63:
+            raise self.damage(name, "must have 64 bits")
+        return found
 
     def number_or(self, name: str, other: Any = None) -> Any:
         return self.number(name) if self.has(name) else other

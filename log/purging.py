@@ -22,7 +22,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..committer.errors import StoreRefusedError, StoreUnreachableError, UnfinishedUpkeepError, counted
+from ..committer.errors import (
+    StoreRefusedError,
+    StoreUnreachableError,
+    UnfinishedUpkeepError,
+    counted,
+)
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import DeleteMany, Step, Unknown
 from .actions import FORGOTTEN, RemoveFile

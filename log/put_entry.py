@@ -12,8 +12,8 @@ never any           unknown: it may be there, or come
 
 The same number, since a next one would leave a hole if this one does not come, or commit twice if
 it does. Where others clean the log, no request is sent after the deadline: a number may be free
-again by then, and an entry there would be in the void. An answer that is not known stays so where what
-lies at the number cannot be read.
+again by then, and an entry there would be in the void. An answer that is not known stays so where
+what lies at the number cannot be read.
 """
 
 from __future__ import annotations

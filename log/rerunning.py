@@ -9,32 +9,37 @@ an entry since                         the rows    from then on
 =====================================  ==========  =========================================
 of the run, removes the file           gone
 replaces its partition, or all         gone
-restores a version, removes the file   gone        unless they ever were rewritten
+restores a version, removes the file   gone        unless they ever were written again
+a compaction that removes it           compacted   in its files, with rows of others
 any other that removes it              rewritten   in files that say nothing of the run
-restores a version                     unsure      where they were rewritten before
+brings the file back                   its own     whatever was before
+restores a version                     unsure      where they were written again before
 was cleaned                            unsure
 =====================================  ==========  =========================================
 
-Rows that may be there are refused: the rerun would double them. A restore that comes before its
-entry is a conflict, since it may bring back what is gone.
+Of files that carry compacted rows the same is asked. A compaction is taken back by the rerun's own
+entry (:mod:`.taking_back`), as long as the files are kept that it was made of. Other rows that may
+be there are refused: the rerun would double them. A restore that comes before its entry is a
+conflict, since it may bring back what is gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 from ..committer.errors import CommitConflictError
 from ..committer.store.requests import Step
 from .actions import AddFile, RemoveFile
-from .change import RESTORE, LogChange
+from .change import RESTORE, RUN, LogChange
 from .entries import LogEntry
 from .judging import replaced_by
 from .log_layout import LogLayout
 from .opening import OpenedLog, read_entries
-from .replay import LogState
+from .replay import LogState, Partition
 from .scope import ALL
 from .searching import find_run
+from .taking_back import Compaction, TakenBack, compaction_of, take_back
 
 
 @dataclass(frozen=True)
@@ -43,21 +48,31 @@ class RunPast:
 
     :param version: of its last entry.
     :param live: paths of its files that are there.
+    :param compacted: takes the compactions back that hold its rows.
     """
 
     version: int
     live: frozenset[str]
+    compacted: TakenBack = field(default_factory=TakenBack)
 
     def replaced_by(self, change: LogChange) -> LogChange:
         """The change that takes the place of these files; its base is at or before the state."""
-        return replace(change, removes=change.removes | self.live, former=self.version)
+        return replace(
+            change,
+            removes=change.removes | self.live | self.compacted.removes,
+            returned=(*change.returned, *self.compacted.returned),
+            former=self.version,
+        )
 
 
-def find_past(layout: LogLayout, opened: OpenedLog, run: str, job: str) -> Step[RunPast | None]:
+def find_past(
+    layout: LogLayout, opened: OpenedLog, run: str, job: str, now: int
+) -> Step[RunPast | None]:
     """Find what the entries of a run have left; ``None``: it has none.
 
     :param opened: with its live files.
     :param job: the one that asks.
+    :param now: milliseconds.
     :raises CommitConflictError: rows of the run may be in files of others.
     """
     state = opened.state
@@ -65,15 +80,34 @@ def find_past(layout: LogLayout, opened: OpenedLog, run: str, job: str) -> Step[
     if done is None:
         return None
     own = yield from _entries_of(layout, run, done.version)
-    added = [(entry.version, add) for entry in own for add in entry.of(AddFile)]
+    # An entry that takes a compaction back adds files of others, too.
+    added = [
+        (entry.version, add)
+        for entry in own
+        for add in entry.of(AddFile)
+        if add.tags.get("job") == entry.job
+    ]
     live = frozenset(add.path for _, add in added) & state.live.keys()
+    compactions: dict[tuple[int, Partition | None], Compaction] = {}
     if lost := [(version, add) for version, add in added if add.path not in live]:
         first = own[-1].version + 1
         entries = yield from read_entries(layout.folder, range(first, state.version + 1))
         for version, add in lost:
             since = entries[version + 1 - first :]
-            _see_gone(run, add, since, {it.version for it in own}, state)
-    return RunPast(done.version, frozenset(live))
+            fate = _see_gone(run, add, since, {it.version for it in own}, state)
+            compactions |= {(it.entry.version, it.partition): it for it in fate.compactions}
+    if not compactions:
+        return RunPast(done.version, frozenset(live))
+    without = {add.path for _, add in added}
+    back = yield from take_back(layout, state, compactions.values(), without, now)
+    if back is None:
+        by = ", ".join(sorted({str(it.entry.version) for it in compactions.values()}))
+        raise _refused(
+            run,
+            f"the compaction of version {by} has written them again, and files that it was "
+            "made of are gone, or about to be",
+        )
+    return RunPast(done.version, frozenset(live), back)
 
 
 def _entries_of(layout: LogLayout, run: str, last: int) -> Step[list[LogEntry]]:
@@ -84,43 +118,82 @@ def _entries_of(layout: LogLayout, run: str, last: int) -> Step[list[LogEntry]]:
         (entry,) = yield from read_entries(layout.folder, [version])
         if entry is None:
             raise _refused(run, f"its entry {version} was cleaned from the log")
+        if entry.transaction(RUN + run) is None:
+            raise _refused(run, f"another writer has written over its entry {version}")
         found.append(entry)
         former = entry.ours.get("former")
         version = former if isinstance(former, int) and former < version else None
     return found
 
 
+@dataclass
+class _RowsFate:
+    """The rows of a file that is not live, as far as the entries are read.
+
+    :param why: they may be there; empty: they are gone.
+    :param rewritten: they were written again at some time, so a restore may bring them back.
+    :param compactions: those that hold them, in ``carriers``.
+    """
+
+    why: str = "no entry says who removed it"
+    rewritten: bool = False
+    compactions: tuple[Compaction, ...] = ()
+    carriers: frozenset[str] = frozenset()
+
+    def lie_elsewhere(self, why: str) -> None:
+        self.why, self.rewritten = why, True
+        self.compactions, self.carriers = (), frozenset()
+
+    def are_gone(self) -> None:
+        self.why, self.rewritten = "", self.rewritten or bool(self.carriers)
+        self.compactions, self.carriers = (), frozenset()
+
+
 def _see_gone(
     run: str, add: AddFile, entries: Sequence[LogEntry | None], own: set[int], state: LogState
-) -> None:
-    """See that the rows of a file that is not live are nowhere else."""
-    why, rewritten = "no entry says who removed it", False
+) -> _RowsFate:
+    """See that the rows of a file that is not live are nowhere else, or in compactions alone."""
+    fate = _RowsFate()
     for entry in entries:
         if entry is None:
             raise _refused(run, f"entries since it wrote {add.path} were cleaned from the log")
         by = f"version {entry.version} of {f'job {entry.job}' if entry.job else 'another engine'}"
-        removes = any(it.path == add.path for it in entry.of(RemoveFile))
-        if entry.operation == RESTORE:
-            if rewritten:
-                why = f"{by} may have brought them back"
-            elif removes:
-                why = ""
-        elif (removes and entry.version in own) or _replaces(entry, add, state):
-            why = ""
-        elif removes:
-            why, rewritten = f"{by} wrote the rows of {add.path} again", True
-    if why:
-        raise _refused(run, why)
+        removed = {it.path for it in entry.of(RemoveFile)}
+        there = fate.carriers or {add.path}
+        if any(it.path == add.path for it in entry.of(AddFile)):
+            fate = _RowsFate()
+        elif entry.operation == RESTORE:
+            if fate.rewritten or fate.carriers:
+                fate.lie_elsewhere(f"{by} may have brought them back")
+            elif add.path in removed:
+                fate.are_gone()
+        elif (there <= removed and entry.version in own) or _replaces(entry, add, there, state):
+            fate.are_gone()
+        elif not there & removed:
+            continue
+        elif compaction := compaction_of(entry, state.partition(add), state):
+            fate.why = f"{by} wrote the rows of {add.path} again"
+            fate.compactions = (*fate.compactions, compaction)
+            fate.carriers = frozenset((there - removed) | compaction.added)
+        else:
+            what = entry.operation or "an entry"
+            fate.lie_elsewhere(f"{by} ({what}) wrote the rows of {add.path} again")
+    if fate.why and not fate.compactions:
+        raise _refused(run, fate.why)
+    return fate
 
 
-def _replaces(entry: LogEntry, add: AddFile, state: LogState) -> bool:
-    """Tell whether an entry leaves no row of a file's partition, whichever file has it."""
+def _replaces(entry: LogEntry, add: AddFile, there: Collection[str], state: LogState) -> bool:
+    """Tell whether an entry leaves no row of a file's partition, whichever file has it.
+
+    :param there: paths of the files that have its rows.
+    """
     if entry.job is None:
         parameters = entry.info.members.get("operationParameters")
         if not isinstance(parameters, dict) or parameters.get("predicate"):
             return False  # Files that match in part are written again.
         # Without a predicate it removes all, or the partitions of its new files.
-        removes = any(it.path == add.path for it in entry.of(RemoveFile))
+        removes = any(it.path in there for it in entry.of(RemoveFile))
         return replaced_by(entry, state) == ALL and removes
     return replaced_by(entry, state).has(state.partition(add))
 
@@ -129,6 +202,6 @@ def _refused(run: str, why: str) -> CommitConflictError:
     return CommitConflictError(
         f"The run {run} has loaded before, and its rows may still be there: {why}. Nothing was "
         "committed.",
-        remedy="Let it replace the partitions that it loads, or skip what it has done before "
-        "(on_repeat='skip').",
+        remedy="Let it replace the partitions that it loads, restore a version from before they "
+        "were written again, or skip what it has done before (on_repeat='skip').",
     )

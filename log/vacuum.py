@@ -23,9 +23,12 @@ from ..committer.store.requests import All, Found, Head, Step
 from .change import LogChange
 from .entries import LogEntry
 from .log_layout import LogLayout
+from .opening import read_entries
 from .replay import LogState
 
 _START, _END = "VACUUM START", "VACUUM END"
+#: Entries after a state that are looked at for the end of a VACUUM.
+_AHEAD = 8
 
 
 def check_not_vacuumed(
@@ -44,13 +47,20 @@ def check_not_vacuumed(
             running = None
     if not short or not change.adds:
         return
-    if running is not None:
+    if running is not None and not (yield from _ends_next(layout, state)):
         raise _deleted(change, f"A VACUUM (version {running}) may be deleting files of this job.")
     keys = {layout.key_of(add.path): add.path for add in change.adds}
     found = yield from All(tuple(Head(key) for key in keys))
     gone = [keys[key] for key, it in zip(keys, found, strict=True) if not isinstance(it, Found)]
     if gone:
         raise _deleted(change, f"A VACUUM has deleted files of this job: {first_few(gone)}.")
+
+
+def _ends_next(layout: LogLayout, state: LogState) -> Step[bool]:
+    """Tell whether the entries that the job is about to meet say that the VACUUM has ended."""
+    ahead = range(state.version + 1, state.version + 1 + _AHEAD)
+    found = yield from read_entries(layout.folder, ahead)
+    return any(entry is not None and entry.operation == _END for entry in found)
 
 
 def _is_short(layout: LogLayout, state: LogState, entry: LogEntry) -> bool:

@@ -75,7 +75,7 @@ from ..layouts.delta.delta_layout import PROPERTIES, DeltaLayout
 from ..layouts.delta.paths import DeltaRoot
 from ..layouts.delta.statistics import statistics_of
 from ..log.actions import AddFile, LogMetadata, RemoveFile
-from ..log.change import LogBase, LogChange, Overtaking
+from ..log.change import RESTORE, LogBase, LogChange, Overtaking
 from ..log.checkpointing import make_checkpoint
 from ..log.committing import EntryCommitted
 from ..log.entries import LogEntry
@@ -84,7 +84,7 @@ from ..log.opening import LogDepth, OpenedLog, open_log, read_entries
 from ..log.replay import LogState
 from ..log.rerunning import find_past
 from ..log.scope import ALL, NONE, Scope
-from ..log.searching import RunDone
+from ..log.searching import RunDone, find_run
 from .delta_files import added_file, name_told, partition_name, refuse_nulls, rows_of_add, scope_of
 from .new_table import check_free
 from .store_check import ATOMIC, facts_of, refuse_second_writer
@@ -354,7 +354,7 @@ def _commit(
     change = amend(_change(layout, opened, log.state, files, now), log.state)
     spec = opened.spec
     if spec.idempotency_key is not None and spec.on_repeat is not OnRepeat.SKIP:
-        change = yield from _again(layout, log, change, spec.on_repeat)
+        change = yield from _again(layout, log, change, spec.on_repeat, now)
     done = yield from commit_job(layout, log, change, now)
     if isinstance(done, EntryCommitted):
         _tell_overwritten(opened, done)
@@ -502,16 +502,16 @@ def _metadata(
 
 
 def _again(
-    layout: DeltaLayout, log: OpenedLog, change: LogChange, on_repeat: OnRepeat
+    layout: DeltaLayout, log: OpenedLog, change: LogChange, on_repeat: OnRepeat, now: int
 ) -> Step[LogChange]:
     """The change of a run that may have committed before."""
     assert change.run is not None
-    past = yield from find_past(layout, log, change.run, change.job)
-    if past is None:
-        return change
     if on_repeat is OnRepeat.REPLACE_OWN:
-        return past.replaced_by(change)
-    return replace(change, former=past.version)
+        past = yield from find_past(layout, log, change.run, change.job, now)
+        return change if past is None else past.replaced_by(change)
+    # What it has written before stays, whoever has written that again since.
+    done = yield from find_run(layout, log.state, change.run, change.job)
+    return change if done is None else replace(change, former=done.version)
 
 
 def committed(
@@ -533,6 +533,8 @@ def committed(
     for file in (*entry.of(AddFile), *entry.of(RemoveFile)):
         name = name_told(state.partition(file) or (), schema, by)
         if isinstance(file, AddFile):
+            if file.tags.get("job") != entry.job and entry.operation != RESTORE:
+                continue  # A file of another job, which a compaction had taken.
             added.setdefault(name, []).append(file)
         else:
             removed[name] = removed.get(name, 0) + 1

@@ -216,5 +216,3 @@ def table_of_one() -> LogTable:
     table = LogTable(MemoryStore())
     table.make()
     return table
-
-

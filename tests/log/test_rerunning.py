@@ -10,11 +10,13 @@ import pytest
 from support.log_tables import LAYOUT, NOW, LogTable, day, file_of
 from zero_rename.committer.errors import CommitConflictError
 from zero_rename.committer.store.requests import PutFile
+from zero_rename.log import checksum
 from zero_rename.log.actions import AddFile, CommitInfo, RemoveFile, write_actions
 from zero_rename.log.change import LogChange, Overtaking
 from zero_rename.log.committing import EntryCommitted, commit_change
 from zero_rename.log.job_steps import commit_job, finish_job
 from zero_rename.log.opening import LogDepth
+from zero_rename.log.purging import purge_log
 from zero_rename.log.rerunning import RunPast, find_past
 from zero_rename.log.restoring import plan_restore
 from zero_rename.log.searching import RunDone
@@ -28,7 +30,7 @@ def table() -> LogTable:
 
 
 def past(table: LogTable) -> RunPast | None:
-    return table.run(find_past(LAYOUT, table.open(), "daily", "asks"))
+    return table.run(find_past(LAYOUT, table.open(), "daily", "asks", NOW))
 
 
 def again(table: LogTable, *partitions: str, **more: Any) -> LogChange:
@@ -105,17 +107,18 @@ class TestRewrittenRows:
             past(table)
         return str(caught.value)
 
-    def test_are_refused_where_another_engine_wrote_them(self, table: LogTable) -> None:
-        rewrite(table, path_of(table.append("1", run="daily")))
-        assert "version 2 of another engine wrote the rows of data/job1/0" in self.refused(table)
+    def test_are_refused_where_another_engine_changed_some(self, table: LogTable) -> None:
+        rewrite(table, path_of(table.append("1", run="daily")), operation="UPDATE")
+        words = "version 2 of another engine (UPDATE) wrote the rows of data/job1/0"
+        assert words in self.refused(table)
 
-    def test_are_refused_where_a_compaction_of_this_package_wrote_them(
-        self, table: LogTable
-    ) -> None:
+    def test_are_refused_where_a_merge_of_this_package_wrote_them(self, table: LogTable) -> None:
         path = path_of(table.append("1", run="daily"))
-        compaction = table.job("1", removes=frozenset({path}), reads=day("1"), changes_data=False)
-        table.commit(compaction)
-        assert f"of job {compaction.job} wrote" in self.refused(table)
+        merge = table.job("1", removes=frozenset({path}), reads=day("1"), operation="MERGE")
+        table.commit(merge)
+        found = self.refused(table)
+        assert f"of job {merge.job} (MERGE) wrote" in found
+        assert "restore a version" in found
 
     def test_are_refused_where_a_predicate_removed_some(self, table: LogTable) -> None:
         path = path_of(table.append("1", run="daily"))
@@ -146,6 +149,144 @@ class TestRewrittenRows:
         rewrite(table, path)
         with pytest.raises(CommitConflictError, match=f"removed {path}"):
             table.commit(change)
+
+
+class TestCompactedRows:
+    """Rows of a run that a compaction has written again, with those of another job."""
+
+    def compact(self, table: LogTable, *paths: str) -> str:
+        """Compact files as a job of this package does; return the new file's path."""
+        job = table.job(
+            "1", removes=frozenset(paths), reads=day("1"), changes_data=False, operation="OPTIMIZE"
+        )
+        table.commit(job)
+        return job.adds[0].path
+
+    @pytest.fixture
+    def files(self, table: LogTable) -> tuple[str, str]:
+        paths = []
+        for more in ({}, {"run": "daily"}):
+            job = table.job("1", **more)
+            add = replace(job.adds[0], statistics='{"numRecords":3}')
+            table.commit(replace(job, adds=(add,)))
+            paths.append(add.path)
+        return paths[0], paths[1]
+
+    @pytest.mark.parametrize("by", ["this package", "another engine"])
+    def test_are_taken_back_and_the_other_job_s_file_is_as_it_was(
+        self, table: LogTable, files: tuple[str, str], by: str
+    ) -> None:
+        other, _ = files
+        before = table.open().state.live[other]
+        (self.compact if by == "this package" else rewrite)(table, *files)
+        change = again(table)
+        done = table.commit(change)
+        assert isinstance(done, EntryCommitted)
+        assert table.live() == {other, change.adds[0].path}
+        assert table.open().state.live[other] == replace(before, changes_data=False)
+
+    def test_are_taken_back_through_several_compactions(
+        self, table: LogTable, files: tuple[str, str]
+    ) -> None:
+        once = self.compact(table, *files)
+        later = path_of(table.append("1"))
+        rewrite(table, once, later)
+        change = again(table)
+        table.commit(change)
+        assert table.live() == {files[0], later, change.adds[0].path}
+
+    def test_are_taken_back_again_and_again(self, table: LogTable, files: tuple[str, str]) -> None:
+        own = files[1]
+        for _ in range(3):
+            self.compact(table, files[0], own)
+            change = again(table)
+            table.commit(change)
+            own = change.adds[0].path
+            assert table.live() == {files[0], own}
+        assert past(table) == RunPast(8, frozenset({own}))
+
+    def test_of_another_run_are_its_own_again(
+        self, table: LogTable, files: tuple[str, str]
+    ) -> None:
+        other = table.job("1", run="other")
+        table.commit(other)
+        self.compact(table, *files, other.adds[0].path)
+        table.commit(again(table))
+        found = table.run(find_past(LAYOUT, table.open(), "other", "asks", NOW))
+        assert found == RunPast(3, frozenset({other.adds[0].path}))
+
+    def test_stay_compacted_in_other_partitions(
+        self, table: LogTable, files: tuple[str, str]
+    ) -> None:
+        job = table.job("2", "2")
+        table.commit(job)
+        state = table.open().state
+        made = replace(file_of("spark", 9, "2"), changes_data=False)
+        both = [replace(file_of("spark", 8, "1"), changes_data=False), made]
+        gone = [RemoveFile(it.path, NOW, False, it.values, 7) for it in state.live.values()]
+        body = write_actions([CommitInfo({"operation": "OPTIMIZE"}), *gone, *both])
+        table.put(f"{state.version + 1:020d}.json", body)
+        change = again(table)
+        table.commit(change)
+        assert table.live() == {files[0], made.path, change.adds[0].path}
+
+    def test_are_refused_where_the_other_job_s_file_is_gone(
+        self, table: LogTable, files: tuple[str, str]
+    ) -> None:
+        self.compact(table, *files)
+        del table.store.objects[LAYOUT.key_of(files[0])]
+        with pytest.raises(CommitConflictError, match="compaction of version 3"):
+            past(table)
+
+    @pytest.mark.parametrize(("hours", "works"), [(166, True), (168, False)])
+    def test_are_refused_once_purge_may_take_what_was_compacted(
+        self, table: LogTable, files: tuple[str, str], hours: int, works: bool
+    ) -> None:
+        self.compact(table, *files)
+        late = NOW + hours * 3_600_000
+        if works:
+            found = table.run(find_past(LAYOUT, table.open(), "daily", "asks", late))
+            assert {it.path for it in found.compacted.returned} == {files[0]}
+        else:
+            with pytest.raises(CommitConflictError, match="has written them again"):
+                table.run(find_past(LAYOUT, table.open(), "daily", "asks", late))
+
+    def test_are_a_conflict_where_purge_forgets_what_was_compacted(
+        self, table: LogTable, files: tuple[str, str]
+    ) -> None:
+        self.compact(table, *files)
+        change = again(table)
+        table.run(purge_log(LAYOUT, "purge", NOW + 8 * 86_400_000))
+        with pytest.raises(CommitConflictError, match=r"removed|no longer"):
+            table.commit(change)
+
+    def test_are_refused_where_a_predicate_changed_the_compacted_file(
+        self, table: LogTable, files: tuple[str, str]
+    ) -> None:
+        rewrite(table, self.compact(table, *files), operation="DELETE")
+        with pytest.raises(CommitConflictError, match=r"version 4 of another engine \(DELETE\)"):
+            past(table)
+
+    def test_are_gone_with_a_replace_of_the_compacted_file(
+        self, table: LogTable, files: tuple[str, str]
+    ) -> None:
+        self.compact(table, *files)
+        table.replace("1", overtaking=Overtaking.LAST_WINS)
+        assert past(table) == RunPast(2, frozenset())
+
+
+def test_entry_of_the_run_that_was_written_over_is_refused_and_its_writer_s_files_stay(
+    table: LogTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checksum, "TRANSACTIONS", 1)
+    table.append("1", run="daily")
+    table.append("2", run="other")
+    body = write_actions([CommitInfo({"txnId": "stock"}), file_of("stock")])
+    table.put("00000000000000000001.json", body)
+    table.append("2", run="another")
+    opened = replace(table.open(), state=replace(table.open().state, all_transactions=False))
+    with pytest.raises(CommitConflictError, match="written over its entry 1"):
+        table.run(find_past(LAYOUT, opened, "daily", "asks", NOW))
 
 
 def test_rows_that_a_restore_took_are_loaded_again(table: LogTable) -> None:

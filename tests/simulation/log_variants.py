@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from zero_rename.log import committing, job_steps, judging, purging, put_entry, rerunning, searching
+from zero_rename.log import (
+    committing,
+    job_steps,
+    judging,
+    purging,
+    put_entry,
+    rerunning,
+    searching,
+    taking_back,
+)
 
 
 @dataclass(frozen=True)
@@ -172,8 +181,56 @@ VARIANTS = (
         "reruns",
         rerunning,
         "_see_gone",
-        "    if why:",
+        "    if fate.why and not fate.compactions:",
         "    if False:",
+    ),
+    LogVariant(
+        "takes any rewriting for a compaction",
+        "reruns",
+        taking_back,
+        "compaction_of",
+        'if entry.operation != "OPTIMIZE" or any',
+        "if any",
+        LogVariant(
+            "takes a restore for a compaction",
+            "reruns",
+            rerunning,
+            "_see_gone",
+            "elif entry.operation == RESTORE:",
+            "elif False:",
+        ),
+    ),
+    LogVariant(
+        "takes a compaction back without the files of others",
+        "reruns",
+        taking_back,
+        "take_back",
+        "removed - added - frozenset(without)",
+        "frozenset()",
+    ),
+    LogVariant(
+        "takes back the first of several compactions alone",
+        "reruns",
+        rerunning,
+        "_see_gone",
+        "fate.compactions = (*fate.compactions, compaction)",
+        "fate.compactions = fate.compactions or (compaction,)",
+        LogVariant(
+            "removes what is live of it",
+            "reruns",
+            taking_back,
+            "take_back",
+            "if removes - state.live.keys() or paths & state.live.keys():",
+            "removes &= state.live.keys()\n    if False:",
+        ),
+    ),
+    LogVariant(
+        "takes what it brought back for its own",
+        "reruns",
+        rerunning,
+        "find_past",
+        'if add.tags.get("job") == entry.job',
+        "if True",
     ),
     LogVariant(
         "takes the place of its last try alone",

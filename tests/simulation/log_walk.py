@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from support.log_tables import COLUMNS, LAYOUT, LOG, NOW, base_of, day, file_of, first, ids
@@ -45,6 +45,7 @@ from zero_rename.log.committing import EntryCommitted, commit_change
 from zero_rename.log.entries import LogEntry
 from zero_rename.log.job_steps import (
     abandon_job,
+    commit_job,
     finish_job,
     hand_over_job,
     open_log_job,
@@ -195,9 +196,22 @@ class Walk:
             self._check_entry(entry)
             self.state = replay(self.state, [entry])
             self.states[version] = self.state
-            rows = [row for path in self.state.live for row in self.rows.get(path, ())]
-            if rows.count("daily") > 1:
-                raise Broken("rows of a run are there twice")
+            self._check_rows(entry)
+
+    def _check_rows(self, entry: LogEntry) -> None:
+        """Tell of a run that is there twice, and of a rerun that changes rows of others."""
+        rows = self._rows(self.state)
+        if rows.count("daily") > 1:
+            raise Broken("rows of a run are there twice")
+        change = self.changes.get(entry.job or "")
+        if change is None or change.former is None or change.replaced:
+            return
+        before = self._rows(self.states[entry.version - 1])
+        if [it for it in rows if it != "daily"] != [it for it in before if it != "daily"]:
+            raise Broken("a rerun changes rows of others")
+
+    def _rows(self, state: LogState) -> list[str]:
+        return sorted(row for path in state.live for row in self.rows.get(path, ()))
 
     def _void(self, version: int) -> None:
         """An entry in a number that others have cleaned: nobody may have been told of it."""
@@ -362,8 +376,9 @@ class Walk:
         def work() -> Any:
             opened, change = yield from self._job(job, ["1"], depth=LogDepth.FILES, run="daily")
             try:
-                past = yield from find_past(LAYOUT, opened.log, "daily", change.job)
+                past = yield from find_past(LAYOUT, opened.log, "daily", change.job, self.now)
                 again = change if past is None else past.replaced_by(change)
+                self.changes[change.job] = again
                 done = yield from commit_change(LAYOUT, opened.log, again, self.now)
             except RefusedError:
                 yield from abandon_job(LAYOUT, change.job)
@@ -436,8 +451,28 @@ class Walk:
 
         return self.tell(job, job, work())
 
+    def compactor(self, job: str) -> Any:
+        """A job of this package that writes the files of a partition again, as one."""
+
+        def work() -> Any:
+            opened, change = yield from self._job(job, ["1"], depth=LogDepth.FILES)
+            live = opened.log.state.live.values()
+            files = frozenset(it.path for it in live if it.values["day"] == "1")
+            self.rows[change.adds[0].path] = [row for it in sorted(files) for row in self.rows[it]]
+            if not files:
+                yield from abandon_job(LAYOUT, change.job)
+                return None
+            whole = {"removes": files, "reads": day("1"), "changes_data": False}
+            change = replace(change, operation="OPTIMIZE", **whole)
+            self.changes[change.job] = change
+            return (yield from commit_job(LAYOUT, opened.log, change, self.now))
+
+        return self.tell(job, job, work())
+
     def optimizer(self, name: str) -> Any:
-        """Another engine: it commits by condition, compacts a partition, writes checkpoints."""
+        """Another engine: it commits by condition, compacts a partition or changes rows of it,
+        writes checkpoints."""
+        operation = self.rnd.choice(["OPTIMIZE", "OPTIMIZE", "UPDATE"])
         for _ in range(2):
             opened = yield from open_log(LAYOUT, LogDepth.WHOLE)
             state = opened.state
@@ -447,7 +482,7 @@ class Walk:
                 yield s.PutFile(LAYOUT.key_of(made.path), b"parquet")
                 self.rows[made.path] = [row for it in files for row in self.rows[it.path]]
                 actions = [
-                    CommitInfo({"operation": "OPTIMIZE", "txnId": f"{name}{state.version}"}),
+                    CommitInfo({"operation": operation, "txnId": f"{name}{state.version}"}),
                     *(_tombstone(it.path, self.now, it.values) for it in files),
                     made.__class__(made.path, made.values, 7, NOW, False),
                 ]
@@ -564,7 +599,8 @@ def tries(seed: int) -> Walk:
 
 
 def reruns(seed: int) -> Walk:
-    """A run that loads again and again beside replaces, restores, another engine's compactions."""
+    """A run that loads again and again beside replaces, restores, compactions of this package and
+    of others."""
     former = checksum.TRANSACTIONS
     checksum.TRANSACTIONS = former if seed % 2 else 1
     try:
@@ -576,6 +612,7 @@ def reruns(seed: int) -> Walk:
             walk.rerunner,
             walk.rerunner,
             walk.optimizer,
+            walk.compactor,
             walk.restorer,
             walk.recoverer,
             lambda job: walk.writer(job, ["1"], **last),

@@ -4,6 +4,7 @@ and never the cause of a loss; nothing is read outside of the table."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +38,16 @@ def write(store: MemoryStore, data: pa.Table, **options: Any) -> Any:
     with on(store).job(data.schema, partition_by=["day"], **options) as job:
         job.write(data)
     return job.committed
+
+
+def write_beside(store: MemoryStore, happens: Callable[[], object], **options: Any) -> None:
+    """Append a row; something happens when its file is there and its job is not committed."""
+    table = on(store)
+    with table.job(rows(3).schema, partition_by=["day"], **options) as job:
+        writer = table.task_writer(job.opened, 0, 0)
+        writer.write(rows(3))
+        job.take([writer.close()], 1)
+        happens()
 
 
 def values(store: MemoryStore) -> list[int]:
@@ -145,12 +156,10 @@ def test_a_hole_is_refused_for_reading_and_writing(store: MemoryStore) -> None:
 
 
 def test_a_reader_feature_that_is_not_known_is_refused_by_its_name(store: MemoryStore) -> None:
-    job = on(store).job(rows(3).schema, partition_by=["day"])
-    with pytest.raises(TableMismatchError, match="fromTomorrow"), job:
-        job.write(rows(3))
-        protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
-        features = {"readerFeatures": ["fromTomorrow"], "writerFeatures": ["fromTomorrow"]}
-        entry(store, {"protocol": {**protocol, **features}})
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
+    features = {"readerFeatures": ["fromTomorrow"], "writerFeatures": ["fromTomorrow"]}
+    with pytest.raises(TableMismatchError, match="fromTomorrow"):
+        write_beside(store, lambda: entry(store, {"protocol": {**protocol, **features}}))
     with pytest.raises(TableMismatchError, match="fromTomorrow"):
         values(store)
     assert len([key for key in store.keys(LOG) if key.endswith(".json")]) == 2
@@ -183,26 +192,20 @@ class TestVacuum:
 
     @pytest.mark.parametrize("mode", ["append", "overwrite"])
     def test_job_whose_files_it_deleted_is_refused(self, store: MemoryStore, mode: str) -> None:
-        job = on(store).job(rows(3).schema, partition_by=["day"], mode=mode)
-        with pytest.raises(CommitConflictError, match="VACUUM"), job:
-            _written(job, rows(3))
-            self.vacuum(store)
+        with pytest.raises(CommitConflictError, match="has deleted files"):
+            write_beside(store, lambda: self.vacuum(store), mode=mode)
         assert values(store) == [1, 2]
         write(store, rows(3))
         assert values(store) == [1, 2, 3]
 
     def test_job_is_refused_while_it_is_deleting(self, store: MemoryStore) -> None:
-        job = on(store).job(rows(3).schema, partition_by=["day"])
-        with pytest.raises(CommitConflictError, match="VACUUM"), job:
-            self.vacuum(store, ends=False)
-            _written(job, rows(3))
+        spared = [entry(store, _vacuum("VACUUM START", specifiedRetentionMillis="0"))]
+        with pytest.raises(CommitConflictError, match="may be deleting"):
+            write_beside(store, lambda: spared.append(entry(store, _START)))
         assert values(store) == [1, 2]
 
     def test_job_passes_one_that_keeps_younger_files(self, store: MemoryStore) -> None:
-        job = on(store).job(rows(3).schema, partition_by=["day"])
-        with job:
-            _written(job, rows(3))
-            self.vacuum(store, ends=False, retention=7 * 86_400_000)
+        write_beside(store, lambda: self.vacuum(store, ends=False, retention=7 * 86_400_000))
         assert values(store) == [1, 2, 3]
 
 
@@ -212,14 +215,4 @@ def _vacuum(operation: str, **parameters: Any) -> dict[str, Any]:
     return {"commitInfo": info}
 
 
-def _written(job: Any, data: pa.Table) -> None:
-    """Write rows so that their file is there before the block ends."""
-    result = _attempt(job, data)
-    job.take([result], 1)
-
-
-def _attempt(job: Any, data: pa.Table) -> Any:
-    table = on(job._driver.store)
-    writer = table.task_writer(job.opened, 0, 0)
-    writer.write(data)
-    return writer.close()
+_START = _vacuum("VACUUM START", specifiedRetentionMillis="0")

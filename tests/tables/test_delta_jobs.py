@@ -424,6 +424,21 @@ class TestRows:
             write(table, keyed(("1", 1, 7)), idempotency_key="run", on_repeat="replace_own")
         assert read(table) == [("1", 1, 5), ("1", 2, 6)]
 
+    def test_a_run_whose_rows_were_compacted_takes_their_place(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5), ("2", 5)))
+        write(table, rows(("1", 6), ("2", 6)), idempotency_key="run")
+        table.compact(apply=True)
+        done = write(table, rows(("1", 7)), idempotency_key="run", on_repeat="replace_own")
+        assert read(table) == [("1", 5), ("1", 7), ("2", 5)]
+        told = [(it.partition, it.files, it.rows, it.removed) for it in done.partitions]
+        assert told == [("day=1", 1, 1, 1), ("day=2", 0, 0, 1)]
+
+    def test_a_run_whose_rows_were_merged_may_append_again(self, table: DeltaTable) -> None:
+        write(table, keyed(("1", 1, 5)), idempotency_key="run")
+        table.merge(keyed(("1", 2, 6)), ["id"])
+        write(table, keyed(("1", 3, 7)), idempotency_key="run", on_repeat="append")
+        assert read(table) == [("1", 1, 5), ("1", 2, 6), ("1", 3, 7)]
+
     def test_small_files_become_one_beside_an_append(self, table: DeltaTable) -> None:
         for value in range(3):
             write(table, rows(("1", value)))

@@ -272,13 +272,14 @@ def _while(shared: Shared, verb: str, **options: Any) -> None:
         shared.theirs(verb, {"day": ["1"], "delay": [7]} if verb == "append" else None)
 
 
-def test_a_run_that_delta_rs_has_compacted_is_not_loaded_twice(shared: Shared) -> None:
+def test_a_run_that_delta_rs_has_compacted_takes_the_place_of_its_rows(shared: Shared) -> None:
     shared.write(days(("1", 5)), partition_by=["day"], idempotency_key="run")
     shared.write(days(("1", 6)))
     shared.theirs("compact")
-    with pytest.raises(CommitConflictError, match="may still be there"):
-        shared.write(days(("1", 7)), idempotency_key="run", on_repeat="replace_own")
-    assert shared.ours(["delay"]) == [("5",), ("6",)]
+    shared.write(days(("1", 7)), idempotency_key="run", on_repeat="replace_own")
+    assert shared.ours(["delay"]) == [("6",), ("7",)]
+    for engine in ENGINES:
+        assert shared.seen_by(engine, ["delay"]) == [("6",), ("7",)]
 
 
 def test_a_vacuum_of_delta_rs_takes_no_live_file_and_restores_say_what_is_lost(

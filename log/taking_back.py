@@ -1,0 +1,122 @@
+"""Compactions taken back: their files go, and those come back that they were made of.
+
+A compaction changes no row. So a job that needs the files which it removed undoes it by lists
+alone, in its own entry:
+
+=================================  ==========================================================
+a file that the compactions        in the entry
+=================================  ==========================================================
+have written, live                 removed
+have written, and written again    nothing: it is the compactions' own
+have removed, of the job's run     nothing: the job takes the place of its rows
+have removed, of others            comes back, as it was
+=================================  ==========================================================
+
+A file comes back while purge and VACUUM spare it: for the table's retention, less an hour for the
+commit and for clocks. The entry is judged as a restore's: what was forgotten meanwhile is a
+conflict, and so is a change of what it removes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from dataclasses import replace as changed
+
+from ..committer.errors import SnapshotGoneError
+from ..committer.store.requests import All, Found, Head, Step
+from .actions import FORGOTTEN, AddFile, RemoveFile
+from .entries import LogEntry
+from .log_layout import LogLayout
+from .opening import LogDepth, open_log
+from .replay import LogState, Partition
+
+#: Milliseconds before the end of the retention from which on nothing comes back.
+_MARGIN = 3_600_000
+
+
+@dataclass(frozen=True)
+class TakenBack:
+    """The files of compactions that a change takes back.
+
+    :param removes: paths of files that compactions wrote; ``returned``: files that they removed.
+    """
+
+    removes: frozenset[str] = frozenset()
+    returned: tuple[AddFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """What an entry has written again in one partition without changing a row."""
+
+    entry: LogEntry
+    partition: Partition | None
+    added: frozenset[str]
+    removed: frozenset[str]
+
+
+def compaction_of(
+    entry: LogEntry, partition: Partition | None, state: LogState
+) -> Compaction | None:
+    """Read an entry as a compaction of a partition; ``None``: it may have changed rows there."""
+    files = (*entry.of(AddFile), *entry.of(RemoveFile))
+    if entry.operation != "OPTIMIZE" or any(it.changes_data for it in files) or partition is None:
+        return None
+    there = [it for it in files if state.partition(it) in (partition, None)]
+    added = frozenset(it.path for it in there if isinstance(it, AddFile))
+    removed = frozenset(it.path for it in there if isinstance(it, RemoveFile))
+    return Compaction(entry, partition, added, removed) if added and removed else None
+
+
+def take_back(
+    layout: LogLayout,
+    state: LogState,
+    compactions: Collection[Compaction],
+    without: Collection[str],
+    now: int,
+) -> Step[TakenBack | None]:
+    """Find the files that take compactions back; ``None``: it cannot be done any more.
+
+    :param state: with its live files.
+    :param without: paths that do not come back.
+    :param now: milliseconds.
+    """
+    added = frozenset().union(*(it.added for it in compactions))
+    removed = frozenset().union(*(it.removed for it in compactions))
+    removes, paths = added - removed, removed - added - frozenset(without)
+    if removes - state.live.keys() or paths & state.live.keys():
+        return None
+    whole = yield from open_log(layout, LogDepth.WHOLE, state.version)
+    kept_since = now - int(layout.retention(state) * 1000) + _MARGIN
+    if not all(_is_kept(whole.state.removed or {}, path, kept_since) for path in paths):
+        return None
+    returned = yield from _as_they_were(layout, compactions, paths)
+    if returned is None:
+        return None
+    found = yield from All(tuple(Head(layout.key_of(add.path)) for add in returned))
+    if not all(isinstance(it, Found) for it in found):
+        return None  # Another engine's VACUUM took it.
+    return TakenBack(removes, returned)
+
+
+def _is_kept(tombstones: Mapping[str, RemoveFile], path: str, kept_since: int) -> bool:
+    at = tombstones[path].removed_at if path in tombstones else FORGOTTEN
+    return at != FORGOTTEN and at > kept_since
+
+
+def _as_they_were(
+    layout: LogLayout, compactions: Collection[Compaction], paths: frozenset[str]
+) -> Step[tuple[AddFile, ...] | None]:
+    """Read removed files as the states before their removal had them."""
+    found: dict[str, AddFile] = {}
+    for version in sorted({it.entry.version for it in compactions}):
+        try:
+            before = yield from open_log(layout, LogDepth.FILES, version - 1)
+        except SnapshotGoneError:
+            return None
+        found |= {path: before.state.live[path] for path in paths & before.state.live.keys()}
+    if paths - found.keys():
+        return None
+    # Their rows were in the table before.
+    return tuple(changed(found[path], changes_data=False) for path in sorted(paths))
