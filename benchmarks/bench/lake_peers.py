@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 from bench import rows as made
 from bench.spark_peers import SparkSide, all_of, asked
 from bench.workloads import ICEBERG, Workload, slug
+from support.delta_settings import EXTENSION, delta_settings
 
 if TYPE_CHECKING:
     from torture.servers import Store
 
 _CATALOG = "lake"
-_EXTENSIONS = (
-    "io.delta.sql.DeltaSparkSessionExtension",
-    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-)
+_EXTENSIONS = (EXTENSION, "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
 _MATCH = " and ".join(f"t.{key} = source.{key}" for key in made.KEYS)
 
 
@@ -42,14 +40,9 @@ def settings(store: Store, jars: tuple[Path, ...], folder: Path) -> Mapping[str,
         ".client.region": "us-east-1",
     }
     return {
-        "spark.driver.extraClassPath": ":".join(map(str, jars)),
+        **delta_settings(store.endpoint, jars),
         "spark.sql.extensions": ",".join(_EXTENSIONS),
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         **{f"spark.sql.catalog.{_CATALOG}{name}": value for name, value in catalog.items()},
-        "spark.hadoop.fs.s3a.endpoint": store.endpoint,
-        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
-        "spark.hadoop.fs.s3a.path.style.access": "true",
-        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
         "spark.sql.parquet.compression.codec": "zstd",
     }
 
