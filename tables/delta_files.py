@@ -122,7 +122,7 @@ def data_file(layout: DeltaLayout, add: AddFile, partition: str) -> DataFile:
     columns, so that its footer is read."""
     job = add.tags.get("job") or ""
     rows = rows_of_add(add) if job else -1
-    return DataFile(layout.key_of(add.path), partition, add.size, rows, "", job)
+    return DataFile(layout.key_of(add.path), partition, add.size, rows, "", job, may_lack=True)
 
 
 def snapshot_of(

@@ -17,7 +17,7 @@ from ...store.range_reader import RangeFile, gone
 from ...store.requests import Absent, Get
 from ..layout import is_written_once
 from ..records.data_file import DataFile
-from ..schema.compatibility import cast_column, is_later, type_differences
+from ..schema.compatibility import cast_column, is_later, type_differences, with_lacking
 from ..schema.hive_paths import partition_values
 from ..schema.types import find_column, normalise
 from .annotations import annotated_schema
@@ -260,16 +260,24 @@ class _FileReader:
                 problems.append(f"{name} is there {count} times")
             elif name is not None:
                 problems += self._problems(field, found.field(name))
-            elif not self._file.is_foreign and not is_later(field):
+            elif not self._may_lack(field):
                 problems.append(f"{field.name} is missing")
         if problems:
             raise self._misfit(problems)
+
+    def _may_lack(self, field: pa.Field) -> bool:
+        """Whether the file may be without a column of the table, which is null in it then."""
+        if self._file.is_foreign or is_later(field):
+            return True
+        return self._file.may_lack and field.nullable
 
     def _problems(self, field: pa.Field, stored: pa.Field) -> list[str]:
         try:
             kind = normalise(pa.schema([stored])).field(0).type
         except InvalidInputError as error:
             return [error.message]
+        if self._file.may_lack:
+            kind = with_lacking(kind, field.type)
         if self._file.is_foreign:
             return misfit(field, kind, stored.name in int96_columns(self._parquet.schema))
         return type_differences(field.type, kind, field.name)

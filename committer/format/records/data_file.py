@@ -32,6 +32,8 @@ class DataFile:
     :param summary: bounds of its first columns, as :mod:`.column_bounds` writes them; empty where
         nothing is known.
     :param content: empty where its job did not count by rows.
+    :param may_lack: it may lack columns, and fields inside of them, that may be null: they are. So
+        the files of a log, to which any engine may add columns.
     """
 
     key: str
@@ -42,6 +44,7 @@ class DataFile:
     job: str
     summary: Annotated[str, LEFT_OUT] = ""
     content: Content = ""
+    may_lack: Annotated[bool, LEFT_OUT] = False
 
     @property
     def is_foreign(self) -> bool:

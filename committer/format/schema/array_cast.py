@@ -31,7 +31,8 @@ def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     Structs, lists and maps are put together anew of their cast parts. So their parts may be ``not
     null`` in ``kind`` although a null value has null parts, as Spark demands of variants.
 
-    :param kind: its structs have fields of the array's, by name, which may be in another case.
+    :param kind: its structs have fields of the array's, by name, which may be in another case;
+        others are null.
     :raises pyarrow.ArrowException: a value would change.
     """
     own = array.type
@@ -45,10 +46,7 @@ def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return cast_array(array.dictionary, kind).take(array.indices)
     if pt.is_struct(own) and pt.is_struct(kind):
         names = [part.name for part in own]
-        children = [
-            cast_array(array.field(names.index(_own_name(field.name, names))), field.type)
-            for field in kind
-        ]
+        children = [_cast_part(array, names, field) for field in kind]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
     if pt.is_map(own) and pt.is_map(kind):
         offsets, mask, used = list_layout(array)
@@ -62,6 +60,14 @@ def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
         values = cast_array(array.values[used], kind.value_type)
         return pa.ListArray.from_arrays(offsets, values, type=kind, mask=mask)
     return array.cast(kind)
+
+
+def _cast_part(array: Any, names: Sequence[str], field: pa.Field) -> pa.Array:
+    """A field of an array of structs, in the type of ``field``; of nulls where it is not there."""
+    name = _own_name(field.name, names)
+    if name not in names:
+        return pa.nulls(len(array), field.type)
+    return cast_array(array.field(names.index(name)), field.type)
 
 
 def _own_name(name: str, names: Sequence[str]) -> str:

@@ -195,6 +195,36 @@ def respelled(kind: pa.DataType, own: pa.DataType) -> pa.DataType:
     return kind
 
 
+def with_lacking(kind: pa.DataType, own: pa.DataType) -> pa.DataType:
+    """A type with the fields that its structs lack, where a table's may be null: they are null.
+
+    :param kind: of a file's column, normalised.
+    :param own: the type of the table's column.
+    """
+    if pt.is_struct(kind) and pt.is_struct(own):
+        there = {part.name: part for part in kind}
+        fields = [
+            there[part.name].with_type(with_lacking(there[part.name].type, part.type))
+            if part.name in there
+            else part
+            for part in own
+            if part.name in there or part.nullable
+        ]
+        return pa.struct([*fields, *(it for name, it in there.items() if not _has(own, name))])
+    if pt.is_list(kind) and pt.is_list(own):
+        return pa.list_(kind.value_field.with_type(with_lacking(kind.value_type, own.value_type)))
+    if pt.is_map(kind) and pt.is_map(own):
+        return pa.map_(
+            kind.key_field.with_type(with_lacking(kind.key_type, own.key_type)),
+            kind.item_field.with_type(with_lacking(kind.item_type, own.item_type)),
+        )
+    return kind
+
+
+def _has(kind: pa.StructType, name: str) -> bool:
+    return kind.get_field_index(name) >= 0
+
+
 def _widens(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether every value of ``source`` is one of ``target``."""
     if pt.is_null(source):

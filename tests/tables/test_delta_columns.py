@@ -1,0 +1,89 @@
+"""Columns that another engine adds to a Delta table: files from before lack them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from conftest import Bucket
+
+from support.delta_log import commit, metadata
+from zero_rename.committer.errors import DamagedError, TableMismatchError
+from zero_rename.tables import DeltaTable
+
+pytestmark = [pytest.mark.memory_s3]
+ROWS = pa.table(
+    {
+        "id": pa.array([1, 2], pa.int64()),
+        "part": pa.array([{"a": 1}, None], pa.struct([("a", pa.int64())])),
+        "parts": pa.array([[{"a": 1}], []], pa.list_(pa.struct([("a", pa.int64())]))),
+    }
+)
+
+
+@pytest.fixture
+def table(s3_bucket: Bucket) -> DeltaTable:
+    table = DeltaTable(f"s3://{s3_bucket.name}/flights")
+    with table.job(ROWS.schema) as job:
+        job.write(ROWS)
+    return table
+
+
+def field(name: str, kind: Any, nullable: bool = True) -> dict[str, Any]:
+    return {"name": name, "type": kind, "nullable": nullable, "metadata": {}}
+
+
+def add(bucket: Bucket, *, nested: bool = False, nullable: bool = True) -> None:
+    """Add a column, or a field of nested columns."""
+    changed = metadata(bucket, {})
+    struct = json.loads(changed["metaData"]["schemaString"])
+    new = field("seat", "integer", nullable)
+    if nested:
+        struct["fields"][1]["type"]["fields"].insert(0, new)
+        struct["fields"][2]["type"]["elementType"]["fields"].append(new)
+    else:
+        struct["fields"].append(new)
+    changed["metaData"]["schemaString"] = json.dumps(struct)
+    commit(bucket, changed)
+
+
+def test_files_from_before_have_nulls_in_a_column_that_was_added(
+    table: DeltaTable, s3_bucket: Bucket
+) -> None:
+    add(s3_bucket)
+    assert table.scan(columns=["id", "seat"]).to_arrow().to_pydict() == {
+        "id": [1, 2],
+        "seat": [None, None],
+    }
+    assert len(table.scan(filter=[("seat", "==", 1)]).to_arrow()) == 0
+    with pytest.raises(TableMismatchError, match="seat is missing"), table.job(ROWS.schema):
+        pass
+    more = ROWS.append_column("seat", pa.array([7, 8], pa.int32()))
+    with table.job(more.schema) as job:
+        job.write(more)
+    with table.job(ROWS.schema, schema_mode="merge") as job:
+        job.write(ROWS)
+    table.compact(apply=True)
+    assert sorted(table.scan().to_arrow()["seat"].to_pylist(), key=str) == [7, 8, *[None] * 4]
+
+
+def test_files_from_before_have_nulls_in_a_field_that_was_added(
+    table: DeltaTable, s3_bucket: Bucket
+) -> None:
+    add(s3_bucket, nested=True)
+    assert table.scan().to_arrow().to_pylist() == [
+        {"id": 1, "part": {"seat": None, "a": 1}, "parts": [{"a": 1, "seat": None}]},
+        {"id": 2, "part": None, "parts": []},
+    ]
+    table.merge(table.scan(filter=[("id", "==", 2)]).to_arrow(), ["id"])
+    assert table.scan().to_arrow().to_pylist()[0]["part"] == {"seat": None, "a": 1}
+
+
+def test_a_file_without_a_column_that_must_not_be_null_is_damaged(
+    table: DeltaTable, s3_bucket: Bucket
+) -> None:
+    add(s3_bucket, nullable=False)
+    with pytest.raises(DamagedError, match="seat is missing"):
+        table.scan().to_arrow()
