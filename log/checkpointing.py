@@ -15,11 +15,14 @@ def make_checkpoint(layout: LogLayout, now: int) -> Step[int | None]:
     make other engines fail.
 
     :param now: milliseconds, by the store's clock.
+    :raises TableMismatchError: the table has a feature that is not written here.
     """
     opened = yield from open_log(layout, LogDepth.WHOLE)
     state = opened.state
     if not state.exists or opened.overwritten:
         return None
+    # What a feature keeps in actions that are not known here would be lost with its entries.
+    layout.check_writable(state, removes_rows=False)
     kept_since = now - int(layout.retention(state) * 1000)
     body, hint = write_checkpoint(state, kept_since)
     answer = yield from Put(

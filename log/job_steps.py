@@ -98,7 +98,10 @@ def open_log_job(
     :raises JobFencedError: somebody took it for dead before its base was read.
     """
     job = next(jobs)
-    answer, opened = yield from All((_record(layout, job, owner, run), open_log(layout, depth)))
+    answer, opened = yield from All((_record(layout, job, owner, run), _or_error(layout, depth)))
+    if isinstance(opened, ZeroRenameError):
+        yield from abandon_job(layout, job)
+        raise opened
     for _ in range(_TRIES):
         if isinstance(answer, Done):
             break
@@ -118,6 +121,14 @@ def open_log_job(
     if run is not None:
         done = yield from find_run(layout, opened.state, run, job)
     return OpenedLogJob(job, opened, answer.date, done)
+
+
+def _or_error(layout: LogLayout, depth: LogDepth) -> Step[OpenedLog | ZeroRenameError]:
+    """Open the log, or return why it cannot be read: the job's record is to be removed first."""
+    try:
+        return (yield from open_log(layout, depth))
+    except ZeroRenameError as error:
+        return error
 
 
 def _record(

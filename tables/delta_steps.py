@@ -263,9 +263,9 @@ def _opened(
         layout.check_writable(state, removes_rows=spec.mode is Mode.REPLACE)
     else:
         yield from check_free(root)
+    spec, schema, partition_by = _columns(root, state, spec)
     facts = yield from facts_of(root, state, known)
     yield from refuse_second_writer(root, layout, opened.job, facts)
-    spec, schema, partition_by = _columns(root, state, spec)
     done = opened.done
     repeated = None
     if done is not None and spec.on_repeat is OnRepeat.SKIP:

@@ -6,7 +6,7 @@ in the protocol                  read     write
 versions 1, 2                    yes      yes, where nothing that binds writers is on
 ``timestampNtz``                 yes      yes
 ``appendOnly``                   yes      adds only, where the property is on
-``invariants``                   yes      where no column has one
+``invariants``                   yes      ``NOT NULL`` of plain columns, no other
 ``vacuumProtocolCheck``          yes      yes
 any other                        refused  refused
 ===============================  =======  ===========================================
@@ -19,7 +19,7 @@ job must judge before its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...committer.errors import RecordDamagedError, TableMismatchError
@@ -64,21 +64,40 @@ _HARMLESS = frozenset(
 )
 #: Values that switch a property off, whichever it is.
 _OFF = frozenset({"", "false", "none", "classic"})
-#: Keys of a column's metadata that bind writers.
-_BINDING = (
-    "delta.invariants",
-    "delta.generationExpression",
-    "delta.identity.",
-    "delta.columnMapping.",
-)
+#: Keys of a column's metadata that bind writers, with the feature that each is of.
+_BINDING = {
+    "delta.invariants": "invariants",
+    "delta.generationExpression": "generatedColumns",
+    "delta.identity.": "identityColumns",
+    "delta.columnMapping.": "columnMapping",
+}
+#: Beginnings of properties that switch a feature on. Any other that binds writers is refused, too,
+#: by its own name.
+_SWITCHES = {
+    "delta.checkpointPolicy": "v2Checkpoint",
+    "delta.columnMapping.": "columnMapping",
+    "delta.constraints.": "checkConstraints",
+    "delta.enableChangeDataFeed": "changeDataFeed",
+    "delta.enableDeletionVectors": "deletionVectors",
+    "delta.enableIcebergCompatV1": "icebergCompatV1",
+    "delta.enableIcebergCompatV2": "icebergCompatV2",
+    "delta.enableInCommitTimestamps": "inCommitTimestamp",
+    "delta.enableRowTracking": "rowTracking",
+    "delta.enableTypeWidening": "typeWidening",
+    "delta.inCommitTimestamp": "inCommitTimestamp",
+    "delta.rowTracking.": "rowTracking",
+}
 
 
 def check_readable(state: LogState) -> None:
     """Refuse a table that needs a feature for reading that is not implemented."""
+    found: dict[str, str] = {}
     if state.protocol is not None:
-        _refuse("read", sorted(_unread(state.protocol)))
+        found = dict.fromkeys(_unread(state.protocol), "")
     mode = state.property_of("delta.columnMapping.mode", "none")
-    _refuse("read", [f"columnMapping (mode {mode})"] if mode != "none" else [])
+    if mode != "none":
+        found["columnMapping"] = f"mode {mode}"
+    _refuse("read", found)
 
 
 def check_writable(state: LogState, removes_rows: bool) -> None:
@@ -89,11 +108,12 @@ def check_writable(state: LogState, removes_rows: bool) -> None:
     check_readable(state)
     if state.protocol is None or state.metadata is None:
         return
-    if not state.protocol.writer >= 1:
-        _refuse("write", [f"writer version {state.protocol.writer}"])
-    _refuse("write", sorted({*_unwritten(state.protocol), *_in_use(state.metadata)}))
-    if state.domains:
-        _refuse("write", [f"domain metadata {name}" for name in sorted(state.domains)])
+    found = dict.fromkeys(_unwritten(state.protocol), "")
+    for feature, use in _in_use(state.metadata):
+        found[feature] = found.get(feature) or use
+    for name in state.domains:
+        found.setdefault("domainMetadata", name)
+    _refuse("written", found)
     if removes_rows and state.property_of("delta.appendOnly").lower() == "true":
         raise TableMismatchError(
             "The table has delta.appendOnly=true, and this job removes rows. Nothing was written.",
@@ -103,26 +123,37 @@ def check_writable(state: LogState, removes_rows: bool) -> None:
 
 def _unread(protocol: LogProtocol) -> Iterator[str]:
     # Version 2 is column mapping, and its property tells whether it is in use.
-    if protocol.reader > 3:
+    if not 1 <= protocol.reader <= 3:
         yield f"reader version {protocol.reader}"
     yield from (protocol.reader_features or frozenset()) - READ
 
 
 def _unwritten(protocol: LogProtocol) -> Iterator[str]:
-    if protocol.writer > 7:
+    if not 1 <= protocol.writer <= 7:
         yield f"writer version {protocol.writer}"
     yield from (protocol.writer_features or frozenset()) - WRITE
 
 
-def _in_use(metadata: LogMetadata) -> Iterator[str]:
+def _in_use(metadata: LogMetadata) -> Iterator[tuple[str, str]]:
+    """Features that the properties and columns of a table show to be on, and what shows it."""
     for name, value in metadata.properties.items():
         binds = name.startswith("delta.") and name not in _HARMLESS
         if binds and value.lower() not in _OFF:
-            yield f"property {name}={value}"
-    for field in _fields(schema_of(metadata)):
+            feature = _begun_by(_SWITCHES, name) or f"property {name}"
+            yield feature, f"{name}={value}"
+    schema = schema_of(metadata)
+    for field in schema["fields"]:
+        nested = isinstance(field["type"], dict)
+        if nested and (field.get("nullable") is False or _never_null(field["type"])):
+            yield "NOT NULL in nested columns", str(field["name"])
+    for field in _fields(schema):
         for key in field.get("metadata") or {}:
-            if key.startswith(_BINDING):
-                yield f"{key} of column {field.get('name')}"
+            if feature := _begun_by(_BINDING, key):
+                yield feature, f"{key} of column {field.get('name')}"
+
+
+def _begun_by(beginnings: Mapping[str, str], name: str) -> str | None:
+    return next((it for begin, it in beginnings.items() if name.startswith(begin)), None)
 
 
 def schema_of(metadata: LogMetadata) -> dict[str, Any]:
@@ -143,6 +174,21 @@ def schema_of(metadata: LogMetadata) -> dict[str, Any]:
     return found
 
 
+def _never_null(kind: Any) -> bool:
+    """Whether a nested type has a part that must not be null. Statistics, by which a job's files
+    are held against it, know top-level columns of plain types alone."""
+    if not isinstance(kind, dict):
+        return False
+    if kind.get("containsNull") is False or kind.get("valueContainsNull") is False:
+        return True
+    fields = kind.get("fields") or ()
+    if any(field.get("nullable") is False for field in fields):
+        return True
+    inner = [field.get("type") for field in fields]
+    inner += [kind.get(name) for name in ("elementType", "keyType", "valueType")]
+    return any(map(_never_null, inner))
+
+
 def _fields(kind: Any) -> Iterator[dict[str, Any]]:
     """All fields of a type, nested ones included."""
     if isinstance(kind, dict):
@@ -153,10 +199,12 @@ def _fields(kind: Any) -> Iterator[dict[str, Any]]:
             yield from _fields(kind.get(name))
 
 
-def _refuse(what: str, names: list[str]) -> None:
-    if names:
+def _refuse(verb: str, features: Mapping[str, str]) -> None:
+    """Refuse features, each with what shows that it is in use, if anything does."""
+    if features:
+        named = [f"{name} ({use})" if use else name for name, use in sorted(features.items())]
         raise TableMismatchError(
-            f"The table cannot be {'written' if what == 'write' else 'read'} here: "
-            f"{', '.join(names)} not supported. Nothing was changed.",
+            f"The table cannot be {verb} here: {', '.join(named)} not supported. Nothing was "
+            "changed.",
             remedy="Use the engine that made the table, or drop the feature there.",
         )
