@@ -32,6 +32,9 @@ from .actions import (
 from .change import LogBase, LogChange, Overtaking
 from .scope import read_scope
 
+#: What an open record says that it is: beside tables of directories lie others of this name.
+KIND = "open-in-log"
+
 
 @dataclass(frozen=True)
 class JobFiles:
@@ -62,7 +65,8 @@ class JobFiles:
 
 def open_body(job: str, owner: Mapping[str, Any], run: str | None = None) -> bytes:
     """Write an open record."""
-    members = {"job": job, "owner": dict(owner), **({} if run is None else {"run": run})}
+    of_run = {} if run is None else {"run": run}
+    members = {"kind": KIND, "job": job, "owner": dict(owner), **of_run}
     return json.dumps(members, ensure_ascii=False).encode()
 
 

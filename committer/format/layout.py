@@ -32,6 +32,8 @@ UNPARTITIONED = "_unpartitioned"
 #: In the keys of tables that are read by heads, before the job.
 _DATA = re.compile(rf"/{CONTROL}/data/|{FAST}[^/]+/")
 JOB_ID = re.compile(r"zr1-[0-9A-HJKMNP-TV-Z]{26}")
+#: The folder of a job's files in a table that is kept in a log.
+_IN_LOG = re.compile(rf"(.+)/data/({JOB_ID.pattern})/")
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]{1,253}[A-Za-z0-9]")
 _MAX_KEY_BYTES = 1024
@@ -128,6 +130,15 @@ def job_in_key(key: str) -> str | None:
     if found is None and (before := _DATA.search(key)) is not None:
         found = JOB_ID.match(key, before.end())
     return found.group() if found else None
+
+
+def log_job_in_key(key: str) -> tuple[str, str] | None:
+    """The root's prefix and the job of a file's key in a table that is kept in a log; ``None`` for
+    any other key."""
+    found = _IN_LOG.match(key)
+    if found is None or found[1].endswith(CONTROL):
+        return None
+    return found[1], found[2]
 
 
 def is_written_once(key: str) -> bool:

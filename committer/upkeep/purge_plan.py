@@ -13,7 +13,7 @@ from ..commit.state.decide import read_decision
 from ..commit.state.open_jobs import list_open
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError
-from ..format.layout import TableRoot, is_hidden, job_in_key
+from ..format.layout import TableRoot, is_hidden, job_in_key, log_job_in_key
 from ..format.records.decision import Verdict
 from ..store.requests import All, Found, Head, ListedUpload, Step
 
@@ -181,6 +181,9 @@ class _Judge:
             return Judged(upload, job, False, reason, Whose.NESTED)
         if job is not None:
             return Judged(upload, job, *self._of_unknown_job(job), Whose.UNKNOWN)
+        if (in_log := log_job_in_key(upload.key)) is not None:
+            reason = f"of a Delta table below this one, {in_log[0]}"
+            return Judged(upload, in_log[1], False, reason, Whose.NESTED)
         return Judged(upload, job, *self._foreign(upload), Whose.FOREIGN)
 
     def _ours(self, upload: ListedUpload, job: str | None) -> tuple[bool, str] | None:

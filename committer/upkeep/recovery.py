@@ -17,6 +17,7 @@ from ..commit.state.found_table import FoundTable, find_table, read_table
 from ..commit.state.heads import ListedHead, all_heads, list_heads
 from ..commit.state.job_state import Aborted
 from ..commit.state.open_jobs import OpenEntry, list_open, read_open
+from ..commit.state.table_kind import refuse_delta
 from ..commit.state.tolerance import or_damage, or_error
 from ..errors import (
     DamagedError,
@@ -125,13 +126,16 @@ def known(context: Context, found: FoundTable | None) -> Step[tuple[Context, Coo
 
     :param found: what lies at ``table.json``.
     :raises TableNotFoundError: no table, and no record of any job.
+    :raises OtherFormatError: it is a Delta table.
     """
     if found is not None and found.counts:
         return context.of(found.record), found.record.coordination
     records = yield from ListObjects(context.root.control_prefix)
     if not records.objects:
         yield from read_table(context)
-    if found is not None:
+    if found is None:
+        yield from refuse_delta(context.root)  # Its jobs are on record below the same names.
+    else:
         context = context.of(found.record)
     facts = _LEAST_FACTS if found is None else found.record.facts
     return replace(context, facts=facts, readers=Readers.HEADS), Coordination.STORE

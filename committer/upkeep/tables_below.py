@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from ..format.layout import CONTROL, TableRoot, is_hidden
+from ..commit.state.table_kind import TableKind, table_kind
+from ..format.layout import TableRoot, is_hidden
 from ..store.listing import Children, list_children
-from ..store.requests import All, Found, Head, ListObjects, Step
+from ..store.requests import All, Step
 from .upload_selection import UploadsPath
 
 Place = TypeVar("Place")
@@ -17,15 +18,17 @@ Look = Callable[[str, Children], Step[Mapping[str, Place]]]
 
 
 def tables_below(path: UploadsPath) -> Step[list[TableRoot]]:
-    """Find the tables below a folder, that itself included, by their names."""
+    """Find the tables of directories below a folder, that itself included, by their names. A Delta
+    table is none, and nothing below it is looked at."""
 
-    def look(prefix: str, children: Children) -> Step[Mapping[str, None]]:
+    def look(prefix: str, children: Children) -> Step[Mapping[str, TableKind]]:
         root = TableRoot(path.bucket, prefix.rstrip("/"))
-        is_one = bool(prefix) and (yield from is_table(root, children.folders))
-        return {root.prefix: None} if is_one else {}
+        kind = (yield from table_kind(root, children.folders)) if prefix else TableKind.NONE
+        return {root.prefix: kind} if kind is not TableKind.NONE else {}
 
     found = yield from walk_below(path, look)
-    return [TableRoot(path.bucket, prefix) for prefix in sorted(found)]
+    tables = (prefix for prefix, kind in found.items() if kind is TableKind.DIRECTORIES)
+    return [TableRoot(path.bucket, prefix) for prefix in sorted(tables)]
 
 
 def walk_below(
@@ -54,15 +57,3 @@ def walk_below(
             if not is_hidden(name) and f"{prefix}{name}" not in found
         ]
     return found
-
-
-def is_table(root: TableRoot, folders: Collection[str] = (CONTROL,)) -> Step[bool]:
-    """Tell whether a folder is a table. It is one also where a first job is open or died: beside a
-    table of Hadoop's committers lie records of its runs below the same name.
-
-    :param folders: names of those in it, where they are known.
-    """
-    if CONTROL not in folders:
-        return False
-    record, jobs = yield from All((Head(root.table_key), ListObjects(root.open_prefix)))
-    return isinstance(record, Found) or bool(jobs.objects)

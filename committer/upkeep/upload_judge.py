@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from ..commit.state.context import Context
 from ..commit.state.decide import decide_abort
 from ..commit.state.found_table import find_table
+from ..commit.state.table_kind import TableKind, table_kind
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, ZeroRenameError
 from ..format.job_spec import Coordination
-from ..format.layout import TableRoot, job_in_key
+from ..format.layout import TableRoot, job_in_key, log_job_in_key
 from ..store.requests import All, Found, Head, ListedUpload, ListObjects, Step
 from .purge_plan import Fate, Judged, Wanted, Whose, folders_of, judge_page, look_for_tables
 from .recovery import JudgedJob, Recovered, judge_job, known, settle_jobs
@@ -60,11 +61,21 @@ class UploadJudge:
         """A first job that died before its commit made the table has left records only."""
         folder = self._path.prefix.rstrip("/")
         if folder:
-            records = yield from ListObjects(TableRoot(self._path.bucket, folder).control_prefix)
-            self._folders[folder] = bool(records.objects)
+            root = TableRoot(self._path.bucket, folder)
+            records = yield from ListObjects(root.control_prefix)
+            has_records = bool(records.objects)
+            self._folders[folder] = has_records and (
+                (yield from table_kind(root)) is not TableKind.DELTA
+            )
 
     def judged(self, uploads: Sequence[ListedUpload]) -> Step[list[tuple[str | None, Judged]]]:
         """Each with the root of its table: of those around it the innermost that knows its job."""
+        in_logs = [upload for upload in uploads if log_job_in_key(upload.key)]
+        if in_logs:
+            left = [upload for upload in uploads if not log_job_in_key(upload.key)]
+            met = {name_of(it[1].upload): it for it in (yield from self.judged(left))}
+            met |= yield from self._of_log_jobs(in_logs)
+            return [met[name_of(upload)] for upload in uploads]
         if not uploads:
             return []
         if len(self._folders) + len(self._no_job) > _FOLDERS:
@@ -88,6 +99,31 @@ class UploadJudge:
                         todo[name_of(it.upload)] = []
         tables, judged = zip(*(found[name_of(it)] for it in uploads), strict=True)
         return list(zip(tables, (yield from spare_needed(judged, self._spared)), strict=True))
+
+    def _of_log_jobs(
+        self, uploads: Sequence[ListedUpload]
+    ) -> Step[dict[Name, tuple[str | None, Judged]]]:
+        """Judge uploads of jobs in Delta tables by their open records, which are there before any
+        upload and go last: one request a job. An upload of a closed job is in no entry, as entries
+        name whole files."""
+        places = sorted({it for upload in uploads if (it := log_job_in_key(upload.key))})
+        keys = [TableRoot(self._path.bucket, root).open_key(job) for root, job in places]
+        found = yield from All(tuple(Head(key) for key in keys))
+        opened = dict(zip(places, (isinstance(it, Found) for it in found), strict=True))
+        judged: dict[Name, tuple[str | None, Judged]] = {}
+        for upload in uploads:
+            place = log_job_in_key(upload.key)
+            assert place is not None
+            root, job = place
+            url = f"s3://{self._path.bucket}/{root}"
+            reason = (
+                f"its job is open: zero-rename recover {url} settles it, if it is dead"
+                if opened[place]
+                else "its job is closed, and no file that it left can be committed"
+            )
+            it = Judged(upload, job, not opened[place], reason, Whose.OURS, opened[place])
+            judged[name_of(upload)] = (url, it)
+        return judged
 
     def _look_for_first_jobs(self, uploads: Sequence[ListedUpload]) -> Step[None]:
         """A job whose commit is to make its table has an open record where no table is yet."""
@@ -179,6 +215,12 @@ class UploadJudge:
                 jobs = sorted(job for place, job in self._fenced if place == folder)
                 outcomes += yield from settle_jobs(table.context, jobs)
         return outcomes
+
+
+def job_of_upload(key: str) -> str | None:
+    """The job of this package in an upload's key, whichever the layout of its table."""
+    in_log = log_job_in_key(key)
+    return job_in_key(key) if in_log is None else in_log[1]
 
 
 def _by_next_folder(todo: Mapping[Name, list[str]]) -> dict[str, list[Name]]:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..commit.state.context import Context
-from ..format.layout import TableRoot, job_in_key
+from ..format.layout import TableRoot
 from ..store.deletion import abort_until_gone
 from ..store.requests import All, ListedUpload, ListUploads, PartsPage, ServerName, Step
 from ..store.upload_parts import parts_held
 from .purge import PurgeAction, became_of
 from .purge_plan import Judged, Whose
 from .recovery import Recovered
-from .upload_judge import UploadJudge
+from .upload_judge import UploadJudge, job_of_upload
 from .upload_selection import Selection, Spared, UploadsPath, spare_none
 
 #: A store that lists uploads by prefix as it should; others may show none, as MinIO does.
@@ -124,7 +124,7 @@ class UploadSweep:
         return (
             upload.key.startswith(self._path.prefix)
             and _age(upload, date) >= self._selection.older_than
-            and (not jobs or job_in_key(upload.key) in jobs)
+            and (not jobs or job_of_upload(upload.key) in jobs)
         )
 
     def _treat(

@@ -15,6 +15,8 @@ from ..layout import TableRoot
 
 #: The format that :mod:`zero_rename.tables` reads and writes.
 DELTA = "Delta Lake"
+#: The folder of its log.
+DELTA_LOG = "_delta_log"
 
 
 class OtherFormatError(TableMismatchError):
@@ -46,7 +48,7 @@ _ANY = r"."
 FORMATS = (
     OtherFormat(
         DELTA,
-        "_delta_log",
+        DELTA_LOG,
         _ANY,
         "zero_rename.spark.load(…), or zero_rename.tables.DeltaTable(…).scan()",
     ),
@@ -121,9 +123,16 @@ def _first_of_log(folder: TableRoot, its: OtherFormat) -> Step[str | None]:
     return None if found is None else found.key
 
 
+def delta_error(root: TableRoot, key: str) -> OtherFormatError:
+    """Build the error for a Delta table where a table of directories is asked for."""
+    return _belongs_to(root, FORMATS[0], key)
+
+
 def _belongs_to(root: TableRoot, its: OtherFormat, key: str) -> OtherFormatError:
     writer = (
-        'save(…, layout="delta")' if its.name == DELTA else "its own engine, or to another root"
+        'save(…, layout="delta"), and look after it by zero_rename.tables.DeltaTable(…)'
+        if its.name == DELTA
+        else "its own engine, or to another root"
     )
     error = OtherFormatError(
         f"{root.url} is a table of {its.name}: its log, and no listing, says which of the files "

@@ -1,0 +1,73 @@
+"""Kind of table that a root holds: of directories, or a Delta table, which keeps its own log.
+
+Records of jobs lie below the same names in both. Who looks after tables asks this first: what is
+right for the jobs of one kind would take the files of the other's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from enum import StrEnum
+
+from ...format.layout import CONTROL, TableRoot, jobs_on_record
+from ...format.schema.other_formats import DELTA_LOG, delta_error
+from ...store.requests import All, Found, Get, Head, ListObjects, Step
+
+#: What the open record of a job in a log says that it is.
+OPEN_IN_LOG = "open-in-log"
+
+
+class TableKind(StrEnum):
+    """Kind of table that a root holds, as far as its records show it."""
+
+    NONE = "none"
+    DIRECTORIES = "table"
+    DELTA = "delta"
+
+
+def table_kind(root: TableRoot, folders: Collection[str] | None = None) -> Step[TableKind]:
+    """Tell what a root holds: three requests, one more where a first job is open or died.
+
+    :param folders: names of those in it, where they are known: then none where no table is.
+    """
+    if folders is not None and CONTROL not in folders:
+        return TableKind.DELTA if DELTA_LOG in folders else TableKind.NONE
+    asked = (Head(root.table_key), ListObjects(root.open_prefix), ListObjects(_log(root)))
+    if folders is None:
+        record, jobs, log = yield from All(asked)
+        has_log = bool(log.objects)
+    else:
+        record, jobs = yield from All(asked[:2])
+        has_log = DELTA_LOG in folders
+    if isinstance(record, Found):
+        return TableKind.DIRECTORIES
+    if has_log:
+        return TableKind.DELTA
+    opened = jobs_on_record(root.open_prefix, [item.key for item in jobs.objects])
+    if opened and (yield from _is_in_log(root, opened[0])):
+        return TableKind.DELTA
+    return TableKind.DIRECTORIES if jobs.objects else TableKind.NONE
+
+
+def _log(root: TableRoot) -> str:
+    return f"{root.prefix}/{DELTA_LOG}/"
+
+
+def _is_in_log(root: TableRoot, job: str) -> Step[bool]:
+    """Tell whether an open record is of a job that commits to a log."""
+    found = yield from Get(root.open_key(job))
+    try:
+        members = json.loads(found.body) if isinstance(found, Found) else None
+    except (ValueError, RecursionError):
+        return False  # A damaged record: recovery of directories names it.
+    return isinstance(members, dict) and members.get("kind") == OPEN_IN_LOG
+
+
+def refuse_delta(root: TableRoot) -> Step[None]:
+    """Refuse a root that holds a Delta table, where a table of directories is worked on.
+
+    :raises OtherFormatError: it does.
+    """
+    if (yield from table_kind(root)) is TableKind.DELTA:
+        raise delta_error(root, _log(root))
