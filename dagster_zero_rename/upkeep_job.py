@@ -44,7 +44,9 @@ def maintenance_job(
     resource_key: str = RESOURCE,
 ) -> dg.JobDefinition:
     """A job that looks after tables, whichever committer writes them: settles interrupted jobs,
-    aborts uploads that nobody will complete, and compares what is named with what is there.
+    aborts uploads that nobody will complete, and compares what is named with what is there. Of a
+    Delta table that this package has made it also removes files that nothing needs, and writes a
+    checkpoint that is due; another engine's is named, and left to it.
 
     Its report is Markdown on the run. It fails where only a person can help; what the store's
     failures kept from being done, the next run tries. Where the resource has ``max_recompute``, it
@@ -57,7 +59,7 @@ def maintenance_job(
     :param apply: act; ``False`` only reports what would be done.
     :param foreign_older_than: abort uploads of other tools that are older, too.
     :param patience: for how long an undecided job may be silent before it counts as dead; ``None``
-        takes each job's own.
+        takes each job's own. Of Delta tables only zero counts, which says that none is at work.
     :param s3a_patience: silence after which a job of Hadoop's committers that no run's record
         names counts as dead. Longer than the longest task: one that writes a file is silent.
         ``None``: such a job stays unknown, and is left.

@@ -19,7 +19,7 @@ checkpoints drop tombstones by age, and a restore may have read the one that is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..committer.errors import (
@@ -50,7 +50,13 @@ class PurgePlan:
     forgets: Mapping[str, RemoveFile]
 
 
-def plan_log_purge(layout: LogLayout, now: int) -> Step[PurgePlan]:
+#: Tells of a key below the data prefix whether a job wrote it: others' files are left.
+IsOfJob = Callable[[str], bool]
+
+
+def plan_log_purge(
+    layout: LogLayout, now: int, is_of_job: IsOfJob = lambda _: True
+) -> Step[PurgePlan]:
     """Look for files that nothing needs.
 
     :param now: milliseconds, by the store's clock.
@@ -62,7 +68,9 @@ def plan_log_purge(layout: LogLayout, now: int) -> Step[PurgePlan]:
     state = log.state
     open_jobs = {records.job_of(key) for key in opened.keys}
     candidates = {
-        key for key in data.keys if key.removeprefix(layout.data).split("/")[0] not in open_jobs
+        key
+        for key in data.keys
+        if key.removeprefix(layout.data).split("/")[0] not in open_jobs and is_of_job(key)
     }
     if log.overwritten:
         # An entry was destroyed: what it added is in no state, and must not go.
@@ -79,14 +87,17 @@ def plan_log_purge(layout: LogLayout, now: int) -> Step[PurgePlan]:
     return PurgePlan(state, forgets)
 
 
-def purge_log(layout: LogLayout, purger: str, now: int) -> Step[tuple[str, ...]]:
+def purge_log(
+    layout: LogLayout, purger: str, now: int, is_of_job: IsOfJob = lambda _: True
+) -> Step[tuple[str, ...]]:
     """Delete what a plan finds; return the keys.
 
     :param purger: the id of the entry that forgets.
     :raises CommitConflictError: a restore brought a file back meanwhile. Nothing was deleted.
     """
-    plan = yield from plan_log_purge(layout, now)
-    if plan.forgets:
+    plan = yield from plan_log_purge(layout, now, is_of_job)
+    # Where no job has made the table there is nothing to restore, and an entry would make a log.
+    if plan.forgets and plan.state.exists:
         change = LogChange(
             purger,
             LogBase(plan.state.version, plan.state.table_id),

@@ -152,8 +152,7 @@ def resolve_by_restore(
 
 def _refuse_delta(table: Table, place: Destination) -> None:
     """Refuse a Delta table: that its runs are not looked at must not pass for no conflict."""
-    log = f"{table.root.prefix}/_delta_log/"
-    if place.kind == "directory" and table.run(ListObjects(log)).objects:
+    if place.is_delta and not place.is_s3a:
         raise TableMismatchError(
             "It is a Delta table, whose runs are not compared: a job there is refused where "
             "another one has changed its partitions. Nothing was looked at.",

@@ -1,16 +1,17 @@
-"""Destinations that maintenance meets: tables of this package, those of Hadoop's committers, and
-plain directories."""
+"""Destinations that maintenance meets: tables of this package, Delta tables, those of Hadoop's
+committers, and plain directories."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ..committer.commit.state.table_kind import TableKind, table_kind
 from ..committer.format.layout import CONTROL, TableRoot
 from ..committer.format.records.success_marker import COMMITTER
 from ..committer.store.listing import Children, list_folders
 from ..committer.store.requests import All, ListObjects, Step
-from ..committer.upkeep.tables_below import is_table, walk_below
+from ..committer.upkeep.tables_below import walk_below
 from ..committer.upkeep.upload_selection import UploadsPath
 from ..s3a.hadoop.job_traces import MAGIC_JOB, Marker, read_marker
 from ..s3a.runs.ledger import RUNS, runs_prefix
@@ -22,8 +23,9 @@ _MARKER = "_SUCCESS"
 class Destination:
     """A folder, and who writes to it, as far as records, trees and marker show it.
 
-    :param is_table: this package's own committer.
+    :param is_table: this package's own committer, into directories.
     :param is_s3a: one of Hadoop's S3A committers; both where one took over from the other.
+    :param is_delta: a Delta table, of this package or of another engine.
     :param others: the prefixes, each with a slash, of destinations in a directory that are looked
         after by themselves.
     """
@@ -32,45 +34,57 @@ class Destination:
     is_table: bool = False
     is_s3a: bool = False
     others: tuple[str, ...] = ()
+    is_delta: bool = False
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether nothing shows who writes."""
+        return not (self.is_table or self.is_s3a or self.is_delta)
 
     @property
     def kind(self) -> str:
-        """``table``, ``s3a``, ``table and s3a``, or ``directory``: nothing shows who writes."""
-        words = [*(["table"] if self.is_table else []), *(["s3a"] if self.is_s3a else [])]
-        return " and ".join(words) or "directory"
+        """``table``, ``delta``, ``s3a``, two of these with ``and``, or ``directory``: nothing shows
+        who writes."""
+        kinds = {"table": self.is_table, "delta": self.is_delta, "s3a": self.is_s3a}
+        return " and ".join(name for name, it in kinds.items() if it) or "directory"
 
 
 def destination_at(root: TableRoot) -> Step[Destination]:
-    """Tell what a folder is: by five requests, and none that changes anything.
+    """Tell what a folder is: by six requests, and none that changes anything.
 
     It is Hadoop's where the ledger beside it names a run, where a magic tree lies in it, or where
     its ``_SUCCESS`` is what an S3A committer writes.
     """
-    is_ours, runs, trees, marker = yield from All(
+    kind, runs, trees, marker = yield from All(
         (
-            is_table(root),
+            table_kind(root),
             ListObjects(runs_prefix(root)),
             ListObjects(f"{root.prefix}/{MAGIC_JOB}"),
             read_marker(root.prefix),
         )
     )
     is_s3a = bool(runs.objects or trees.objects) or _is_of_s3a(marker)
-    return Destination(root, is_ours, is_s3a)
+    return _made(root, kind, is_s3a)
+
+
+def _made(root: TableRoot, kind: TableKind, is_s3a: bool) -> Destination:
+    is_ours, is_delta = kind is TableKind.DIRECTORIES, kind is TableKind.DELTA
+    return Destination(root, is_ours, is_s3a, is_delta=is_delta)
 
 
 def destinations_in(root: TableRoot) -> Step[list[Destination]]:
     """Tell what is to be looked after where somebody names a folder: a destination itself; or all
     below a directory, and last what lies in none of them."""
     here = yield from destination_at(root)
-    if here.is_table or here.is_s3a:
+    if not here.is_directory:
         return [here]
     below = yield from destinations_below(UploadsPath(root.bucket, f"{root.prefix}/"))
     return [*below, replace(here, others=tuple(f"{it.root.prefix}/" for it in below))]
 
 
 def destinations_below(path: UploadsPath) -> Step[list[Destination]]:
-    """Find the tables and the destinations of Hadoop's committers below a folder, that itself
-    included, by their names.
+    """Find the tables, Delta tables and destinations of Hadoop's committers below a folder, that
+    itself included, by their names.
 
     A destination is found by its ledger, its marker, or the tree of a magic job that has not
     ended. One that has none of them holds nothing that would have to be recovered.
@@ -79,12 +93,12 @@ def destinations_below(path: UploadsPath) -> Step[list[Destination]]:
     def look(prefix: str, children: Children) -> Step[Mapping[str, Destination]]:
         root = TableRoot(path.bucket, prefix.rstrip("/"))
         found = (yield from _in_ledger(path.bucket, prefix)) if CONTROL in children.folders else {}
-        is_ours = bool(prefix) and (yield from is_table(root, children.folders))
+        kind = (yield from table_kind(root, children.folders)) if prefix else TableKind.NONE
         is_s3a = bool(prefix) and any(name.startswith(MAGIC_JOB) for name in children.folders)
         if prefix and not is_s3a and children.files:
             is_s3a = _is_of_s3a((yield from read_marker(root.prefix)))
-        if is_ours or is_s3a:
-            found[root.prefix] = Destination(root, is_ours, is_s3a)
+        if kind is not TableKind.NONE or is_s3a:
+            found[root.prefix] = _made(root, kind, is_s3a)
         return found
 
     found = yield from walk_below(path, look, files=(_MARKER,))
@@ -96,11 +110,8 @@ def _in_ledger(bucket: str, prefix: str) -> Step[dict[str, Destination]]:
     names = yield from list_folders(f"{prefix}{CONTROL}/{RUNS}/")
     roots = [TableRoot(bucket, f"{prefix}{name}") for name in names]
     # A table of this package keeps the ledger of the committers that wrote there before.
-    ours = yield from All(tuple(is_table(root) for root in roots))
-    return {
-        root.prefix: Destination(root, is_ours, True)
-        for root, is_ours in zip(roots, ours, strict=True)
-    }
+    kinds = yield from All(tuple(table_kind(root) for root in roots))
+    return {root.prefix: _made(root, kind, True) for root, kind in zip(roots, kinds, strict=True)}
 
 
 def _is_of_s3a(marker: Marker) -> bool:

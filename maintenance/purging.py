@@ -25,6 +25,7 @@ from ..s3a.recovery.liveness import JobLiveness, RecoveryOptions
 from ..s3a.recovery.living import LivingJobs
 from ..s3a.recovery.recover import UNSETTLED, JobOutcome, RecoveredJob, settle_jobs
 from ..s3a.runs.try_record import TryRecord
+from .delta import delta_at, purge_delta, settle_delta
 
 if TYPE_CHECKING:
     from ..committer import Table
@@ -63,7 +64,8 @@ class PurgeOrder:
     :param foreign_age: seconds from which uploads are aborted of which no job is known; ``None``
         leaves them.
     :param patience: seconds that an undecided job of this package may be silent; ``None`` takes
-        each job's own.
+        each job's own. Jobs in Delta tables send no heartbeats: there only 0 counts, which says
+        that none is at work; else each has its own maximum duration.
     :param s3a_patience: seconds of silence after which a job of Hadoop's committers of which
         nothing else is known counts as dead; ``None``: it stays unknown, and is left.
     :param staging: where the directory and partitioned committers keep their pending sets.
@@ -166,14 +168,15 @@ def purge_destination(
     emit: Callable[[Sequence[PurgedEntry]], None] = lambda _: None,
 ) -> PurgedDestination:
     """Settle the jobs of a destination, and abort the uploads that nobody will complete; of a table
-    of this package also what :meth:`.committer.table.Table.purge` removes.
+    of this package also what :meth:`.committer.table.Table.purge` removes, and of a Delta table
+    that this package has made the files that nothing needs.
 
     :param table: opened at the destination's root, whatever lies there.
     :param emit: called with some entries after the other.
     :raises InvalidInputError: ``jobs`` or ``keep`` is given, and no table of this package is there.
     :raises ZeroRenameError: the store refused a listing, or did not answer.
     """
-    if not place.is_table and (order.jobs or order.keep is not None):
+    if not (place.is_table or place.is_delta) and (order.jobs or order.keep is not None):
         raise InvalidInputError(
             "Jobs named as dead, and former states to keep, are of tables of this package, and "
             "none is here. Nothing was changed.",
@@ -213,6 +216,11 @@ def purge_destination(
         done.jobs += map(_of_ours, report.recovered)
         seen(it for it in report.entries if (it.key, it.upload_id) not in told)
         return done
+    if place.is_delta:
+        delta = delta_at(table)
+        settled = settle_delta(delta, order.patience, order.jobs, order.apply)
+        done.jobs += map(_of_ours, settled)
+        seen(purge_delta(delta, order.keep, order.records_older_than, order.apply))
 
     def swept(page: Sequence[SeenUpload]) -> None:
         mine = (it for it in page if not it.key.startswith(place.others))

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ..committer.errors import InvalidInputError, ZeroRenameError, escaped
 from ..committer.upkeep.purge import PurgeAction
 from ..committer.upkeep.recovery import is_lasting
-from ..committer.upkeep.verify import FindingKind
+from ..committer.upkeep.verify import Finding, FindingKind
 from ..s3a.verification.markers import verify_markers
 from .conflicts import ConflictOrder, find_at, resolve_found
+from .delta import delta_at, why_left, write_due_checkpoint
 from .purging import PurgeOrder, SettledJob, purge_destination
 from .residue import NO_RESIDUE, ResidueReport, residue_lines
 
@@ -32,7 +33,7 @@ _MARKDOWN = 20_000
 class Upkeep:
     """What was done to one destination.
 
-    :param kind: ``table``, ``s3a``, ``table and s3a`` or ``directory``.
+    :param kind: ``table``, ``delta``, ``s3a``, ``table and s3a`` or ``directory``.
     :param jobs: open jobs by what became of them; ``uploads``, ``findings`` and old
         ``records`` likewise.
     :param catalog: what its catalog was told: ``table`` (created, updated, unchanged) and how many
@@ -88,7 +89,8 @@ def look_after(
     register: Callable[[Table], dict[str, Any]] | None = None,
     conflicts: ConflictOrder | None = None,
 ) -> Upkeep:
-    """Recover, purge and verify a destination; of a table of this package also gc and index.
+    """Recover, purge and verify a destination; of a table of this package also gc and index, of a
+    Delta table the checkpoint that is due.
 
     :param table: opened at the destination's root, whatever lies there.
     :param register: tells a catalog what a table is, once its jobs are settled; returns what it
@@ -104,6 +106,8 @@ def look_after(
         _purge(table, place, order, done)
     if place.is_table:
         _tend(table, order.apply, done, register)
+    elif place.is_delta:
+        _tend_delta(table, order.apply, done, register)
     elif place.is_s3a:
         with done.step():
             _verify_markers(table, done)
@@ -113,6 +117,9 @@ def look_after(
 def _settle_conflicts(
     table: Table, place: Destination, order: ConflictOrder, apply: bool, done: Upkeep
 ) -> None:
+    if place.is_delta:
+        why = "a Delta table, where a job is refused whose partitions another one has changed"
+        done.notes.append(f"conflicts, not looked for: {why}")
     found = find_at(table, place)
     done.notes += [f"conflicts, not read: {escaped(why)}" for it in found for why in it.unread]
     if order.policy is not None:
@@ -141,6 +148,22 @@ def _tend(
             done.notes.append(why)
     with done.step():
         _verify(table, done)
+
+
+def _tend_delta(
+    table: Table, apply: bool, done: Upkeep, register: Callable[[Table], dict[str, Any]] | None
+) -> None:
+    delta = delta_at(table)
+    if register is not None:
+        done.notes.append("not registered in the catalog: a Delta table is registered by hand")
+    with done.step():
+        if why := why_left(delta):
+            done.notes.append(escaped(why))
+            return
+        done.records = write_due_checkpoint(delta, apply)
+    with done.step():
+        if delta.exists():
+            _sort_findings(delta.verify(), done)
 
 
 def _purge(table: Table, place: Destination, order: PurgeOrder, done: Upkeep) -> None:
@@ -184,6 +207,10 @@ def _verify(table: Table, done: Upkeep) -> None:
     except InvalidInputError as error:
         done.notes.append(f"not verified: {escaped(error.message)}")  # No heads: coordination none.
         return
+    _sort_findings(found, done)
+
+
+def _sort_findings(found: Sequence[Finding], done: Upkeep) -> None:
     done.findings = dict(Counter(str(it.kind) for it in found))
     for it in found:
         said = f"{it.kind}: {escaped(it.key)} ({escaped(it.detail)})"

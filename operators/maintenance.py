@@ -203,7 +203,9 @@ class _TableMaintenance(_Maintenance):
             try:
                 treated = self._treat(table, hook)
                 for report in treated if catalog else ():
-                    if registered := hook.sync(hook.get_table(report["table"]), catalog):
+                    if report["kind"] == "delta":
+                        self.log.warning("%s is not registered: a Delta table.", report["table"])
+                    elif registered := hook.sync(hook.get_table(report["table"]), catalog):
                         report["catalog"] = registered
             except ZeroRenameError as error:
                 self.log.error("%s: %s", table.root.url, error)
@@ -247,22 +249,29 @@ class RecoverJobsOperator(_TableMaintenance):
     """Settle interrupted jobs: apply committed ones, finish aborted ones, fence dead ones.
 
     Reports by default: ``apply=True`` acts. Safe beside running jobs: those that send heartbeats
-    are left alone. Returns (XCom) ``tables``, each with ``recovered`` (``job``, ``outcome``,
-    ``detail``) and ``failed``; and ``catalog``, what the catalog was told after that: what a load
-    could not register is registered here.
+    are left alone. Jobs in Delta tables send none, and are left for as long as they may take.
+    Returns (XCom) ``tables``, each with ``kind`` (``table`` or ``delta``), ``recovered`` (``job``,
+    ``outcome``, ``detail``) and ``failed``; and ``catalog``, what the catalog was told after that:
+    what a load could not register is registered here.
 
     :param tables: one table or several, whole or below the connection's table root.
         (templated)
     :param apply: act; ``False`` only reports what would be done. (templated)
     :param patience: seconds (or a timedelta) an undecided job may be silent before it is
-        declared dead; ``None`` takes each job's own. (templated)
+        declared dead; ``None`` takes each job's own. In a Delta table it counts from the job's
+        opening: give none there while a job may be at work. (templated)
     :param catalog: where the tables are registered: ``glue://database``, or ``glue://database/table``
-        for a single one; ``None``: the connection's; ``""``: nowhere. (templated)
+        for a single one; ``None``: the connection's; ``""``: nowhere. Delta tables are not.
+        (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
     def _treat(self, table: Table, hook: ZeroRenameHook) -> list[dict[str, Any]]:
-        settle = table.recover if self.apply else table.plan_recovery
+        from ..maintenance.delta import opened_as_it_is
+        from ..tables import DeltaTable
+
+        opened = opened_as_it_is(table)
+        settle = opened.recover if self.apply else opened.plan_recovery
         found = settle(self.patience)
         names = ("job", "outcome", "detail")
         rows = [(job.job, str(job.outcome), job.detail) for job in found]
@@ -270,6 +279,7 @@ class RecoverJobsOperator(_TableMaintenance):
         return [
             {
                 "table": table.root.url,
+                "kind": "delta" if isinstance(opened, DeltaTable) else "table",
                 "recovered": [dict(zip(names, row, strict=True)) for row in rows],
                 "failed": sum(outcome == "failed" for _, outcome, _ in rows),
             }
@@ -279,13 +289,14 @@ class RecoverJobsOperator(_TableMaintenance):
 class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
     """Settle interrupted jobs of whichever committer, then abort the multipart uploads that nobody
     will complete; of tables of this package, remove runs' failures and lists of files that nobody
-    needs any more, too (``removed``).
+    needs any more, too, and of Delta tables that this package has made, files that no version
+    within the retention names (``removed``). Of another engine's Delta table nothing is removed.
 
     Reports by default: ``apply=True`` acts. What belongs to a job is judged by its records alone,
     whatever its age: this package's by theirs, those of Hadoop's committers by their ledger, their
     tasks' states, their heartbeats and their pending files. Uploads of which no job is known are
     aborted only with ``foreign=True`` and by age. Returns (XCom) ``tables``, a report for each
-    destination, with ``kind`` (``table``, ``s3a``, ``table and s3a`` or ``directory``),
+    destination, with ``kind`` (``table``, ``delta``, ``s3a``, ``table and s3a`` or ``directory``),
     ``recovered`` (``job``, ``committer``, ``outcome``, ``detail``), ``failed``, ``uploads``
     (``key``, ``upload_id``, ``job``, ``initiated``, ``age``, ``bytes``, ``action``, ``reason``;
     100 at most, those that could not be aborted first), ``uploads_left_off``, ``aborted``,
@@ -303,7 +314,8 @@ class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
     :param older_than: their least age, seconds or a timedelta; ``None`` takes the connection's,
         else ``[zero_rename] purge_older_than_hours``. Below ``[zero_rename]
         purge_floor_hours`` it is refused. (templated)
-    :param patience: as in :class:`RecoverJobsOperator`. (templated)
+    :param patience: as in :class:`RecoverJobsOperator`; of Delta tables only 0 counts, which says
+        that no job is at work. (templated)
     :param s3a_patience: seconds (or a timedelta) of silence after which a job of Hadoop's
         committers that no run's record names counts as dead. Longer than the longest task: one
         that writes a file is silent. ``None``: such a job stays unknown, and is left.
@@ -386,7 +398,9 @@ class PurgeStaleUploadsOperator(_Purging, _TableMaintenance):
 
 class MaintainTablesOperator(_Purging):
     """Look after all tables of a connection, whichever committer writes them: recover, purge and
-    verify; of tables of this package also gc, index, and register them where their loads do.
+    verify; of tables of this package also gc, index, and register them where their loads do; of
+    Delta tables that this package has made, a checkpoint that is due. Another engine's Delta table
+    is named, and left to it.
 
     Reports by default: ``apply=True`` acts. The summary is logged and returned (XCom):
     ``tables`` (100 at most: ``kind``; ``jobs``, ``uploads``, ``findings``, ``conflicts`` counted;
@@ -405,7 +419,7 @@ class MaintainTablesOperator(_Purging):
     :param apply: act; ``False`` only reports what would be done. (templated)
     :param foreign: abort foreign uploads too. (templated)
     :param older_than: their least age, as in :class:`PurgeStaleUploadsOperator`. (templated)
-    :param patience: as in :class:`RecoverJobsOperator`. (templated)
+    :param patience: as in :class:`PurgeStaleUploadsOperator`. (templated)
     :param s3a_patience: as in :class:`PurgeStaleUploadsOperator`. (templated)
     :param staging: as in :class:`PurgeStaleUploadsOperator`. (templated)
     :param buffer_dir: as in :class:`PurgeStaleUploadsOperator`. (templated)

@@ -381,14 +381,18 @@ def _checkpoint_where_due(
 ) -> Step[None]:
     """Write a checkpoint after every so many commits, so that openings and other engines read few
     entries. The job is committed: what fails here is logged, and left to the next one."""
-    asked = state.property_of("delta.checkpointInterval")
-    interval = int(asked) if asked.isdecimal() and int(asked) else CHECKPOINT_INTERVAL
-    if not version or version % interval:
+    if not version or version % checkpoint_interval(state):
         return
     try:
         yield from make_checkpoint(layout, now)
     except ZeroRenameError as error:
         logger.warning("%s: no checkpoint was written: %s", opened.root.url, error)
+
+
+def checkpoint_interval(state: LogState) -> int:
+    """Commits from one checkpoint of a table to the next."""
+    asked = state.property_of("delta.checkpointInterval")
+    return int(asked) if asked.isdecimal() and int(asked) else CHECKPOINT_INTERVAL
 
 
 def _tell_overwritten(opened: OpenedJob, done: EntryCommitted) -> None:

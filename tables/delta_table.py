@@ -17,6 +17,7 @@ from ..committer.commit.snapshot import Snapshot
 from ..committer.commit.state.context import Progress
 from ..committer.commit.state.heartbeat import OF_TASKS
 from ..committer.commit.state.job_state import Committed, OpenedJob
+from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import (
     CommitConflictError,
     InvalidInputError,
@@ -63,7 +64,10 @@ from ..committer.upkeep.compaction import (
     CompactionPlan,
     compactible,
 )
+from ..committer.upkeep.problem import Problem
+from ..committer.upkeep.purge import PurgeEntry
 from ..committer.upkeep.recovery import OpenJob, Recovered
+from ..committer.upkeep.verify import Finding
 from ..committer.write_job import WriteJob, this_process
 from ..layouts.delta.columns import arrow_schema
 from ..log.actions import AddFile, RemoveFile
@@ -73,9 +77,21 @@ from ..log.job_steps import abandon_job, commit_job, open_log_job
 from ..log.opening import LogDepth, OpenedLog, list_log, open_log, read_entries
 from ..log.restoring import plan_restore
 from ..log.searching import find_run
+from .delta_doctor import examine
 from .delta_files import snapshot_of
-from .delta_steps import DeltaSteps, committed, layout_of, rewriting
-from .delta_upkeep import open_jobs, purge_table, purgeable, recover_jobs, store_now
+from .delta_steps import DeltaSteps, checkpoint_interval, committed, layout_of, rewriting
+from .delta_upkeep import (
+    open_jobs,
+    plan_recovery,
+    purge_records,
+    purge_table,
+    purgeable,
+    recover_jobs,
+    refuse_unknown,
+    store_now,
+)
+from .delta_verify import verify_table
+from .store_check import ATOMIC
 
 T = TypeVar("T")
 #: Entries that are read at once in search of one.
@@ -102,6 +118,22 @@ class LogVersion:
     removed: int
 
 
+@dataclass(frozen=True)
+class PlannedRestore:
+    """What the restore of a version would do.
+
+    :param present: the version that the table is at.
+    :param returned: files that come back, ``removed`` those that go.
+    :param lost: paths of files that cannot be brought back.
+    """
+
+    version: int
+    present: int
+    returned: int
+    removed: int
+    lost: tuple[str, ...]
+
+
 class DeltaTable(ChangeableTable):
     """A Delta table on S3.
 
@@ -112,14 +144,15 @@ class DeltaTable(ChangeableTable):
     :param url: ``s3://bucket/prefix``.
     :param client: a boto3 S3 client whose credentials and endpoint are used; ``None`` for boto3's
         standard chain, ``AWS_ENDPOINT_URL`` included.
+    :param driver: another table's of the bucket, whose clients are used.
     :raises InvalidInputError: not a table root.
 
     Making one sends no request.
     """
 
-    def __init__(self, url: str, client: Any = None) -> None:
+    def __init__(self, url: str, client: Any = None, driver: BotoDriver | None = None) -> None:
         self.root = TableRoot.parse(url)
-        self.driver: BotoDriver = connect(self.root.bucket, client)
+        self.driver: BotoDriver = driver or connect(self.root.bucket, client)
         self._layout = layout_of(self.root)
         #: Entries of jobs, which never change.
         self._entries: dict[str, LogEntry] = {}
@@ -187,14 +220,17 @@ class DeltaTable(ChangeableTable):
         self, partitions: Collection[str] | None = None, as_of: AsOf | None = None
     ) -> Snapshot:
         """As :meth:`snapshot`, for who looks after a table and computes nothing from it."""
-        version = None if as_of is None else self._version_at(as_of)
+        version = None if as_of is None else self.version_at(as_of)
         opened = self._found(self._open(LogDepth.FILES, version))
         if partitions is not None:
             partitions = self.stored_names(partitions)
         return snapshot_of(self.root, self._layout, opened.state, partitions)
 
-    def _version_at(self, past: AsOf) -> int:
-        """The version of a moment: an entry counts from when the store wrote it."""
+    def version_at(self, past: AsOf) -> int:
+        """The version of a moment: an entry counts from when the store wrote it.
+
+        :raises TableNotFoundError: there was no table then.
+        """
         if past.time is None:
             assert past.version is not None
             return past.version
@@ -477,6 +513,21 @@ class DeltaTable(ChangeableTable):
 
     # Past and maintenance
 
+    def plan_restore(self, version: int) -> PlannedRestore:
+        """Tell what :meth:`restore` would do. Changes nothing."""
+        now = self.run(store_now(self._layout))
+        plan = self.run(plan_restore(self._layout, new_job_id(), version, now, {}))
+        change, present = plan.change, plan.opened.state.version
+        return PlannedRestore(version, present, len(change.returned), len(change.removes), plan.lost)
+
+    @property
+    def retention(self) -> float:
+        """Seconds for which files that were removed stay.
+
+        :raises TableNotFoundError: no table here.
+        """
+        return self._layout.retention(self._found(self._open(LogDepth.BLIND)).state)
+
     def restore(self, version: int, allow_lost: bool = False) -> Committed:
         """Make the table what it was at a version, by an entry of its own.
 
@@ -508,6 +559,10 @@ class DeltaTable(ChangeableTable):
         assert done.entry is not None
         return committed(self.root, plan.opened.state, done.entry)
 
+    def now(self) -> float:
+        """The time by the store's clock, Unix seconds."""
+        return self.run(store_now(self._layout)) / 1000
+
     def checkpoint(self) -> int | None:
         """Write a checkpoint, from which openings read instead of all entries; return its version.
         ``None``: it is not certain to be there. No answer depends on it."""
@@ -523,13 +578,54 @@ class DeltaTable(ChangeableTable):
         """
         return self.run(recover_jobs(self._layout, patience))
 
+    def plan_recovery(self, patience: float | None = None) -> list[Recovered]:
+        """Tell what :meth:`recover` would do. Changes nothing."""
+        return self.run(plan_recovery(self._layout, patience))
+
     def settle(self, jobs: Collection[str]) -> list[Recovered]:
         """Settle open jobs whose processes have ended. One whose process is alive is fenced."""
         return self.run(recover_jobs(self._layout, 0.0, jobs))
 
+    def give_up(self, jobs: Collection[str]) -> list[Recovered]:
+        """Settle open jobs that a caller names as dead.
+
+        :raises InvalidInputError: one of them is not open. Nothing was changed.
+        """
+        self.run(refuse_unknown(self._layout, jobs))
+        return self.settle(jobs)
+
     def open_jobs(self) -> list[OpenJob]:
         """The jobs with an open record, oldest first."""
         return self.run(open_jobs(self._layout))
+
+    def verify(self) -> list[Finding]:
+        """Compare the files that the log names with those that are there, and look for entries that
+        a writer without conditions has written over.
+
+        :raises TableNotFoundError: no table here.
+        """
+        self._found(self._open(LogDepth.BLIND))
+        return self.run(verify_table(self._layout))
+
+    def doctor(self, max_duration: float | None = None) -> list[Problem]:
+        """Look for what is or will be wrong: rights, the store, lifecycle rules, jobs, entries that
+        were written over. Writes small objects, and removes them.
+
+        :param max_duration: seconds that the longest job may take; ``None``: a day.
+        """
+        return self.run(examine(self.root, self._layout, max_duration))
+
+    def was_made_here(self) -> bool:
+        """Whether a job of this package has made the table; another engine's is left to that.
+
+        :raises TableNotFoundError: no table here.
+        """
+        return bool(self._found(self._open(LogDepth.BLIND)).state.property_of(ATOMIC))
+
+    def is_checkpoint_due(self) -> bool:
+        """Whether as many commits have come since the last checkpoint as the table asks for."""
+        state = self._open(LogDepth.BLIND).state
+        return state.exists and state.version - state.checkpoint > checkpoint_interval(state)
 
     def purge(self, apply: bool = False) -> list[str]:
         """Delete files that no state within the retention names and no open job may name.
@@ -537,6 +633,14 @@ class DeltaTable(ChangeableTable):
         :param apply: do it; ``False`` only says which, as keys.
         """
         return self.run((purge_table if apply else purgeable)(self._layout))
+
+    def purge_records(self, older_than: float = KEPT_FOR, apply: bool = False) -> list[PurgeEntry]:
+        """Remove records of runs' failures and of probes.
+
+        :param older_than: seconds, by the store's clock.
+        :param apply: do it; ``False`` only says which.
+        """
+        return self.run(purge_records(self.root, older_than, apply))
 
 
 def _version(entry: LogEntry) -> LogVersion:

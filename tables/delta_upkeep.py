@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from functools import partial
 
-from ..committer.errors import RecordDamagedError, ZeroRenameError
+from ..committer.commit.state.context import Context
+from ..committer.commit.state.old_records import find_aged
+from ..committer.errors import InvalidInputError, RecordDamagedError, ZeroRenameError, first_few
 from ..committer.format.job_spec import MAX_DURATION, NOBODY, Owner
-from ..committer.format.layout import new_job_id
+from ..committer.format.layout import TableRoot, log_job_in_key, new_job_id
 from ..committer.format.records.typed_json import Unfit, from_members
+from ..committer.store.deletion import remove
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, Found, Get, Step
+from ..committer.upkeep.purge import PurgeAction, PurgeEntry
 from ..committer.upkeep.recovery import OpenJob, Outcome, Recovered
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.job_files import JobFiles
 from ..log.job_steps import recover_job
+from ..log.opening import LogDepth, open_log
 from ..log.purging import plan_log_purge, purge_log
-from ..log.searching import JobVerdict
+from ..log.searching import JobVerdict, search_since_opened
 
 
 def store_now(layout: DeltaLayout) -> Step[int]:
@@ -66,14 +72,66 @@ def recover_jobs(
         if jobs is not None and job not in jobs:
             continue
         try:
-            patience = _max_duration(record) if silent_for is None else silent_for
-            if now - record.last_modified >= patience:
+            if (left := _left(job, record, now, silent_for)) is not None:
+                settled.append(left)
+            else:
                 milliseconds = int(now * 1000)
                 verdict = yield from recover_job(layout, job, new_job_id(), milliseconds)
                 settled.append(_recovered(job, verdict))
         except ZeroRenameError as error:
             settled.append(Recovered.failed(job, error))
     return settled
+
+
+def plan_recovery(layout: DeltaLayout, silent_for: float | None) -> Step[list[Recovered]]:
+    """Tell what :func:`recover_jobs` would do, by the same judgement. Changes nothing."""
+    now, found = yield from _open_records(layout)
+    planned: list[Recovered] = []
+    for job, record in found.items():
+        try:
+            left = _left(job, record, now, silent_for)
+            planned.append(left or (yield from _plan(layout, job, record)))
+        except ZeroRenameError as error:
+            planned.append(Recovered.failed(job, error))
+    return planned
+
+
+def _plan(layout: DeltaLayout, job: str, record: Found) -> Step[Recovered]:
+    opened = yield from open_log(layout, LogDepth.BLIND)
+    if not opened.state.exists:
+        return Recovered(job, Outcome.FAILED, "It would make the table, so nothing can fence it.")
+    verdict = yield from search_since_opened(layout, opened.state, job, record.last_modified)
+    if verdict.entry is not None:
+        why = f"it is version {verdict.entry.version}, and not finished"
+        return Recovered(job, Outcome.WOULD_FINISH, why)
+    why = "it is fenced" if verdict.fenced else "it has not committed"
+    return Recovered(job, Outcome.WOULD_ABORT, why)
+
+
+def _left(job: str, record: Found, now: float, silent_for: float | None) -> Recovered | None:
+    """The report of a job that may be alive; ``None``: it counts as dead."""
+    age, allowed = now - record.last_modified, silent_for
+    if allowed is None:
+        allowed = _max_duration(record)
+    if age >= allowed:
+        return None
+    why = f"undecided, opened {max(0.0, age):.0f} s ago; it may take {allowed:.0f} s"
+    return Recovered(job, Outcome.LEFT, why)
+
+
+def refuse_unknown(layout: DeltaLayout, jobs: Collection[str]) -> Step[None]:
+    """Refuse names of jobs that are not open: a slip of the pen must not look like a dead job.
+
+    :raises InvalidInputError: one of them is not.
+    """
+    _, found = yield from _open_records(layout)
+    unknown = sorted(set(jobs) - found.keys())
+    if unknown:
+        raise InvalidInputError(
+            f"No such job is open in the table: {first_few(unknown)}. Nothing was changed.",
+            remedy="`zero-rename jobs` lists those that are open; uploads and files of others are "
+            "purged without a name.",
+        )
 
 
 def _recovered(job: str, verdict: JobVerdict | None) -> Recovered:
@@ -100,7 +158,7 @@ def _max_duration(record: Found) -> float:
 def purgeable(layout: DeltaLayout) -> Step[list[str]]:
     """The keys of files that no state within the retention names and no open job may name."""
     now = yield from store_now(layout)
-    plan = yield from plan_log_purge(layout, now)
+    plan = yield from plan_log_purge(layout, now, partial(_is_of_job, layout))
     return sorted(plan.forgets)
 
 
@@ -110,4 +168,28 @@ def purge_table(layout: DeltaLayout) -> Step[list[str]]:
     :raises CommitConflictError: a restore brought one back meanwhile. Nothing was deleted.
     """
     now = yield from store_now(layout)
-    return sorted((yield from purge_log(layout, new_job_id(), now)))
+    of_jobs = partial(_is_of_job, layout)
+    return sorted((yield from purge_log(layout, new_job_id(), now, of_jobs)))
+
+
+def purge_records(root: TableRoot, older_than: float, apply: bool) -> Step[list[PurgeEntry]]:
+    """Remove records of runs' failures and of probes of a certain age, or say which would be.
+
+    :param older_than: seconds, by the store's clock.
+    """
+    old = yield from find_aged(Context(root), older_than)
+    failed = (yield from remove((it.item.key, it.item.etag) for it in old)) if apply else {}
+    entries = []
+    for it in old:
+        action, reason = PurgeAction.REMOVED if apply else PurgeAction.WOULD_REMOVE, it.reason
+        if (cause := failed.get(it.item.key)) is not None:
+            action, reason = PurgeAction.FAILED, f"{it.reason}; it could not be removed ({cause})"
+        entry = PurgeEntry(it.item.key, "", None, it.item.last_modified, action, reason)
+        entries.append(entry)
+    return entries
+
+
+def _is_of_job(layout: DeltaLayout, key: str) -> bool:
+    """Tell whether a job of this table wrote a file: another table may lie below the same name."""
+    found = log_job_in_key(key)
+    return found is not None and f"{found[0]}/data/" == layout.data

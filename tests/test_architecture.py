@@ -31,13 +31,15 @@ MAY_IMPORT = {
     "spark": {"committer", "s3a", "tables"},
     "catalog": {"committer"},
     "lineage": {"committer"},
-    "maintenance": {"committer", "s3a"},
-    "cli": {"committer", "s3a", "catalog", "lineage", "maintenance"},
+    "maintenance": {"committer", "s3a", "tables"},
+    "cli": {"committer", "s3a", "catalog", "lineage", "maintenance", "tables"},
     "orchestration": {"committer", "s3a", "spark", "maintenance", "tables"},
     "provider": {
         *("orchestration", "committer", "s3a", "catalog", "lineage", "maintenance", "tables")
     },
-    "operators": {"provider", "orchestration", "committer", "s3a", "lineage", "maintenance"},
+    "operators": {
+        *("provider", "orchestration", "committer", "s3a", "lineage", "maintenance", "tables")
+    },
     "sensors": {"provider", "orchestration", "committer", "s3a", "lineage"},
     "example_dags": {"operators", "sensors", "provider", "committer", "spark"},
     DAGSTER: {"orchestration", "committer", "s3a", "spark", "catalog", "lineage", "maintenance"},

@@ -91,6 +91,19 @@ def problems(context: Context) -> Step[list[Problem]]:
     return found + (yield from _about_lifecycle(context, None))
 
 
+def about_place(context: Context, max_duration: float) -> Step[list[Problem]]:
+    """What is wrong with a table's store, rights and lifecycle rules, whatever lies there: what
+    :func:`doctor` finds before it looks at the table.
+
+    :param max_duration: seconds that the longest job may take.
+    """
+    found = yield from about_rights(context)
+    if not found:
+        found += yield from about_store(context, None)
+    found += yield from _about_rules(context, max_duration)
+    return found + (yield from about_tiering(context))
+
+
 def _table(context: Context) -> Step[TableRecord | None]:
     try:
         return (yield from read_table(context))

@@ -12,6 +12,7 @@ from dagster_zero_rename import ZeroRenameResource, checkpoint_job, maintenance_
 from support.s3a_jobs import MagicJob
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.store.fast_root import FastPlace
+from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
 
@@ -47,6 +48,17 @@ def test_all_tables_below_the_root_are_looked_after(
     assert page.startswith("# Maintenance" if apply else "# Maintenance, reported only")
     assert all(f"| `{zero.table_root}/{name}` | table | 1 " in page for name in names)
     assert [len(zero.table(name).open_jobs()) for name in names] == [left] * len(names)
+
+
+def test_a_delta_table_below_the_root_is_looked_after(zero: ZeroRenameResource) -> None:
+    delta = DeltaTable(f"{zero.table_root}/lake", zero.client())
+    with delta.job(SCHEMA, partition_by=[]) as job:
+        job.write(pa.table({"number": [1]}, SCHEMA))
+    delta.job(SCHEMA).__enter__()
+    job = maintenance_job(apply=True, patience=dt.timedelta(0))
+    page = report(job.execute_in_process(resources={"zero_rename": zero}))
+    assert f"| `{zero.table_root}/lake` | delta | 1 aborted | none | none | none |" in page
+    assert delta.scan().count() == 1
 
 
 def test_destinations_of_hadoops_committers_are_looked_after_too(zero: ZeroRenameResource) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from botocore.exceptions import ClientError
@@ -18,6 +19,7 @@ from zero_rename.operators.maintenance import MaintainTablesOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 
 pytestmark = pytest.mark.memory_s3
+DATA = pa.table({"delay": [1, 2], "day": [1, 2]})
 
 
 class Pushed:
@@ -53,6 +55,19 @@ def run(connection: str, pushed: Pushed | None = None, **arguments: Any) -> dict
     report = run_task(task, context)
     assert json.loads(json.dumps(report)) == report
     return report
+
+
+def test_a_delta_table_of_the_connection_is_looked_after(tables: Tables, connection: str) -> None:
+    delta = ZeroRenameHook("zr").get_delta_table("lake/flights")
+    job = delta.job(DATA.schema, partition_by=["day"])
+    with job:
+        job.write(DATA)
+    dead = delta.job()
+    dead.__enter__()
+    (report,) = run(connection, patience=0)["tables"]
+    assert (report["table"], report["kind"]) == (tables.url("lake/flights"), "delta")
+    assert report["jobs"] == {"aborted": 1}
+    assert delta.scan().count() == DATA.num_rows
 
 
 def test_all_tables_of_the_connection_are_looked_after(tables: Tables, connection: str) -> None:

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -12,6 +13,7 @@ from support.airflow import Connect, Tables, run_task, task_context
 from zero_rename.committer import (
     DamagedError,
     InvalidInputError,
+    JobFencedError,
     Table,
     TableNotFoundError,
     ZeroRenameError,
@@ -39,6 +41,24 @@ def foreign_upload(tables: Tables) -> str:
 
 
 class TestRecover:
+    def test_a_job_of_a_delta_table_is_settled_by_its_log(self, tables: Tables) -> None:
+        data = pa.table({"delay": [1, 2], "day": [1, 2]})
+        delta = ZeroRenameHook().get_delta_table(tables.url())
+        with delta.job(data.schema, partition_by=["day"]) as first:
+            first.write(data)
+        dead = delta.job()
+        opened = dead.__enter__()
+        (left,) = run(RecoverJobsOperator, tables.url())["tables"]
+        assert [it["outcome"] for it in left["recovered"]] == ["left"]
+        (planned,) = run(RecoverJobsOperator, tables.url(), patience=0, apply=False)["tables"]
+        assert [it["outcome"] for it in planned["recovered"]] == ["would-abort"]
+        (report,) = run(RecoverJobsOperator, tables.url(), patience=0)["tables"]
+        assert (report["kind"], report["failed"]) == ("delta", 0)
+        assert [it["outcome"] for it in report["recovered"]] == ["aborted"]
+        with pytest.raises(JobFencedError):
+            opened.__exit__(None, None, None)
+        assert delta.scan().count() == 2
+
     def test_settles_what_was_interrupted(self, tables: Tables) -> None:
         committed, dead = tables.decided(1), tables.undecided(2)
         (report,) = run(RecoverJobsOperator, tables.url(), patience=timedelta(0))["tables"]

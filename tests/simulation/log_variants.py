@@ -258,7 +258,7 @@ VARIANTS = (
         "restores",
         purging,
         "purge_log",
-        "if plan.forgets:",
+        "if plan.forgets and plan.state.exists:",
         "if 0:",
     ),
     LogVariant(

@@ -35,7 +35,7 @@ def delta(request: Any, s3_bucket: Bucket) -> DeltaTable:
 
 def upload(table: DeltaTable, name: str) -> None:
     """Begin an upload below a table's root, and leave it."""
-    table.run(CreateUpload(f"{table.root.prefix}/{name}"))
+    table.driver.perform(CreateUpload(f"{table.root.prefix}/{name}"))
 
 
 def test_the_kind_in_open_records_is_that_which_tables_of_directories_look_for() -> None:

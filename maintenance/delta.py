@@ -1,0 +1,90 @@
+"""Maintenance of Delta tables: jobs are settled, what nothing needs is purged, a missed checkpoint
+is written, and the log is compared with what is there. Another engine's table is named, and only
+jobs of this package are settled there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from ..committer.commit.state.table_kind import TableKind, table_kind
+from ..committer.errors import InvalidInputError, TableMismatchError
+from ..committer.upkeep.purge import PurgeAction, PurgeEntry
+from ..committer.upkeep.recovery import Recovered
+from ..tables import DeltaTable
+
+if TYPE_CHECKING:
+    from ..committer import Table
+
+#: Said of a table that another engine has made.
+OF_ANOTHER_ENGINE = (
+    "another engine made this Delta table: its files, its checkpoints and its VACUUM are left to "
+    "that engine"
+)
+_UNNAMED = "no state within the retention names it, and no open job may"
+
+
+def delta_at(table: Table) -> DeltaTable:
+    """Open the Delta table at a root that was opened as a table of directories."""
+    return DeltaTable(table.root.url, driver=table.driver)
+
+
+def opened_as_it_is(table: Table) -> Table | DeltaTable:
+    """Open what lies at a root, by three requests: a Delta table, or a table of directories."""
+    return delta_at(table) if table.run(table_kind(table.root)) is TableKind.DELTA else table
+
+
+def why_left(table: DeltaTable) -> str:
+    """Why a Delta table is left to another engine; empty where a job of this package has made it,
+    or where there is none yet."""
+    try:
+        return "" if not table.exists() or table.was_made_here() else OF_ANOTHER_ENGINE
+    except TableMismatchError as error:
+        return f"{OF_ANOTHER_ENGINE} ({error.message})"
+
+
+def settle_delta(
+    table: DeltaTable, patience: float | None, jobs: Collection[str], apply: bool
+) -> list[Recovered]:
+    """Settle the jobs of a Delta table, those named as dead first.
+
+    Jobs there send no heartbeats, so that a short patience would take each for dead that is at
+    work: only 0 counts, which says that none is.
+    """
+    silent_for = 0.0 if patience == 0 else None
+    if not apply:
+        return table.plan_recovery(silent_for)
+    named = table.give_up(jobs) if jobs else []
+    return [*named, *table.recover(silent_for)]
+
+
+def purge_delta(
+    table: DeltaTable, keep: int | None, records_older_than: float, apply: bool
+) -> Iterator[PurgeEntry]:
+    """Remove the files that nothing needs, and old records; of another engine's table nothing.
+
+    :raises InvalidInputError: it is to keep so many former states.
+    """
+    if keep is not None:
+        raise InvalidInputError(
+            "keep=… counts the former states of partitions, and a Delta table keeps versions by "
+            "their age. Nothing was purged.",
+            table=table.root.url,
+            remedy="Set the table's property delta.deletedFileRetentionDuration, or leave it out.",
+        )
+    if why_left(table):
+        return
+    action = PurgeAction.REMOVED if apply else PurgeAction.WOULD_REMOVE
+    now = table.now()
+    for key in table.purge(apply):
+        yield PurgeEntry(key, "", None, now, action, _UNNAMED)
+    yield from table.purge_records(records_older_than, apply)
+
+
+def write_due_checkpoint(table: DeltaTable, apply: bool) -> dict[str, int]:
+    """Write the checkpoint that commits have missed, if any; return it as a count."""
+    if not table.is_checkpoint_due():
+        return {}
+    if not apply:
+        return {"would-be-checkpointed": 1}
+    return {"checkpointed": 1} if table.checkpoint() is not None else {}

@@ -1,0 +1,46 @@
+"""Examination of a Delta table: what is or will be wrong with its store, its jobs and its log."""
+
+from __future__ import annotations
+
+from ..committer.commit.state.context import Context
+from ..committer.errors import ZeroRenameError
+from ..committer.format.job_spec import JobSpec
+from ..committer.format.layout import TableRoot
+from ..committer.store.requests import Step
+from ..committer.upkeep.doctor import about_place
+from ..committer.upkeep.problem import Problem
+from ..committer.upkeep.recovery import Outcome
+from ..layouts.delta.delta_layout import DeltaLayout
+from ..log.opening import LogDepth, open_log
+from .delta_upkeep import plan_recovery
+
+
+def examine(
+    root: TableRoot, layout: DeltaLayout, max_duration: float | None
+) -> Step[list[Problem]]:
+    """Examine a Delta table.
+
+    :param max_duration: seconds that the longest job may take; ``None``: a day.
+    """
+    found = yield from about_place(Context(root), max_duration or JobSpec.max_duration)
+    try:
+        opened = yield from open_log(layout, LogDepth.WHOLE)
+    except ZeroRenameError as error:
+        remedy = error.remedy or "Find out who wrote what cannot be read."
+        return [*found, Problem("log not readable", error.key or root.url, error.message, remedy)]
+    found += [
+        Problem(
+            "entry written over",
+            layout.folder.entry(version),
+            f"Version {version} is not the entry that was committed: a writer without conditional "
+            "writes has written over it, and what it had added or removed is lost.",
+            "Let that writer use a log store that writes conditionally, then load again what the "
+            "version had loaded.",
+        )
+        for version in opened.overwritten
+    ]
+    for job in (yield from plan_recovery(layout, None)):
+        if job.outcome is not Outcome.LEFT:
+            remedy = f"zero-rename recover {root.url} --apply"
+            found.append(Problem("job not finished", job.job, job.detail, remedy))
+    return found

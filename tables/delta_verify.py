@@ -1,0 +1,61 @@
+"""Verification of a Delta table: the files that its log names are those that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ..committer.errors import counted
+from ..committer.format.layout import UNPARTITIONED
+from ..committer.store.listing import list_objects
+from ..committer.store.requests import Step
+from ..committer.upkeep.verify import Finding, FindingKind
+from ..layouts.delta.columns import arrow_schema
+from ..layouts.delta.delta_layout import DeltaLayout
+from ..log.opening import LogDepth, open_log
+from ..log.replay import LogState
+from .delta_files import partition_name, rows_of_add
+
+
+def verify_table(layout: DeltaLayout) -> Step[list[Finding]]:
+    """Compare the live files of a table with a listing of all that lies below it, and look for
+    entries that were written over.
+
+    A job may remove files meanwhile: one is missing if the states before and after the listing name
+    it.
+    """
+    before = yield from open_log(layout, LogDepth.FILES)
+    listing = yield from list_objects(layout.root.prefix)
+    after = yield from open_log(layout, LogDepth.WHOLE)
+    sizes = {item.key: item.size for item in listing.objects}
+    overwritten = sorted({*before.overwritten, *after.overwritten})
+    found = [_overwritten(layout, version) for version in overwritten]
+    return [*found, *_lost(layout, before.state, after.state, sizes)]
+
+
+def _overwritten(layout: DeltaLayout, version: int) -> Finding:
+    detail = (
+        f"version {version} is not the entry that was committed: a writer without conditional "
+        "writes has written over it; load again what it had loaded"
+    )
+    return Finding(UNPARTITIONED, layout.folder.entry(version), FindingKind.DAMAGED, detail)
+
+
+def _lost(
+    layout: DeltaLayout, before: LogState, after: LogState, sizes: Mapping[str, int]
+) -> Iterator[Finding]:
+    metadata = after.metadata
+    if metadata is None:
+        return
+    schema, by = arrow_schema(metadata), metadata.partition_columns
+    for path, add in before.live.items():
+        key = layout.key_of(path)
+        if path not in after.live or sizes.get(key) == add.size:
+            continue
+        name = partition_name(after.partition(add) or (), schema, by)
+        if key not in sizes:
+            rows = rows_of_add(add)
+            detail = f"{counted(rows, 'row')} of job {add.tags.get('job') or 'unknown'}"
+            yield Finding(name, key, FindingKind.MISSING, detail)
+        else:
+            detail = f"{sizes[key]} bytes, committed were {add.size}"
+            yield Finding(name, key, FindingKind.WRONG_SIZE, detail)
