@@ -12,6 +12,7 @@ from ..catalog import ddl as statements
 from ..committer import Table
 from ..committer.errors import ZeroRenameError, counted, first_few
 from .output import DRY, EXIT_CODES, AsJson, Exit, Url, print_rows, say
+from .tables import table_of_directories
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,6 +20,12 @@ app = typer.Typer(
     epilog=EXIT_CODES,
 )
 
+#: Why a Delta table has no use for these commands, and what to do there.
+_BY_ITS_LOG = (
+    "engines read it by its log, and need no list of its files or partitions",
+    "Register its place as a table of Delta Lake, by the engine's own statement: CREATE TABLE … "
+    "USING DELTA LOCATION, or delta_scan in DuckDB.",
+)
 By = Annotated[
     ReadBy | None,
     typer.Option(
@@ -71,7 +78,7 @@ def manifests(
     as_json: AsJson = False,
 ) -> None:
     """Keep a symlink manifest of each partition from now on, and write all of them anew."""
-    found = Table(table)
+    found = table_of_directories(table, *_BY_ITS_LOG)
     report = found.drop_symlinks(apply) if off else found.keep_symlinks()
     row = ("kept" if report.kept else "not kept", report.partitions, report.written)
     columns = ("manifests are", "partitions", "written or removed")
@@ -100,7 +107,7 @@ def ddl(
     as_json: AsJson = False,
 ) -> None:
     """Print the statements that make the table known to an engine. Nothing is sent to it."""
-    opened = Table(table)
+    opened = table_of_directories(table, *_BY_ITS_LOG)
     described = describe(opened, read_by, exclude or (), engine)
     last = opened.root.prefix.rsplit("/", 1)[-1]
     default = f"hive.default.{last}" if engine is Engine.TRINO else last
@@ -123,6 +130,7 @@ def sync(
     as_json: AsJson = False,
 ) -> None:
     """Make a catalog say what the table is now: its columns, and the partitions that hold files."""
+    table_of_directories(table, *_BY_ITS_LOG)
     report = sync_catalog(table, catalog, read_by=read_by, exclude=exclude or ())
     columns = ("table", "read by", "partitions added", "updated", "dropped")
     row = (report.table, report.read_by, report.added, report.updated, report.dropped)

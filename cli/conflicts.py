@@ -12,6 +12,7 @@ from ..committer import InvalidInputError, Table
 from ..committer.errors import counted
 from .amounts import DAY, age_option
 from .output import DRY, Apply, AsJson, Partitions, Url, look_where, print_rows, say
+from .tables import table_of_directories
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -140,7 +141,13 @@ def keep_rows(
             "Say whose rows are to stay; nothing was changed.",
             remedy="Give one of --keep and --undo.",
         )
-    found = Table(table).keep_rows(
+    opened = table_of_directories(
+        table,
+        "a job there is refused where another one has changed its partitions",
+        f"zero-rename restore {table} --as-of VERSION brings back a version; or load the partition "
+        "again, by a job that replaces it.",
+    )
+    found = opened.keep_rows(
         partition, keep or (), undo, apply=apply, discard=discard, window=window, since=since
     )
     rows = [(job, "keeps its rows") for job in found.kept]

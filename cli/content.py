@@ -16,16 +16,22 @@ from ..committer.store.clients import profile_client
 from ..committer.store.fast_root import is_fast
 from ..committer.upkeep.checkpoint import not_durable
 from ..committer.upkeep.compaction import TARGET_BYTES, CompactAction
+from ..tables import DeltaTable
+from . import delta
 from .amounts import size_option
 from .fast_root import told
 from .output import DRY, Apply, AsJson, Exit, Partitions, Url, look_where, plain, print_rows, say
+from .tables import open_table, refuse_delta, refuse_option
 
 _CELLS = ("version", "files", "rows", "bytes", "kept bytes")
 
 
 def show(table: Url, as_json: AsJson = False) -> None:
     """Show the table's partitions as a reader sees them, and what their history takes."""
-    opened = Table(table)
+    opened = open_table(table)
+    if isinstance(opened, DeltaTable):
+        delta.show(opened, as_json)
+        return
     found = opened.survey()
     kept = opened.kept_files()
     snapshot, damaged = found.snapshot, found.damaged
@@ -89,7 +95,11 @@ def compact(
 ) -> None:
     """Write the files of partitions that have too many of them, or are not sorted as asked, anew: a
     job for each."""
-    found = Table(table).compact(partition or None, target_size, apply, sort_by or ())
+    opened = open_table(table)
+    remedy = "Leave --sort-by out: a Delta table is compacted as its rows lie."
+    refuse_option(opened, "sorting by columns here", sort_by, remedy)
+    sorting: dict[str, Any] = {"sort_by": sort_by} if sort_by else {}
+    found = opened.compact(partition or None, target_size, apply, **sorting)
     rows = [(e.partition, e.action, e.files, e.files_after, e.bytes, e.job) for e in found]
     columns = ("partition", "action", "files", "files after", "bytes", "job")
     left = [entry for entry in found if entry.action is CompactAction.LEFT]
@@ -155,6 +165,13 @@ def copy(
         say(f"{progress.done:,} of {counted(progress.total, 'file')} copied")
 
     client = None if from_profile is None else profile_client(from_profile)
+    for given, of in ((old, client), (new, None)):
+        refuse_delta(
+            given,
+            "files of a Delta table are not copied by themselves",
+            f"Write its rows by a job: save(load(spark, {old!r}), {new!r}, layout='delta').",
+            of,
+        )
     done = Table(old, client).copy(Table(new), readers, tell, encryption, encryption_key)
     cells = (done.job, done.partitions, done.files, done.rows, done.bytes, done.rewritten)
     columns = ("job", "partitions", "files", "rows", "bytes", "files written anew")
@@ -185,7 +202,7 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete the rows that fit all comparisons; without --apply only count them."""
-    opened = Table(table)
+    opened = open_table(table)
     condition = comparison(where[0], opened.schema, "--where")
     for text in where[1:]:
         condition &= comparison(text, opened.schema, "--where")

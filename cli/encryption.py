@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ..committer import Table
 from ..committer.store.encryption import Encryption
 from .output import DRY, Apply, AsJson, Url, print_rows, say
+from .tables import table_of_directories
 
 
 def encryption(
@@ -28,7 +28,11 @@ def encryption(
 ) -> None:
     """Show or change what is asked of the store for all that is written for a table: files, records
     and markers. What is there stays as it is."""
-    found = Table(table)
+    found = table_of_directories(
+        table,
+        "it keeps no encryption of its own",
+        "Set the bucket's default, or the connection's or resource's encryption: jobs go by that.",
+    )
     if algorithm is None:
         before = after = found.encryption
     else:

@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from ..committer import Table
 from ..committer.errors import counted
 from ..committer.upkeep.checkpoint import CheckpointAction, CheckpointOrder
+from ..tables import DeltaTable
+from . import delta
 from .output import DRY, Apply, AsJson, Partitions, Url, look_where, plain, print_rows, say
+from .tables import open_table, table_of_directories
 
 
 def told(since: float) -> str:
@@ -27,8 +29,13 @@ def checkpoint(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy what lies only in a table's fast root into the table, by plain jobs."""
-    found = Table(table).checkpoint(partition or None, order, apply)
+    """Copy what lies only in a table's fast root into the table, by plain jobs. Of a Delta table:
+    write a checkpoint of its log, from which openings read."""
+    opened = open_table(table)
+    if isinstance(opened, DeltaTable):
+        delta.checkpoint(opened, apply, as_json)
+        return
+    found = opened.checkpoint(partition or None, order, apply)
     rows = [(e.partition, e.action, e.files, e.bytes, told(e.since), e.job) for e in found]
     columns = ("partition", "action", "files", "bytes", "since, UTC", "job")
     print_rows(as_json, columns, rows, plain(found), "All of the table is durable.")
@@ -56,7 +63,11 @@ def data_root(
     as_json: AsJson = False,
 ) -> None:
     """Show or change where the files of a table's jobs lie first, and what lies only there."""
-    found = Table(table)
+    found = table_of_directories(
+        table,
+        "its files lie in the table",
+        "Leave data_root out; a fast root is for tables of directories.",
+    )
     if root is None:
         now, lying = found.data_root, found.not_durable()
         before = after = now

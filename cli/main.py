@@ -43,6 +43,7 @@ from .output import (
 )
 from .policy import lifecycle, policy
 from .service_committers import Conf, ConfFile, OfService, OfWord, Release, print_committers
+from .tables import open_table, refuse_option, table_of_directories
 
 app = typer.Typer(
     cls=Refusing,
@@ -73,7 +74,7 @@ _NO_TABLE = "No job is open, and there is no zero_rename table here"
 @app.command()
 def jobs(table: Url, as_json: AsJson = False) -> None:
     """List the jobs that are not wholly cleaned up yet."""
-    opened = Table(table)
+    opened = open_table(table)
     found = opened.open_jobs()
     none = "No job is open" if found or opened.exists() else _NO_TABLE
     rows = [
@@ -104,24 +105,27 @@ def recover(
     as_json: AsJson = False,
 ) -> None:
     """Settle every open job: finish committed ones, clean up aborted ones, fence dead ones."""
-    opened = Table(table)
+    opened = open_table(table)
+    leave_out = "Leave --catalog out: a Delta table is registered by its log's place."
+    refuse_option(opened, "registration in a catalog here", registered, leave_out)
     outcomes = opened.recover(patience) if apply else opened.plan_recovery(patience)
     rows = [(outcome.job, outcome.outcome, outcome.detail) for outcome in outcomes]
     columns = ("job", "outcome", "detail")
     print_rows(as_json, columns, rows, plain(outcomes), "No job is open: nothing is to be settled.")
     if any(outcome.outcome in upkeep.PLANNED for outcome in outcomes):
         say(DRY)
-    if registered and apply:
+    if registered and apply and isinstance(opened, Table):
         catalog.register_settled(opened, registered)
     look_where(any(outcome.outcome is Outcome.FAILED for outcome in outcomes))
 
 
 @app.command()
 def verify(table: Url, as_json: AsJson = False) -> None:
-    """Compare what the heads name with what is in the store, and the columns of files that other
-    programs wrote with the table's."""
+    """Compare what the heads, or a Delta table's log, name with what is in the store; of heads also
+    the columns of files that other programs wrote with the table's."""
+    opened = open_table(table)
     with counting("footers read") as progress:
-        findings = Table(table).verify(progress)
+        findings = opened.verify(progress) if isinstance(opened, Table) else opened.verify()
     rows = [(finding.partition, finding.kind, finding.key, finding.detail) for finding in findings]
     columns = ("partition", "finding", "key", "detail")
     print_rows(as_json, columns, rows, plain(findings), "Nothing differs.")
@@ -132,8 +136,13 @@ def verify(table: Url, as_json: AsJson = False) -> None:
 def adopt(table: Url, apply: Apply = False, as_json: AsJson = False) -> None:
     """Make heads for partitions whose files were there before the table. The footers of all their
     files are read: columns that the table does not have become the table's."""
+    opened = table_of_directories(
+        table,
+        "its log names its files, so that none is to be adopted",
+        "Append the rows of other files by a job: save(…, layout='delta').",
+    )
     with counting("footers read") as progress:
-        report = Table(table).adopt(apply, progress)
+        report = opened.adopt(apply, progress)
     rows = [(e.partition, e.files, e.bytes, e.action, e.reason) for e in report.entries]
     columns = ("partition", "files", "bytes", "action", "why")
     nothing = "No partition has files and no head: nothing is to be adopted."
@@ -151,7 +160,12 @@ def adopt(table: Url, apply: Apply = False, as_json: AsJson = False) -> None:
 @app.command()
 def index(table: Url, as_json: AsJson = False) -> None:
     """Write the index, by which readers open a table of many partitions in a few requests."""
-    written = Table(table).write_index()
+    opened = table_of_directories(
+        table,
+        "its log has checkpoints in place of an index",
+        f"zero-rename checkpoint {table} --apply",
+    )
+    written = opened.write_index()
     print_rows(as_json, ("index",), [("written",)] if written else [], {"written": written}, "")
     if not written:
         say("Another process wrote the index meanwhile, or the store refused; run it again.")
@@ -177,11 +191,17 @@ def repair(
 ) -> None:
     """Name committed files whose uploads are gone; with --accept-loss, go on without them. Name
     partitions whose heads are gone; with --apply, build these again from the decisions."""
-    heads = [] if job is not None or accept_loss else Table(table).rebuild_heads(apply)
+    opened = table_of_directories(
+        table,
+        "its commits are whole entries, and none waits for uploads",
+        f"zero-rename verify {table} names files that are gone; zero-rename restore {table} "
+        "--as-of VERSION brings a version back.",
+    )
+    heads = [] if job is not None or accept_loss else opened.rebuild_heads(apply)
     if heads:
         _show_rebuilt(as_json, heads, apply)
         return
-    found = Table(table).repair(accept_loss, job, patience)
+    found = opened.repair(accept_loss, job, patience)
     rows = [
         (job.job, job.action, file.partition, file.key, file.rows, file.size)
         for job in found
@@ -270,10 +290,13 @@ def doctor(
         raise InvalidInputError(
             "There is nothing to look at.", remedy="Give a table, or --service."
         )
-    if apply:
-        Table(table).renew_facts()
-    found = Table(table).doctor(max_duration)
-    exists = Table(table).exists()
+    opened = open_table(table)
+    remedy = "Leave --apply out: what its store keeps was found by its first job."
+    refuse_option(opened, "record of its store's facts", apply, remedy)
+    if apply and isinstance(opened, Table):
+        opened.renew_facts()
+    found = opened.doctor(max_duration)
+    exists = opened.exists()
     rows = [(c.what, c.subject, c.detail, c.remedy) for c in found]
     columns = ("problem", "about", "found", "what to do")
     print_rows(as_json, columns, rows, plain(found), "Nothing is wrong.")

@@ -8,11 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from ..committer import Table
 from ..committer.errors import counted, escaped
 from ..committer.upkeep.restoring import Restored
+from ..tables import DeltaTable
+from . import delta
 from .amounts import DAY, age_option
 from .output import DRY, Apply, AsJson, Partitions, Url, look_where, print_rows, say
+from .tables import open_table, refuse_option, table_of_directories
 
 
 def history(
@@ -20,8 +22,13 @@ def history(
     most: Annotated[int, typer.Option(help="Jobs at the most.", min=1)] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show who changed which partition, when, and by how much: the jobs decided last."""
-    found = Table(table).history(most).to_pylist()
+    """Show who changed which partition, when, and by how much: the jobs decided last. Of a Delta
+    table: the newest entries of its log."""
+    opened = open_table(table)
+    if isinstance(opened, DeltaTable):
+        delta.history(opened, most, as_json)
+        return
+    found = opened.history(most).to_pylist()
     rows = [
         (
             it["decided_at"] and f"{it['decided_at']:%Y-%m-%d %H:%M:%S}",
@@ -60,7 +67,13 @@ def undo(
 
     Of tables that are read by heads, as long as they keep it. To undo that, undo the job that did
     it."""
-    found = Table(table).undo(job, apply)
+    opened = table_of_directories(
+        table,
+        "it is brought back to a version, and no single job is taken back",
+        f"zero-rename history {table} shows the job's version; zero-rename restore {table} "
+        "--as-of VERSION brings back the one before it.",
+    )
+    found = opened.undo(job, apply)
     _show(table, found, apply, as_json)
 
 
@@ -71,7 +84,7 @@ def restore(
         typer.Option(
             metavar="TIME|VERSION",
             help="What to bring back: what counted at a time, such as 2026-01-31T12:00:00Z; or a "
-            "version of the one partition named.",
+            "version of the one partition named, or of a Delta table.",
         ),
     ],
     partition: Partitions = None,
@@ -80,8 +93,14 @@ def restore(
 ) -> None:
     """Bring back what the table held at a moment, by one job that writes no byte.
 
-    Of tables that are read by heads, as long as they keep it."""
-    found = Table(table).restore(as_of, partition, apply)
+    Of tables that are read by heads, as long as they keep it; of a Delta table a version of the
+    whole."""
+    opened = open_table(table)
+    if isinstance(opened, DeltaTable):
+        delta.refuse_partitions(opened, partition)
+        delta.restore(opened, as_of, apply, as_json)
+        return
+    found = opened.restore(as_of, partition, apply)
     _show(table, found, apply, as_json)
 
 
@@ -104,8 +123,14 @@ def retention(
 ) -> None:
     """Show or set for how long what is replaced can be read and brought back.
 
-    Of tables that are read by heads; a purge that comes after that time removes it."""
-    opened = Table(table)
+    Of tables that are read by heads; a purge that comes after that time removes it. Of a Delta
+    table it is shown."""
+    opened = open_table(table)
+    if isinstance(opened, DeltaTable):
+        remedy = "Set its property delta.deletedFileRetentionDuration, by an engine's ALTER TABLE."
+        refuse_option(opened, "retention that is set here", set, remedy)
+        delta.retention(opened, as_json)
+        return
     if set is not None:
         opened.set_retention(set)
     seconds = opened.retention
@@ -125,7 +150,13 @@ def gc(
     as_json: AsJson = False,
 ) -> None:
     """Fold, condense and remove old records, so that they stay small. Changes no answer."""
-    report = Table(table).gc(older_than, apply)
+    opened = table_of_directories(
+        table,
+        "its records are entries of the log, and engines need them as they are",
+        f"zero-rename checkpoint {table} --apply keeps openings short; zero-rename purge {table} "
+        "--apply removes files that nothing needs.",
+    )
+    report = opened.gc(older_than, apply)
     counts = (
         ("lists of decisions in heads", "folded", report.folded),
         ("decisions", "condensed", report.condensed),

@@ -2,3 +2,4 @@
 
 from .delta_table import DeltaTable as DeltaTable
 from .delta_table import LogVersion as LogVersion
+from .delta_table import PlannedRestore as PlannedRestore

@@ -518,7 +518,9 @@ class DeltaTable(ChangeableTable):
         now = self.run(store_now(self._layout))
         plan = self.run(plan_restore(self._layout, new_job_id(), version, now, {}))
         change, present = plan.change, plan.opened.state.version
-        return PlannedRestore(version, present, len(change.returned), len(change.removes), plan.lost)
+        return PlannedRestore(
+            version, present, len(change.returned), len(change.removes), plan.lost
+        )
 
     @property
     def retention(self) -> float:

@@ -1,0 +1,110 @@
+"""Output of the commands about Delta tables, whose history is one log of the whole table."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ..committer.errors import InvalidInputError
+from ..committer.format.as_of import AsOf
+from ..committer.format.records.data_file import rows_of
+from .output import DRY, Exit, print_rows, say
+
+if TYPE_CHECKING:
+    from ..tables import DeltaTable
+
+
+def show(table: DeltaTable, as_json: bool) -> None:
+    """Show the partitions of a Delta table, at one version."""
+    state = table.state()
+    document = [
+        {
+            "partition": name,
+            "version": state.log_version,
+            "files": len(files),
+            "rows": rows_of(files),
+            "bytes": sum(file.size for file in files),
+            "kept bytes": None,
+            "damage": None,
+        }
+        for name, files in sorted(state.by_partition().items())
+    ]
+    columns = ("partition", "version", "files", "rows", "bytes")
+    rows = [tuple(entry[name] for name in columns) for entry in document]
+    print_rows(as_json, columns, rows, document, "The table holds no row.")
+
+
+def history(table: DeltaTable, most: int, as_json: bool) -> None:
+    """Show the entries of a log, newest first."""
+    found = table.history(most)
+    rows = [
+        (
+            it.version,
+            it.at and f"{it.at:%Y-%m-%d %H:%M:%S}",
+            it.operation,
+            it.job,
+            it.added,
+            it.removed,
+            it.owner.get("dag_id") or it.owner.get("application"),
+            it.owner.get("run_id"),
+        )
+        for it in found
+    ]
+    columns = ("version", "written, UTC", "operation", "job", "files added", "files removed")
+    columns = (*columns, "DAG or application", "run")
+    document = [dataclasses.asdict(it) for it in found]
+    print_rows(as_json, columns, rows, document, "The log has no entry.")
+
+
+def restore(table: DeltaTable, as_of: str, apply: bool, as_json: bool) -> None:
+    """Bring back a version of a Delta table, or say what that would do."""
+    version = table.version_at(AsOf.parse(as_of))
+    plan = table.plan_restore(version)
+    document: dict[str, Any] = {**dataclasses.asdict(plan), "job": None}
+    row = (plan.version, plan.present, plan.returned, plan.removed, len(plan.lost))
+    if apply:
+        document["job"] = table.restore(version).job
+    columns = ("version", "is at", "files that come back", "files that go", "lost")
+    print_rows(as_json, columns, [row], document, "")
+    for path in plan.lost[:10]:
+        say(f"cannot be brought back: {path}")
+    if apply:
+        say(f"To take it back: zero-rename restore {table.root.url} --as-of {plan.present} --apply")
+    elif plan.lost:
+        raise typer.Exit(Exit.LOOK)
+    else:
+        say(DRY)
+
+
+def checkpoint(table: DeltaTable, apply: bool, as_json: bool) -> None:
+    """Write a checkpoint of a log, from which openings read."""
+    version = table.checkpoint() if apply else None
+    is_due = table.is_checkpoint_due()
+    document = {"version": version, "due": is_due}
+    said = "written" if version is not None else "due" if is_due else "not due"
+    print_rows(as_json, ("checkpoint", "of version"), [(said, version)], document, "")
+    if not apply:
+        say(f"It would be written of the newest version. {DRY}")
+    elif version is None:
+        say("It is not certain to be there, and no answer depends on it: run it again.")
+        raise typer.Exit(Exit.LOOK)
+
+
+def retention(table: DeltaTable, as_json: bool) -> None:
+    """Show for how long a Delta table keeps the files that it has removed."""
+    seconds = table.retention
+    row = (f"{seconds / 86400.0:g} days",)
+    print_rows(as_json, ("retention",), [row], {"retention": seconds}, "")
+
+
+def refuse_partitions(table: DeltaTable, partitions: object) -> None:
+    """:raises InvalidInputError: some are named, and a log brings back whole versions."""
+    if partitions:
+        raise InvalidInputError(
+            "A Delta table is restored as a whole, and --partition is given. Nothing was changed.",
+            table=table.root.url,
+            remedy="Leave --partition out; or load the partition again from scan(as_of=…), by a "
+            "job that replaces it.",
+        )

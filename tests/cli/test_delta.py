@@ -1,0 +1,227 @@
+"""Commands on a Delta table: each one works there, or refuses it and says what to do instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import typer
+from conftest import Bucket
+
+from support.command_line import as_json, invoke
+from zero_rename import Table
+from zero_rename.cli import app
+from zero_rename.cli.output import Exit
+from zero_rename.committer.format.as_of import AsOf
+from zero_rename.committer.format.layout import new_job_id
+from zero_rename.committer.store.requests import Delete, Put
+from zero_rename.log.job_files import open_body
+from zero_rename.tables import DeltaTable
+
+pytestmark = pytest.mark.memory_s3
+ROWS = pa.table({"day": ["1", "2"], "delay": [5, 6]})
+#: By the words of a command: what follows them, ``{t}`` is the table, and how it ends.
+WORKS = {
+    "checkpoint": "{t}",
+    "compact": "{t}",
+    "delete": "{t} --where delay>5",
+    "doctor": "{t}",
+    "history": "{t}",
+    "jobs": "{t}",
+    "lifecycle": "{t}",
+    "maintain": "{t}",
+    "policy": "writer {t}",
+    "purge": "{t}",
+    "recover": "{t}",
+    "restore": "{t} --as-of 0",
+    "retention": "{t}",
+    "s3a-jobs": "{t}",
+    "s3a-recover": "{t}",
+    "show": "{t}",
+    "uploads abort": "{t} --older-than 1h",
+    "uploads expect": "0 {t}",
+    "uploads list": "{t}",
+    "verify": "{t}",
+}
+#: The same of commands that refuse it, and a word of the remedy.
+REFUSES = {
+    "adopt": ("{t}", "layout='delta'"),
+    "catalog ddl": ("{t} --engine duckdb", "USING DELTA"),
+    "catalog manifests": ("{t}", "USING DELTA"),
+    "catalog sync": ("{t} --catalog glue://lake/flights", "USING DELTA"),
+    "conflicts": ("{t}", "history()"),
+    "copy": ("{t} {t}2", "load(spark"),
+    "data-root": ("{t}", "Leave data_root out"),
+    "encryption": ("{t}", "bucket's default"),
+    "gc": ("{t}", "zero-rename purge"),
+    "index": ("{t}", "zero-rename checkpoint"),
+    "keep-rows": ("{t} day=1 --keep newest", "zero-rename restore"),
+    "lineage lost": ("{t}", "zero-rename history"),
+    "lineage plan": ("{t}", "zero-rename history"),
+    "lineage show": ("{t}", "zero-rename history"),
+    "lineage stale": ("{t}/day=1", "zero-rename history"),
+    "repair": ("{t}", "zero-rename verify"),
+    "resolve": ("{t} --policy newest_run", "history()"),
+    "undo": ("{t} --job zr1-00000000000000000000000000", "zero-rename restore"),
+}
+#: Commands that ask no table.
+ELSEWHERE = {"checks", "committers", "s3a-check"}
+
+
+@pytest.fixture
+def table(s3_bucket: Bucket) -> DeltaTable:
+    """A Delta table with two commits."""
+    found = DeltaTable(f"s3://{s3_bucket.name}/flights")
+    for _ in range(2):
+        with found.job(ROWS.schema, partition_by=["day"]) as job:
+            job.write(ROWS)
+    return found
+
+
+def ask(table: DeltaTable, words: str, rest: str, *more: str) -> Any:
+    return invoke(*words.split(), *(it.format(t=table.root.url) for it in rest.split()), *more)
+
+
+def test_each_command_stands_in_one_of_the_lists() -> None:
+    def walk(group: Any, words: tuple[str, ...] = ()) -> set[str]:
+        found = set[str]()
+        for name, command in group.commands.items():
+            named = (*words, name)
+            more = walk(command, named) if hasattr(command, "commands") else {" ".join(named)}
+            found |= more
+        return found
+
+    assert walk(typer.main.get_command(app)) == {*WORKS, *REFUSES, *ELSEWHERE}
+
+
+@pytest.mark.parametrize("words", WORKS)
+def test_a_command_that_works_on_a_delta_table_ends_well(table: DeltaTable, words: str) -> None:
+    done = ask(table, words, WORKS[words])
+    assert done.exit_code == Exit.DONE, done.output
+    assert "There is no" not in done.output
+
+
+@pytest.mark.parametrize("words", REFUSES)
+def test_a_command_that_a_delta_table_has_no_use_for_says_what_to_do(
+    table: DeltaTable, words: str
+) -> None:
+    rest, remedy = REFUSES[words]
+    done = ask(table, words, rest)
+    assert done.exit_code == Exit.REFUSED
+    assert "It is a Delta table" in done.output
+    assert remedy in done.output
+    assert table.state().log_version == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "rest", "option"),
+    [
+        ("compact", "{t} --sort-by delay", "sorting by columns"),
+        ("doctor", "{t} --apply", "record of its store's facts"),
+        ("recover", "{t} --catalog glue://lake", "registration in a catalog"),
+        ("restore", "{t} --as-of 0 --partition day=1", "restored as a whole"),
+        ("retention", "{t} --set 14d", "retention that is set here"),
+        ("purge", "{t} --keep 1", "deletedFileRetentionDuration"),
+    ],
+)
+def test_an_option_that_a_delta_table_cannot_honour_is_refused(
+    table: DeltaTable, words: str, rest: str, option: str
+) -> None:
+    done = ask(table, words, rest)
+    assert done.exit_code == Exit.REFUSED
+    assert option in done.output
+
+
+def test_show_tells_partitions_at_one_version(table: DeltaTable) -> None:
+    found = as_json("show", table.root.url)
+    assert [(it["partition"], it["version"], it["files"], it["rows"]) for it in found] == [
+        ("day=1", 1, 2, 2),
+        ("day=2", 1, 2, 2),
+    ]
+
+
+def test_history_tells_entries_with_their_jobs_newest_first(table: DeltaTable) -> None:
+    found = as_json("history", table.root.url, "--most", "1")
+    assert [(it["version"], it["operation"], it["added"]) for it in found] == [(1, "WRITE", 2)]
+    assert found[0]["job"].startswith("zr1-")
+    assert found[0]["job"] in ask(table, "history", "{t}").output
+
+
+def test_restore_brings_back_a_version_and_says_how_to_take_that_back(table: DeltaTable) -> None:
+    planned = as_json("restore", table.root.url, "--as-of", "0")
+    assert (planned["present"], planned["returned"], planned["removed"]) == (1, 0, 2)
+    assert table.scan().count() == 4
+    done = ask(table, "restore", "{t} --as-of 0 --apply")
+    assert done.exit_code == Exit.DONE
+    assert table.scan().count() == 2
+    assert "--as-of 1 --apply" in done.output
+    assert ask(table, "restore", "{t} --as-of 1 --apply").exit_code == Exit.DONE
+    assert table.scan().count() == 4
+
+
+def test_restore_of_files_that_are_gone_names_them_and_needs_a_look(table: DeltaTable) -> None:
+    with table.job(ROWS.schema, mode="overwrite", replace_table=True) as job:
+        job.write(ROWS)
+    first = table.state(as_of=AsOf(version=0)).files[0].key
+    table.driver.perform(Delete(first))
+    planned = ask(table, "restore", "{t} --as-of 0")
+    assert planned.exit_code == Exit.LOOK
+    assert "cannot be brought back" in planned.output
+    assert ask(table, "restore", "{t} --as-of 0 --apply").exit_code == Exit.REFUSED
+
+
+def test_jobs_and_recover_go_by_the_open_records_of_the_log(table: DeltaTable) -> None:
+    job = table.job()
+    job.__enter__()
+    (found,) = as_json("jobs", table.root.url)
+    assert (found["job"], found["damage"]) == (job.job, "")
+    (left,) = as_json("recover", table.root.url)
+    assert left["outcome"] == "left"
+    (planned,) = as_json("recover", table.root.url, "--patience", "0")
+    assert planned["outcome"] == "would-abort"
+    (done,) = as_json("recover", table.root.url, "--patience", "0", "--apply")
+    assert (done["job"], done["outcome"]) == (job.job, "aborted")
+    assert table.open_jobs() == []
+
+
+def test_doctor_names_a_job_that_is_not_finished(table: DeltaTable) -> None:
+    job = new_job_id()
+    record = open_body(job, {"application": "job.py", "max_duration": 0})
+    table.driver.perform(Put(table.root.open_key(job), record))
+    found = as_json("doctor", table.root.url, code=Exit.LOOK)
+    assert [(it["what"], it["subject"]) for it in found] == [("job not finished", job)]
+
+
+def test_verify_names_a_file_that_is_gone(table: DeltaTable) -> None:
+    key = table.state().files[0].key
+    table.driver.perform(Delete(key))
+    (found,) = as_json("verify", table.root.url, code=Exit.LOOK)
+    assert (found["key"], found["kind"], found["partition"]) == (key, "missing", "day=1")
+
+
+def test_compact_and_delete_change_rows_by_the_log(table: DeltaTable) -> None:
+    done = as_json("compact", table.root.url, "--partition", "day=1", "--apply")
+    assert [(it["partition"], it["files"], it["files_after"]) for it in done] == [("day=1", 2, 1)]
+    deleted = as_json("delete", table.root.url, "--where", "delay > 5", "--apply")
+    assert deleted["rows"]["deleted"] == 2
+    assert table.scan().count() == 2
+
+
+def test_checkpoint_is_written_with_apply_alone(table: DeltaTable) -> None:
+    assert as_json("checkpoint", table.root.url) == {"version": None, "due": False}
+    assert as_json("checkpoint", table.root.url, "--apply") == {"version": 1, "due": False}
+
+
+def test_copy_refuses_a_delta_table_as_the_new_one_too(table: DeltaTable) -> None:
+    other = Table(f"{table.root.url}_of_directories")
+    with other.job(ROWS.schema, partition_by=["day"]) as job:
+        job.write(ROWS)
+    done = invoke("copy", other.root.url, table.root.url)
+    assert done.exit_code == Exit.REFUSED
+    assert "layout='delta'" in done.output
+
+
+def test_a_plain_directory_is_looked_at_as_before(s3_bucket: Bucket) -> None:
+    done = invoke("jobs", f"s3://{s3_bucket.name}/nothing")
+    assert "there is no zero_rename table here" in done.output
