@@ -1,7 +1,4 @@
-"""Features of Delta tables: what is read, written and refused, and that a refusal writes nothing.
-
-``test_delta_spark.py`` tries the same on tables that Delta on Spark has made.
-"""
+"""Features of Delta tables: what is read, written and refused, and that a refusal writes nothing."""
 
 from __future__ import annotations
 
@@ -18,6 +15,7 @@ from support.delta_features import FEATURES, FeatureTable, protocol_of
 from support.delta_log import commit, metadata
 from support.delta_values import days
 from zero_rename.committer.errors import TableMismatchError, UnsupportedTypeError
+from zero_rename.committer.format.layout import new_job_id
 from zero_rename.layouts.delta import features
 from zero_rename.tables import DeltaTable
 
@@ -31,7 +29,7 @@ def table(s3_bucket: Bucket) -> DeltaTable:
     for by in (["day"], None):  # Two files, so that there is something to compact.
         with table.job(days(("1", 5)).schema, partition_by=by) as job:
             job.write(days(("1", 5)))
-    s3_bucket.put("flights/data/nobodys/0.parquet", b"")  # Something to purge.
+    s3_bucket.put(f"flights/data/{new_job_id()}/0.parquet", b"")  # Something to purge.
     return table
 
 
