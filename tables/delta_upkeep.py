@@ -12,10 +12,9 @@ from ..committer.errors import InvalidInputError, RecordDamagedError, ZeroRename
 from ..committer.format.job_spec import MAX_DURATION, NOBODY, Owner
 from ..committer.format.layout import TableRoot, log_job_in_key, new_job_id
 from ..committer.format.records.typed_json import Unfit, from_members
-from ..committer.store.deletion import remove
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, Found, Get, Step
-from ..committer.upkeep.purge import PurgeAction, PurgeEntry
+from ..committer.upkeep.purge import PurgeEntry, remove_objects
 from ..committer.upkeep.recovery import OpenJob, Outcome, Recovered
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.job_files import JobFiles
@@ -38,8 +37,8 @@ def open_jobs(layout: DeltaLayout) -> Step[list[OpenJob]]:
 
 
 def _open_records(layout: DeltaLayout) -> Step[tuple[float, dict[str, Found]]]:
-    """The time by the store's clock, and the open records by job; those that were closed meanwhile
-    are not among them."""
+    """Read the time by the store's clock, and the open records by job. Those that are closed
+    meanwhile are left out."""
     records = JobFiles(layout.control)
     listing = yield from list_objects(records.opened)
     found = yield from All(tuple(Get(key) for key in listing.keys))
@@ -109,7 +108,7 @@ def _plan(layout: DeltaLayout, job: str, record: Found) -> Step[Recovered]:
 
 
 def _left(job: str, record: Found, now: float, silent_for: float | None) -> Recovered | None:
-    """The report of a job that may be alive; ``None``: it counts as dead."""
+    """Report a job that may be alive as left; ``None``: it counts as dead."""
     age, allowed = now - record.last_modified, silent_for
     if allowed is None:
         allowed = _max_duration(record)
@@ -177,16 +176,8 @@ def purge_records(root: TableRoot, older_than: float, apply: bool) -> Step[list[
 
     :param older_than: seconds, by the store's clock.
     """
-    old = yield from find_aged(Context(root), older_than)
-    failed = (yield from remove((it.item.key, it.item.etag) for it in old)) if apply else {}
-    entries = []
-    for it in old:
-        action, reason = PurgeAction.REMOVED if apply else PurgeAction.WOULD_REMOVE, it.reason
-        if (cause := failed.get(it.item.key)) is not None:
-            action, reason = PurgeAction.FAILED, f"{it.reason}; it could not be removed ({cause})"
-        entry = PurgeEntry(it.item.key, "", None, it.item.last_modified, action, reason)
-        entries.append(entry)
-    return entries
+    found = {it.item: it.reason for it in (yield from find_aged(Context(root), older_than))}
+    return (yield from remove_objects(found, apply, {it: it.etag for it in found}))
 
 
 def _is_of_job(layout: DeltaLayout, key: str) -> bool:

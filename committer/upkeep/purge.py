@@ -190,7 +190,7 @@ def purge_data(
             entries.append(PurgeEntry(it.item.key, "", it.job, it.item.last_modified, *kept))
     found = {it.item: "no head names or keeps it" for it in unnamed if not it.stays}
     # A data file's key is written once, so that no condition is needed.
-    return entries + (yield from _removed(found, apply, {}))
+    return entries + (yield from remove_objects(found, apply, {}))
 
 
 def _old_records(context: Context, kept_for: float, apply: bool) -> Step[list[PurgeEntry]]:
@@ -199,13 +199,16 @@ def _old_records(context: Context, kept_for: float, apply: bool) -> Step[list[Pu
         (find_old_records(context, kept_for), find_old_parts(context, kept_for))
     )
     found = {it.item: it.reason for it in (*old, *parts)}
-    return (yield from _removed(found, apply, {it: it.etag for it in found}))
+    return (yield from remove_objects(found, apply, {it: it.etag for it in found}))
 
 
-def _removed(
+def remove_objects(
     found: Mapping[ListedObject, str], apply: bool, etags: Mapping[ListedObject, str]
 ) -> Step[list[PurgeEntry]]:
-    """Remove objects, each for a reason, or say that it would be."""
+    """Remove objects, each for a reason, or say which would be removed.
+
+    :param etags: of those that are removed only as they were listed.
+    """
     failed: Mapping[str, str] = {}
     if apply:
         failed = yield from remove((item.key, etags.get(item)) for item in found)
