@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -185,18 +185,11 @@ def respelled(kind: pa.DataType, own: pa.DataType) -> pa.DataType:
                 field = field.with_name(name).with_type(respelled(field.type, own.field(name).type))
             fields.append(field)
         return pa.struct(fields)
-    if pt.is_list(kind) and pt.is_list(own):
-        return pa.list_(kind.value_field.with_type(respelled(kind.value_type, own.value_type)))
-    if pt.is_map(kind) and pt.is_map(own):
-        return pa.map_(
-            kind.key_field.with_type(respelled(kind.key_type, own.key_type)),
-            kind.item_field.with_type(respelled(kind.item_type, own.item_type)),
-        )
-    return kind
+    return _with_parts(kind, own, respelled)
 
 
 def with_lacking(kind: pa.DataType, own: pa.DataType) -> pa.DataType:
-    """A type with the fields that its structs lack, where a table's may be null: they are null.
+    """Add to the structs of a type the fields that they lack and that may be null in a table.
 
     :param kind: of a file's column, normalised.
     :param own: the type of the table's column.
@@ -211,12 +204,19 @@ def with_lacking(kind: pa.DataType, own: pa.DataType) -> pa.DataType:
             if part.name in there or part.nullable
         ]
         return pa.struct([*fields, *(it for name, it in there.items() if not _has(own, name))])
+    return _with_parts(kind, own, with_lacking)
+
+
+def _with_parts(
+    kind: pa.DataType, own: pa.DataType, changed: Callable[[pa.DataType, pa.DataType], pa.DataType]
+) -> pa.DataType:
+    """Change the types of a list's values, or of a map's keys and values, by those of a table's."""
     if pt.is_list(kind) and pt.is_list(own):
-        return pa.list_(kind.value_field.with_type(with_lacking(kind.value_type, own.value_type)))
+        return pa.list_(kind.value_field.with_type(changed(kind.value_type, own.value_type)))
     if pt.is_map(kind) and pt.is_map(own):
         return pa.map_(
-            kind.key_field.with_type(with_lacking(kind.key_type, own.key_type)),
-            kind.item_field.with_type(with_lacking(kind.item_type, own.item_type)),
+            kind.key_field.with_type(changed(kind.key_type, own.key_type)),
+            kind.item_field.with_type(changed(kind.item_type, own.item_type)),
         )
     return kind
 
