@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from ..committer.commit.state.table_kind import TableKind, table_kind
-from ..committer.errors import InvalidInputError, TableMismatchError
+from ..committer.errors import InvalidInputError, TableMismatchError, TableNotFoundError
 from ..committer.upkeep.purge import PurgeAction, PurgeEntry
 from ..committer.upkeep.recovery import Recovered
 from ..tables import DeltaTable
@@ -35,10 +35,12 @@ def opened_as_it_is(table: Table) -> Table | DeltaTable:
 
 
 def why_left(table: DeltaTable) -> str:
-    """Why a Delta table is left to another engine; empty where a job of this package has made it,
-    or where there is none yet."""
+    """Tell why a Delta table is left to another engine: empty where a job of this package has made
+    it, or where there is no table yet."""
     try:
-        return "" if not table.exists() or table.was_made_here() else OF_ANOTHER_ENGINE
+        return "" if table.was_made_here() else OF_ANOTHER_ENGINE
+    except TableNotFoundError:
+        return ""
     except TableMismatchError as error:
         return f"{OF_ANOTHER_ENGINE} ({error.message})"
 

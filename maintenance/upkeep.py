@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..committer.errors import InvalidInputError, ZeroRenameError, escaped
+from ..committer.errors import InvalidInputError, TableNotFoundError, ZeroRenameError, escaped
 from ..committer.upkeep.purge import PurgeAction
 from ..committer.upkeep.recovery import is_lasting
 from ..committer.upkeep.verify import Finding, FindingKind
@@ -161,9 +161,8 @@ def _tend_delta(
             done.notes.append(escaped(why))
             return
         done.records = write_due_checkpoint(delta, apply)
-    with done.step():
-        if delta.exists():
-            _sort_findings(delta.verify(), done)
+    with done.step(), suppress(TableNotFoundError):  # Its first job has not committed.
+        _sort_findings(delta.verify(), done)
 
 
 def _purge(table: Table, place: Destination, order: PurgeOrder, done: Upkeep) -> None:

@@ -120,7 +120,7 @@ class LogVersion:
 
 @dataclass(frozen=True)
 class PlannedRestore:
-    """What the restore of a version would do.
+    """Outcome that the restore of a version would have.
 
     :param present: the version that the table is at.
     :param returned: files that come back, ``removed`` those that go.
@@ -562,7 +562,7 @@ class DeltaTable(ChangeableTable):
         return committed(self.root, plan.opened.state, done.entry)
 
     def now(self) -> float:
-        """The time by the store's clock, Unix seconds."""
+        """Ask the store for the time by its clock, in Unix seconds."""
         return self.run(store_now(self._layout)) / 1000
 
     def checkpoint(self) -> int | None:
@@ -606,7 +606,6 @@ class DeltaTable(ChangeableTable):
 
         :raises TableNotFoundError: no table here.
         """
-        self._found(self._open(LogDepth.BLIND))
         return self.run(verify_table(self._layout))
 
     def doctor(self, max_duration: float | None = None) -> list[Problem]:
@@ -618,14 +617,14 @@ class DeltaTable(ChangeableTable):
         return self.run(examine(self.root, self._layout, max_duration))
 
     def was_made_here(self) -> bool:
-        """Whether a job of this package has made the table; another engine's is left to that.
+        """Tell whether a job of this package has made the table; another engine's is left to that.
 
         :raises TableNotFoundError: no table here.
         """
         return bool(self._found(self._open(LogDepth.BLIND)).state.property_of(ATOMIC))
 
     def is_checkpoint_due(self) -> bool:
-        """Whether as many commits have come since the last checkpoint as the table asks for."""
+        """Tell whether the commits since the last checkpoint are as many as the table asks for."""
         state = self._open(LogDepth.BLIND).state
         return state.exists and state.version - state.checkpoint > checkpoint_interval(state)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..committer.errors import counted
+from ..committer.errors import TableNotFoundError, counted
 from ..committer.format.layout import UNPARTITIONED
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import Step
@@ -22,8 +22,12 @@ def verify_table(layout: DeltaLayout) -> Step[list[Finding]]:
 
     A job may remove files meanwhile: one is missing if the states before and after the listing name
     it.
+
+    :raises TableNotFoundError: no table there.
     """
     before = yield from open_log(layout, LogDepth.FILES)
+    if not before.state.exists:
+        raise TableNotFoundError("There is no Delta table here.")
     listing = yield from list_objects(layout.root.prefix)
     after = yield from open_log(layout, LogDepth.WHOLE)
     sizes = {item.key: item.size for item in listing.objects}
