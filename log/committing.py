@@ -10,7 +10,7 @@
 
 Before each PUT the state that the entry is made of has every entry below its number, each judged.
 So what was checked is what the entry is bound to, absence of a table (base -1) included. Once an
-entry may be in the log, an error of what comes after is told as *unknown*, never as *refused*.
+entry may be in the log, whatever fails after it is told as *unknown*, never as *refused*.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _judge_since(layout: LogLayout, change: LogChange, state: LogState) -> Step[
 def _judge_between(
     layout: LogLayout, change: LogChange, before: LogState, state: LogState
 ) -> Step[list[LogEntry]]:
-    """Judge entries of which only the versions before and after are known, and return them."""
+    """Read and judge the entries between two states, and return them."""
     versions = range(before.version + 1, state.version + 1)
     if not versions:
         return []

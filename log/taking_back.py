@@ -48,7 +48,7 @@ class TakenBack:
 
 @dataclass(frozen=True)
 class Compaction:
-    """What an entry has written again in one partition without changing a row."""
+    """Files of one partition that an entry has written again without changing a row."""
 
     entry: LogEntry
     partition: Partition | None

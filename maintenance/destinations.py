@@ -38,7 +38,7 @@ class Destination:
 
     @property
     def is_directory(self) -> bool:
-        """Whether nothing shows who writes."""
+        """Tell whether nothing shows who writes here."""
         return not (self.is_table or self.is_s3a or self.is_delta)
 
     @property

@@ -51,7 +51,7 @@ def partition_name(partition: Partition, schema: pa.Schema, partition_by: Sequen
 
 
 def name_as_written(partition: Partition, partition_by: Sequence[str]) -> str:
-    """The name of a partition whose values may be of any type: for a report of what was done."""
+    """Name a partition by its values as the log has them, of whatever type."""
     if not partition_by:
         return UNPARTITIONED
     pairs = zip(partition_by, partition, strict=True)
@@ -59,7 +59,7 @@ def name_as_written(partition: Partition, partition_by: Sequence[str]) -> str:
 
 
 def name_told(partition: Partition, schema: pa.Schema, partition_by: Sequence[str]) -> str:
-    """The name of a partition of an entry that stands, whoever has filled it."""
+    """Name a partition of a committed entry, also where its values do not fit the columns."""
     try:
         return partition_name(partition, schema, partition_by)
     except RecordDamagedError:

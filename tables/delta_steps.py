@@ -513,7 +513,7 @@ def _again(
     if on_repeat is OnRepeat.REPLACE_OWN:
         past = yield from find_past(layout, log, change.run, change.job, now)
         return change if past is None else past.replaced_by(change)
-    # What it has written before stays, whoever has written that again since.
+    # What it has written before stays, also where others have written it again.
     done = yield from find_run(layout, log.state, change.run, change.job)
     return change if done is None else replace(change, former=done.version)
 

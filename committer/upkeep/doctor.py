@@ -92,8 +92,7 @@ def problems(context: Context) -> Step[list[Problem]]:
 
 
 def about_place(context: Context, max_duration: float) -> Step[list[Problem]]:
-    """What is wrong with a table's store, rights and lifecycle rules, whatever lies there: what
-    :func:`doctor` finds before it looks at the table.
+    """Find what is wrong with rights, store and lifecycle rules, whichever table lies there.
 
     :param max_duration: seconds that the longest job may take.
     """

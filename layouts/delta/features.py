@@ -175,8 +175,11 @@ def schema_of(metadata: LogMetadata) -> dict[str, Any]:
 
 
 def _never_null(kind: Any) -> bool:
-    """Whether a nested type has a part that must not be null. Statistics, by which a job's files
-    are held against it, know top-level columns of plain types alone."""
+    """Tell whether a nested type has a part that must not be null.
+
+    A job's files are held against that by their statistics, which only plain columns at the top
+    have.
+    """
     if not isinstance(kind, dict):
         return False
     if kind.get("containsNull") is False or kind.get("valueContainsNull") is False:

@@ -266,7 +266,7 @@ class _FileReader:
             raise self._misfit(problems)
 
     def _may_lack(self, field: pa.Field) -> bool:
-        """Whether the file may be without a column of the table, which is null in it then."""
+        """Tell whether the file may lack a column of the table; its rows have null there then."""
         if self._file.is_foreign or is_later(field):
             return True
         return self._file.may_lack and field.nullable
