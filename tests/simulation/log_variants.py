@@ -76,6 +76,14 @@ _SWAPPED = """    records = JobFiles(layout.control)
     data = yield from list_objects(layout.data)
 """
 
+#: Beside a purge that takes files of a job: the guard by which the job would be refused.
+_ADDS_WHAT_IS_FORGOTTEN = _judging(
+    "adds what purge forgets",
+    "publishers",
+    "for it in (*change.returned, *change.adds)",
+    "for it in change.returned",
+)
+
 VARIANTS = (
     _judging("commits over its fence", "publishers", "if entry.transaction(FENCE + change.job):"),
     _judging(
@@ -130,7 +138,7 @@ VARIANTS = (
     ),
     LogVariant(
         "repeats an open record under its id",
-        "reruns",
+        "late records",
         job_steps,
         "open_log_job",
         "        job = next(jobs)\n        answer",
@@ -276,6 +284,7 @@ VARIANTS = (
         "plan_log_purge",
         _TWO_LOOKS,
         _SWAPPED,
+        _ADDS_WHAT_IS_FORGOTTEN,
     ),
     LogVariant(
         "purges files of open jobs",
@@ -284,6 +293,7 @@ VARIANTS = (
         "plan_log_purge",
         "open_jobs = {records.job_of(key) for key in opened.keys}",
         "open_jobs = set()",
+        _ADDS_WHAT_IS_FORGOTTEN,
     ),
     LogVariant(
         "believes an old listing where others clean",

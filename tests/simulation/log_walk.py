@@ -628,6 +628,18 @@ def reruns(seed: int) -> Walk:
         checksum.TRANSACTIONS = former
 
 
+def late_records(seed: int) -> Walk:
+    """Jobs beside recoverers on a store that leaves many writes without an answer: an open record
+    may come after the end of its job."""
+    walk = Walk(seed, hours=True)
+    walk.make()
+    crowd = {f"j{it}": walk.writer(f"j{it}", ["1"], run=f"j{it}") for it in range(4)}
+    walk.drive(crowd | {f"r{it}": walk.recoverer(f"r{it}") for it in range(2)}, lost=0.35)
+    walk.drive({f"s{it}": walk.recoverer(f"s{it}") for it in range(2)})
+    walk.check_end()
+    return walk
+
+
 def sleepers(seed: int) -> Walk:
     """Jobs that sleep for hours beside others who clean the log."""
     walk = Walk(seed, {"delta.enableExpiredLogCleanup": "true"}, hours=True)
@@ -691,6 +703,7 @@ WORLDS: dict[str, Callable[[int], Walk]] = {
     "restores": restores,
     "tries": tries,
     "reruns": reruns,
+    "late records": late_records,
     "sleepers": sleepers,
     "asleep": asleep,
     "few in checksums": few_in_checksums,
