@@ -1,4 +1,4 @@
-"""Features of Delta tables: what is read, written and refused, and that a refusal writes nothing."""
+"""Features of Delta tables: what is read, written and refused; a refusal writes nothing."""
 
 from __future__ import annotations
 
