@@ -23,8 +23,9 @@ def table_of_directories(url: str, why: str, remedy: str) -> Table:
     :param remedy: what to do there.
     :raises TableMismatchError: it is a Delta table.
     """
-    refuse_delta(url, why, remedy)
-    return Table(url)
+    opened = Table(url)
+    _refuse_delta(opened, why, remedy)
+    return opened
 
 
 def refuse_delta(url: str, why: str, remedy: str, client: Any = None) -> None:
@@ -33,7 +34,10 @@ def refuse_delta(url: str, why: str, remedy: str, client: Any = None) -> None:
     :param client: as of :class:`.Table`.
     :raises TableMismatchError: there is one.
     """
-    opened = Table(url, client)
+    _refuse_delta(Table(url, client), why, remedy)
+
+
+def _refuse_delta(opened: Table, why: str, remedy: str) -> None:
     if opened.run(table_kind(opened.root)) is TableKind.DELTA:
         raise TableMismatchError(
             f"It is a Delta table: {why}. Nothing was changed.",

@@ -277,7 +277,7 @@ class TestReadYesterday:
         for name in (
             "zero_rename",
             "zero_rename.cli.main",
-            "zero_rename.cli.past",
+            "zero_rename.cli.tables",
             "zero_rename.cli.upkeep",
         ):
             monkeypatch.setattr(import_module(name), "Table", lambda _: memory_table(store))
