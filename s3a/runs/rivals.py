@@ -8,7 +8,7 @@ names, or all of the table. One whose mode only its application knows may replac
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ...committer.format.job_spec import Mode
@@ -104,6 +104,12 @@ def written_at(record: TryRecord) -> float:
     return (record.report or {}).get("decided_at") or ended or record.opened_at
 
 
+def in_order_of_writing(committed: Iterable[TryRecord]) -> list[TryRecord]:
+    """Sort tries by when they wrote last. The store's times have whole seconds: of one second, the
+    one that says that it met others comes last, and then the one that opened later."""
+    return sorted(committed, key=lambda it: (written_at(it), bool(met_others(it)), it.opened_at))
+
+
 def living_rivals(root: TableRoot, mine: TryRecord) -> Step[LivingRivals]:
     """Find other runs at work on partitions of a try, where one of the two replaces, that opened
     before it or in the same second. One that opens later sees this try. A LIST for each thousand
@@ -146,7 +152,7 @@ def loads_of_others(root: TableRoot, mine: TryRecord) -> Step[Loads]:
     named = mine.partitions or (UNPARTITIONED,)
     every = yield from tries_since(root, 0.0)
     others = [it for it in every if it.record.idempotency_key != mine.idempotency_key]
-    done = sorted((it.record for it in every if has_committed(it.record)), key=written_at)
+    done = in_order_of_writing(it.record for it in every if has_committed(it.record))
     ranks: dict[str, PartitionRanks] = {}
     loaded: dict[str, list[TryRecord]] = {}
     for record in done:

@@ -23,7 +23,7 @@ from ...committer.upkeep.conflict_record import ROUNDS, read_conflicts
 from ...committer.upkeep.conflicts import ConflictReport, remembered
 from ...committer.upkeep.met_runs import RunCommit
 from .ledger import beside, read_record, runs_prefix, tries_on_record
-from .rivals import has_committed, met_others, replaces, written_at
+from .rivals import has_committed, in_order_of_writing, met_others, replaces, written_at
 from .try_record import StoredTry, TryRecord
 
 _KIND = "s3a-conflicts"
@@ -98,11 +98,9 @@ class _Timeline:
 
     @staticmethod
     def of(tries: Iterable[TryRecord]) -> _Timeline:
-        """Order tries by when they wrote last; of one second the one that says it met others comes
-        last."""
+        """Order tries by when they wrote last."""
         records = list(tries)
-        done = [it for it in records if has_committed(it)]
-        done.sort(key=lambda it: (written_at(it), bool(met_others(it)), it.opened_at))
+        done = in_order_of_writing(it for it in records if has_committed(it))
         loads: dict[str, list[TryRecord]] = defaultdict(list)
         for record in done:
             for name in _partitions(record):

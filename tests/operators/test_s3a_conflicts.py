@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,9 +13,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 
 from support.airflow import Tables, task_context
 from support.fake_spark import FakeSpark
-from support.s3a_loads import EARLIER, LATER, MEETS, operator, run
+from support.s3a_loads import EARLIER, LATER, MEETS, operator, run, run_in_its_own_second
 from support.s3a_stand_in import APPLICATION
-from support.waiting import until
 from zero_rename.committer import InvalidInputError, OutcomeUnknownError, Owner
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
@@ -124,7 +122,7 @@ class TestAtWork:
 class TestNewestRun:
     def load(self, tables: Tables, start: datetime, **arguments: Any) -> dict[str, Any]:
         task = operator(tables, on_conflict="newest_run", **arguments)
-        return run(task, run_id=f"run of {start}", start=start)
+        return run_in_its_own_second(task, run_id=f"run of {start}", start=start)
 
     def test_late_run_fails_for_good_and_starts_no_spark(
         self, tables: Tables, spark: FakeSpark
@@ -161,7 +159,7 @@ class TestNewestRun:
     def test_last_wins_loads_older_rows_on_purpose(self, tables: Tables) -> None:
         self.load(tables, LATER)
         deliberate = operator(tables, on_conflict="last_wins")
-        run(deliberate, run_id="correction", start=EARLIER)
+        run_in_its_own_second(deliberate, run_id="correction", start=EARLIER)
         assert self.load(tables, datetime(2013, 2, 1, tzinfo=UTC))["rows"] == 1
 
     @pytest.mark.parametrize(
@@ -200,11 +198,8 @@ class TestMet:
             task_id="days", table=tables.url(), partitions=["day=1"], committer="magic"
         )
         assert by_day.poke(context).is_done is False
-        # The store's times, which tell the last load of a partition, have whole seconds.
-        began = int(time.time())
-        until("the next second", lambda: int(time.time()) > began)
         spark.runs(APPLICATION)
-        run(operator(tables), try_number=2, max_tries=1, clear_number=1)
+        run_in_its_own_second(operator(tables), try_number=2, max_tries=1, clear_number=1)
         assert by_run.poke(context).is_done is True
         assert by_day.poke(context).is_done is True
 

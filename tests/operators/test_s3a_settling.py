@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,13 +12,12 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
-from support import s3a_loads
 from support.airflow import Tables, task_context
 from support.fake_spark import FakeSpark
 from support.s3a_jobs import a_try
 from support.s3a_loads import EARLIER, LATER, MEETS, operator
+from support.s3a_loads import run_in_its_own_second as run
 from support.s3a_stand_in import APPLICATION
-from support.waiting import until
 from zero_rename.committer import InvalidInputError, Owner, RunRank, Table
 from zero_rename.committer.commit.narrowed_run import leave_narrowing, read_narrowing
 from zero_rename.committer.format.layout import new_write_id
@@ -55,14 +53,6 @@ def loaded(tables: Tables) -> Tables:
     run(operator(tables), run_id="winner", start=EARLIER)
     run(operator(tables), run_id="loser", start=LATER)
     return tables
-
-
-def run(task: Any, **given: Any) -> Any:
-    """Run a task in a second of its own: the store's times, by which loads are ordered, have
-    whole seconds."""
-    began = int(time.time())
-    until("the next second", lambda: int(time.time()) > began)
-    return s3a_loads.run(task, **given)
 
 
 def plan(

@@ -34,24 +34,28 @@ def pending_file(seen: Seen) -> bool:
 
 @dataclass
 class Gate:
-    """Holds back one of a job's requests, until it may go on."""
+    """Holds back requests of a job's, until they may go on.
+
+    :param number: how many there are at once: as many as tasks that each get to theirs.
+    """
 
     held: Held
-    reached: threading.Event = field(default_factory=threading.Event)
+    number: int
+    reached: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     open: threading.Event = field(default_factory=threading.Event)
 
     def __call__(self, seen: Seen, carry_out: Callable[[], Reply]) -> Reply:
         if self.held(seen):
-            self.reached.set()
+            self.reached.release()
             self.open.wait(STUCK)
         return carry_out()
 
 
 @contextlib.contextmanager
-def at_work(application: Application, committer: str, held: Held) -> Iterator[Place]:
-    """A job that appends rows 100 … 139 to a table with rows 0 … 39, and is held at one of its
+def at_work(application: Application, committer: str, held: Held, number: int) -> Iterator[Place]:
+    """A job that appends rows 100 … 139 to a table with rows 0 … 39, and is held at some of its
     requests. It goes on after the context, which sees that it commits all its rows."""
-    place, gate = application.place(application.new_bucket()), Gate(held)
+    place, gate = application.place(application.new_bucket()), Gate(held, number)
     with Proxy(application.store.endpoint) as proxy:
         application.spark.conf.set(f"fs.s3a.bucket.{place.bucket}.endpoint", proxy.endpoint)
         with application.with_committer(committer, threads=1), ThreadPoolExecutor(1) as pool:
@@ -59,7 +63,7 @@ def at_work(application: Application, committer: str, held: Held) -> Iterator[Pl
             proxy.faults = gate
             load = pool.submit(application.write, place, application.frame(100))
             try:
-                assert gate.reached.wait(STUCK)
+                assert all(gate.reached.acquire(timeout=STUCK) for _ in range(number))
                 yield place
             finally:
                 gate.open.set()
@@ -83,19 +87,19 @@ def kept(done: Sequence[PurgedDestination]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("committer", "held"),
+    ("committer", "held", "number"),
     [
-        pytest.param("magic", completion(0), id="magic before its job commit"),
-        pytest.param("magic", completion(1), id="magic in its job commit"),
-        pytest.param("magic", pending_set(1), id="magic with a task not committed"),
-        pytest.param("magic", pending_file, id="magic with no file closed"),
-        pytest.param("partitioned", completion(0), id="partitioned before its job commit"),
+        pytest.param("magic", completion(0), 1, id="magic before its job commit"),
+        pytest.param("magic", completion(1), 1, id="magic in its job commit"),
+        pytest.param("magic", pending_set(1), 1, id="magic with a task not committed"),
+        pytest.param("magic", pending_file, 2, id="magic with no file closed"),
+        pytest.param("partitioned", completion(0), 1, id="partitioned before its job commit"),
     ],
 )
 def test_job_at_work_beside_purges_of_all_ages_commits_its_rows(
-    application: Application, committer: str, held: Held
+    application: Application, committer: str, held: Held, number: int
 ) -> None:
-    with at_work(application, committer, held) as place:
+    with at_work(application, committer, held, number) as place:
         under_way = sorted(place.uploads())
         assert under_way
         for url in (place.url, f"s3://{place.bucket}/{place.prefix.rpartition('/')[0]}"):
