@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..committer.format.records.run_conflict import RunConflict
 
 _COLUMNS = ("partition", "run", "rank", "attempt", "job", "rows", "its rows", "conflict")
+_NOTHING = "No runs conflict."
 
 
 def conflicts(
@@ -32,7 +33,7 @@ def conflicts(
     as_json: AsJson = False,
 ) -> None:
     """Find runs that conflict over partitions, since the last look: who removed whose rows, or gave
-    way to whom, and what is visible."""
+    way to whom, and what is visible. A record of runs that cannot be read counts as not settled."""
     from ..maintenance.conflicts import as_members, find_here
 
     opened = Table(table)
@@ -49,15 +50,20 @@ def conflicts(
     ]
     every = [it for _, it in named]
     unread = [why for one in found for why in one.unread]
+    notes = [why for one in found for why in one.notes]
     document = {
         "conflicts": [{"committer": word, **as_members(it)} for word, it in named],
         "since": min(it.since for it in found),
         "unread": unread,
+        "notes": notes,
     }
-    print_rows(as_json, _COLUMNS, _rows(every), document, "No runs conflict.")
+    nothing = "No runs conflict, as far as their records could be read." if unread else _NOTHING
+    print_rows(as_json, _COLUMNS, _rows(every), document, nothing)
     _say_errors(every)
     for why in unread:
-        say(f"cannot be read: {why}")
+        say(f"cannot be read, so it counts as not settled: {why}")
+    for why in notes:
+        say(why)
     look_where(unread or [it for it in every if not it.is_settled])
 
 

@@ -9,7 +9,12 @@ from zero_rename.committer.errors import counted
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.upkeep.conflicts import ConflictReport
 from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
-from zero_rename.maintenance.conflicts import conflicts_as_markdown, find_below, resolve_found
+from zero_rename.maintenance.conflicts import (
+    conflicts_as_markdown,
+    find_below,
+    not_settled,
+    resolve_found,
+)
 
 from .failures import final_failures
 from .resource import ZeroRenameResource
@@ -28,8 +33,8 @@ def resolve_conflicts_job(
     rows of the run that is to stand, where the table keeps its history; rows that are visible
     already are kept anywhere.
 
-    Its report is Markdown on the run. It fails where a conflict could not be settled, once all
-    others are.
+    Its report is Markdown on the run. It fails where a conflict could not be settled, or a record
+    of runs could not be read, once all others are.
 
     :param policy: ``newest_run``; ``{"prefer": ["corrections", "flights_daily"]}``, jobs or assets
         in order; or ``{"keep": [job]}``.
@@ -56,11 +61,14 @@ def resolve_conflicts_job(
             "report": dg.MetadataValue.md(conflicts_as_markdown(done)),
             "settled": sum(len(it.conflicts) for it in done) - len(left),
             "unresolved": len(left),
+            "unread": sum(len(it.unread) for it in done),
         }
         if left:
             raise dg.Failure(
                 f"{counted(len(left), 'conflict')} could not be settled. {left[0]}", metadata=report
             )
+        if said := not_settled(done):
+            raise dg.Failure(said, metadata=report)
         context.add_output_metadata(report)
 
     @dg.job(name=name, description="Settles conflicts of runs over partitions of tables on S3.")

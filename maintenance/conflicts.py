@@ -15,7 +15,9 @@ from ..committer.errors import (
     TableMismatchError,
     TableNotFoundError,
     ZeroRenameError,
+    counted,
     escaped,
+    first_few,
 )
 from ..committer.format.job_spec import NOBODY, Owner
 from ..committer.format.layout import job_in_key
@@ -393,7 +395,27 @@ def capped(report: ConflictReport) -> dict[str, Any]:
         "conflicts": [as_members(it) for it in ordered[:MOST_CONFLICTS]],
         "left_off": max(0, len(ordered) - MOST_CONFLICTS),
         "unread": list(report.unread[:MOST_CONFLICTS]),
+        "notes": list(report.notes),
     }
+
+
+def not_settled(found: Sequence[ConflictReport]) -> str:
+    """Say what looks have found that nobody has settled: conflicts, and records of runs that could
+    not be read, since which conflicts these would show is not known; ``""``: all is settled."""
+    conflicts = [f"{it.table}: {one}" for it in found for one in it.unresolved]
+    unread = [f"{it.table}: {why}" for it in found for why in it.unread]
+    said = []
+    if conflicts:
+        number = counted(len(conflicts), "conflict is", "conflicts are")
+        said.append(f"{number} not settled. {first_few(conflicts)}")
+    if unread:
+        number = counted(len(unread), "record of runs", "records of runs")
+        said.append(
+            f"{number} could not be read, so whether those runs conflict with others is not known: "
+            f"they count as not settled. {first_few(unread)} Restore an object that is damaged "
+            "from a version or backup; each look asks for it again."
+        )
+    return " ".join(said)
 
 
 def as_members(conflict: RunConflict) -> dict[str, Any]:
@@ -449,8 +471,10 @@ def conflicts_as_markdown(found: Sequence[ConflictReport]) -> str:
     lines = ["# Conflicts of runs", ""]
     for it in found:
         lines += [f"## {escaped(it.table)}", ""]
-        lines += conflict_lines(it.conflicts) or ["No runs conflict.", ""]
+        read = ", as far as their records could be read" if it.unread else ""
+        lines += conflict_lines(it.conflicts) or [f"No runs conflict{read}.", ""]
         lines += [f"* could not be read: {escaped(why)}" for why in it.unread[:MOST_CONFLICTS]]
+        lines += [f"* {escaped(why)}" for why in it.notes]
     return "\n".join(lines)
 
 

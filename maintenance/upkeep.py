@@ -121,18 +121,19 @@ def _settle_conflicts(
         why = "a Delta table, where a job is refused whose partitions another one has changed"
         done.notes.append(f"conflicts, not looked for: {why}")
     found = find_at(table, place)
-    done.notes += [f"conflicts, not read: {escaped(why)}" for it in found for why in it.unread]
     if order.policy is not None:
         found = [resolve_found(table, it, order.policy, apply, order.owner) for it in found]
     left = [it for one in found for it in one.unresolved]
     settled = sum(len(it.conflicts) for it in found) - len(left)
     counts = {"settled": settled, "unresolved": len(left)}
     done.conflicts = {name: number for name, number in counts.items() if number}
-    needs_person = order.fails or order.policy is not None
+    told = done.person if order.fails or order.policy is not None else done.notes
     for it in left:
         why = it.settlement.error if it.settlement is not None else ""
         said = f"conflict over {it.name}: {it}" + (f" Not settled: {why}" if why else "")
-        (done.person if needs_person else done.notes).append(escaped(said))
+        told.append(escaped(said))
+    told += [f"conflicts, not read: {escaped(why)}" for it in found for why in it.unread]
+    done.notes += [f"conflicts: {escaped(why)}" for it in found for why in it.notes]
 
 
 def _tend(

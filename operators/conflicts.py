@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import (
     conf,
 )
 
-from ..committer.errors import InvalidInputError, counted, first_few
+from ..committer.errors import InvalidInputError, counted
 from ..committer.format.job_spec import NOBODY
 from ..orchestration.runs.arguments import Parser, read_flag, read_policy, read_seconds, read_text
 from ..orchestration.runs.partitions import listed_partitions
@@ -42,20 +42,21 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
     another run's commit removed, or a run that gave way, where the two overlapped, the older came
     later, or their tasks differ and no policy decided.
 
-    Each look goes on from the one before; what nobody has settled is told by each. Returns (XCom)
+    Each look goes on from the one before; what nobody has settled is told by each. A record of runs
+    that cannot be read counts as not settled: whether they conflict is not known. Returns (XCom)
     ``tables``, a report for each destination: ``table``, ``committer``, ``since``, ``until``,
     ``conflicts`` (200 at most, those that are not settled first: ``partition``, ``cause``,
     ``runs`` with ``dag_id``, ``task_id``, ``run_id``, ``rank``, ``attempt``, ``job``, ``rows``,
-    ``visible`` and ``gave_way``, ``settled``, ``settlement``), ``left_off``, ``unread``; and
-    ``unresolved`` and ``unread``, how many there are. The XCom ``markdown`` has it as a page. Both
-    are there also where the task fails.
+    ``visible`` and ``gave_way``, ``settled``, ``settlement``), ``left_off``, ``unread`` (what could
+    not be read, and why), ``notes``; and ``unresolved`` and ``unread``, how many there are. The
+    XCom ``markdown`` has it as a page. Both are there also where the task fails.
 
     :param tables: as in :class:`.PurgeStaleUploadsOperator`; ``None``: all below the connection's
         table root. (templated)
     :param since: seconds (or a timedelta) to look back, instead of since the last look; nothing is
         remembered then. (templated)
-    :param fail_on: ``unresolved`` fails the task for good while a conflict is not settled; ``None``
-        only reports. (templated)
+    :param fail_on: ``unresolved`` fails the task for good while a conflict is not settled, or a
+        record of runs cannot be read; ``None`` only reports. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
@@ -86,10 +87,10 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Look at every table, then fail if that is asked for.
 
-        :raises AirflowFailException: a conflict is not settled, and ``fail_on`` is ``unresolved``;
-            or a call that cannot be right.
+        :raises AirflowFailException: a conflict is not settled, or a record could not be read, and
+            ``fail_on`` is ``unresolved``; or a call that cannot be right.
         """
-        from ..maintenance.conflicts import capped, conflicts_as_markdown
+        from ..maintenance.conflicts import capped, conflicts_as_markdown, not_settled
 
         with final_where_refused():
             self.read_arguments()
@@ -101,22 +102,20 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
             found = self._find(ZeroRenameHook(self.zero_rename_conn_id))
         page = conflicts_as_markdown(found)
         self.log.info("%s", page)
-        unresolved = [f"{it.table}: {one}" for it in found for one in it.unresolved]
         report = {
             "tables": [capped(it) for it in found[:_MOST]],
             "tables_left_off": max(0, len(found) - _MOST),
-            "unresolved": len(unresolved),
+            "unresolved": sum(len(it.unresolved) for it in found),
             "unread": sum(len(it.unread) for it in found),
         }
         ti: Any = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
         ti.xcom_push(key="markdown", value=page)
-        if unresolved and self.fail_on:
+        if self.fail_on and (said := not_settled(found)):
             # What a task returns is kept only where it succeeds.
             ti.xcom_push(key="return_value", value=report)
-            number = counted(len(unresolved), "conflict is", "conflicts are")
             raise AirflowFailException(
-                f"{number} not settled. {first_few(unresolved)} Settle them by "
-                "ResolveConflictsOperator, or `zero-rename resolve`."
+                f"{said} Conflicts are settled by ResolveConflictsOperator, or `zero-rename "
+                "resolve`."
             )
         return report
 

@@ -52,7 +52,8 @@ class NewRecords:
     :param began: when it began, by the store's clock; ``since``: from when on it looked.
     :param decided: decisions that no look had read.
     :param failures: failures of runs that gave way.
-    :param unread: why records cannot be read.
+    :param unread: why decisions cannot be read, which are ``waiting``.
+    :param damaged: why failures cannot be read.
     :param known: jobs of the last hour whose decisions were read, now or before.
     :param waiting: jobs to be looked at again.
     """
@@ -64,6 +65,7 @@ class NewRecords:
     unread: tuple[str, ...]
     known: tuple[str, ...]
     waiting: tuple[str, ...]
+    damaged: tuple[str, ...] = ()
 
     @property
     def mark(self) -> float:
@@ -104,9 +106,10 @@ def look_since(context: Context, record: ConflictRecord) -> Step[NewRecords]:
         since,
         tuple(it for it in found if isinstance(it, Decided)),
         failures[0],
-        (*(str(it) for it in found if isinstance(it, DamagedError)), *failures[1]),
+        tuple(str(it) for it in found if isinstance(it, DamagedError)),
         tuple(sorted(job for job in known if job_began(job) >= until or job in at_work)),
         tuple(sorted(job for job in undecided if job_began(job) < until or job in damaged)),
+        failures[1],
     )
 
 
@@ -129,8 +132,8 @@ def look_back(context: Context, seconds: float) -> Step[NewRecords]:
     )
     # One that was written again since keeps its date.
     decided = (it for it in found if isinstance(it, Decided) and it.date >= since)
-    unread = (*(str(it) for it in found if isinstance(it, DamagedError)), *failures[1])
-    return NewRecords(opened.since, since, tuple(decided), failures[0], unread, (), ())
+    unread = tuple(str(it) for it in found if isinstance(it, DamagedError))
+    return NewRecords(opened.since, since, tuple(decided), failures[0], unread, (), (), failures[1])
 
 
 def read_failure(key: str) -> Step[Failure | None]:

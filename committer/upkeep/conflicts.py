@@ -37,7 +37,9 @@ class ConflictReport:
     :param conflicts: by partition.
     :param since: from when on the look asked for commits; ``until``: its time; Unix seconds by the
         store's clock.
-    :param unread: what could not be read, and why.
+    :param unread: records of runs that could not be read, and why: which of them may be in conflict
+        is not known, so they count as not settled.
+    :param notes: what else is to be said of the look.
     """
 
     table: str
@@ -46,6 +48,7 @@ class ConflictReport:
     since: float
     until: float
     unread: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def unresolved(self) -> tuple[RunConflict, ...]:
@@ -72,21 +75,25 @@ def find_conflicts(
         record = yield from read_conflicts(key)
         if seconds is not None:
             found = yield from look_back(context, seconds)
-            search = _Search(context, found, ConflictBook(found.began, {}))
+            book = ConflictBook(found.began, {})
+            search = _Search(context, found, book, damaged=list(found.damaged))
             yield from search.run()
             search.book.recall(record.said)
             return search.report()
         found = yield from look_since(context, record.said)
-        search = _Search(context, found, ConflictBook.of(record.said, found.began))
+        book = ConflictBook.of(record.said, found.began)
+        search = _Search(context, found, book, damaged=list(found.damaged))
         yield from search.run()
-        said = replace(
-            record.said,
-            looked_at=found.began,
-            mark=found.mark,
-            known=found.known,
-            waiting=found.waiting,
-        )
-        if not remember or (yield from remembered(key, record, said, search.book, search.unread)):
+        said = record.said
+        if not search.damaged:
+            said = replace(
+                said,
+                looked_at=found.began,
+                mark=found.mark,
+                known=found.known,
+                waiting=found.waiting,
+            )
+        if not remember or (yield from remembered(key, record, said, search.book, search.notes)):
             return search.report()
     raise OutcomeUnknownError(
         "Other processes wrote the record of conflicts again and again. Nothing was settled.",
@@ -117,18 +124,25 @@ def remembered(
 
 @dataclass
 class _Search:
-    """A search of what a look has read, and of what that refers to."""
+    """A search of what a look has read, and of what that refers to.
+
+    :param damaged: why records cannot be read that no later look would ask for: it goes on from
+        where this one did.
+    """
 
     context: Context
     found: NewRecords
     book: ConflictBook
     unread: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     decisions: dict[str, Decided | DamagedError | None] = field(default_factory=dict)
     heads: dict[str, HeadState | DamagedError] = field(default_factory=dict)
 
     def report(self) -> ConflictReport:
         """Return all that is to be told."""
-        found, unread = self.found, (*self.found.unread, *self.unread)
+        found = self.found
+        unread = tuple(dict.fromkeys((*found.unread, *self.damaged, *self.unread)))
         return ConflictReport(
             self.context.root.url,
             "zero_rename",
@@ -136,6 +150,7 @@ class _Search:
             found.since,
             found.began,
             unread,
+            tuple(self.notes),
         )
 
     def run(self) -> Step[None]:
@@ -179,13 +194,13 @@ class _Search:
         slots = [Slot.partition(self.context.root, name) for name in new]
         found = yield from All(tuple(or_damage(read_head(self.context, it)) for it in slots))
         self.heads |= dict(zip(new, found, strict=True))
-        self.unread += [str(it) for it in found if isinstance(it, DamagedError)]
+        self.damaged += [str(it) for it in found if isinstance(it, DamagedError)]
 
     def _read_decisions(self, jobs: Iterable[str | None]) -> Step[None]:
         new = sorted({job for job in jobs if job} - self.decisions.keys())
         found = yield from All(tuple(or_damage(read_decision(self.context, it)) for it in new))
         self.decisions |= dict(zip(new, found, strict=True))
-        self.unread += [str(it) for it in found if isinstance(it, DamagedError)]
+        self.damaged += [str(it) for it in found if isinstance(it, DamagedError)]
 
     def _judge(self, name: str, commit: RunCommit, change: PartitionDecision) -> Step[None]:
         settled = change.ranks.settled
@@ -218,7 +233,7 @@ class _Search:
             return []
         files = yield from or_damage(files_of_head(self.context, replace(head, head=former)))
         if isinstance(files, DamagedError):
-            self.unread.append(str(files))
+            self.damaged.append(str(files))
             return []
         return (yield from self._writers(name, {it.job for it in files}))
 

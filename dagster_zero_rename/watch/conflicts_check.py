@@ -2,8 +2,7 @@
 
 import dagster as dg
 
-from zero_rename.committer.errors import counted
-from zero_rename.maintenance.conflicts import conflicts_as_markdown, find_here
+from zero_rename.maintenance.conflicts import conflicts_as_markdown, find_here, not_settled
 
 from .asset_reference import RESOURCE, AssetLike, AssetReference
 
@@ -22,7 +21,8 @@ def conflicts_check(
     removed the rows of a newer run or of another job, and that no run gave way, unless somebody has
     settled that.
 
-    Each look goes on from the one before; what is not settled fails each. It reads records alone.
+    Each look goes on from the one before; what is not settled fails each, and so does a record of
+    runs that cannot be read. It reads records alone.
 
     :param asset: a definition or a key.
     :param blocking: what depends on the asset is not run where it fails.
@@ -37,21 +37,16 @@ def conflicts_check(
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         target = reference.table(getattr(context.resources, resource_key))
         found = find_here(target)
-        left = [it for one in found for it in one.unresolved]
-        unread = [why for one in found for why in one.unread]
-        said = (
-            f"{counted(len(left), 'conflict is', 'conflicts are')} not settled. {left[0]}"
-            if left
-            else ""
-        )
+        left = sum(len(it.unresolved) for it in found)
+        said = not_settled(found)
         return dg.AssetCheckResult(
-            passed=not left and not unread,
+            passed=not said,
             severity=severity,
             description=said,
             metadata={
-                "unresolved": len(left),
-                "settled": sum(len(it.conflicts) for it in found) - len(left),
-                "unread": len(unread),
+                "unresolved": left,
+                "settled": sum(len(it.conflicts) for it in found) - left,
+                "unread": sum(len(it.unread) for it in found),
                 "report": dg.MetadataValue.md(conflicts_as_markdown(found)),
             },
         )

@@ -55,12 +55,13 @@ def find_s3a_conflicts(
         book = ConflictBook.of(record.said, began)
         if seconds is not None:
             since, book = began - seconds, ConflictBook(began, {})
+        unread: list[str] = []
         notes: list[str] = []
         keys = tries_on_record(listing.keys)
         changed = {it.key for it in listing.objects if it.last_modified >= int(since)}
         if changed.intersection(keys):
             found = yield from All(tuple(_readable(it) for it in keys))
-            notes += [it for it in found if isinstance(it, str)]
+            unread += [it for it in found if isinstance(it, str)]
             tries = [it for it in found if isinstance(it, StoredTry)]
             new = frozenset(it.record.uuid for it in tries if it.key in changed)
             _Timeline.of(it.record for it in tries).judge(book, new)
@@ -68,11 +69,12 @@ def find_s3a_conflicts(
             book.recall(record.said)
         elif remember:
             # What cannot be read is looked for again.
-            until = since if notes else began
+            until = since if unread else began
             said = replace(record.said, looked_at=until, mark=until)
             if not (yield from remembered(key, record, said, book, notes)):
                 continue
-        return ConflictReport(root.url, S3A, book.conflicts, since, began, tuple(notes))
+        found = book.conflicts
+        return ConflictReport(root.url, S3A, found, since, began, tuple(unread), tuple(notes))
     raise OutcomeUnknownError(
         "Other processes wrote the record of conflicts again and again. Nothing was settled.",
         key=key,

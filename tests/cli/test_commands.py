@@ -36,7 +36,7 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.store.backoff import Backoff
-from zero_rename.committer.store.requests import AbortUpload, Unknown
+from zero_rename.committer.store.requests import AbortUpload, Put, Unknown
 
 pytestmark = pytest.mark.memory_s3
 
@@ -408,6 +408,13 @@ class TestConflicts:
         assert late.to_arrow(["value"])["value"].to_pylist() == [2]
         assert invoke("conflicts", url).exit_code == 0
         assert invoke("conflicts", url, "--since", "1h").exit_code == 0
+
+    def test_record_that_cannot_be_read_needs_a_look(self, late: Table) -> None:
+        job = next(it.job for it in late.snapshot().files)
+        late.run(Put(late.root.decision_key(job), b"{"))  # pyright: ignore[reportArgumentType]
+        said = invoke("conflicts", late.root.url)
+        assert "No runs conflict, as far as their records could be read." in said.stdout
+        assert (said.exit_code, "counts as not settled" in said.stderr) == (1, True)
 
     def test_conflict_that_cannot_be_settled_needs_a_look(self, late: Table) -> None:
         url = late.root.url

@@ -14,6 +14,7 @@ from dagster_zero_rename import (
 )
 from zero_rename import Table
 from zero_rename.committer import InvalidInputError, Owner
+from zero_rename.committer.store.requests import Put
 
 pytestmark = pytest.mark.memory_s3
 
@@ -29,12 +30,20 @@ def late() -> None:
 def table(zero: ZeroRenameResource) -> Table:
     """A day of a newer run, and of a late one that has replaced it."""
     table = zero.table("late")
-    for rank in (2, 1):
+    load(table, 2, 1)
+    return table
+
+
+def load(table: Table, *ranks: int) -> list[str]:
+    """Replace the day by runs of these ranks; returns their jobs."""
+    done = []
+    for rank in ranks:
         given: dict[str, Any] = {"readers": "heads", "mode": "replace", "run_rank": rank}
         run = {"owner": Owner("daily", f"run {rank}", "late"), "idempotency_key": f"run {rank}"}
         with table.job(SCHEMA, partition_by=["day"], **given, **run) as job:
             job.write(pa.table({"number": [rank], "day": [1]}, SCHEMA))
-    return table
+        done.append(str(job.job))
+    return done
 
 
 def numbers(table: Table) -> list[int]:
@@ -70,6 +79,21 @@ def test_check_fails_until_the_conflict_is_settled(zero: ZeroRenameResource, tab
         assert "the older came later" in found.metadata["report"].value
     table.resolve("newest_run", apply=True)
     assert checked(zero).passed
+
+
+def test_check_and_job_fail_while_a_record_cannot_be_read(
+    zero: ZeroRenameResource, table: Table
+) -> None:
+    table.conflicts()
+    table.resolve("newest_run", apply=True)
+    table.conflicts()
+    (last,) = load(table, 3)
+    table.run(Put(table.root.decision_key(last), b"{"))  # pyright: ignore[reportArgumentType]
+    for _ in range(2):
+        found = checked(zero)
+        assert (found.passed, found.metadata["unresolved"].value) == (False, 0)
+        assert "1 record of runs could not be read" in found.description
+    assert not run(resolve_conflicts_job(policy="newest_run", apply=True), zero).success
 
 
 def test_job_brings_back_the_newest_run(zero: ZeroRenameResource, table: Table) -> None:

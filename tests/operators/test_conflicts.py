@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from support.airflow import Connect, Tables, run_task, task_context
 from zero_rename.committer import InvalidInputError, Owner, Table
 from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.store.requests import Put
 from zero_rename.maintenance import conflicts
 from zero_rename.operators.conflicts import FindConflictsOperator, ResolveConflictsOperator
 from zero_rename.operators.maintenance import MaintainTablesOperator
@@ -43,6 +44,13 @@ def load(tables: Tables, rank: int, dag: str = "daily", rows: int = 2, **policy:
 def late_backfill(tables: Tables) -> tuple[str, str]:
     newer, older = load(tables, 2, rows=3), load(tables, 1)
     return newer, older
+
+
+def damaged_decision(tables: Tables) -> str:
+    """Load a day, and damage the record of that run; returns its key."""
+    key = tables.table().root.decision_key(load(tables, 1))
+    tables.table().run(Put(key, b"{"))  # pyright: ignore[reportArgumentType]
+    return key
 
 
 def run(task: Any) -> tuple[Any, dict[str, Any]]:
@@ -132,6 +140,18 @@ class TestFind:
         assert (found["committer"], found["conflicts"][0]["cause"]) == ("s3a", "the tasks differ")
         assert find(connection)[0]["unresolved"] == 1
         assert isinstance(table.root, TableRoot)
+
+    def test_record_that_cannot_be_read_counts_as_not_settled(
+        self, tables: Tables, connection: str
+    ) -> None:
+        key = damaged_decision(tables)
+        report, pushed = find(connection)
+        assert (report["unresolved"], report["unread"]) == (0, 1)
+        assert "No runs conflict, as far as their records could be read." in pushed["markdown"]
+        said = r"1 record of runs could not be read, .* count as not settled.*" + key
+        for _ in range(2):
+            with pytest.raises(AirflowFailException, match=said):
+                find(connection, fail_on="unresolved")
 
     def test_other_word_to_fail_on_is_refused(self, tables: Tables, connection: str) -> None:
         with pytest.raises(AirflowFailException, match="Invalid fail_on 'all'"):
@@ -321,6 +341,14 @@ class TestMaintenance:
         (settled,) = tables.table().overview().conflicts
         assert settled.settlement is not None
         assert settled.settlement.by.task_id == "maintain"
+
+    @pytest.mark.parametrize("conflicts", ["fail", "newest_run"])
+    def test_record_that_cannot_be_read_needs_a_person(
+        self, tables: Tables, connection: str, conflicts: str
+    ) -> None:
+        key = damaged_decision(tables)
+        with pytest.raises(AirflowFailException, match=f"conflicts, not read: .*{key}"):
+            self.maintain(connection, conflicts)
 
     def test_policy_of_no_avail_needs_a_person(self, tables: Tables, connection: str) -> None:
         late_backfill(tables)

@@ -20,7 +20,7 @@ from zero_rename.committer import (
     RunRank,
     SupersededRunError,
 )
-from zero_rename.committer.errors import RecordDamagedError, ZeroRenameError
+from zero_rename.committer.errors import RecordDamagedError, StoreRefusedError, ZeroRenameError
 from zero_rename.committer.format.records.failure import Failure
 from zero_rename.committer.format.records.run_conflict import ConflictCause, RunConflict, SettledBy
 from zero_rename.committer.format.run_rank import RankKind
@@ -60,6 +60,12 @@ def load(world: World, *partitions: str, **options: Any) -> str:
     """Load by a job of its own second; returns its id."""
     world.advance(1)
     return world.load(*partitions, **options).job
+
+
+def late_backfill(world: World) -> None:
+    """Load the day by a newer run, and then by an older one."""
+    load(world, DAY1, run_rank=SECOND, **REPLACE, **DAILY_2)
+    load(world, DAY1, run_rank=FIRST, **REPLACE, **DAILY_1)
 
 
 def only(report: ConflictReport) -> RunConflict:
@@ -311,6 +317,58 @@ class TestLooks:
             world.advance(DAY)
         world.store.apply(Put(key, whole))
         assert only(look(world)).cause is ConflictCause.OLDER_CAME_LATER
+
+    def damage(self, world: World, key: str) -> Put:
+        """Damage a record; returns what mends it."""
+        whole = world.store.apply(Get(key)).body
+        world.store.apply(Put(key, b"{"))
+        return Put(key, whole)
+
+    def named_by_each_look(self, world: World, key: str) -> None:
+        for _ in range(2):
+            world.advance(DAY)
+            assert any(key in it for it in look(world).unread)
+
+    def test_damaged_failure_is_named_by_each_look_until_it_can_be_read(self, world: World) -> None:
+        slow, result = world.written(DAY1, run_rank=SECOND, **REPLACE, **DAILY_2)
+        load(world, DAY1, run_rank=FIRST, **REPLACE, **DAILY_1)
+        with pytest.raises(CommitConflictError) as caught:
+            world.commit(slow, result)
+        gave_way(world, caught.value, DAILY_2)
+        key = ROOT.failure_key(DAILY_2["idempotency_key"])
+        mended = self.damage(world, key)
+        self.named_by_each_look(world, key)
+        world.store.apply(mended)
+        assert only(look(world)).cause is ConflictCause.OVERLAPPED
+        assert look(world).unread == ()
+
+    def test_damaged_decision_of_removed_rows_is_named_by_each_look_until_it_can_be_read(
+        self, world: World
+    ) -> None:
+        newer = load(world, DAY1, run_rank=SECOND, **REPLACE, **DAILY_2)
+        look(world)
+        world.advance(DAY)
+        load(world, DAY1, run_rank=FIRST, **REPLACE, **DAILY_1)
+        key = ROOT.decision_key(newer)
+        mended = self.damage(world, key)
+        self.named_by_each_look(world, key)
+        world.store.apply(mended)
+        assert only(look(world)).cause is ConflictCause.OLDER_CAME_LATER
+        assert look(world).unread == ()
+
+    def test_look_that_may_not_write_says_so_and_has_read_all(self, world: World) -> None:
+        late_backfill(world)
+
+        def read_only(request: Any, apply: Any) -> Any:
+            if isinstance(request, Put):
+                raise StoreRefusedError("Access Denied.", lacks_right=True)
+            return apply(request)
+
+        world.driver.fault = read_only
+        report = look(world)
+        assert (len(report.unresolved), report.unread) == (1, ())
+        (note,) = report.notes
+        assert "may not write: Access Denied." in note
 
     def test_damaged_record_of_looks_is_refused(self, world: World) -> None:
         world.store.apply(Put(ROOT.conflicts_key, b"{"))
