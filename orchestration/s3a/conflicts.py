@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from ...committer.rival_wait import RivalWait
 
 _log = logging.getLogger(__name__)
+_UNREAD = (
+    "The record of another try cannot be read, so nobody can tell whether it is at work on the "
+    "same partitions, or has loaded them"
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ def find_rivals(
         has ended.
     :raises CommitConflictError: the try settles a conflict, and another run has loaded since.
     :raises OutcomeUnknownError: nobody can tell whether one is at work, or has loaded the
-        partitions.
+        partitions, also since the record of a try cannot be read.
     :raises SupersededRunError: newer runs have loaded the partitions, or a conflict over them was
         settled against this one.
     """
@@ -105,7 +109,10 @@ def find_rivals(
         or was_tried(mine, policy)
     )
     if loads_are_asked:
-        loads = table.run(loads_of_others(table.root, mine))
+        try:
+            loads = table.run(loads_of_others(table.root, mine))
+        except DamagedError as error:
+            raise _unread(table, mine, str(error), planned is not None) from error
         if waits and found.known:
             loads = replace(loads, doubtful=())
         if planned is not None:
@@ -113,21 +120,27 @@ def find_rivals(
         else:
             _refuse_superseded(table, mine, policy, loads)
     if found.damage:
-        said = (
-            "The record of another try cannot be read, so nobody can tell whether it is at work on "
-            "the same partitions"
-        )
-        if policy.on_conflict is OnConflict.LAST_WINS:
-            _log.warning("%s: %s", said, found.damage)
-            return found.known
-        raise OutcomeUnknownError(
-            f"{said}. Nothing was submitted. {found.damage}",
-            table=table.root.url,
-            job=mine.uuid,
-            remedy="Restore that object from a version or backup; or choose "
-            "on_conflict='last_wins', which does not ask.",
-        )
+        if policy.on_conflict is not OnConflict.LAST_WINS:
+            raise _unread(table, mine, found.damage)
+        _log.warning("%s, and on_conflict is last_wins: %s", _UNREAD, found.damage)
     return found.known
+
+
+def _unread(
+    table: Table, mine: TryRecord, damage: str, settles: bool = False
+) -> OutcomeUnknownError:
+    """Build the error of a try beside the record of another one that cannot be read.
+
+    :param settles: the try settles a conflict, which it does under no policy then.
+    """
+    remedy = "Restore that object from a version or backup"
+    other = "" if settles else "; or choose on_conflict='last_wins', which does not ask"
+    return OutcomeUnknownError(
+        f"{_UNREAD}. Nothing was submitted. {damage}",
+        table=table.root.url,
+        job=mine.uuid,
+        remedy=f"{remedy}{other}.",
+    )
 
 
 def refuse_rivals(

@@ -24,6 +24,7 @@ a store ignores conditions an entry can be lost; the application's next heartbea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -137,10 +138,15 @@ def tries_of(root: TableRoot, idempotency_key: str) -> Step[tuple[StoredTry, ...
     return tuple(sorted(found, key=lambda k: (k.record.opened_at, k.record.owner.try_number or 0)))
 
 
-def open_tries(root: TableRoot) -> Step[OpenTries]:
-    """All tries of a table of which it is not known what came of them."""
+def open_tries(root: TableRoot, closed_since: float = math.inf) -> Step[OpenTries]:
+    """All tries of a table of which it is not known what came of them.
+
+    :param closed_since: see that the records of tries that were closed since can be read, too.
+    """
     listing = yield from list_objects(runs_prefix(root))
-    found = yield from All(tuple(_readable(key) for key in unsettled(listing.keys)))
+    recent = {it.key for it in listing.objects if it.last_modified >= closed_since}
+    keys = [it for it in tries_on_record(listing.keys) if it in recent or not is_closed(it)]
+    found = yield from All(tuple(_readable(key) for key in keys))
     damaged = [one for one in found if isinstance(one, str)]
     known = tuple(one for one in found if isinstance(one, StoredTry) and one.key.endswith(_OPEN))
     return OpenTries(known, damaged[0] if damaged else "")

@@ -18,6 +18,7 @@ from ...committer.store.requests import Step
 from .ledger import open_key, open_tries, tries_since
 from .try_record import (
     COMMITTED,
+    DEFERRED_PATIENCE,
     OPERATOR_INTERVAL,
     SUBMITTED,
     UNDONE,
@@ -33,7 +34,8 @@ class LivingRivals:
     """Other runs at work on partitions of a try.
 
     :param known: these.
-    :param damage: why the record of another one cannot be read; ``""`` for none.
+    :param damage: why the record of another try cannot be read, open or closed lately; ``""`` for
+        none.
     """
 
     known: tuple[TryRecord, ...]
@@ -113,11 +115,12 @@ def in_order_of_writing(committed: Iterable[TryRecord]) -> list[TryRecord]:
 def living_rivals(root: TableRoot, mine: TryRecord) -> Step[LivingRivals]:
     """Find other runs at work on partitions of a try, where one of the two replaces, that opened
     before it or in the same second. One that opens later sees this try. A LIST for each thousand
-    records, and a GET for each open one.
+    records, and a GET for each that is open, or was closed within the time for which a try may be
+    silent: what it says may be needed when this one has committed.
 
     :param mine: on record by now.
     """
-    found = yield from open_tries(root)
+    found = yield from open_tries(root, mine.opened_at - DEFERRED_PATIENCE)
     known = tuple(
         it.record
         for it in found.known

@@ -16,7 +16,6 @@ from support.s3a_jobs import JOB, ROOT, World, a_try
 from support.s3a_stand_in import marker
 from zero_rename.committer import (
     CommitConflictError,
-    DamagedError,
     OutcomeUnknownError,
     Owner,
     RunRank,
@@ -34,6 +33,7 @@ from zero_rename.s3a.hadoop.settings import Committer
 from zero_rename.s3a.runs import ledger, rivals
 from zero_rename.s3a.runs.try_record import (
     COMMITTED,
+    DEFERRED_PATIENCE,
     FAILED,
     FENCED,
     PATIENCE,
@@ -165,8 +165,8 @@ def test_newer_run_that_ends_between_the_two_looks_is_seen(
     newer = put(table, rank=NEW)
     look = ledger.open_tries
 
-    def looks(root: Any) -> Any:
-        found = yield from look(root)
+    def looks(root: Any, since: float) -> Any:
+        found = yield from look(root, since)
         yield from ledger.close_try(root, newer, state=COMMITTED)
         return found
 
@@ -176,20 +176,44 @@ def test_newer_run_that_ends_between_the_two_looks_is_seen(
 
 class TestDamagedRecord:
     KEY = ledger.open_key(ROOT, "load/other", JOB)
+    CLOSED = ledger.closed_key(ROOT, "load/other", JOB)
 
-    @pytest.mark.parametrize("policy", [NEWEST, ConflictPolicy()])
-    def test_run_does_not_begin_beside_it(self, table: Table, policy: ConflictPolicy) -> None:
-        table.run(Put(self.KEY, b"{"))
-        with pytest.raises(DamagedError if policy is NEWEST else OutcomeUnknownError) as caught:
-            submit(load(table, policy))
-        assert self.KEY in str(caught.value)
-
-    def test_last_wins_says_so_and_goes_on(
-        self, table: Table, caplog: pytest.LogCaptureFixture
+    @pytest.mark.parametrize("key", [KEY, CLOSED], ids=["open", "closed"])
+    @pytest.mark.parametrize("policy", [NEWEST, ConflictPolicy()], ids=["newest_run", "fail"])
+    def test_run_does_not_begin_beside_it(
+        self, world: World, table: Table, policy: ConflictPolicy, key: str
     ) -> None:
-        table.run(Put(self.KEY, b"{"))
+        table.run(Put(key, b"{"))
+        world.clock.advance(3600)
+        refuse(load(table, policy), OutcomeUnknownError, f"Nothing was submitted. .*{key}.*Restore")
+        # It left nothing behind that keeps others from their work.
+        assert [it.record.state for it in table.run(ledger.open_tries(ROOT)).known] == []
+
+    def test_one_of_a_try_that_ended_before_any_other_began_stops_newest_run_alone(
+        self, world: World, table: Table
+    ) -> None:
+        table.run(Put(self.CLOSED, b"{"))
+        world.clock.advance(2 * DEFERRED_PATIENCE)
+        submit(load(table, ConflictPolicy()))
+        refuse(load(table), OutcomeUnknownError, "cannot be read")
+
+    def test_retry_that_may_be_of_a_run_that_lost_does_not_begin_beside_it(
+        self, world: World, table: Table
+    ) -> None:
+        table.run(Put(self.CLOSED, b"{"))
+        world.clock.advance(2 * DEFERRED_PATIENCE)
+        retry = replace(RUN, try_number=2)
+        mine = S3ALoad(table, retry, REQUEST, ConflictPolicy(), OLD)
+        refuse(mine, OutcomeUnknownError, "cannot be read")
+
+    @pytest.mark.parametrize("key", [KEY, CLOSED], ids=["open", "closed"])
+    def test_last_wins_says_so_and_goes_on(
+        self, table: Table, caplog: pytest.LogCaptureFixture, key: str
+    ) -> None:
+        table.run(Put(key, b"{"))
         submit(load(table, LAST))
         assert "nobody can tell whether it is at work" in caplog.text
+        assert key in caplog.text
 
     def test_run_that_has_committed_beside_it_says_so(self, world: World, table: Table) -> None:
         mine = load(table, ConflictPolicy())
