@@ -34,6 +34,7 @@ from ..committer.upkeep.conflict_record import open_conflicts, read_conflicts, s
 from ..committer.upkeep.conflicts import ConflictReport
 from ..committer.upkeep.settlement_policy import SettlementPolicy
 from ..s3a.runs.kept_rows import find_visible, note_settled
+from ..s3a.runs.later_loads import refuse_later_loads
 from ..s3a.runs.ledger import runs_prefix
 from ..s3a.runs.run_conflicts import S3A, conflicts_key, find_s3a_conflicts
 from .destinations import destination_at, destinations_in
@@ -136,7 +137,8 @@ def resolve_by_restore(
 ) -> list[RunConflict]:
     """Settle the conflicts at a destination by bringing back rows, as :meth:`.Table.resolve`; where
     Hadoop's committers wrote, nothing is kept that could be, so only what is visible can stand. The
-    ledger says then which runs have lost, until another one replaces the partition.
+    ledger says then which runs have lost, until another one replaces the partition. A conflict of
+    this package's runs is left where a committer of Hadoop's has written its partition since.
 
     :raises InvalidInputError: no policy, no conflict on record over a partition, or nothing here.
     """
@@ -146,10 +148,9 @@ def resolve_by_restore(
         return table.resolve(chosen, partitions, apply, owner)
     found = _open_at(table, place, partitions)
     theirs = [it for committer, it in found if committer]
-    names = [it.partition for committer, it in found if not committer]
-    who = owner or NOBODY
-    done = [_settle_kept(table, place, it, chosen, apply, who) for it in theirs]
-    return [*done, *(table.resolve(chosen, names, apply, owner) if names else ())]
+    ours = [it for committer, it in found if not committer]
+    done = [_settle_kept(table, place, it, chosen, apply, owner or NOBODY) for it in theirs]
+    return [*done, *_restore(table, place, ours, chosen, apply, owner)]
 
 
 def _refuse_delta(table: Table, place: Destination) -> None:
@@ -212,12 +213,43 @@ def resolve_found(
     if not left:
         return found
     settled = [it for it in found.conflicts if it.is_settled]
+    place = table.run(destination_at(table.root))
     if found.committer == S3A:
-        place = table.run(destination_at(table.root))
         settled += [_settle_kept(table, place, it, policy, apply, owner) for it in left]
     else:
-        settled += table.resolve(policy, [it.partition for it in left], apply, owner)
+        settled += _restore(table, place, left, policy, apply, owner)
     return replace(found, conflicts=tuple(settled))
+
+
+def _restore(
+    table: Table,
+    place: Destination,
+    conflicts: Sequence[RunConflict],
+    policy: SettlementPolicy,
+    apply: bool,
+    owner: Owner | None,
+) -> list[RunConflict]:
+    """Settle conflicts of this package's own runs by bringing back rows, but for partitions that a
+    committer of Hadoop's has written since."""
+    refused, free = [], []
+    for it in conflicts:
+        try:
+            _refuse_others_rows(table, place, "", it)
+            free.append(it.partition)
+        except ZeroRenameError as error:
+            who = owner or NOBODY
+            said = Settlement("", (), None, who, str(policy), SettledBy.RESTORE, error=str(error))
+            refused.append(_noted(table, "", it, said, apply))
+    return [*refused, *(table.resolve(policy, free, apply, owner) if free else ())]
+
+
+def _noted(
+    table: Table, committer: str, conflict: RunConflict, said: Settlement, apply: bool
+) -> RunConflict:
+    """Return a conflict with what is decided about it, put on record where it is applied."""
+    if not apply:
+        return conflict.settled(said)
+    return table.run(settle(_record_key(table, committer), conflict, said))
 
 
 def _settle_kept(
@@ -242,9 +274,7 @@ def _settle_kept(
             table.run(note_settled(table.root, record, conflict.partition, settling))
     except ZeroRenameError as error:
         said = replace(said, error=str(error))
-    if not apply:
-        return conflict.settled(said)
-    return table.run(settle(conflicts_key(table.root), conflict, said))
+    return _noted(table, S3A, conflict, said, apply)
 
 
 def _visible_winner(conflict: RunConflict, policy: SettlementPolicy) -> ConflictingRun:
@@ -341,10 +371,12 @@ def _refuse_others_rows(
     table: Table, place: Destination, committer: str, conflict: RunConflict
 ) -> None:
     """See that a partition has no rows of the committer in whose record the conflict is not: they
-    would go, or be taken for those of the run that is to stand. No request where one committer
-    alone has written; else a LIST, and the partition's state.
+    would go, or be taken for those of the run that is to stand. Runs of this package's own see
+    also that no committer of Hadoop's has loaded it since. No request where one committer alone has
+    written; else a LIST, the partition's state, and the ledger.
 
-    :raises InvalidInputError: there are some.
+    :raises InvalidInputError: there are some, or one has.
+    :raises OtherJobError: a run with one of Hadoop's committers is at work there.
     """
     if not (place.is_table and place.is_s3a):
         return
@@ -364,6 +396,8 @@ def _refuse_others_rows(
             remedy="Load the partition again by the task that is to own it, with "
             "on_conflict='last_wins'.",
         )
+    if not committer:
+        table.run(refuse_later_loads(table.root, conflict))
 
 
 def note_rerun(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -13,14 +13,16 @@ from support.virtual_time import TickingWorld
 from zero_rename.committer import InvalidInputError, Mode, Owner, Readers, RunRank, Table
 from zero_rename.committer.errors import TableMismatchError
 from zero_rename.committer.store.requests import Put, PutFile
+from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
 from zero_rename.maintenance.conflicts import (
     choose_reruns,
     find_below,
     find_here,
     resolve_by_restore,
+    resolve_found,
 )
 from zero_rename.s3a.runs import ledger
-from zero_rename.s3a.runs.try_record import COMMITTED, run_uuid
+from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
 
 DAY = 24 * 3600.0
 DAYS = [f"day={number}" for number in range(365)]
@@ -79,12 +81,12 @@ FIRST, SECOND = RunRank(1.0), RunRank(2.0)
 class Taken:
     """A destination whose owner went from one of Hadoop's committers to this package's, or back."""
 
-    def __init__(self) -> None:
+    def __init__(self, readers: Readers = Readers.LISTING) -> None:
         self.clock = ManualClock()
         self.world = TickingWorld(MemoryStore(self.clock))
         self.world.date_jobs()
         self.table = opened(self.world.store, self.clock)
-        self.world.load("day=9", mode=Mode.REPLACE)
+        self.world.load("day=9", mode=Mode.REPLACE, readers=readers)
         self.magic(100, RunRank(0.0), "day=9")
         find_here(self.table)
 
@@ -94,18 +96,21 @@ class Taken:
         words = {"owner": owner, "idempotency_key": key, "run_rank": rank}
         self.world.load(*days, mode=Mode.REPLACE, **words)
 
-    def magic(self, number: int, rank: RunRank, *days: str) -> None:
+    def begun(self, number: int, rank: RunRank, *days: str) -> TryRecord:
         self.clock.advance(60.0)
         key, owner = f"hourly/hour {number}/load", Owner("hourly", f"hour {number}", "load")
         words = {"idempotency_key": key, "mode": "replace", "partitions": days, "rank": rank}
-        record = a_try(run_uuid(), owner, **words)
-        self.table.run(ledger.open_try(ROOT, record))
+        return self.table.run(ledger.open_try(ROOT, a_try(run_uuid(), owner, **words)))
+
+    def magic(self, number: int, rank: RunRank, *days: str, empties: bool = False) -> None:
+        record = self.begun(number, rank, *days)
         self.clock.advance(10.0)
         for day in days:
             for there in self.world.listed(day):
                 del self.world.store.objects[there]
             there = f"{ROOT.partition_prefix(day)}part-{number}.parquet"
-            self.world.driver.run(Put(there, b"rows", if_none_match=False))
+            if not empties:
+                self.world.driver.run(Put(there, b"rows", if_none_match=False))
         said = [{"partition": day, "files": 1} for day in days]
         report = {"decided_at": self.clock.now, "partitions": said}
         self.table.run(ledger.close_try(ROOT, record, state=COMMITTED, report=report))
@@ -200,6 +205,84 @@ class TestBothCommitters:
         assert [it.is_settled for it in done] == [True, True]
         taken.look()
         assert find_here(taken.table)[0].unresolved == find_here(taken.table)[1].unresolved == ()
+
+
+class TestRestoreBesideMagic:
+    """Two native runs conflict over the first day, and each may stand: the newer one's rows are
+    kept, or those of the late one are there."""
+
+    KEEP: ClassVar[dict[Readers, object]] = {
+        Readers.HEADS: "newest_run",
+        Readers.LISTING: {"keep": ["daily/day 1/load"]},
+    }
+
+    @pytest.fixture(params=[Readers.LISTING, Readers.HEADS])
+    def taken(self, request: pytest.FixtureRequest) -> Taken:
+        taken = Taken(request.param)
+        for number, rank in ((2, SECOND), (1, FIRST)):
+            taken.native(number, rank, DAY1)
+        taken.look()
+        self.policy = self.KEEP[request.param]
+        return taken
+
+    def refused(self, taken: Taken, said: str) -> None:
+        """Settle it, by either way; see that it is refused and on record, and nothing changed."""
+        files = taken.table.snapshot([DAY1]).files
+        objects = {key for key in taken.world.store.objects if "conflicts" not in key}
+        (found,) = [it for it in find_here(taken.table) if it.committer == "zero_rename"]
+        policy = SettlementPolicy.parse(self.policy)
+        resolved = resolve_found(taken.table, found, policy, True, WHO)
+        by_hand = resolve_by_restore(taken.table, self.policy, [DAY1], apply=True)
+        for done in (*resolved.unresolved, *by_hand):
+            assert done.settlement is not None
+            assert said in done.settlement.error
+            assert "Nothing was changed" in done.settlement.error
+        assert (len(resolved.unresolved), len(by_hand)) == (1, 1)
+        assert taken.table.snapshot([DAY1]).files == files
+        assert {key for key in taken.world.store.objects if "conflicts" not in key} == objects
+
+    def test_rows_of_magic_that_came_since_refuse_it(self, taken: Taken) -> None:
+        taken.magic(5, SECOND, DAY1)
+        self.refused(taken, "day=1/part-5.parquet")
+
+    def test_load_of_magic_that_left_no_rows_refuses_it(self, taken: Taken) -> None:
+        taken.magic(5, SECOND, DAY1, empties=True)
+        self.refused(taken, "hourly.load of run hour 5")
+
+    def test_run_of_magic_at_work_refuses_it(self, taken: Taken) -> None:
+        record = taken.begun(5, SECOND, DAY1)
+        self.refused(taken, f"({record.uuid}) is at work, and may write day=1")
+
+    @pytest.mark.parametrize("where", [ledger.open_key, ledger.closed_key])
+    def test_record_that_cannot_be_read_refuses_it(self, taken: Taken, where: Any) -> None:
+        taken.clock.advance(60.0)
+        key = where(ROOT, "hourly/hour 5/load", run_uuid())
+        taken.table.run(Put(key, b"{"))
+        (done,) = resolve_by_restore(taken.table, self.policy, [DAY1], apply=True)
+        assert done.settlement is not None
+        assert key in done.settlement.error
+
+    def test_open_record_that_cannot_be_read_refuses_it_however_old(self) -> None:
+        taken = Taken(Readers.HEADS)
+        key = ledger.open_key(ROOT, "hourly/hour 5/load", run_uuid())
+        taken.table.run(Put(key, b"{"))
+        for number, rank in ((2, SECOND), (1, FIRST)):
+            taken.native(number, rank, DAY1)
+        taken.look()
+        (done,) = resolve_by_restore(taken.table, "newest_run", [DAY1], apply=True)
+        assert done.settlement is not None
+        assert key in done.settlement.error
+
+    @pytest.mark.parametrize("readers", [Readers.LISTING, Readers.HEADS])
+    def test_load_of_magic_elsewhere_and_one_before_do_not(self, readers: Readers) -> None:
+        taken = Taken(readers)
+        taken.magic(4, SECOND, DAY1, empties=True)
+        for number, rank in ((2, SECOND), (1, FIRST)):
+            taken.native(number, rank, DAY1)
+        taken.magic(5, SECOND, DAY2)
+        taken.look()
+        (done,) = resolve_by_restore(taken.table, self.KEEP[readers], [DAY1], apply=True)
+        assert done.is_settled
 
 
 class TestDeltaTables:

@@ -1,0 +1,56 @@
+"""Loads by Hadoop's committers beside runs of this package's own that are in conflict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from ...committer.errors import InvalidInputError, OtherJobError, first_few
+from ...committer.format.job_spec import NOBODY, Mode
+from ...committer.format.layout import UNPARTITIONED, TableRoot
+from ...committer.format.records.run_conflict import RunConflict
+from ...committer.store.requests import Step
+from .rivals import living_rivals, said_of, written_rivals
+from .try_record import TryRecord
+
+
+def refuse_later_loads(root: TableRoot, conflict: RunConflict) -> Step[None]:
+    """See that no committer of Hadoop's has loaded a partition since runs of this package did that
+    conflict over it, nor is at work there: what it has replaced cannot be brought back, and its own
+    rows would go. Two LISTs for each thousand tries, and a GET for each that is open or has ended
+    since. Changes nothing.
+
+    :raises OtherJobError: a run is at work on the partition, or nobody can tell.
+    :raises InvalidInputError: one has loaded it, or may have.
+    :raises RecordDamagedError: the record of one that ended since cannot be read.
+    """
+    partition = conflict.partition
+    named = () if partition == UNPARTITIONED else (partition,)
+    since = max((it.at for it in conflict.runs if not it.gave_way), default=0.0)
+    ours = TryRecord("", "", NOBODY, "", Mode.REPLACE, named, opened_at=since)
+    # Before those that have ended: a run that ends between the two looks is seen by the second.
+    living = yield from living_rivals(root, replace(ours, opened_at=math.inf))
+    if living.known:
+        raise OtherJobError(
+            f"{said_of(living.known[0])} is at work, and may write {conflict.name}. Nothing was "
+            "changed.",
+            job=living.known[0].uuid,
+            remedy="Settle the conflict when that run has ended. One whose worker has died is "
+            "settled by its next try, or by RecoverS3AJobsOperator.",
+        )
+    if living.damage:
+        raise OtherJobError(
+            "The record of a try cannot be read, so nobody can tell whether it is at work on "
+            f"{conflict.name}. Nothing was changed. {living.damage}",
+            remedy="Restore that object from a version or backup.",
+        )
+    later = yield from written_rivals(root, ours)
+    if later:
+        raise InvalidInputError(
+            f"{first_few([said_of(it) for it in later])} has loaded {conflict.name} by one of "
+            "Hadoop's committers since the runs that conflict over it, or may have: what a replace "
+            "took the place of is not there any more, and its own rows would go. Nothing was "
+            "changed.",
+            remedy="Load the partition again by the task that is to own it, with "
+            "on_conflict='last_wins'.",
+        )
