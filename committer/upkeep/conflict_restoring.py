@@ -84,7 +84,7 @@ def plan_settlement(
         )
     now = yield from _content(context, state)
     others = {it.key for it in conflict.runs if it.key != winner.key}
-    if winner.key in now.runs and not others & now.runs:
+    if now.is_of(winner, state.head.last_job) and not others & now.runs:
         version, held = state.head.version, now
     else:
         if table.readers is not Readers.HEADS or winner.gave_way:
@@ -168,6 +168,13 @@ class _KeptRows:
     files: tuple[DataFile, ...]
     runs: frozenset[str]
 
+    def is_of(self, run: ConflictingRun, job: str | None) -> bool:
+        """Tell whether rows of a run are there, or the run has left none.
+
+        :param job: which made the partition so.
+        """
+        return run.key in self.runs or (not self.files and run.job == job)
+
 
 def _content(context: Context, state: HeadState) -> Step[_KeptRows]:
     files = yield from files_of_head(context, state)
@@ -212,7 +219,7 @@ def _find_kept(
         if former is None:
             continue
         held = yield from _content(context, replace(state, head=former))
-        if winner.key in held.runs:
+        if held.is_of(winner, line.moves[-1].job):
             return version, held
     raise InvalidInputError(
         f"The rows of {winner} in {conflict.name} are not kept any more. Nothing was changed.",

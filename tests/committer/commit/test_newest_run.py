@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from support.faults import Crash, beside, on
@@ -387,8 +388,8 @@ class TestRewritten:
         self.load(table, 1, mode=Mode.APPEND, on_conflict=OnConflict.FAIL)
         return table
 
-    def load(self, table: Table, rank: int, **policy: Any) -> Committed:
-        rows = pa.table({"id": [rank], "day": [1]})
+    def load(self, table: Table, rank: int, day: int = 1, **policy: Any) -> Committed:
+        rows = pa.table({"id": [rank], "day": [day]})
         given = {**NEWEST, "partition_by": ["day"], "run_rank": rank, **policy}
         with table.job(rows.schema, **given) as job:
             job.write(rows)
@@ -403,6 +404,21 @@ class TestRewritten:
         with pytest.raises(SupersededRunError):
             self.load(table, 2)
         assert self.ids(table) == [1, 3]
+
+    @pytest.mark.parametrize("readers", [Readers.LISTING])
+    def test_by_an_adoption(self, table: Table) -> None:
+        """Which gives a partition without a head one without a rank, the oldest."""
+        body = pa.BufferOutputStream()
+        pq.write_table(pa.table({"id": [7]}), body)
+        for day in (1, 2):
+            key = f"{table.root.prefix}/day={day}/other.parquet"
+            table.run(Put(key, body.getvalue().to_pybytes()))
+        assert [it.partition for it in table.adopt(apply=True).entries] == ["day=2"]
+        with pytest.raises(SupersededRunError):
+            self.load(table, 2)
+        self.load(table, 4)
+        self.load(table, -1, day=2)
+        assert self.ids(table) == [-1, 4]
 
     def test_by_a_merge_of_an_older_run(self, table: Table) -> None:
         table.merge(pa.table({"id": [1, 5], "day": [1, 1]}), ["id"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -332,6 +332,54 @@ class TestKeep:
 
 def _die(*given: Any) -> None:
     raise KeyboardInterrupt
+
+
+class TestNoRows:
+    """A run has emptied the partition."""
+
+    EMPTY: ClassVar[dict[str, Any]] = {**REPLACE, "replace_partitions": (DAY1,)}
+
+    def emptied_last(self, world: World) -> tuple[str, str]:
+        newer = load(world, DAY1, run_rank=SECOND, **REPLACE, **DAILY_2)
+        empties = load(world, run_rank=FIRST, **self.EMPTY, **CORRECTIONS)
+        world.advance(1)
+        return newer, empties
+
+    def test_rows_that_it_removed_are_brought_back(self, world: World, table: Table) -> None:
+        newer, _ = self.emptied_last(world)
+        (conflict,) = table.conflicts().conflicts
+        assert conflict.visible == ()
+        done = settled(table)
+        assert done.settlement is not None
+        assert (done.settlement.how, world.jobs_of(DAY1)) == (SettledBy.RESTORE, [newer])
+        assert table.conflicts().conflicts == ()
+
+    def test_run_that_emptied_it_may_stand(self, either: World) -> None:
+        table = table_of(either)
+        _, empties = self.emptied_last(either)
+        table.conflicts()
+        done = settled(table, {"keep": [empties]})
+        assert done.settlement is not None
+        assert (done.settlement.how, done.settlement.error) == (SettledBy.KEPT, "")
+        assert either.jobs_of(DAY1) == []
+        assert table.conflicts().conflicts == ()
+        again = {**DAILY_2, **REPLACE, "on_repeat": OnRepeat.REPLACE_OWN}
+        with pytest.raises(SupersededRunError, match=r"settled against .* day=1"):
+            either.load(DAY1, run_rank=SECOND, **again)
+        assert table.verify() == []
+
+    def test_state_without_rows_is_brought_back(self, world: World, table: Table) -> None:
+        load(world, DAY1, run_rank=FIRST, **REPLACE, **DAILY_1)
+        load(world, run_rank=SECOND, **self.EMPTY, **CORRECTIONS)
+        again = {**REPLACE, **DAILY_1, "on_repeat": OnRepeat.REPLACE_OWN}
+        load(world, DAY1, run_rank=FIRST, **again)
+        world.advance(1)
+        table.conflicts()
+        done = settled(table)
+        assert done.settlement is not None
+        assert (done.settlement.how, done.settlement.error) == (SettledBy.RESTORE, "")
+        assert world.jobs_of(DAY1) == []
+        assert table.verify() == []
 
 
 class TestRefusals:
