@@ -29,12 +29,14 @@ class RivalWait:
     :param since: Unix time at which it began to wait; ``None``: it has not waited yet.
     :param pause: waits so many seconds. May raise, to go on in another process.
     :param every: seconds between two looks.
+    :param log: says whom the run waits for.
     """
 
     longest: float
     since: float | None = None
     pause: Callable[[float], object] = time.sleep
     every: float = LOOK_EVERY
+    log: logging.Logger = _log
     _said: tuple[str, ...] = ()
     _said_at: float = 0.0
 
@@ -72,7 +74,7 @@ class RivalWait:
             return False
         now = time.monotonic()
         if tuple(named) != self._said or now - self._said_at >= _SAY_EVERY:
-            _log.info(
+            self.log.info(
                 "Waiting for another run of the same partitions, for %.0f s more at the most: %s. "
                 "Nothing is submitted or written meanwhile.",
                 left,
@@ -124,7 +126,7 @@ class RivalWait:
             f"wait_for_other_runs={self.longest:.0f} s: {first_few(left)}"
         )
         if on_conflict in (OnConflict.LAST_WINS, OnConflict.NEWEST_RUN):
-            _log.warning("%s. on_conflict=%s decides which rows stay.", said, on_conflict)
+            self.log.warning("%s. on_conflict=%s decides which rows stay.", said, on_conflict)
             return
         raise CommitConflictError(
             f"{said}. Nothing was submitted or written.",
@@ -135,5 +137,5 @@ class RivalWait:
     def end(self) -> None:
         """Say that the wait is over, where the run has waited."""
         if self._said:
-            _log.info("No other run is at work on these partitions any more.")
+            self.log.info("No other run is at work on these partitions any more.")
             self._said = ()

@@ -31,7 +31,8 @@ from zero_rename.committer.scan.table_scan import TableScan
 from zero_rename.committer.store.encryption import Encryption
 from zero_rename.committer.table import Table
 from zero_rename.orchestration.merge_arguments import check_merge, read_across
-from zero_rename.orchestration.runs.outcomes import settled
+from zero_rename.orchestration.runs.outcomes import settled, tell_narrowing
+from zero_rename.orchestration.runs.partitions import made_partitions
 from zero_rename.orchestration.runs.reports import commit_report, summary
 
 from .asset_step import AssetStep, begin_reads
@@ -47,6 +48,7 @@ from .event_metadata import (
 from .key_paths import Layout, PartitionExpr, key_paths, path_columns
 from .registration import Registration
 from .rows import Rows, is_spark_frame, rows_of
+from .waiting import wait_for_others
 
 #: Members of an asset's metadata that say how its rows are written.
 CONTENT, SCHEMA_MODE = "content", "schema_mode"
@@ -62,6 +64,8 @@ class WritePolicy:
         ``across_partitions``, as :meth:`zero_rename.Table.merge` has them.
     :param delete_when: a text, such as ``op = 'D'``, or a condition of pyarrow's.
     :param partition_expr: as :mod:`.key_paths` says.
+    :param wait_for_other_runs: seconds for which the write waits while another run is at work on
+        its partitions; ``None`` and 0: not at all.
     :param base: the state of the table that the rows were computed from.
     :param schema_mode: what becomes of the table's columns where the rows bring others.
     :param registration: where the table is registered afterwards.
@@ -73,6 +77,7 @@ class WritePolicy:
     partition_expr: PartitionExpr | None = None
     on_conflict: str = OnConflict.FAIL
     on_superseded: str | None = None
+    wait_for_other_runs: float | None = None
     readers: str | None = None
     data_root: str | None = None
     encryption: Encryption | None = None
@@ -120,6 +125,11 @@ class WritePolicy:
                 "written.",
                 remedy="Leave it out: where another job changes a partition, the merge reads anew.",
             )
+
+    @property
+    def waits(self) -> bool:
+        """Whether the write waits for other runs."""
+        return bool(self.wait_for_other_runs)
 
     @property
     def file_options(self) -> FileOptions | None:
@@ -193,6 +203,7 @@ def write_asset(step: AssetStep, table: Table, data: Any, policy: WritePolicy) -
         layout = _layout(table, _spark_schema(data) if rows is None else _schema(step, table, rows))
         paths = asset_paths(step, policy, layout)
         job = _Job(step, table, policy, layout, paths)
+        _wait(job)
         committed = _write_spark(job, data) if rows is None else _write(job, rows)
     tell(step, table, committed, paths, policy, time.monotonic() - began)
     return committed
@@ -261,6 +272,16 @@ def earlier_commit(step: AssetStep, table: Table) -> Committed | None:
         "them by a new run."
     )
     return replace(committed, repeated=True)
+
+
+def _wait(job: _Job) -> None:
+    policy, step = job.policy, job.step
+    if not policy.waits:
+        return
+    key, tried = step.idempotency_key, step.try_number > 1
+    planned = tell_narrowing(job.table, key, job.table.job_of_key(key), tried)
+    makes, longest = made_partitions(job.named or (), planned), policy.wait_for_other_runs
+    wait_for_others(step, job.table, makes, longest, policy.parsed_mode, policy.on_conflict)
 
 
 def _write(job: _Job, rows: Rows) -> Committed:

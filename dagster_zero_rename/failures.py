@@ -12,6 +12,7 @@ from dagster._core.storage.tags import MAX_RETRIES_TAG
 from zero_rename.committer.errors import ZeroRenameError
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.format.records.failure import Failure, is_final
+from zero_rename.orchestration.runs.outcomes import names_overtaken
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
@@ -26,11 +27,20 @@ class RunningStep(Protocol):
     def run_id(self) -> str: ...
 
 
+#: What there is to do where another job has changed a partition, for a step that waits for others.
+BEFORE_WAIT = (
+    "The next try waits for other runs, and loads on top of what they have loaded. Where none is "
+    "left, re-execute the run."
+)
+
+
 @contextmanager
-def final_failures(step: RunningStep) -> Iterator[None]:
+def final_failures(step: RunningStep, waits: bool = False) -> Iterator[None]:
     """Let an error in the block that running the same again would meet again, or hide, fail its
     step for good: a retry policy does not retry it, and Dagster's daemon not the run.
 
+    :param waits: the next try waits for other runs, and is to load on top of what they have loaded:
+        one that has changed a partition ends only this try.
     :raises Failure: in place of such an error, which is its cause.
     """
     try:
@@ -38,6 +48,9 @@ def final_failures(step: RunningStep) -> Iterator[None]:
     except ZeroRenameError as error:
         root = None if error.table is None else TableRoot.parse(error.table)
         if not is_final(error, root):
+            raise
+        if waits and root and names_overtaken(type(error).__name__, error.key, root):
+            error.remedy = BEFORE_WAIT
             raise
         raise final_failure(step, str(error), type(error).__name__, error, error.table) from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -32,6 +33,7 @@ from zero_rename.committer.table import Table
 from zero_rename.committer.upkeep.upload_selection import UploadsPath
 from zero_rename.maintenance.destinations import Destination
 from zero_rename.orchestration.merge_arguments import OF_MERGES, listed_columns
+from zero_rename.orchestration.runs.arguments import read_seconds
 from zero_rename.orchestration.table_names import all_below, check_catalog, table_url, urls_below
 from zero_rename.s3a.hadoop.settings import check_committer
 
@@ -49,6 +51,11 @@ if TYPE_CHECKING:
     from zero_rename.committer.scan.table_scan import TableScan
 
     from .key_paths import PartitionExpr
+
+    #: What a duration may be given as; Dagster's configuration has it in seconds.
+    Duration = timedelta | float
+else:
+    Duration = float
 
 #: Members of an asset's metadata that say how it is written.
 TABLE, PARTITION_EXPR, MODE = "table", "partition_expr", "mode"
@@ -129,6 +136,12 @@ class ZeroRenameResource(dg.ConfigurableResource):
         description="With on_conflict=newest_run, what a write does with partitions that a newer "
         "run has loaded: fail (the default), or skip, which leaves them out and writes the others.",
     )
+    wait_for_other_runs: Duration | None = Field(
+        default=None,
+        ge=0,
+        description="Seconds, or a timedelta, for which a write waits while another run is at work "
+        "on its partitions, before it goes by on_conflict. Left out, it does not wait.",
+    )
     readers: str | None = Field(
         default=None,
         description="How readers find the files of tables that writes make: listing, or heads.",
@@ -161,6 +174,11 @@ class ZeroRenameResource(dg.ConfigurableResource):
         if isinstance(value, str) and not isinstance(value, dg.EnvVar):
             _CHECKS[str(field.field_name)](value)
         return value
+
+    @field_validator("wait_for_other_runs", mode="before")
+    @classmethod
+    def _read_duration(cls, value: Any) -> Any:
+        return None if value is None else read_seconds("wait_for_other_runs", value)
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
@@ -308,7 +326,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
             next try would hide. Its cause is the error.
         :raises ZeroRenameError: any other, as :meth:`zero_rename.Table.job`.
         """
-        with final_failures(step_of(context)):
+        with final_failures(step_of(context), bool(self.wait_for_other_runs)):
             given = (merge_on, delete_when, latest_by, across_partitions)
             words = dict(zip(OF_MERGES, given, strict=True))
             said = {name: word for name, word in words.items() if word is not None}
@@ -390,6 +408,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
             partition_expr=partition_expr or meta.get(PARTITION_EXPR),
             on_conflict=self.on_conflict,
             on_superseded=self.on_superseded,
+            wait_for_other_runs=self._seconds_of_waiting,
             readers=self.readers,
             data_root=self.data_root,
             encryption=self._encryption,
@@ -399,6 +418,11 @@ class ZeroRenameResource(dg.ConfigurableResource):
             **more,
         )
         return step, self.asset_table(step.asset, meta if table is None else {TABLE: table}), policy
+
+    @property
+    def _seconds_of_waiting(self) -> float | None:
+        waits = self.wait_for_other_runs
+        return waits.total_seconds() if isinstance(waits, timedelta) else waits
 
     def registration(self, catalog: str | None = None) -> Registration | None:
         """Where tables are registered; ``None``: nowhere.

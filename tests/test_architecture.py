@@ -107,7 +107,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
     DAGSTER: {
         "spark": {
             *("asset_step", "asset_write", "distinct_keys", "event_metadata", "failures"),
-            *("key_paths", "resource"),
+            *("key_paths", "resource", "waiting"),
         },
         "watch": {"asset_step", "event_metadata", "key_paths", "resource"},
     },

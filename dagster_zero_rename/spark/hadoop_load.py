@@ -30,6 +30,7 @@ from zero_rename.s3a.services import RULES, check_word
 
 from ..event_metadata import JOB, data_version, partition_url
 from ..failures import final_failures
+from ..waiting import rival_wait
 from .service_request import completed, seen, service_named
 from .spark_load import SparkLoad, check_application_policies, run_paths
 
@@ -77,7 +78,9 @@ class HadoopLoad(SparkLoad):
         superseded = OnSuperseded(policy.on_superseded or OnSuperseded.FAIL)
         wanted = LoadRequest(Committer(committer), table.root, mode, tuple(paths.values()))
         conflicts = ConflictPolicy(about, superseded)
-        tried = S3ALoad(table, step, wanted, conflicts, _rank(step, paths, about))
+        rank = _rank(step, paths, about)
+        waiting = rival_wait(step, policy.wait_for_other_runs)
+        tried = S3ALoad(table, step, wanted, conflicts, rank, waiting=waiting)
         earlier = loaded_by_s3a(table, step, mode, "auto", about)
         return HadoopLoad(step, table, policy, committer, paths, earlier, tried)
 

@@ -18,6 +18,7 @@ from zero_rename.committer.errors import (
     InvalidInputError,
     RefusedError,
     StoreRefusedError,
+    SupersededRunError,
     TableNotFoundError,
 )
 from zero_rename.committer.format.handoff import Handoff
@@ -42,14 +43,21 @@ from zero_rename.orchestration.runs.outcomes import (
     nothing_committed,
     settle_killed,
     settled,
+    tell_narrowing,
     told_failure,
+    was_overtaken,
 )
-from zero_rename.orchestration.runs.partitions import sure_partitions
+from zero_rename.orchestration.runs.partitions import (
+    compared_partitions,
+    made_partitions,
+    sure_partitions,
+)
 from zero_rename.orchestration.s3a.load import loaded_by_s3a
 
 from ..asset_write import CONTENT, SCHEMA_MODE, asset_paths, earlier_commit, tell
-from ..failures import final_failure, final_failures
+from ..failures import BEFORE_WAIT, final_failure, final_failures
 from ..key_paths import Layout, PartitionExpr
+from ..waiting import wait_for_others
 from .service_request import completed, service_named
 
 if TYPE_CHECKING:
@@ -192,8 +200,9 @@ class SparkLoad(ABC):
             told = told_failure(self.table, self.step)
             if told is None:
                 raise
-            text = in_words(told, self.table)
-            if not told.final:
+            loads_on_top = self.policy.waits and was_overtaken(told, self.table)
+            text = in_words(told, self.table, BEFORE_WAIT if loads_on_top else None)
+            if loads_on_top or not told.final:
                 raise dg.Failure(description=text) from error
             root = self.table.root.url
             raise final_failure(self.step.step, text, told.error, told, root) from error
@@ -230,9 +239,24 @@ class NativeLoad(SparkLoad):
         earlier, before = earlier_commit(step, table), table.job_of_key(step.idempotency_key)
         load = NativeLoad(step, table, policy, NATIVE, paths, earlier, before)
         if not load.is_done:
-            said = load.handoff
-            refuse_superseded(table, said, partial(sure_partitions, table, said.partitions))
+            load._give_way()
         return load
+
+    def _give_way(self) -> None:
+        """Wait for other runs, where the policy says so; then see that none of them wins."""
+        said, table, policy = self.handoff, self.table, self.policy
+        tried = self.step.try_number > 1
+        planned = tell_narrowing(table, self.step.idempotency_key, self.before, tried)
+        makes, longest = made_partitions(said.partitions or (), planned), policy.wait_for_other_runs
+        mode, about = policy.parsed_mode, policy.on_conflict
+        waited = wait_for_others(self.step, table, makes, longest, mode, about)
+        written = partial(sure_partitions, table, said.partitions)
+        try:
+            refuse_superseded(table, said, partial(compared_partitions, written, planned))
+        except SupersededRunError as error:
+            if waited:
+                error.message = f"After {waited:.0f} s of waiting for other runs: {error.message}"
+            raise
 
     @property
     def is_done(self) -> bool:

@@ -40,7 +40,9 @@ from ...orchestration.runs.outcomes import (
 from ...orchestration.runs.partitions import (
     check_partition,
     check_partition_format,
+    compared_partitions,
     listed_partitions,
+    made_partitions,
     stored_partitions,
     sure_partitions,
 )
@@ -72,7 +74,6 @@ if TYPE_CHECKING:
 
     from ...committer import Table
     from ...committer.format.handoff import Handoff
-    from ...committer.format.records.narrowing import Narrowing
     from ...committer.rival_wait import RivalWait
     from ...orchestration.runs.loaded_table import LoadedTable
     from ...orchestration.runs.task_run import TaskRun
@@ -459,10 +460,11 @@ class LoadOperator(TaskArguments, BaseOperator):
         planned = tell_narrowing(table, run.idempotency_key, earlier, run.try_number > 1)
         waiting = self._rival_wait()
         if waiting is not None:
-            makes, key = _made(stored or (), planned), run.idempotency_key
+            makes, key = made_partitions(stored or (), planned), run.idempotency_key
             with ended_for_good():
                 wait_for_rivals(table, waiting, makes, handoff.mode, handoff.on_conflict, key)
-        named = partial(_compared, partial(sure_partitions, table, stored), planned)
+        written = partial(sure_partitions, table, stored)
+        named = partial(compared_partitions, written, planned)
         after = f", after {waiting.waited:.0f} s of waiting" if waiting and waiting.waited else ""
         with ended_for_good(f"Not submitted{after}. "), final_where_refused():
             refuse_superseded(table, handoff, named)
@@ -569,20 +571,3 @@ class LoadOperator(TaskArguments, BaseOperator):
             job=job,
         )
         self.log.info("Loading\n%s", said)
-
-
-def _compared(written: Callable[[], Sequence[str]], planned: Narrowing | None) -> tuple[str, ...]:
-    """Pick the partitions in which a run may give way to others: not those that a plan leaves out,
-    nor those in which it lets the run settle a conflict.
-
-    :param written: says which partitions the run is known to write.
-    """
-    settles = () if planned is None else planned.settles
-    return tuple(it for it in _made(written(), planned) if it not in settles)
-
-
-def _made(names: Sequence[str], planned: Narrowing | None) -> tuple[str, ...]:
-    """Pick the partitions that a run makes: not those that a plan leaves out."""
-    if planned is None or planned.whole:
-        return tuple(names)
-    return tuple(it for it in names if it in planned.partitions)

@@ -24,6 +24,7 @@ from ...committer.format.layout import UNPARTITIONED
 if TYPE_CHECKING:
     from ...committer import Committed
     from ...committer.commit.settled import SettledPartition
+    from ...committer.format.layout import TableRoot
     from ...committer.format.records.failure import Failure
     from ...committer.format.records.narrowing import Narrowing
     from .heartbeat import LoadRun
@@ -210,9 +211,15 @@ def told_failure(table: LoadedTable, run: LoadRun) -> Failure | None:
 
 def was_overtaken(told: Failure, table: LoadedTable) -> bool:
     """Tell whether a failure says that another job has changed a partition of the run."""
-    if told.error not in _OVERTAKEN or told.key is None:
+    return names_overtaken(told.error, told.key, table.root)
+
+
+def names_overtaken(error: str, key: str | None, root: TableRoot) -> bool:
+    """Tell whether an error, by its class and the key that it names, says that another job has
+    changed a partition."""
+    if error not in _OVERTAKEN or key is None:
         return False
-    return table.root.partition_of_head_key(told.key) is not None
+    return root.partition_of_head_key(key) is not None
 
 
 def in_words(told: Failure, table: LoadedTable, after_conflict: str | None = None) -> str:

@@ -13,6 +13,7 @@ from .arguments import is_whole_day, read_names, read_time
 from .schedules import clock_falls
 
 if TYPE_CHECKING:
+    from ...committer.format.records.narrowing import Narrowing
     from .loaded_table import LoadedTable
 
 #: ``strftime`` codes that tell times of one day apart, and those that tell which offset they have.
@@ -111,6 +112,25 @@ def sure_partitions(table: LoadedTable, named: Sequence[str] | None) -> tuple[st
     from ...committer.format.layout import UNPARTITIONED
 
     return (UNPARTITIONED,) if table.exists() and not table.partition_by else ()
+
+
+def made_partitions(names: Sequence[str], planned: Narrowing | None) -> tuple[str, ...]:
+    """Pick the partitions that a run makes: not those that a plan leaves out."""
+    if planned is None or planned.whole:
+        return tuple(names)
+    return tuple(it for it in names if it in planned.partitions)
+
+
+def compared_partitions(
+    written: Callable[[], Sequence[str]], planned: Narrowing | None
+) -> tuple[str, ...]:
+    """Pick the partitions in which a run may give way to others: not those that a plan leaves out,
+    nor those in which it lets the run settle a conflict.
+
+    :param written: says which partitions the run is known to write.
+    """
+    settles = () if planned is None else planned.settles
+    return tuple(it for it in made_partitions(written(), planned) if it not in settles)
 
 
 def table_spelling(table: LoadedTable) -> Callable[[str], str] | None:

@@ -26,8 +26,8 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> Pauses:
 
         made = rival_wait.RivalWait.__init__
 
-        def init(self: Any, longest: float, since: Any = None, *more: Any) -> None:
-            made(self, longest, since, pause)
+        def init(self: Any, longest: float, since: Any = None, *more: Any, **named: Any) -> None:
+            made(self, longest, since, pause, **named)
 
         monkeypatch.setattr(rival_wait.RivalWait, "__init__", init)
         return seen

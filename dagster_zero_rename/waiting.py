@@ -1,0 +1,51 @@
+"""Wait of an asset's step for other runs of its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from zero_rename.committer.format.job_spec import Mode, OnConflict
+from zero_rename.committer.rival_wait import RivalWait
+
+if TYPE_CHECKING:
+    from zero_rename.committer.table import Table
+
+    from .asset_step import AssetStep
+
+
+def rival_wait(step: AssetStep, longest: float | None) -> RivalWait | None:
+    """Make a step's wait, which says in the run's log whom it is for; ``None``: it does not wait.
+
+    :param longest: seconds; ``None`` and 0: not at all.
+    """
+    return RivalWait(longest, log=step.step.log) if longest else None
+
+
+def wait_for_others(
+    step: AssetStep,
+    table: Table,
+    partitions: Collection[str],
+    longest: float | None,
+    mode: Mode,
+    on_conflict: str,
+) -> float:
+    """Wait as long as jobs of other runs are at work on a step's partitions. Nothing is open
+    meanwhile, so nobody waits for a step that waits.
+
+    :param partitions: as the table spells them; none: any.
+    :param longest: seconds; ``None`` and 0: not at all.
+    :returns: the seconds of waiting.
+    :raises CommitConflictError: one is at work after all that time, under *fail*. The other
+        policies decide as the job commits.
+    """
+    waiting = rival_wait(step, longest)
+    if waiting is None:
+        return 0.0
+    appends, run = mode is Mode.APPEND, step.idempotency_key
+    waiting.wait_for_rivals(
+        lambda: table.rival_jobs(partitions, appends, run=run),
+        OnConflict(on_conflict),
+        table.root.url,
+    )
+    return waiting.waited
