@@ -285,6 +285,31 @@ class TestRestoreBesideMagic:
         assert done.is_settled
 
 
+class TestNoRowsOfMagic:
+    """A late run with one of Hadoop's committers has left the second day without rows."""
+
+    @pytest.fixture
+    def taken(self) -> Taken:
+        taken = Taken()
+        taken.magic(2, SECOND, DAY2)
+        taken.magic(1, FIRST, DAY2, empties=True)
+        taken.look()
+        return taken
+
+    def test_run_that_emptied_it_may_stand(self, taken: Taken) -> None:
+        keep = {"keep": ["hourly/hour 1/load"]}
+        (done,) = resolve_by_restore(taken.table, keep, [DAY2], apply=True)
+        assert done.is_settled
+        taken.look()
+        assert [it.unresolved for it in find_here(taken.table)] == [(), ()]
+
+    def test_other_run_is_refused_and_may_load_again(self, taken: Taken) -> None:
+        (done,) = resolve_by_restore(taken.table, "newest_run", [DAY2], apply=True)
+        assert done.settlement is not None
+        assert "Let the run that is to stand load the partition again" in done.settlement.error
+        assert taken.chosen("newest_run", DAY2) == {(DAY2, "s3a", "hourly/hour 2/load")}
+
+
 class TestDeltaTables:
     def test_a_look_at_one_is_refused_and_not_green(self) -> None:
         store = MemoryStore()

@@ -11,8 +11,9 @@ from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.airflow import Connect, Tables, run_task, task_context
-from zero_rename.committer import InvalidInputError, Owner, Table
+from zero_rename.committer import InvalidInputError, Owner, RunRank, Table
 from zero_rename.committer.format.layout import TableRoot
+from zero_rename.committer.format.settling import SettledRuns
 from zero_rename.committer.store.requests import Put
 from zero_rename.maintenance import conflicts
 from zero_rename.operators.conflicts import FindConflictsOperator, ResolveConflictsOperator
@@ -44,6 +45,21 @@ def load(tables: Tables, rank: int, dag: str = "daily", rows: int = 2, **policy:
 def late_backfill(tables: Tables) -> tuple[str, str]:
     newer, older = load(tables, 2, rows=3), load(tables, 1)
     return newer, older
+
+
+def loaded_by_magic(table: Table) -> None:
+    """Put on record that a day was loaded by one DAG, and then by another one."""
+    for number, dag in enumerate(("daily", "corrections")):
+        record = TryRecord(
+            *(run_uuid(), f"{dag}/r/load", Owner(dag, "r", "load"), "magic", "replace"),
+            partitions=(DAY1,),
+            rank=RunRank(float(2 - number)),
+        )
+        record = table.run(ledger.open_try(table.root, record))
+        at = record.opened_at - 60 * (2 - number)
+        report = {"decided_at": at, "partitions": [{"partition": DAY1, "files": 1, "rows": 2}]}
+        done = {"state": COMMITTED, "report": report, "opened_at": at - 1}
+        table.run(ledger.close_try(table.root, record, **done))
 
 
 def damaged_decision(tables: Tables) -> str:
@@ -126,18 +142,11 @@ class TestFind:
     ) -> None:
         table = tables.table("byhadoop")
         find(connection, tables="byhadoop")
-        for dag in ("daily", "corrections"):
-            record = TryRecord(
-                *(run_uuid(), f"{dag}/r/load", Owner(dag, "r", "load"), "magic", "replace"),
-                partitions=(DAY1,),
-            )
-            table.run(ledger.open_try(table.root, record))
-            report = {"partitions": [{"partition": DAY1, "files": 1, "rows": 2}]}
-            done = {"state": COMMITTED, "report": report}
-            table.run(ledger.close_try(table.root, record, **done))
+        loaded_by_magic(table)
         report, _ = find(connection)
         (found,) = report["tables"]
-        assert (found["committer"], found["conflicts"][0]["cause"]) == ("s3a", "the tasks differ")
+        cause = found["conflicts"][0]["cause"]
+        assert (found["committer"], cause) == ("s3a", "the older came later")
         assert find(connection)[0]["unresolved"] == 1
         assert isinstance(table.root, TableRoot)
 
@@ -354,6 +363,27 @@ class TestMaintenance:
         late_backfill(tables)
         with pytest.raises(AirflowFailException, match="names none of its runs"):
             self.maintain(connection, {"prefer": ["other"]})
+
+    def test_policy_keeps_what_is_visible_of_hadoops_committers_and_the_ledger_says_so(
+        self, tables: Tables, connection: str
+    ) -> None:
+        table = tables.table("byhadoop")
+        loaded_by_magic(table)
+        report, _ = self.maintain(connection, {"prefer": ["corrections"]})
+        (done,) = report["tables"]
+        assert (done["kind"], done["conflicts"]) == ("s3a", {"settled": 1})
+        (winner,) = table.run(ledger.tries_of(table.root, "corrections/r/load"))
+        settling = winner.record.kept[DAY1]
+        assert settling.runs == SettledRuns("corrections/r/load", ("daily/r/load",))
+        assert settling.rank == RunRank(2.0)
+        assert self.maintain(connection, "fail")[0]["tables"][0]["conflicts"] == {}
+
+    def test_policy_for_rows_of_hadoops_committers_that_are_not_there_needs_a_person(
+        self, tables: Tables, connection: str
+    ) -> None:
+        loaded_by_magic(tables.table("byhadoop"))
+        with pytest.raises(AirflowFailException, match=r"conflict over day=1: .* brought back"):
+            self.maintain(connection, "newest_run")
 
     def test_nobody_looks_where_nothing_is_said(self, tables: Tables, connection: str) -> None:
         late_backfill(tables)

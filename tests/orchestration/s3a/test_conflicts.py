@@ -42,6 +42,7 @@ from zero_rename.s3a.runs.try_record import (
     WRITTEN,
     TryRecord,
     WriteRecord,
+    run_uuid,
 )
 
 RUN = TaskRun("flights", "r", "load", -1, 1, 1)
@@ -121,6 +122,36 @@ class TestNewerRunThatDied:
         report = {"files": 1, "partitions": [{"partition": "day=2", "files": 1}]}
         table.run(ledger.close_try(ROOT, newer, state=COMMITTED, report=report))
         submit(load(table))
+
+
+class TestAppends:
+    ADDS = replace(REQUEST, mode=Mode.APPEND)
+
+    def adds(self, table: Table, rank: RunRank | None) -> S3ALoad:
+        return S3ALoad(table, RUN, self.ADDS, NEWEST, rank)
+
+    def has_loaded(self, world: World, table: Table, mode: str, rank: RunRank) -> None:
+        other = put(table, rank=rank, mode=mode, idempotency_key=f"{mode}/{rank}", uuid=run_uuid())
+        table.run(ledger.close_try(ROOT, other, state=COMMITTED))
+        world.clock.advance(10)
+
+    def test_one_that_is_older_than_a_replace_gives_way(self, world: World, table: Table) -> None:
+        self.has_loaded(world, table, "replace", NEW)
+        refuse(self.adds(table, OLD), SupersededRunError, "have loaded day=1")
+        submit(self.adds(table, RunRank(10.0)))
+
+    def test_one_that_is_older_than_a_replace_gives_way_also_where_others_have_added_since(
+        self, world: World, table: Table
+    ) -> None:
+        self.has_loaded(world, table, "replace", NEW)
+        self.has_loaded(world, table, "append", RunRank(10.0))
+        refuse(self.adds(table, OLD), SupersededRunError, "have loaded day=1")
+        submit(self.adds(table, RunRank(9.5)))
+
+    def test_one_that_is_older_than_an_append_goes_on(self, world: World, table: Table) -> None:
+        self.has_loaded(world, table, "replace", RunRank(0.5))
+        self.has_loaded(world, table, "append", NEW)
+        submit(self.adds(table, OLD))
 
 
 class TestOwnRows:
