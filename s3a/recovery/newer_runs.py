@@ -1,8 +1,9 @@
 """Newer runs of the partitions of a dead job: it is not rolled forward over their rows.
 
 A job that is rolled forward only adds its files. Those of a newer run that has replaced the same
-partitions, or is about to, would then be mixed with rows that it took the place of. Of runs alone
-that the ledger has on record is it known which partitions they wrote, and which came later.
+partitions, or is about to, would then be mixed with rows that it took the place of. Which
+partitions runs wrote, and which came later, is known of those that the ledger has on record, and of
+jobs of this package's own committer, by the partitions' heads.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ...committer.format.layout import TableRoot
-from ...committer.store.requests import Step
+from ...committer.format.layout import UNPARTITIONED, TableRoot
+from ...committer.format.records.head import PartitionHead, Slot
+from ...committer.store.listing import list_objects
+from ...committer.store.requests import Found, Get, Step
 from ..runs.ledger import tries_since
 from ..runs.rivals import has_committed, is_at_work, meet, run_of_try
 from ..runs.try_record import StoredTry, TryRecord
@@ -30,23 +33,44 @@ class NewerRun:
     is_at_work: bool
 
 
-def find_newer_run(root: TableRoot, job: LeftoverJob, record: TryRecord) -> Step[NewerRun | None]:
-    """Look for a run that began after a job's try and replaces one of its partitions: one that has
-    committed before one that is at work. One listing, and a request for each record that has
-    changed since the try began.
+def find_newer_run(
+    root: TableRoot, job: LeftoverJob, record: TryRecord | None
+) -> Step[NewerRun | None]:
+    """Look for a run that began after a job and replaces one of its partitions: one that has
+    committed before one that is at work. Two listings, and a request for each record and head that
+    has changed since the job began.
 
-    :param record: of the job's try.
-    :raises RecordDamagedError: the record of a later try cannot be read.
+    :param record: of the job's try; ``None``: the ledger has none.
+    :raises DamagedError: the record of a later try, or a head, cannot be read.
     """
     mine = {_folder(root, commit.key) for commit in job.commits}
-    later = yield from tries_since(root, record.opened_at)
-    found = [it for it in later if _is_newer(it, record) and _replaces(it.record, mine)]
+    began = record.opened_at if record is not None else job.begun or job.oldest
+    own = record.idempotency_key if record is not None else None
+    later = yield from tries_since(root, began)
+    found = [it for it in later if _is_newer(it, began, own) and _replaces(it.record, mine)]
     for at_work, its in (
         (False, [it for it in found if has_committed(it.record)]),
         (True, [it for it in found if is_at_work(it)]),
     ):
         if its:
             return NewerRun(_said(its[-1].record, at_work), at_work)
+    return (yield from _find_native(root, mine, began))
+
+
+def _find_native(root: TableRoot, folders: Collection[str], began: float) -> Step[NewerRun | None]:
+    """Look for a job of this package's own committer that has replaced a partition since."""
+    slots = {it.key: it for it in (Slot.partition(root, name or UNPARTITIONED) for name in folders)}
+    listing = yield from list_objects(
+        root.heads_prefix, wanted=lambda it: it.key in slots and it.last_modified >= int(began)
+    )
+    for key in listing.keys:
+        found = yield from Get(key)
+        if not isinstance(found, Found):
+            continue
+        head = PartitionHead.decode(found.body, slots[key], root)
+        if (head.replaced_at or 0.0) > began:
+            said = f"a later job of this package ({head.last_job}) has replaced {slots[key].name!r}"
+            return NewerRun(said, is_at_work=False)
     return None
 
 
@@ -54,9 +78,8 @@ def _folder(root: TableRoot, key: str) -> str:
     return key.removeprefix(f"{root.prefix}/").rpartition("/")[0]
 
 
-def _is_newer(it: StoredTry, record: TryRecord) -> bool:
-    other = it.record
-    return other.idempotency_key != record.idempotency_key and other.opened_at > record.opened_at
+def _is_newer(it: StoredTry, began: float, run: str | None) -> bool:
+    return it.record.idempotency_key != run and it.record.opened_at > began
 
 
 def _replaces(record: TryRecord, folders: Collection[str]) -> bool:

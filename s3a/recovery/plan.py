@@ -157,8 +157,8 @@ class Case:
 def plan_job(case: Case) -> Step[Case]:
     """Look at what the store shows of a job, and choose.
 
-    :raises RecordDamagedError: an earlier recovery's direction, or a later run's record, cannot be
-        read.
+    :raises RecordDamagedError: an earlier recovery's direction, a later run's record, or the head
+        of a partition cannot be read.
     """
     job = case.job
     if refusals := job.refusals(case.root):  # Nothing that untrusted metadata name is asked for.
@@ -170,10 +170,6 @@ def plan_job(case: Case) -> Step[Case]:
     if job.tree is not None:
         decided = yield from read_direction(job.tree)
         case = replace(case, files=(yield from look_at_files(job)), decided=decided)
-        record = case.judgement.record
-        if record is not None and job.commits:
-            newer = yield from find_newer_run(case.root, job, record)
-            case = replace(case, newer=newer)
     went_forward = case.decided is not None and case.decided.said.forward
     if case.options.direction is not None or went_forward:
         # The caller vouches for files that cannot be compared; or an earlier recovery, which had
@@ -182,6 +178,10 @@ def plan_job(case: Case) -> Step[Case]:
         files = (replace(f, presence=vouched.get(f.presence, f.presence)) for f in case.files)
         case = replace(case, files=tuple(files))
     action, reason = (_uploads_only if job.kind is Kind.UPLOADS else _choose)(case)
+    record = case.judgement.record
+    if job.tree is not None and job.commits and (record or action is not Action.BACK):
+        case = replace(case, newer=(yield from find_newer_run(case.root, job, record)))
+        action, reason = _choose(case)
     return replace(case, action=action, reason=reason)
 
 

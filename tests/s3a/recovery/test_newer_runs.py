@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from support import protocol
 from support.s3a_jobs import JOB, OTHER, ROOT, MagicJob, World, a_try
+from zero_rename.committer import Mode, Readers
 from zero_rename.committer.format.job_spec import Owner
 from zero_rename.s3a.recovery.liveness import Action, RecoveryOptions
 from zero_rename.s3a.recovery.recover import JobOutcome, RecoveredJob, recover_jobs
@@ -35,8 +37,13 @@ def world() -> World:
 
 @pytest.fixture
 def job(world: World) -> MagicJob:
+    return begun(world, is_known=True)
+
+
+def begun(world: World, is_known: bool) -> MagicJob:
     """A job of day=1 whose driver died when one of its two files was complete."""
-    world.driver.run(open_try(ROOT, a_try(mode="replace")))
+    if is_known:
+        world.driver.run(open_try(ROOT, a_try(mode="replace")))
     job = world.job()
     job.task(0, partitions=("day=1",))
     job.task(1, partitions=("day=1",))
@@ -160,3 +167,66 @@ def test_job_is_left_where_a_later_record_cannot_be_read(world: World, job: Magi
     found = recover(world)
     assert found.outcome is JobOutcome.REFUSED
     assert (world.store.upload_keys(), world.magic(), world.visible()) == before
+
+
+class TestRunOfThisPackage:
+    """A run with this package's own committer has replaced the day since."""
+
+    @pytest.fixture
+    def native(self, world: World) -> protocol.World:
+        native = protocol.World(world.store)
+        native.context = replace(native.context, root=ROOT)
+        return native
+
+    @pytest.mark.parametrize("readers", list(Readers))
+    @pytest.mark.parametrize("is_known", [True, False], ids=["on record", "on no record"])
+    def test_job_is_rolled_back(
+        self, world: World, native: protocol.World, readers: Readers, is_known: bool
+    ) -> None:
+        native.load("day=2", readers=readers)
+        world.clock.advance(HOUR)
+        job = begun(world, is_known)
+        done = native.load("day=1", mode=Mode.REPLACE)
+        there = native.snapshot().files
+        world.clock.advance(HOUR)
+        found = recover(world)
+        assert found.outcome is JobOutcome.ROLLED_BACK
+        # Readers that list have lost the file that it had written: that alone is reason enough.
+        assert done.job in found.reason or readers is Readers.LISTING
+        assert not set(job.keys).intersection(world.visible())
+        assert native.snapshot().files == there
+
+    def test_job_is_rolled_forward_beside_one_of_another_day(
+        self, world: World, job: MagicJob, native: protocol.World
+    ) -> None:
+        native.load("day=2", mode=Mode.REPLACE)
+        assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
+
+    def test_job_is_rolled_forward_over_one_that_it_was_to_replace(
+        self, world: World, native: protocol.World
+    ) -> None:
+        native.load("day=1", mode=Mode.REPLACE)
+        world.clock.advance(HOUR)
+        begun(world, is_known=True)
+        native.load("day=1")  # It adds, and takes nobody's place.
+        assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
+
+
+class TestOnNoRecord:
+    """A dead job that the ledger does not name: no operator submitted it."""
+
+    def test_job_is_rolled_back_where_a_later_run_has_replaced_its_partition(
+        self, world: World
+    ) -> None:
+        begun(world, is_known=False)
+        later(world, write(partition="day=1"))
+        world.clock.advance(HOUR)
+        found = recover(world)
+        assert found.outcome is JobOutcome.ROLLED_BACK
+        assert "a later run (flights.load of run scheduled__2013-02-03)" in found.reason
+
+    def test_job_is_rolled_forward_beside_a_run_that_began_before(self, world: World) -> None:
+        later(world, write("day=1"))
+        world.clock.advance(HOUR)
+        begun(world, is_known=False)
+        assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
