@@ -194,9 +194,11 @@ def _sort(job: SettledJob, done: Upkeep) -> None:
 
 
 def _verify_markers(table: Table, done: Upkeep) -> None:
-    missing = table.run(verify_markers(table.root))
-    done.findings = {"missing": len(missing)} if missing else {}
-    for it in missing:
+    found = table.run(verify_markers(table.root))
+    counts = {"missing": len(found.missing), "unread": len(found.unread)}
+    done.findings = {name: number for name, number in counts.items() if number}
+    done.notes += [f"a marker is not verified: {escaped(why)}" for why in found.unread]
+    for it in found.missing:
         why = f"{it.marker} of job {it.job} names it, and nothing took its place"
         done.person.append(f"missing: {escaped(it.key)} ({escaped(why)})")
 

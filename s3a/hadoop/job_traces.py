@@ -143,12 +143,14 @@ class Marker:
     :param last_modified: by the store's clock, in whole seconds.
     :param is_empty: as the classic rename committer writes it.
     :param said: what it says; ``None`` where that is not what an S3A committer writes.
+    :param damage: why it is not, of one that is not empty; ``""`` otherwise.
     """
 
     etag: str = ""
     last_modified: float = 0.0
     is_empty: bool = False
     said: JobSummary | None = None
+    damage: str = ""
 
     @property
     def job(self) -> str | None:
@@ -169,7 +171,13 @@ def read_marker(destination: str) -> Step[Marker]:
     found = yield from Get(f"{destination}/_SUCCESS")
     if not isinstance(found, Found):
         return Marker()
-    return Marker(found.etag, found.last_modified, not found.body, _read(found))
+    if not found.body:
+        return Marker(found.etag, found.last_modified, is_empty=True)
+    try:
+        said, damage = JobSummary.parse(found.body, found.key), ""
+    except RecordDamagedError as error:
+        said, damage = None, str(error)
+    return Marker(found.etag, found.last_modified, said=said, damage=damage)
 
 
 def find_report(root: TableRoot, job: str, folder: str) -> Step[JobSummary | None]:

@@ -28,7 +28,20 @@ class MissingFile:
     job: str
 
 
-def verify_markers(root: TableRoot) -> Step[list[MissingFile]]:
+@dataclass(frozen=True)
+class MarkerReport:
+    """What the markers of a destination tell.
+
+    :param missing: files that are not there, by their keys.
+    :param unread: why markers cannot be read. Those of 0 bytes, which Spark's plain commit writes,
+        are none of these.
+    """
+
+    missing: tuple[MissingFile, ...]
+    unread: tuple[str, ...]
+
+
+def verify_markers(root: TableRoot) -> Step[MarkerReport]:
     """Compare what every ``_SUCCESS`` at a destination and below it names with what is there.
 
     One listing, and a request for each marker. A file counts as replaced, not as missing, where
@@ -47,7 +60,9 @@ def verify_markers(root: TableRoot) -> Step[list[MissingFile]]:
             beside = folders.get(name.rpartition("/")[0], [])
             if name not in objects and not _is_replaced(name, marker, beside):
                 missing.append(MissingFile(name, key, marker.job or ""))
-    return sorted(missing, key=lambda it: it.key)
+    return MarkerReport(
+        tuple(sorted(missing, key=lambda it: it.key)), tuple(it.damage for it in found if it.damage)
+    )
 
 
 def _named(marker: Marker) -> list[str]:

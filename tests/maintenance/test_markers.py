@@ -9,6 +9,9 @@ from support.protocol import memory_table
 from support.s3a_jobs import JOB, OTHER, ROOT, WRITE
 from zero_rename.committer.format.records.success_marker import success_data
 from zero_rename.committer.store.requests import Put
+from zero_rename.maintenance.destinations import Destination
+from zero_rename.maintenance.purging import PurgeOrder
+from zero_rename.maintenance.upkeep import look_after
 from zero_rename.s3a.verification.markers import MissingFile, verify_markers
 
 A, B = (f"wh/flights/day={n}/part-0-{WRITE}.parquet" for n in (1, 2))
@@ -36,7 +39,7 @@ def marker(*keys: str, **more: object) -> bytes:
 
 
 def missing(store: MemoryStore) -> list[MissingFile]:
-    return memory_table(store, ROOT.url).run(verify_markers(ROOT))
+    return list(memory_table(store, ROOT.url).run(verify_markers(ROOT)).missing)
 
 
 def test_destination_whose_files_are_all_there_has_none_missing(store: MemoryStore) -> None:
@@ -74,3 +77,22 @@ def test_marker_that_names_nothing_committed_tells_of_nothing(
     store.apply(Put("wh/flights/_SUCCESS", body))
     del store.objects[A]
     assert missing(store) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [(b"{", "is not JSON"), (b" " * 50_000_000, "has more than 8388608 bytes")],
+    ids=["no JSON", "50 MB"],
+)
+def test_marker_that_cannot_be_read_is_named_and_hides_no_other(
+    store: MemoryStore, body: bytes, why: str
+) -> None:
+    store.apply(Put("wh/flights/day=3/_SUCCESS", body))
+    store.apply(Put("wh/flights/day=4/_SUCCESS", b""))
+    del store.objects[A]
+    table = memory_table(store, ROOT.url)
+    done = look_after(table, Destination(ROOT, is_s3a=True), PurgeOrder())
+    assert done.findings == {"missing": 1, "unread": 1}
+    (note,) = done.notes
+    assert (why in note, "wh/flights/day=3/_SUCCESS" in note) == (True, True)
+    assert [A in it for it in done.person] == [True]
