@@ -28,9 +28,7 @@ from .actions import (
     RemoveFile,
 )
 from .entries import LogEntry
-
-#: A partition: its values in the order of the partition columns.
-Partition = tuple[str | None, ...]
+from .partitions import Partition, partition_of
 
 
 @dataclass(frozen=True)
@@ -82,8 +80,7 @@ class LogState:
             values = self.files[file.path].values
         if values is None or self.metadata is None:
             return None
-        # Delta has no empty string in a partition: it is null.
-        return tuple(values.get(name) or None for name in self.metadata.partition_columns)
+        return partition_of(values, self.metadata)
 
     def files_of(self, partitions: frozenset[Partition]) -> list[AddFile]:
         return [it for it in self.live.values() if self.partition(it) in partitions]

@@ -36,7 +36,8 @@ from .entries import LogEntry
 from .judging import replaced_by
 from .log_layout import LogLayout
 from .opening import OpenedLog, read_entries
-from .replay import LogState, Partition
+from .partitions import Partition
+from .replay import LogState
 from .scope import ALL
 from .searching import find_run
 from .taking_back import Compaction, TakenBack, compaction_of, take_back

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .replay import Partition
+from .partitions import Partition
 
 
 @dataclass(frozen=True)

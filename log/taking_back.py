@@ -29,7 +29,8 @@ from .actions import FORGOTTEN, AddFile, RemoveFile
 from .entries import LogEntry
 from .log_layout import LogLayout
 from .opening import LogDepth, open_log
-from .replay import LogState, Partition
+from .partitions import Partition
+from .replay import LogState
 
 #: Milliseconds before the end of the retention from which on nothing comes back.
 _MARGIN = 3_600_000

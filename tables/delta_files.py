@@ -17,7 +17,8 @@ from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..layouts.delta.partition_text import partition_text
 from ..log.actions import AddFile
-from ..log.replay import LogState, Partition
+from ..log.partitions import Partition
+from ..log.replay import LogState
 from ..log.scope import Scope
 
 

@@ -1,0 +1,98 @@
+"""Partitions by their values: engines write one value as several texts, and it is one partition.
+
+=====================  ==================================================  ======================
+column                 texts in a log                                      the one that is compared
+=====================  ==================================================  ======================
+timestamp              ``2013-01-01T05:00:00.000000Z`` by Spark,           ``2013-01-01
+                       ``2013-01-01 05:00:00`` by others                   05:00:00.000000``, UTC
+timestamp_ntz          with and without a fraction                         with six digits
+double, float          ``1.0E10``, ``NaN``                                 Python's of the number
+decimal                ``1.5`` and ``1.50``                                of the type's scale
+boolean                ``true``, ``True``                                  in lower case
+others                 one                                                 as it is
+=====================  ==================================================  ======================
+
+A text that is not of its column's type is compared as it is: who reads its rows refuses it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import lru_cache, partial
+
+from .actions import LogMetadata
+
+#: A partition: its values in the order of the partition columns.
+Partition = tuple[str | None, ...]
+_DECIMAL = re.compile(r"decimal\(\s*\d+\s*,\s*(\d+)\s*\)")
+
+
+def partition_of(values: Mapping[str, str | None], metadata: LogMetadata) -> Partition:
+    """The partition of a file whose values the log has."""
+    rewrites = _rewrites(metadata.schema, metadata.partition_columns)
+    # Delta has no empty string in a partition: it is null.
+    texts = ((rewrite, values.get(name) or None) for name, rewrite in rewrites)
+    return tuple(text and rewrite(text) if rewrite else text for rewrite, text in texts)
+
+
+@lru_cache(maxsize=64)
+def _rewrites(
+    schema: str, columns: tuple[str, ...]
+) -> tuple[tuple[str, Callable[[str], str] | None], ...]:
+    """What brings the texts of each partition column to the one that is compared."""
+    try:
+        kinds = {it["name"]: it["type"] for it in json.loads(schema)["fields"]}
+    except (ValueError, RecursionError, KeyError, TypeError):
+        kinds = {}  # A damaged schema is refused where columns are read.
+    return tuple((name, _rewrite(kinds.get(name))) for name in columns)
+
+
+def _rewrite(kind: object) -> Callable[[str], str] | None:
+    if not isinstance(kind, str):
+        return None
+    scale = _DECIMAL.fullmatch(kind)
+    write = partial(_decimal, scale=int(scale[1])) if scale else _WRITES.get(kind)
+    return None if write is None else lru_cache(maxsize=4096)(partial(_or_as_it_is, write))
+
+
+def _or_as_it_is(write: Callable[[str], str], text: str) -> str:
+    try:
+        return write(text)
+    except (ValueError, ArithmeticError):
+        return text
+
+
+def _timestamp(text: str) -> str:
+    at = datetime.fromisoformat(text)
+    utc = at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at
+    return utc.isoformat(" ", "microseconds")
+
+
+def _local(text: str) -> str:
+    return datetime.fromisoformat(text).isoformat(" ", "microseconds")
+
+
+def _float(text: str) -> str:
+    """A number of 32 bits, which has more digits as Python's."""
+    return str(struct.unpack("f", struct.pack("f", float(text)))[0])
+
+
+def _decimal(text: str, scale: int) -> str:
+    found = format(Decimal(text), f".{scale}f")
+    if Decimal(found) != Decimal(text):
+        raise ValueError(f"more than {scale} digits")
+    return found
+
+
+_WRITES: Mapping[str, Callable[[str], str]] = {
+    "timestamp": _timestamp,
+    "timestamp_ntz": _local,
+    "double": lambda text: str(float(text)),
+    "float": _float,
+    "boolean": str.lower,
+}
