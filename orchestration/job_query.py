@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 #: Reads the ``_SUCCESS`` of a partition or, for ``None``, the table's (:meth:`.Table.marker`).
 ReadMarker = Callable[[str | None], "SuccessMarker | None"]
 READY, WAITING, FAILED, ERROR = "ready", "waiting", "failed", "error"
+SKIPPED = "skipped"
 ON_FOREIGN_MARKER = ("wait", "fail")
 _BY_HAND = "it was marked so by hand, or it wrote elsewhere than to {table}"
 _WITHOUT_COMMIT = "it ended without a commit in {table}"
 #: States of a task that has ended and will not load any more unless somebody clears it, each with
 #: what it says of a task that has committed nothing.
 _OVER = {
-    **dict.fromkeys(("success", "skipped", "removed"), _BY_HAND),
+    **dict.fromkeys(("success", "removed"), _BY_HAND),
+    "skipped": "it has nothing to load, as newer runs have, or a task before it was skipped",
     "failed": _WITHOUT_COMMIT,
     "upstream_failed": "a task before it has failed, and it did not start",
 }
@@ -39,8 +41,9 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 class QueryResult:
     """What one look found.
 
-    :param state: :data:`READY`, :data:`WAITING`, :data:`FAILED` where waiting is in vain, or
-        :data:`ERROR` where the table could not be read.
+    :param state: :data:`READY`, :data:`WAITING`, :data:`FAILED` where waiting is in vain,
+        :data:`SKIPPED` where it is since the task was skipped, or :data:`ERROR` where the table
+        could not be read.
     :param explanation: one or two sentences, for the log or the error.
     :param report: the committed job (:func:`.reports.commit_report`) when ready.
     :param absent: nothing of the job is there.
@@ -176,7 +179,7 @@ class JobQuery:
             return result
         why = _OVER[task_state].format(table=self.table)
         return QueryResult(
-            FAILED,
+            SKIPPED if task_state == "skipped" else FAILED,
             f"{result.explanation} Its task's state is {task_state!r}: {why}. Clear it to load.",
         )
 

@@ -27,7 +27,7 @@ from ..committer.errors import (
     ZeroRenameError,
 )
 from ..committer.format.layout import UNPARTITIONED
-from ..orchestration.job_query import ERROR, FAILED, READY, WAITING, JobQuery, QueryResult
+from ..orchestration.job_query import ERROR, FAILED, READY, SKIPPED, WAITING, JobQuery, QueryResult
 from ..orchestration.partitions_query import PartitionsQuery, TableQuery, spelled
 from ..orchestration.runs.arguments import (
     Parser,
@@ -75,12 +75,16 @@ _TEXTS = (
 )
 
 
+class UpstreamSkipped(AirflowSkipException):
+    """The task that a sensor waits for was skipped, and so is the sensor."""
+
+
 class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
     """Wait for a commit, never for a file to exist: yesterday's ``_SUCCESS`` is there, too.
 
     For *one job*, give one of ``job``, ``upstream_task_id``, ``idempotency_key``, or ``partition``
     with ``newer_than_version``. An aborted job, or one with too few rows, fails the task without
-    waiting for the timeout. Returns (XCom) the job's report, as the load operators'; with
+    waiting for the timeout; that the task that it waits for was skipped skips it, too. Returns (XCom) the job's report, as the load operators'; with
     ``partition`` of that one alone. A partition that was emptied is ready with ``rows`` 0.
 
     For *partitions*, whoever committed them, name them by ``partitions``, by ``from_date``,
@@ -261,6 +265,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         """Look once. A deferrable sensor then waits in the triggerer.
 
         :raises AirflowFailException: waiting is in vain, or the call cannot be right.
+        :raises UpstreamSkipped: the task that it waits for was skipped.
         :raises ZeroRenameError: the table could not be read.
         """
         resumed, self._resumed = self._resumed, None
@@ -272,6 +277,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         """Judge what the trigger answered.
 
         :raises AirflowFailException: waiting is in vain.
+        :raises UpstreamSkipped: the task that it waits for was skipped.
         :raises ZeroRenameError: the table could not be read.
         """
         return self._judge(context, QueryResult(**event)).xcom_value
@@ -327,6 +333,8 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         """Let a time-out in the block name table and job, and what was seen last."""
         try:
             yield
+        except UpstreamSkipped:
+            raise
         except (AirflowSensorTimeout, AirflowSkipException) as error:
             kind, cause = type(error), error.__cause__
             if self.never_fail:
@@ -351,6 +359,8 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         return self._explained
 
     def _judge(self, context: Context, result: QueryResult) -> PokeReturnValue:
+        if result.state == SKIPPED:
+            raise UpstreamSkipped(result.explanation)
         if result.state == FAILED:
             raise AirflowFailException(result.explanation)
         if result.state == ERROR:

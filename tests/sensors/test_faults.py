@@ -66,19 +66,20 @@ def refused(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobQuery, "not_there", deny)
 
 
-def failed_upstream(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    states = {"scheduled__2013-02-02": {"load": "failed"}}
+def upstream(state: str) -> Make:
+    states = {"scheduled__2013-02-02": {"load": state}}
 
-    def asks_states(_: object) -> Any:
-        return lambda **_: states
+    def make(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+        for module in (success_manifest, table_watch):
+            monkeypatch.setattr(module, "asks_states", lambda _: lambda **_: states)
 
-    for module in (success_manifest, table_watch):
-        monkeypatch.setattr(module, "asks_states", asks_states)
+    return make
 
 
 FAULTS: dict[str, tuple[dict[str, Any], Make, str, tuple[str, str, str]]] = {
     "few rows": ({"min_rows": 10}, few_rows, "min_rows", (FINAL, SKIPPED, SKIPPED)),
-    "failed upstream": ({}, failed_upstream, "Clear it to load", (FINAL, SKIPPED, SKIPPED)),
+    "failed upstream": ({}, upstream("failed"), "Clear it to load", (FINAL, SKIPPED, SKIPPED)),
+    "skipped upstream": ({}, upstream("skipped"), "newer runs", (SKIPPED, SKIPPED, SKIPPED)),
     "a partition that cannot be": (
         {"partition": "day=first"},
         unspellable,
@@ -207,7 +208,7 @@ def test_a_claim_of_the_run_is_waited_for_though_its_task_has_failed(
 ) -> None:
     """Its application outlives it, and is about to commit."""
     tables.claimed(1, idempotency_key=KEY)
-    failed_upstream(tables, monkeypatch)
+    upstream("failed")(tables, monkeypatch)
     how, said = end_of(lambda: begun(lambda: sensor(tables)))
     assert (how, "Sensor has timed out" in said) == (FINAL, True)
 

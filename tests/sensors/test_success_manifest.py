@@ -239,7 +239,6 @@ class TestHere:
         ("state", "why"),
         [
             ("success", "marked so by hand"),
-            ("skipped", "marked so by hand"),
             ("failed", "it ended without a commit in s3://"),
             ("upstream_failed", "a task before it has failed"),
         ],
@@ -263,6 +262,19 @@ class TestHere:
             run_task(task, context)
         runs = ["scheduled__2013-02-02"]
         assert asked == [{"dag_id": "flights", "task_ids": ["load"], "run_ids": runs}]
+        job = tables.load(1, idempotency_key="flights/scheduled__2013-02-02/load").job
+        assert run_task(task, context)["job"] == job
+
+    def test_one_that_waits_for_a_task_that_was_skipped_is_skipped(self, tables: Tables) -> None:
+        """As its load gave way to newer runs, under ``on_superseded="skip"``."""
+        task = sensor(tables, upstream_task_id="load", timeout=3600)
+        context = task_context(task)
+        states = {"scheduled__2013-02-02": {"load": "skipped"}}
+        context["ti"].get_task_states = lambda **_: states
+        said = r"state is 'skipped': it has nothing to load, as newer runs have"
+        with pytest.raises(AirflowSkipException, match=said) as caught:
+            run_task(task, context)
+        assert str(caught.value).count("Nothing committed") == 1
         job = tables.load(1, idempotency_key="flights/scheduled__2013-02-02/load").job
         assert run_task(task, context)["job"] == job
 
