@@ -84,8 +84,9 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
 
     For *one job*, give one of ``job``, ``upstream_task_id``, ``idempotency_key``, or ``partition``
     with ``newer_than_version``. An aborted job, or one with too few rows, fails the task without
-    waiting for the timeout; that the task that it waits for was skipped skips it, too. Returns (XCom) the job's report, as the load operators'; with
-    ``partition`` of that one alone. A partition that was emptied is ready with ``rows`` 0.
+    waiting for the timeout; that the task that it waits for was skipped skips it, too. Returns
+    (XCom) the job's report, as the load operators'; with ``partition`` of that one alone. A
+    partition that was emptied is ready with ``rows`` 0.
 
     For *partitions*, whoever committed them, name them by ``partitions``, by ``from_date``,
     ``to_date`` and ``partition_format``, or one by ``partition``; what is asked is asked of what
