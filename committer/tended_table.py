@@ -20,7 +20,7 @@ from .store.fast_root import FastRoot
 from .store.requests import Step
 from .upkeep.checkpoint import DataRootChange, change_data_root
 from .upkeep.conflict_record import open_conflicts, settle
-from .upkeep.conflict_restoring import check_rerun, plan_settlement
+from .upkeep.conflict_restoring import check_rerun, plan_settlement, refuse_open_jobs
 from .upkeep.conflicts import ConflictReport, find_conflicts
 from .upkeep.gc.collect import GcReport, gc
 from .upkeep.purge import PurgeReport, plan_all, purge, recover_all
@@ -170,6 +170,13 @@ class TendedTable(ReadableTable):
         :raises OtherJobError: a job of another run is at work on the partition, or may be.
         """
         self.run(check_rerun(self._context, conflict, winner))
+
+    def refuse_open_jobs(self, partition: str) -> None:
+        """See that no job is at work on a partition, nor one that names no partitions.
+
+        :raises OtherJobError: there is one.
+        """
+        self.run(refuse_open_jobs(self._context, partition))
 
     def resolve(
         self,

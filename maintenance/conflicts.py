@@ -371,12 +371,13 @@ def _refuse_others_rows(
     table: Table, place: Destination, committer: str, conflict: RunConflict
 ) -> None:
     """See that a partition has no rows of the committer in whose record the conflict is not: they
-    would go, or be taken for those of the run that is to stand. Runs of this package's own see
-    also that no committer of Hadoop's has loaded it since. No request where one committer alone has
-    written; else a LIST, the partition's state, and the ledger.
+    would go, or be taken for those of the run that is to stand. Nor may a run of it be at work
+    there; runs of this package's own see also that no committer of Hadoop's has loaded it since. No
+    request where one committer alone has written; else a LIST, the partition's state, and the
+    records of jobs.
 
     :raises InvalidInputError: there are some, or one has.
-    :raises OtherJobError: a run with one of Hadoop's committers is at work there.
+    :raises OtherJobError: a run with the other committer is at work there.
     """
     if not (place.is_table and place.is_s3a):
         return
@@ -396,7 +397,9 @@ def _refuse_others_rows(
             remedy="Load the partition again by the task that is to own it, with "
             "on_conflict='last_wins'.",
         )
-    if not committer:
+    if committer:
+        table.refuse_open_jobs(conflict.partition)
+    else:
         table.run(refuse_later_loads(table.root, conflict))
 
 

@@ -195,6 +195,17 @@ class TestBothCommitters:
         assert done.settlement is not None
         assert "a job of this package has written" in done.settlement.error
 
+    def test_native_job_at_work_refuses_magic(self, taken: Taken) -> None:
+        opened, _ = taken.world.written(DAY2, mode=Mode.REPLACE, only_partitions=(DAY2,))
+        keep = {"keep": ["hourly/hour 1/load"]}
+        (done,) = resolve_by_restore(taken.table, keep, [DAY2], apply=True)
+        assert done.settlement is not None
+        for error in (done.settlement.error, *taken.errors("newest_run", DAY2)):
+            assert f"{opened.job} is at work, and may write day=2" in error
+        taken.world.abort(opened)
+        (done,) = resolve_by_restore(taken.table, keep, [DAY2], apply=True)
+        assert done.is_settled
+
     def test_each_is_settled_for_the_run_whose_rows_are_there(self, taken: Taken) -> None:
         policy = {"prefer": ["hourly", "daily"]}
         for it in resolve_by_restore(taken.table, policy, [DAY1, DAY2]):
