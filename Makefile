@@ -64,7 +64,7 @@ screenshots: setup ## The pictures in docs/images, by headless Chromium from a r
 torture: setup   ## Kill writers and check every row; KILLS=200, SERVER=ceph. Or at each request: EACH=all. Or faults of the store: FAULTS=all
 	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200) $(if $(EACH),--each "$(EACH)") $(if $(FAULTS),--faults $(FAULTS))
 
-airflow-life: setup ## The examples in a whole Airflow: kills, restarts, clears, collisions. SCENES="cleared hourly"
+airflow-life: setup $(if $(SCENES),,s3a-jars) ## The examples in a whole Airflow: kills, restarts, clears, collisions. SCENES="cleared hourly"
 	@PYTHONPATH=tests $(PY) -m airflow_life $(SCENES)
 	@$(if $(SCENES),,AIRFLOW_WHOLE=1 $(PY) -m pytest tests/operators/test_recomputing.py)
 

@@ -15,6 +15,8 @@ from torture.servers import serving
 
 from airflow_life.conflicts import SCENES as OF_CONFLICTS
 from airflow_life.deployment import deployment
+from airflow_life.hadoop_conflicts import SCENES as BY_HADOOP
+from airflow_life.hadoop_store import hadoop_store
 from airflow_life.postgres import postgres
 from airflow_life.rows import Flights, first_days
 from airflow_life.scenes import SCENES as OF_RUNS
@@ -25,7 +27,7 @@ from zero_rename.committer import Table
 
 _BUCKET = "airflow-life"
 #: The maintenance of all tables comes last.
-SCENES = (*OF_WAVES, *OF_CONFLICTS, *OF_RUNS)
+SCENES = (*OF_WAVES, *OF_CONFLICTS, *BY_HADOOP, *OF_RUNS)
 
 
 @contextmanager
@@ -33,6 +35,8 @@ def world() -> Iterator[World]:
     with (
         tempfile.TemporaryDirectory(prefix="airflow-life-") as folder,
         serving(os.environ.get("SERVER") or "ceph") as s3,
+        serving("s3mock") as s3mock,
+        hadoop_store(s3mock, _BUCKET) as hadoop,
         postgres() as database,
     ):
         s3.client().create_bucket(Bucket=_BUCKET)
@@ -42,11 +46,12 @@ def world() -> Iterator[World]:
         flights = Flights(first_days(2, 10, Path(folder, "flights.csv")))
         january = Flights(first_days(1, 31, Path(folder, "january.csv")))
         mended = flights.without(7, Path(folder, "mended.csv"))
-        with deployment(home, database, s3, root) as made:
-            print(
-                f"Airflow {airflow.__version__}, LocalExecutor, PostgreSQL; {s3.ran_on}", flush=True
+        with deployment(home, database, s3, root, more=hadoop.variables()) as made:
+            stores = f"{s3.ran_on}; for Hadoop's committers {s3mock.ran_on}"
+            print(f"Airflow {airflow.__version__}, LocalExecutor, PostgreSQL; {stores}", flush=True)
+            yield World(
+                made, s3, lambda name: Table(f"{root}/{name}"), flights, mended, january, hadoop
             )
-            yield World(made, s3, lambda name: Table(f"{root}/{name}"), flights, mended, january)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,19 @@ from airflow.providers.common.compat.sdk import DAG, Param, chain
 from airflow.timetables.interval import CronDataIntervalTimetable
 
 from zero_rename.operators.conflicts import FindConflictsOperator, ResolveConflictsOperator
+from zero_rename.operators.maintenance import MaintainTablesOperator, PurgeStaleUploadsOperator
 from zero_rename.operators.spark_submit import ZeroRenameSparkSubmitOperator
 
-TABLE: Any = {"table": Param("", type="string")}
+TABLE: Any = {
+    "table": Param("", type="string"),
+    "store": Param("zero_rename_default", type="string", description="The connection's id"),
+}
 LOAD: Any = TABLE | {
     "csv": Param("", type="string"),
     "policy": Param("fail", type="string"),
+    "on_superseded": Param("fail", type="string"),
+    "committer": Param("zero_rename", type="string"),
+    "jars": Param("", type="string", description="Hadoop's, where its committers write"),
     "day": Param("", type="string", description="Else the day of the run's data interval"),
 }
 DAY = "{{ params.day or (data_interval_start | ds) }}"
@@ -35,6 +42,10 @@ def load() -> ZeroRenameSparkSubmitOperator:
         partition=PARTITION,
         mode="overwrite",
         on_conflict="{{ params.policy }}",
+        on_superseded="{{ params.on_superseded }}",
+        committer="{{ params.committer }}",
+        env_vars={"SPARK_DIST_CLASSPATH": "{{ params.jars }}"},
+        zero_rename_conn_id="{{ params.store }}",
     )
 
 
@@ -75,4 +86,18 @@ with DAG(
     chain(find, settle, check)
 
 with DAG(dag_id="life_find", schedule=None, params=TABLE):
-    FindConflictsOperator(task_id="find", tables="{{ params.table }}")
+    FindConflictsOperator(
+        task_id="find", tables="{{ params.table }}", zero_rename_conn_id="{{ params.store }}"
+    )
+
+with DAG(dag_id="life_purge", schedule=None, params=TABLE):
+    ALL: Any = {
+        "tables": "{{ params.table }}",
+        "foreign": True,
+        "older_than": 0,
+        "apply": True,
+        "zero_rename_conn_id": "{{ params.store }}",
+    }
+    purge = PurgeStaleUploadsOperator(task_id="purge", **ALL)
+    maintain = MaintainTablesOperator(task_id="maintain", **ALL)
+    chain(purge, maintain)

@@ -6,10 +6,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from airflow_life.hadoop_store import CONN_ID
 from airflow_life.rows import Flights, check_day, path_of
 from airflow_life.scenes import World
 
 DAILY, CORRECTED, LOAD = "life_daily", "life_corrected", "load"
+NATIVE = "zero_rename"
 
 
 class Meeting:
@@ -17,29 +19,54 @@ class Meeting:
     file by the one that corrects, whose runs are newer.
 
     :param day: no other meeting has it, since a DAG has one run of a day by backfills.
+    :param committer: where it is one of Hadoop's, the table is on their store.
+    :param more: what runs are told besides.
     """
 
-    def __init__(self, world: World, day: str, table: str, policy: str):
+    def __init__(
+        self, world: World, day: str, table: str, policy: str, committer: str = NATIVE, **more: str
+    ) -> None:
         self.world, self.airflow, self.name, self.day = world, world.airflow, table, day
-        self._conf = {"table": table, "policy": policy, "day": day}
+        self.is_native = committer == NATIVE
+        self.table = (world.table if self.is_native else world.hadoop.table)(table)
+        self._place = {"table": table} | ({} if self.is_native else {"store": CONN_ID})
+        self._conf = {**self._place, "policy": policy, "day": day, "committer": committer, **more}
+        if not self.is_native:
+            self._conf["jars"] = world.hadoop.jars()
 
-    def daily(self) -> str:
+    def daily(self, **more: Any) -> str:
         """Begin the day's own run. Returns its id."""
-        self.airflow.backfill(DAILY, self.day, dag_run_conf=self._of(self.world.flights))
+        self.airflow.backfill(DAILY, self.day, dag_run_conf=self._of(self.world.flights), **more)
         return self.airflow.run_of(DAILY, self.day)["dag_run_id"]
+
+    def held_daily(self) -> str:
+        """Begin the day's own run, and wait until it is held in the middle of its job."""
+        name = f"{DAILY}-{LOAD}-{self.day}"
+        self.airflow.hold(name)
+        run = self.daily()
+        self.airflow.begun(name)
+        return run
+
+    def release_daily(self) -> None:
+        self.airflow.release(f"{DAILY}-{LOAD}-{self.day}")
 
     def corrected(self) -> str:
         """Begin a run that loads the mended day. Returns its id."""
         return self.airflow.trigger(CORRECTED, conf=self._of(self.world.mended))
 
+    def clear(self, dag_id: str, run: str) -> None:
+        content = {"dry_run": False, "reset_dag_runs": True, "only_failed": False}
+        path = f"dags/{dag_id}/clearTaskInstances"
+        self.airflow.call("POST", path, json=content | {"dag_run_id": run})
+
     def succeeded(self, dag_id: str, run: str) -> dict[str, Any]:
         return self.world.succeeded(run, dag_id)
 
-    def refused(self, dag_id: str, run: str, *words: str) -> None:
-        """A load has failed for good at its first try, and its log has these words."""
+    def refused(self, dag_id: str, run: str, *words: str, try_number: int = 1) -> None:
+        """A load has failed for good, without another try, and its log has these words."""
         assert self.airflow.ended(dag_id, run) == "failed"
         task = self.airflow.task(dag_id, run, LOAD)
-        assert (task["state"], task["try_number"]) == ("failed", 1), task
+        assert (task["state"], task["try_number"]) == ("failed", try_number), task
         log = self.airflow.said(dag_id, run)
         missing = [word for word in words if word not in log]
         assert not missing, f"{missing} not in: {log[-5000:]}"
@@ -48,13 +75,18 @@ class Meeting:
         return "spark-submit" in self.airflow.said(dag_id, run)
 
     def holds(self, flights: Flights) -> None:
-        check_day(self.world.table(self.name), self.day, flights.of(self.day))
+        check_day(self.table, self.day, flights.of(self.day))
 
     def found(self) -> list[dict[str, Any]]:
         """What a look for conflicts reports."""
-        run = self.airflow.trigger("life_find", conf={"table": self.name})
-        self.airflow.succeeded("life_find", run)
+        run = self.look("life_find")
         return conflicts_in(self.airflow.report("life_find", run, "find"))
+
+    def look(self, dag_id: str) -> str:
+        """Let a DAG that is told the table alone succeed. Returns the run's id."""
+        run = self.airflow.trigger(dag_id, conf=self._place)
+        self.airflow.succeeded(dag_id, run)
+        return run
 
     def _of(self, flights: Flights) -> dict[str, Any]:
         return self._conf | {"csv": str(flights.path)}
@@ -102,11 +134,8 @@ def _loser_refused(meeting: Meeting, late: str) -> str:
     """A run that lost a settlement is cleared: it is refused for good, and starts no Spark."""
     airflow = meeting.airflow
     before = airflow.said(DAILY, late).count("spark-submit")
-    content = {"dry_run": False, "reset_dag_runs": True, "only_failed": False, "dag_run_id": late}
-    airflow.call("POST", f"dags/{DAILY}/clearTaskInstances", json=content)
-    assert airflow.ended(DAILY, late) == "failed"
-    task = airflow.task(DAILY, late, LOAD)
-    assert (task["state"], task["try_number"]) == ("failed", 2), task
+    meeting.clear(DAILY, late)
+    meeting.refused(DAILY, late, try_number=2)
     assert airflow.said(DAILY, late).count("spark-submit") == before
     meeting.holds(meeting.world.mended)
     return "the cleared loser is refused"
@@ -160,14 +189,17 @@ def _late_and_loads(world: World, day: str, policy: str) -> str:
 
 def late_under_newest_run(world: World) -> str:
     """a late backfill over a newer run, `newest_run`: it fails for good, and starts no Spark"""
-    return _late_and_gives_way(Meeting(world, "2013-02-04", "life_late_newest_run", "newest_run"))
+    return late_gives_way(Meeting(world, "2013-02-04", "life_late_newest_run", "newest_run"))
 
 
-def _late_and_gives_way(meeting: Meeting) -> str:
+def late_gives_way(meeting: Meeting) -> str:
+    """Let a late backfill fail for good beside a newer run, before Spark starts."""
     stands = meeting.corrected()
     first = meeting.succeeded(CORRECTED, stands)
     late = meeting.daily()
-    meeting.refused(DAILY, late, "SupersededRunError", path_of(meeting.day), first["job"])
+    # Hadoop's jobs are named with their runs: one try may have several.
+    newer = first["job"] if meeting.is_native else f"{CORRECTED}.{LOAD} of run {stands}"
+    meeting.refused(DAILY, late, "SupersededRunError", path_of(meeting.day), newer)
     assert not meeting.started_spark(DAILY, late)
     meeting.holds(meeting.world.mended)
     [conflict] = meeting.found()

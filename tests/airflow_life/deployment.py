@@ -217,16 +217,17 @@ def deployment(
     store: Store,
     root: str,
     write_dags: Callable[[Path], None] = examples,
+    more: Mapping[str, str] | None = None,
 ) -> Iterator[Deployment]:
     """Start Airflow with DAGs, unpaused; ended afterwards.
 
     :param database: its URL. :param root: the connection's table root.
-    :param write_dags: makes the folder of DAGs.
+    :param write_dags: makes the folder of DAGs. :param more: variables of all processes.
     """
     write_dags(home / "dags")
     (home / "gates").mkdir()
     port = str(free_port())
-    environment = _variables(home, database, store, root, port)
+    environment = _variables(home, database, store, root, port) | dict(more or {})
     command = [sys.executable, "-m", "airflow", "db", "migrate"]
     subprocess.run(command, env=environment, check=True, capture_output=True)
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as api:
@@ -302,5 +303,8 @@ def _variables(home: Path, database: str, store: Store, root: str, port: str) ->
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "LIFE_PORT": port,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_SUBMIT_OPTS": f"{jvm_options()} -Dspark.ui.enabled=false",
+        # The folders are those of Hadoop's committers.
+        "SPARK_SUBMIT_OPTS": f"{jvm_options()} -Dspark.ui.enabled=false"
+        f" -Dspark.hadoop.hadoop.tmp.dir={home}/hadoop"
+        f" -Dspark.hadoop.fs.s3a.committer.staging.tmp.path=file://{home}/staging",
     }

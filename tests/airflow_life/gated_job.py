@@ -32,8 +32,9 @@ def held(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def save(frame: DataFrame, *arguments: Any, **named: Any) -> Any:
-    # What is made of the flights is not stale where the same rows are in other files.
-    named["options"] = {"content": "rows"}
+    if os.environ.get("ZERO_RENAME_COMMITTER", "zero_rename") == "zero_rename":
+        # What is made of the flights is not stale where the same rows are in other files.
+        named["options"] = {"content": "rows"}
     return _save(frame.mapInArrow(held, frame.schema), *arguments, **named)
 
 

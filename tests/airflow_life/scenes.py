@@ -9,6 +9,7 @@ from typing import Any
 from torture.servers import Store
 
 from airflow_life.deployment import Deployment, kill
+from airflow_life.hadoop_store import HadoopStore
 from airflow_life.postgres import locks_held
 from airflow_life.rows import Flights, check_day, check_partition, path_of
 from support.waiting import until
@@ -24,6 +25,7 @@ class World:
     :param table: opens a table below the connection's root.
     :param flights: what the examples load, and ``mended``: the same but for some rows.
     :param january: flights of a whole month.
+    :param hadoop: where Hadoop's committers write.
     """
 
     airflow: Deployment
@@ -32,6 +34,7 @@ class World:
     flights: Flights
     mended: Flights
     january: Flights
+    hadoop: HadoopStore
 
     def conf(self, flights: Flights | None = None) -> dict[str, Any]:
         return {"csv": str((flights or self.flights).path)}

@@ -78,6 +78,9 @@ def _ended(command: str, status: int, shown: tuple[str, ...]) -> Outcome:
 def airflow(processes: int) -> Outcome:
     """The examples in a whole Airflow, while runs are killed, cleared and collide; and what is
     stale there, run again or refused."""
+    command = "make airflow-life"
+    if (missing := _without_jars(command)) is not None:
+        return missing
     status, lines = _run(["-m", "airflow_life"], {"PYTHONPATH": str(REPOSITORY / "tests")})
     told = [line for line in lines if line.startswith(("Airflow ", "right ", "WRONG "))]
     if not status:
@@ -85,16 +88,14 @@ def airflow(processes: int) -> Outcome:
         status, lines = _run(tests, {"AIRFLOW_WHOLE": "1"})
         told.append(f"{tests[-1]}: {lines[-1]}")
     shown = _block([*told, *(lines[-_SHOWN:] if status else [])])
-    return _ended("make airflow-life", status, shown)
+    return _ended(command, status, shown)
 
 
 def s3a(processes: int) -> Outcome:
     """Hadoop's committers on a real S3 server: all of ``tests/s3a/real``."""
     command = "make test-s3a"
-    status, lines = _run(["tools/fetch_s3a_jars.py"], {})
-    if status:
-        why = "the S3A jars could not be fetched"
-        return Outcome(Verdict.NOT_RUN, command, _block(lines[-10:]), why)
+    if (missing := _without_jars(command)) is not None:
+        return missing
     with tempfile.TemporaryDirectory(prefix="zero-rename-proof-") as folder:
         report = Path(folder) / "report.xml"
         workers = ["--numprocesses", str(processes), "--dist", "loadfile", "--no-loadscope-reorder"]
@@ -105,6 +106,15 @@ def s3a(processes: int) -> Outcome:
             return Outcome(Verdict.FAILED, command, _block(lines[-_SHOWN:]), f"status {status}")
         cases = ElementTree.parse(report).getroot().iter("testcase")
         return _judged(command, status, [(case, _result(case)) for case in cases], lines)
+
+
+def _without_jars(command: str) -> Outcome | None:
+    """Fetch Hadoop's jars. Returns the outcome of a part that lacks them, else ``None``."""
+    status, lines = _run(["tools/fetch_s3a_jars.py"], {})
+    if not status:
+        return None
+    why = "the S3A jars could not be fetched"
+    return Outcome(Verdict.NOT_RUN, command, _block(lines[-10:]), why)
 
 
 def _result(case: ElementTree.Element) -> str:

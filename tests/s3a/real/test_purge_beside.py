@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 import pytest
 from torture.proxy import Proxy, Seen
 
 from support.dead_drivers import Held, completion, pending_set
-from support.faulty_server import Reply
 from support.hadoop_committers import Application, Place, numbers
+from support.request_gate import Gate
 from support.waiting import STUCK
 from zero_rename.committer import Table
 from zero_rename.committer.upkeep.purge import PurgeAction
@@ -32,25 +30,6 @@ def pending_file(seen: Seen) -> bool:
     return seen.operation == "PutObject" and seen.key.endswith(".pending")
 
 
-@dataclass
-class Gate:
-    """Holds back requests of a job's, until they may go on.
-
-    :param number: how many there are at once: as many as tasks that each get to theirs.
-    """
-
-    held: Held
-    number: int
-    reached: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-    open: threading.Event = field(default_factory=threading.Event)
-
-    def __call__(self, seen: Seen, carry_out: Callable[[], Reply]) -> Reply:
-        if self.held(seen):
-            self.reached.release()
-            self.open.wait(STUCK)
-        return carry_out()
-
-
 @contextlib.contextmanager
 def at_work(application: Application, committer: str, held: Held, number: int) -> Iterator[Place]:
     """A job that appends rows 100 … 139 to a table with rows 0 … 39, and is held at some of its
@@ -63,7 +42,7 @@ def at_work(application: Application, committer: str, held: Held, number: int) -
             proxy.faults = gate
             load = pool.submit(application.write, place, application.frame(100))
             try:
-                assert all(gate.reached.acquire(timeout=STUCK) for _ in range(number))
+                gate.wait()
                 yield place
             finally:
                 gate.open.set()
