@@ -153,10 +153,12 @@ def refuse_rivals(
     """Give way to other runs that are at work, before anything is submitted.
 
     :param waiting: how long the try has waited for them; ``None``: it does not wait.
-    :raises CommitConflictError: under *fail* another run that opened before is at work. Final: the
-        next try would not see it, and write over its rows.
-    :raises OutcomeUnknownError: one opened in the same second, and gives way as well; or it is at
-        work, and the policy is *newest_run*: which is newer is asked again when it has ended.
+    :raises CommitConflictError: under *fail* another run is at work that opened before, or in the
+        same second and this one gives way. Final: the next try would not see it, and write over
+        its rows.
+    :raises OutcomeUnknownError: one that was to give way goes on, since it did not see this one; or
+        it is at work, and the policy is *newest_run*: which is newer is asked again when it has
+        ended.
     """
     if not rivals:
         return
@@ -168,8 +170,7 @@ def refuse_rivals(
         )
         return
     said = f"Another run is at work on the same partitions{after}: {named}. Nothing was submitted."
-    earlier = [it for it in rivals if it.opened_at < mine.opened_at]
-    if policy.on_conflict is OnConflict.FAIL and earlier:
+    if policy.on_conflict is OnConflict.FAIL and not keeps_its_turn(mine, rivals):
         raise CommitConflictError(
             said,
             table=table.root.url,
@@ -186,9 +187,9 @@ def refuse_rivals(
 
 
 def keeps_its_turn(mine: TryRecord, rivals: Iterable[TryRecord]) -> bool:
-    """Tell whether a try that waits stays on record: all that it sees opened in the same second and
-    give way to it, if they have seen it. Of two, the one with the lower rank gives way, and of
-    equal ranks the one with the lower UUID."""
+    """Tell whether a try stays on record: all that it sees opened in the same second and give way
+    to it, if they have seen it. Of two, the one with the lower rank gives way, and of equal ranks
+    the one with the lower UUID."""
     return all(it.opened_at == mine.opened_at and _is_before(it, mine) for it in rivals)
 
 

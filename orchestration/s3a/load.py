@@ -248,9 +248,10 @@ class S3ALoad:
         """Find other runs at work. Of those that began in the same second and give way, see that
         they have done so; one that did not see this try is at work, and is waited for."""
         planned = None if self._plan is None else self._plan.partitions
+        yields = waits or policy.on_conflict is not OnConflict.LAST_WINS
         for _ in range(_TIE_LOOKS):
             rivals = find_rivals(self._table, self._try, policy, planned, waits)
-            if not (waits and rivals and keeps_its_turn(self._try, rivals)):
+            if not (yields and rivals and keeps_its_turn(self._try, rivals)):
                 break
             time.sleep(_TIE_PAUSE)
         return rivals

@@ -362,6 +362,67 @@ class TestThatBeginInOneSecond:
         submit(self.waits(table, uuid, rank, waiting))
         assert len(looks) == 1
 
+    def does_not_wait(
+        self, table: Table, uuid: str, rank: RunRank | None, policy: ConflictPolicy
+    ) -> S3ALoad:
+        made = load(table, policy, rank)
+        made._try = replace(made._try, uuid=uuid)
+        return made
+
+    RANKS = pytest.mark.parametrize(
+        ("uuid", "rank", "other"),
+        [("b", NEW, NEW), ("0", NEW, OLD)],
+        ids=["by the UUID", "by the rank"],
+    )
+
+    @RANKS
+    @pytest.mark.parametrize("policy", [NEWEST, ConflictPolicy()], ids=["newest_run", "fail"])
+    def test_the_higher_one_goes_on_when_the_lower_one_has_given_way(
+        self,
+        table: Table,
+        monkeypatch: pytest.MonkeyPatch,
+        policy: ConflictPolicy,
+        uuid: str,
+        rank: RunRank,
+        other: RunRank,
+    ) -> None:
+        lower = put(table, uuid="a", idempotency_key="other", rank=other)
+        looks: list[float] = []
+
+        def gives_way(seconds: float) -> None:
+            looks.append(seconds)
+            table.run(ledger.close_try(ROOT, lower, state=UNDONE))
+
+        monkeypatch.setattr(time, "sleep", gives_way)
+        submit(self.does_not_wait(table, uuid, rank, policy))
+        assert len(looks) == 1
+
+    @RANKS
+    def test_the_lower_one_fails_for_good(
+        self, table: Table, uuid: str, rank: RunRank, other: RunRank
+    ) -> None:
+        put(table, uuid=uuid, idempotency_key="other", rank=rank)
+        lower = self.does_not_wait(table, "a", other, ConflictPolicy())
+        refuse(lower, CommitConflictError, "Another run is at work on the same partitions")
+        assert [it.record.uuid for it in table.run(ledger.open_tries(ROOT)).known] == [uuid]
+
+    def test_the_higher_one_is_tried_again_where_the_lower_one_goes_on(
+        self, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        put(table, uuid="a", idempotency_key="other")
+        looks: list[float] = []
+        monkeypatch.setattr(time, "sleep", looks.append)
+        higher = self.does_not_wait(table, "b", None, ConflictPolicy())
+        refuse(higher, OutcomeUnknownError, "Let the task be retried when that run has ended")
+        assert 1 < len(looks) < 10
+
+    def test_last_wins_asks_nobody_to_give_way(
+        self, table: Table, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        put(table, uuid="a", idempotency_key="other")
+        monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("It waits."))
+        submit(self.does_not_wait(table, "b", None, LAST))
+
     def test_the_lower_one_is_off_the_record_while_it_waits(self, table: Table) -> None:
         higher = put(table, uuid="b", idempotency_key="other")
 
