@@ -47,7 +47,7 @@ class AssetStep:
     :param chain: the first run of a chain of retries, by its id: a run that was re-executed from
         its failure, or retried by Dagster itself, goes on with the chain of the run before.
     :param try_number: of the step within its run, from 1; of a run that does an older one's work
-        again from 2.
+        again, or was re-executed from one, from 2.
     :param is_one_of_many: a backfill makes a run of each partition, since the asset says nothing
         else.
     """
@@ -80,6 +80,7 @@ class AssetStep:
         node = step.job_def.asset_layer.get(asset_key)
         run = step.dagster_run
         again = run.tags.get(DOES_AGAIN)
+        root = again or run.root_run_id or run.run_id
         partitions_def = node.partitions_def
         return AssetStep(
             asset=asset_key,
@@ -89,9 +90,9 @@ class AssetStep:
             code_version=node.code_version,
             job=run.job_name,
             run=run.run_id,
-            root_run=again or run.root_run_id or run.run_id,
+            root_run=root,
             chain=chain_of(run, step.instance),
-            try_number=step.previous_attempt_count + (2 if again else 1),
+            try_number=step.previous_attempt_count + (1 if root == run.run_id else 2),
             is_one_of_many=BACKFILL_ID_TAG in run.tags
             and partitions_def is not None
             and node.backfill_policy is None,

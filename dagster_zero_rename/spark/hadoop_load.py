@@ -25,6 +25,7 @@ from zero_rename.orchestration.s3a.configuration import (
 )
 from zero_rename.orchestration.s3a.conflicts import ConflictPolicy
 from zero_rename.orchestration.s3a.load import S3ALoad, loaded_by_s3a
+from zero_rename.orchestration.s3a.settling import taken_plan
 from zero_rename.s3a.hadoop.settings import Committer
 from zero_rename.s3a.services import RULES, check_word
 
@@ -67,7 +68,8 @@ class HadoopLoad(SparkLoad):
         work, until its silence says that it is not.
 
         :raises InvalidInputError: the run's partition keys are no partitions of the table, or a
-            policy that Hadoop's committers cannot keep to; nothing was submitted.
+            policy that Hadoop's committers cannot keep to; or it was to settle a conflict, and
+            comes too late. Nothing was submitted.
         :raises OutcomeUnknownError: an earlier try is at work, or cannot be settled just now.
         :raises RefusedError: loading again would double rows.
         """
@@ -80,8 +82,9 @@ class HadoopLoad(SparkLoad):
         conflicts = ConflictPolicy(about, superseded)
         rank = _rank(step, paths, about)
         waiting = rival_wait(step, policy.wait_for_other_runs)
-        tried = S3ALoad(table, step, wanted, conflicts, rank, waiting=waiting)
         earlier = loaded_by_s3a(table, step, mode, "auto", about)
+        plan = None if earlier is not None else taken_plan(table, step)
+        tried = S3ALoad(table, step, wanted, conflicts, rank, plan, waiting)
         return HadoopLoad(step, table, policy, committer, paths, earlier, tried)
 
     @property

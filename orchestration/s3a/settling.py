@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from ...committer import Table
-    from ..runs.task_run import TaskRun
+    from ..runs.heartbeat import RepeatableRun
 
 _log = logging.getLogger(__name__)
 
@@ -39,14 +39,14 @@ def plans_root(root: TableRoot) -> TableRoot:
     return TableRoot(root.bucket, ledger.beside(root, "s3a-plans").rstrip("/"))
 
 
-def taken_plan(table: Table, run: TaskRun) -> Narrowing | None:
+def taken_plan(table: Table, run: RepeatableRun) -> Narrowing | None:
     """Take what a plan lets this clear of a task settle; ``None``: there is nothing. Only a task
     that was tried before asks.
 
     :raises InvalidInputError: it comes too late, and nobody knows whether it was cleared by that.
     """
-    mine, root = run.handoff().owner.cleared, plans_root(table.root)
-    if mine is None or run.try_number < 2:
+    mine, root = run.owner.cleared, plans_root(table.root)
+    if mine is None or (run.owner.try_number or 0) < 2:
         return None
     while True:
         left = table.run(read_narrowing(root, run.idempotency_key))
@@ -89,7 +89,7 @@ def planned_loads(
         how = "appended" if winner.mode == Mode.APPEND else "wrote as only its application knows"
         raise InvalidInputError(
             f"The run {called_run(winner)} has {how}, and with one of Hadoop's committers the "
-            "whole run loads again: its rows would be there twice. Nothing was cleared.",
+            "whole run loads again: its rows would be there twice. Nothing was loaded again.",
             remedy="Look which rows are there, remove those that are not to stay, and load what "
             "is missing by hand. Runs that replace their partitions can settle a conflict.",
         )
@@ -102,7 +102,7 @@ def planned_loads(
             raise InvalidInputError(
                 f"The run {called_run(winner)} also loads {_folder(name)}, which "
                 f"{called_run(it.by)} has won, and with one of Hadoop's committers the whole run "
-                "loads again. Nothing was cleared.",
+                "loads again. Nothing was loaded again.",
                 remedy=f"Resolve the conflict for {called_run(it.by)} there, too; or load what "
                 "is missing by hand.",
             )
@@ -115,7 +115,7 @@ def _refuse_doubtful(loads: Loads) -> None:
     if loads.doubtful:
         raise InvalidInputError(
             f"{called_run(loads.doubtful[0])} has begun to write the same partitions, and nobody "
-            "knows yet whether it has committed. Nothing was cleared.",
+            "knows yet whether it has committed. Nothing was loaded again.",
             remedy="Resolve the conflict when that run has ended. If its worker has died, its next "
             "try says what it did, or RecoverS3AJobsOperator.",
         )

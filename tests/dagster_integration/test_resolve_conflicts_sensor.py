@@ -5,18 +5,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 
 from dagster_zero_rename import ZeroRenameResource, resolve_conflicts_sensor, zero_rename_asset
-from dagster_zero_rename.asset_step import APPLICATION, DOES_AGAIN
+from dagster_zero_rename.asset_step import DOES_AGAIN
+from dagster_zero_rename.spark.spark_load import SparkLoad
 from dagster_zero_rename.watch.resolve_conflicts_sensor import TAG
-from support.dagster_loads import DAYS, days, rows
+from support.dagster_loads import DAYS, SCHEMA, days, rows
+from support.pauses import Pauses
 from zero_rename import Table
 from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.format.records.run_conflict import RunConflict, SettledBy
 from zero_rename.maintenance.conflicts import find_here
-from zero_rename.s3a.runs import ledger
-from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
+from zero_rename.spark.options import read_writer_options
 
 pytestmark = pytest.mark.memory_s3
 
@@ -30,6 +32,7 @@ class Lake:
 
     :param numbers: what each loads next, a row of every day.
     :param failures: called in turn, one a call of an asset's function, before it writes.
+    :param submits: rows are written by an application that the asset's function submits.
     """
 
     zero: ZeroRenameResource
@@ -39,6 +42,7 @@ class Lake:
     policy: Any = field(default_factory=lambda: {"prefer": [FLIGHTS]})
     mode: str = "overwrite"
     apply: bool = True
+    submits: bool = False
 
     @property
     def table(self) -> Table:
@@ -56,6 +60,8 @@ class Lake:
                 keys = [str(key) for key in context.partition_keys]
                 number = self.numbers[name]
                 data = rows(keys, {key: [number] for key in keys})
+                if self.submits:
+                    return submitted(zero_rename.spark_load(context), data)
                 return zero_rename.write(context, data)
 
             return load
@@ -104,6 +110,26 @@ class Lake:
         return {row["day"].isoformat(): row["number"] for row in found}
 
 
+def submitted(load: SparkLoad, data: pa.Table) -> dg.MaterializeResult:
+    """Write rows as an application that is told of the load."""
+    given = {"path": load.table.root.url, "partitionBy": "day"}
+    options = read_writer_options(given, load.variables)
+    job = load.table.job(
+        SCHEMA,
+        mode=options.mode(True),
+        partition_by=options.partition_by,
+        replace_partitions=options.replace_partitions,
+        on_conflict=options.on_conflict,
+        run_rank=options.run_rank,
+        idempotency_key=options.idempotency_key,
+        on_repeat=options.on_repeat,
+        owner=options.owner("test"),
+    )
+    with load.submitted(), job:
+        job.write(data)
+    return load.result()
+
+
 @pytest.fixture
 def lake(zero: ZeroRenameResource, instance: dg.DagsterInstance) -> Lake:
     """Two days of one run, of which a run of the other asset has replaced the first."""
@@ -135,6 +161,30 @@ def test_run_that_is_to_stand_loads_the_partition_in_conflict_alone(lake: Lake) 
         *(SettledBy.RERUN, "prefer=flights", "zero_rename_resolve_conflicts", ""),
     )
     assert said.job == lake.table.settled(["day=2013-01-01"])["day=2013-01-01"].job
+
+
+def test_application_of_the_run_that_is_to_stand_is_not_refused_as_older(lake: Lake) -> None:
+    lake.zero = ZeroRenameResource(table_root=lake.zero.table_root, on_conflict="newest_run")
+    lake.submits = True
+    assert lake.execute(only(lake)).success
+    assert lake.rows() == {DAY: 3, NEXT: 1, THIRD: 1}
+    assert "No conflict" in lake.tick().skip_message
+
+
+@pytest.mark.parametrize("submits", [True, False])
+def test_run_that_waits_for_others_waits_for_none_of_what_it_leaves_out(
+    lake: Lake, pauses: Pauses, submits: bool
+) -> None:
+    waits: Any = {"wait_for_other_runs": 3600}
+    lake.zero = ZeroRenameResource(table_root=lake.zero.table_root, **waits)
+    lake.submits, request = submits, only(lake)
+    given: dict[str, Any] = {"mode": "replace", "replace_partitions": [f"day={NEXT}"]}
+    other = lake.table.job(SCHEMA, partition_by=["day"], **given)
+    pauses(lambda: pytest.fail("It waits."))
+    with other:
+        other.write(rows([NEXT], {NEXT: [9]}))
+        assert lake.execute(request).success
+    assert lake.rows() == {DAY: 3, NEXT: 9, THIRD: 1}
 
 
 def test_runs_that_lost_give_way_while_the_settlement_stands(lake: Lake) -> None:
@@ -259,35 +309,6 @@ class TestRefused:
         with pytest.raises(dg.Failure, match="is not on record any more"):
             lake.tick()
 
-    @pytest.mark.parametrize(
-        ("application", "said"),
-        [
-            (APPLICATION, r"The run r of the asset 'flights' loaded it by Hadoop's committers"),
-            (None, r"made outside Dagster, by january, by Hadoop's committers: run it again there"),
-        ],
-    )
-    def test_load_by_hadoops_committers_is_named_by_who_made_it(
-        self, zero: ZeroRenameResource, lake: Lake, application: str | None, said: str
-    ) -> None:
-        made = Lake(ZeroRenameResource(table_root=f"{zero.table_root}/by_hadoop"), lake.instance)
-        made.policy = {"prefer": ["january"]}
-        load_by_hadoop(made.table, Owner("january", "r", FLIGHTS, application=application))
-        load_by_hadoop(made.table, Owner("hourly", "r", FLIGHTS, application=application))
-        with pytest.raises(dg.Failure, match=said) as refused:
-            made.tick()
-        assert ("outside Dagster" in str(refused.value)) is (application is None)
-
     def test_invalid_policy(self) -> None:
         with pytest.raises(InvalidInputError, match="Invalid policy"):
             resolve_conflicts_sensor(FLIGHTS, policy="oldest")
-
-
-def load_by_hadoop(table: Table, owner: Owner) -> None:
-    """Enter a whole load of a day in the ledger."""
-    told: dict[str, Any] = {"mode": "replace", "partitions": (f"day={DAY}",)}
-    key = f"{owner.dag_id}/{owner.run_id}"
-    record = TryRecord(run_uuid(), key, owner, "magic", **told)
-    opened = table.run(ledger.open_try(table.root, record))
-    entry = {"partition": f"day={DAY}", "files": 1, "rows": 1}
-    report = {"decided_at": opened.opened_at, "partitions": [entry]}
-    table.run(ledger.close_try(table.root, opened, state=COMMITTED, report=report))

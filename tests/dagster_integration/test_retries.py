@@ -288,3 +288,14 @@ def test_what_a_retry_may_mend_is_tried_again(
     run = instance.get_run_by_id(result.run_id)
     assert run is not None
     assert run.tags[MAX_RETRIES_TAG] == "3"
+
+
+def test_try_number_of_a_run_that_does_anothers_work_again_is_2(
+    load: Load, zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    """Then a run looks, before it submits anything, whether a conflict was settled against it."""
+    first = first_run(load, "overwrite", instance)
+    execute(instance, dg.ReexecutionOptions(first.run_id))
+    table = zero.table("flights")
+    owners = [table.owner_of(it.job) for it in table.files()]
+    assert {it.try_number for it in owners if it is not None} == {2}

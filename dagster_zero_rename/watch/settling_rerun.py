@@ -1,0 +1,183 @@
+"""Rerun that is to settle conflicts: what it is told, and whether it has settled them.
+
+A run of this package's committer loads the partitions in conflict alone, bound to the versions that
+the look saw. With one of Hadoop's committers the whole run loads again, bound to how many tries of
+other runs had loaded each of its partitions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from zero_rename.committer.commit.narrowed_run import (
+    Left,
+    end_narrowing,
+    leave_narrowing,
+    pending_narrowings,
+    read_narrowing,
+)
+from zero_rename.committer.errors import InvalidInputError, first_few
+from zero_rename.committer.format.job_spec import Owner
+from zero_rename.committer.format.layout import TableRoot, new_write_id
+from zero_rename.committer.format.records.narrowing import Narrowing
+from zero_rename.committer.format.settling import SettledRuns, Settling
+from zero_rename.maintenance.conflicts import ChosenRun
+from zero_rename.orchestration.runs.outcomes import makes_no_other, why_not_settled
+from zero_rename.orchestration.s3a.settling import last_load, planned_loads, plans_root, settled_by
+from zero_rename.s3a.runs.run_conflicts import S3A
+
+if TYPE_CHECKING:
+    from zero_rename.committer.table import Table
+
+_NOT_LOADED = (
+    "The run ended well, and did not settle the conflict: it has loaded nothing by one of Hadoop's "
+    "committers, or another run has loaded since"
+)
+
+
+@dataclass(frozen=True)
+class SettlingRerun:
+    """A run that is to stand in one or more partitions of a table.
+
+    :param chosen: for each of these.
+    :param versions: of all that the run may replace, as it is told.
+    """
+
+    table: Table
+    chosen: tuple[ChosenRun, ...]
+    versions: Mapping[str, int]
+
+    @staticmethod
+    def of(table: Table, chosen: Sequence[ChosenRun]) -> SettlingRerun:
+        """Plan what a run may replace.
+
+        :raises InvalidInputError: it loads as a whole, and has appended, or another run has won one
+            of its partitions; or none of its tries is on record any more.
+        """
+        if not chosen[0].committer:
+            versions = {it.conflict.partition: it.conflict.version for it in chosen}
+            return SettlingRerun(table, tuple(chosen), versions)
+        key = chosen[0].settlement.stands
+        winner = last_load(table, key)
+        if winner is None:
+            raise InvalidInputError(
+                f"No try of the run {key} is on record any more. Nothing was run.",
+                remedy="Materialise its asset by hand, with on_conflict='last_wins'.",
+            )
+        contested = [it.conflict.partition for it in chosen]
+        losers = {loser for it in chosen for loser in it.settlement.losers}
+        return SettlingRerun(table, tuple(chosen), planned_loads(table, winner, contested, losers))
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of the run."""
+        return self.chosen[0].settlement.stands
+
+    @property
+    def owner(self) -> Owner:
+        return self.chosen[0].owner or Owner()
+
+    @property
+    def committer(self) -> str:
+        """``s3a`` for one of Hadoop's; ``""``: this package's."""
+        return self.chosen[0].committer
+
+    @property
+    def state(self) -> str:
+        """What tells this from all else that is, or will be, in conflict there."""
+        said = [self.table.root.url, self.key, dict(self.versions)]
+        told = json.dumps(said + [self.committer] * bool(self.committer))
+        return sha256(told.encode()).hexdigest()[:32]
+
+    def leave(self, planner: Owner, seconds: int) -> bool:
+        """Tell the run what it settles; ``False``: another plan has it.
+
+        :param planner: who decides; its run is the state.
+        :param seconds: in which the run has to begin.
+        """
+        table, root = self.table, plans_of(self.table, self.committer)
+        left = table.run(read_narrowing(root, self.key))
+        if left is not None and not left.said.over and left.age <= left.said.seconds:
+            if left.said.planner.run_id == planner.run_id:
+                return True  # A tick before has left it, and its run was not launched.
+            if not is_by(left, planner):
+                return False
+        settles = {
+            it.conflict.partition: Settling(
+                SettledRuns(it.settlement.stands, it.settlement.losers), it.settlement.rank
+            )
+            for it in self.chosen
+        }
+        said = Narrowing(
+            new_write_id(),
+            self.key,
+            table.job_of_key(self.key),
+            self.versions,
+            seconds,
+            planner,
+            bool(self.committer) or makes_no_other(table, self.key, [*self.versions]),
+            settles=settles,
+        )
+        return table.run(leave_narrowing(root, said, left))
+
+    def __str__(self) -> str:
+        named = [it.conflict.partition for it in self.chosen]
+        return f"{first_few(named)} of {self.table.root.url}"
+
+
+@dataclass(frozen=True)
+class AskedRerun:
+    """A run that was told what it settles, by a tick before.
+
+    :param committer: as of :class:`SettlingRerun`.
+    """
+
+    table: Table
+    committer: str
+    left: Left
+
+    def outcomes(self) -> dict[str, tuple[str | None, str]]:
+        """Look what the run has made of each conflict, if it has ended well: the job by which it is
+        settled, and why it is not, ``""`` if it is."""
+        said = self.left.said
+        if self.committer:
+            loads = {name: said.partitions[name] for name in said.settles}
+            job = settled_by(self.table, said.idempotency_key, loads)
+            return dict.fromkeys(said.settles, (job, "" if job else _NOT_LOADED))
+        found, made = self.table.settled(said.settles), {}
+        for name, it in said.settles.items():
+            here, runs = found[name], it.runs
+            why = why_not_settled(here, runs.stands, runs.losers, said.partitions[name])
+            made[name] = (None if why else here.job, why)
+        return made
+
+    def end(self) -> None:
+        """Let nobody go by what the run was told any more."""
+        root = plans_of(self.table, self.committer)
+        self.table.run(end_narrowing(root, self.left, new_write_id()))
+
+
+def asked_reruns(table: Table, planner: Owner) -> Iterable[AskedRerun]:
+    """Yield the runs of a table that somebody has told what they settle, and that are not over."""
+    for committer in ("", S3A):
+        for left in table.run(pending_narrowings(plans_of(table, committer))):
+            if not left.said.over and is_by(left, planner):
+                yield AskedRerun(table, committer, left)
+
+
+def plans_of(table: Table, committer: str) -> TableRoot:
+    """Return the root below which runs are told what they settle.
+
+    :param committer: as of :class:`SettlingRerun`.
+    """
+    return plans_root(table.root) if committer else table.root
+
+
+def is_by(left: Left, planner: Owner) -> bool:
+    """Tell whether a plan is of one that somebody has made, in whichever tick."""
+    said = left.said.planner
+    return (said.application, said.dag_id) == (planner.application, planner.dag_id)
