@@ -43,6 +43,12 @@ if TYPE_CHECKING:
     from ..committer import Table
     from .destinations import Destination
 
+#: Whose runs are not compared, in a report, and why.
+_DELTA = "delta"
+_NOT_COMPARED = (
+    "not looked for in a Delta table, where a job is refused whose partitions another one has "
+    "changed"
+)
 #: Conflicts that a report names at most; a table's record has all.
 MOST_CONFLICTS = 200
 
@@ -76,7 +82,8 @@ class ConflictOrder:
 def find_at(
     table: Table, place: Destination, seconds: float | None = None, remember: bool = True
 ) -> list[ConflictReport]:
-    """Find the conflicts at a destination: where one committer took over from another, of both.
+    """Find the conflicts at a destination: where one committer took over from another, of both. Of
+    a Delta table the report says that its runs are not compared.
 
     :param table: opened at the destination's root, whatever lies there.
     :param seconds: look back so far; ``None``: since the last look.
@@ -87,6 +94,8 @@ def find_at(
         found.append(table.conflicts(seconds, remember))
     if place.is_s3a:
         found.append(table.run(find_s3a_conflicts(table.root, seconds, remember)))
+    if place.is_delta:
+        found.append(ConflictReport(table.root.url, _DELTA, (), 0.0, 0.0, notes=(_NOT_COMPARED,)))
     return found
 
 
@@ -509,7 +518,8 @@ def conflicts_as_markdown(found: Sequence[ConflictReport]) -> str:
     for it in found:
         lines += [f"## {escaped(it.table)}", ""]
         read = ", as far as their records could be read" if it.unread else ""
-        lines += conflict_lines(it.conflicts) or [f"No runs conflict{read}.", ""]
+        none = [] if it.committer == _DELTA else [f"No runs conflict{read}.", ""]
+        lines += conflict_lines(it.conflicts) or none
         lines += [f"* could not be read: {escaped(why)}" for why in it.unread[:MOST_CONFLICTS]]
         lines += [f"* {escaped(why)}" for why in it.notes]
     return "\n".join(lines)

@@ -117,9 +117,6 @@ def look_after(
 def _settle_conflicts(
     table: Table, place: Destination, order: ConflictOrder, apply: bool, done: Upkeep
 ) -> None:
-    if place.is_delta:
-        why = "a Delta table, where a job is refused whose partitions another one has changed"
-        done.notes.append(f"conflicts, not looked for: {why}")
     found = find_at(table, place)
     if order.policy is not None:
         found = [resolve_found(table, it, order.policy, apply, order.owner) for it in found]

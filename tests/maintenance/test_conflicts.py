@@ -16,6 +16,7 @@ from zero_rename.committer.store.requests import Put, PutFile
 from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
 from zero_rename.maintenance.conflicts import (
     choose_reruns,
+    conflicts_as_markdown,
     find_below,
     find_here,
     resolve_by_restore,
@@ -331,3 +332,12 @@ class TestDeltaTables:
                 ask(table)
         with pytest.raises(TableMismatchError, match="a Delta table"):
             resolve_by_restore(table, "newest_run")
+
+    def test_look_at_all_below_a_folder_notes_one(self) -> None:
+        store = MemoryStore()
+        store.apply(PutFile(f"wh/flights/_delta_log/{0:020}.json", b"{}"))
+        above = memory_table(store, "s3://bucket/wh")
+        found = find_below(above, lambda url: memory_table(store, url))
+        page = conflicts_as_markdown(found)
+        assert "not looked for in a Delta table" in page
+        assert "No runs conflict" not in page
