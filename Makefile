@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help environment setup demo docs servers s3a-jars s3a-archive older-spark older-airflow optional-providers lake-readers test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life dagster-life growth fast-tier bench bench-quick bench-papers lint lock clean
+.PHONY: help environment setup demo docs servers s3a-jars s3a-archive older-spark older-airflow optional-providers lake-readers lake-jars delta-spark test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life dagster-life growth fast-tier bench bench-quick bench-papers lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## */make \1\t/p' $(MAKEFILE_LIST)
@@ -37,12 +37,16 @@ optional-providers: environment ## Airflow's providers for Kubernetes, Databrick
 lake-readers: environment ## delta-rs, Polars and DuckDB, which read and write our Delta tables in tests, 600 MB, once
 	@$(PY) tools/environments.py lake-readers
 
+lake-jars: environment ## Spark 4.1 and Delta's jars for it, for tests of Delta tables, 1.4 GB, once
+	@$(PY) tools/environments.py spark-4.1
+	@$(PY) tools/fetch_lake_jars.py
+
 test: lint docs tests ## Lint, types, the docs and all tests; those of s3a/real where make s3a-jars was run
 
 s3a-archive: setup s3a-jars # halves the start of JVMs with Hadoop's jars
 	@$(PY) tools/s3a_class_archive.py
 
-tests: setup $(if $(CI),servers s3a-archive older-spark older-airflow optional-providers lake-readers) # at once with lint where there are --jobs
+tests: setup $(if $(CI),servers s3a-archive older-spark older-airflow optional-providers lake-readers lake-jars) # at once with lint where there are --jobs
 	@$(PY) -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder --durations=20 --durations-min=5
 
 test-s3a: s3a-archive ## All tests with Hadoop's S3A committers, on a real S3 server
@@ -55,6 +59,9 @@ test-older-spark: setup older-spark ## All tests of save() on the oldest Spark
 other-sparks: setup ## save() and load() on Spark 4.0 and 4.1, classic and Connect; 700 MB each, once
 	@$(PY) tools/environments.py spark-4.0 spark-4.1
 	@OTHER_SPARKS=1 $(PY) -m pytest -v tests/spark/saving/test_other_sparks.py
+
+delta-spark: setup lake-readers lake-jars ## Delta tables beside Delta on Spark 4.1, all of it, and 1,000 commits beside delta-rs
+	@DELTA_SPARK=1 $(PY) -m pytest -v tests/tables/test_delta_spark.py tests/torture/test_beside_engines.py
 
 screenshots: setup ## The pictures in docs/images, by headless Chromium from a real Airflow and Dagster (apt: chromium-driver)
 	@$(PY) -m uv pip install --quiet --target build/browser -r tools/locks/browser.lock
@@ -71,7 +78,7 @@ airflow-life: setup $(if $(SCENES),,s3a-jars) ## The examples in a whole Airflow
 dagster-life: setup ## The examples in a whole Dagster: dg, a backfill with a hole, kills, a late run. SCENES="components backfill"
 	@PYTHONPATH=tests $(PY) -m dagster_life $(SCENES)
 
-proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation walk torture each faults s3a airflow"
+proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation walk torture each faults s3a engines airflow"
 	@PYTHONPATH=tests $(PY) -m proof $(PARTS)
 
 growth: setup    ## How a table's records grow, in bytes, requests and memory; writes docs/performance.md

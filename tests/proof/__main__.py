@@ -23,6 +23,7 @@ PARTS: dict[str, Callable[[int], Outcome]] = {
     "each": programs.each_request,
     "faults": programs.faults,
     "s3a": programs.s3a,
+    "engines": programs.engines,
     "airflow": programs.airflow,
 }
 

@@ -96,25 +96,47 @@ def s3a(processes: int) -> Outcome:
     command = "make test-s3a"
     if (missing := _without_jars(command)) is not None:
         return missing
-    with tempfile.TemporaryDirectory(prefix="zero-rename-proof-") as folder:
-        report = Path(folder) / "report.xml"
-        workers = ["--numprocesses", str(processes), "--dist", "loadfile", "--no-loadscope-reorder"]
-        status, lines = _run(
-            ["-m", "pytest", "tests/s3a/real", *workers, f"--junitxml={report}"], {"S3A_WHOLE": "1"}
-        )
-        if not report.exists():
-            return Outcome(Verdict.FAILED, command, _block(lines[-_SHOWN:]), f"status {status}")
-        cases = ElementTree.parse(report).getroot().iter("testcase")
-        return _judged(command, status, [(case, _result(case)) for case in cases], lines)
+    return _tested(command, ["tests/s3a/real", "--numprocesses", str(processes)], "S3A_WHOLE")
+
+
+def engines(processes: int) -> Outcome:
+    """Delta tables beside Delta on Spark and delta-rs: what ``make delta-spark`` runs."""
+    command = "make delta-spark"
+    for program in (["environments.py", "lake-readers", "spark-4.1"], ["fetch_lake_jars.py"]):
+        if (missing := _not_fetched(command, program, "Delta Lake's jars or engines")) is not None:
+            return missing
+    tests = ["tests/tables/test_delta_spark.py", "tests/torture/test_beside_engines.py"]
+    return _tested(command, tests, "DELTA_SPARK")
 
 
 def _without_jars(command: str) -> Outcome | None:
     """Fetch Hadoop's jars. Returns the outcome of a part that lacks them, else ``None``."""
-    status, lines = _run(["tools/fetch_s3a_jars.py"], {})
+    return _not_fetched(command, ["fetch_s3a_jars.py"], "the S3A jars")
+
+
+def _not_fetched(command: str, program: Sequence[str], what: str) -> Outcome | None:
+    """Fetch what a part needs by a program of ``tools``. Returns the outcome of a part that lacks
+    it, else ``None``."""
+    status, lines = _run([f"tools/{program[0]}", *program[1:]], {})
     if not status:
         return None
-    why = "the S3A jars could not be fetched"
+    why = f"{what} could not be fetched"
     return Outcome(Verdict.NOT_RUN, command, _block(lines[-10:]), why)
+
+
+def _tested(command: str, tests: Sequence[str], whole: str) -> Outcome:
+    """Run tests, of which each counts.
+
+    :param whole: the variable by which all of them run.
+    """
+    with tempfile.TemporaryDirectory(prefix="zero-rename-proof-") as folder:
+        report = Path(folder) / "report.xml"
+        how = ["--dist", "loadfile", "--no-loadscope-reorder", f"--junitxml={report}"]
+        status, lines = _run(["-m", "pytest", *tests, *how], {whole: "1"})
+        if not report.exists():
+            return Outcome(Verdict.FAILED, command, _block(lines[-_SHOWN:]), f"status {status}")
+        cases = ElementTree.parse(report).getroot().iter("testcase")
+        return _judged(command, status, [(case, _result(case)) for case in cases], lines)
 
 
 def _result(case: ElementTree.Element) -> str:

@@ -39,24 +39,35 @@ class SharedTable:
             found = driver.run(Get(key))
             assert isinstance(found, Found)
             path = self._folder / key.removeprefix(self._prefix)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(found.body)
-            self._known[key] = found.body
+            if not (path.exists() and self._known.get(key) == found.body):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(found.body)
+                self._known[key] = found.body
         return str(self._folder)
 
     def take_back(self) -> None:
+        """Bring the store to what the folder has."""
         for path in self._folder.rglob("*"):
             key = self._prefix + path.relative_to(self._folder).as_posix()
             if path.is_file() and self._known.get(key) != path.read_bytes():
-                self.table.driver.run(PutFile(key, path.read_bytes()))
-        for key in self._known:
+                self._known[key] = path.read_bytes()
+                self.table.driver.run(PutFile(key, self._known[key]))
+        for key in list(self._known):
             if not (self._folder / key.removeprefix(self._prefix)).exists():
                 self.table.driver.run(Delete(key))
+                del self._known[key]
 
     def theirs(self, verb: str, rows: Any = None, where: str | None = None) -> None:
         folder = self.hand_out()
         self._engines.ask(do="change", folder=folder, verb=verb, rows=rows, where=where)
         self.take_back()
+
+    def by_sql(self, statement: str) -> list[Any]:
+        """Change the table by a statement of Spark's SQL about ``{table}``; its rows."""
+        table = f"delta.`{self.hand_out()}`"
+        found = self._engines.ask(do="sql", statement=statement.format(table=table))
+        self.take_back()
+        return found
 
     def seen_by(self, engine: str, columns: list[str], where: str | None = None) -> list[Any]:
         folder = self.hand_out()

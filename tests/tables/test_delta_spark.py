@@ -1,0 +1,266 @@
+"""Delta tables of this package beside Delta on Spark 4.1: each reads what the other one wrote, and
+goes on from it.
+
+The table lies in a store in memory; Spark gets its objects as files of a folder, and what it writes
+there is taken back. ``make delta-spark`` runs all of it; ``make test`` what is not marked so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from conftest import Bucket
+
+from support.delta_features import FEATURES, FeatureTable
+from support.delta_values import CONDITIONS, ODD_NAMES, PARTITIONS, VALUES, days
+from support.engine_process import EngineProcess
+from support.shared_table import SharedTable
+from zero_rename.committer.errors import TableMismatchError
+from zero_rename.tables import DeltaTable
+
+pytestmark = [pytest.mark.spark, pytest.mark.memory_s3]
+whole = pytest.mark.skipif(not os.environ.get("DELTA_SPARK"), reason="of make delta-spark")
+SPARK = "spark"
+COLUMNS = ["day", "delay"]
+
+
+@pytest.fixture
+def shared(s3_bucket: Bucket, tmp_path: Any, delta_spark: EngineProcess) -> SharedTable:
+    return SharedTable(
+        DeltaTable(f"s3://{s3_bucket.name}/flights"), tmp_path / "flights", delta_spark
+    )
+
+
+def assert_same(shared: SharedTable, columns: list[str], rows: int) -> None:
+    """Spark and this package see the same rows, and so many."""
+    ours = shared.ours(columns)
+    assert shared.seen_by(SPARK, columns) == ours
+    assert len(ours) == rows
+
+
+def delays(shared: SharedTable) -> list[int]:
+    return sorted(int(delay) for (delay,) in shared.ours(["delay"]))
+
+
+def clean_log(bucket: Bucket) -> int:
+    """Delete the entries before the newest checkpoint, as engines do; the version of it."""
+    log = bucket.keys("flights/_delta_log/")
+    newest = max(int(found[1]) for key in log if (found := re.search(r"(\d{20})\.checkpoint", key)))
+    for key in log:
+        found = re.search(r"(\d{20})\.(json|crc)$", key)
+        if found and int(found[1]) < newest:
+            bucket.client.delete_object(Bucket=bucket.name, Key=key)
+    return newest
+
+
+class TestOursReadBySpark:
+    def test_spark_reads_each_version_that_jobs_have_committed(self, shared: SharedTable) -> None:
+        odd = days(("1", 5), ("2", 6), (None, 7), ("", 10), ("ü/ %2F=", 8))
+        shared.write(odd, partition_by=["day"])
+        shared.write(days(("1", 9)), mode="overwrite")
+        shared.table.merge(days(("2", 60)), ["day"])
+        shared.table.delete([("delay", "==", 8)])
+        shared.table.checkpoint()
+        shared.write(days(("3", 1)))
+        shared.write(days(("3", 2)))
+        shared.table.compact(apply=True)
+        shared.table.restore(1)
+        shared.table.restore(5)
+        assert_same(shared, COLUMNS, 6)
+        past = "select {0} of, day, delay from {{table}} version as of {0}"
+        seen = shared.by_sql(" union all ".join(past.format(version) for version in range(9)))
+        for version in range(9):
+            scan = shared.table.scan(columns=COLUMNS, as_of=version).to_arrow().to_pylist()
+            ours = sorted([str(version), *map(repr, row.values())] for row in scan)
+            assert sorted(row for row in seen if row[0] == str(version)) == ours
+
+    def test_spark_reads_values_of_each_type(self, shared: SharedTable) -> None:
+        shared.write(pa.table({"id": [0, 1, 2, 3], **VALUES}))
+        assert_same(shared, ["id", *VALUES], 4)
+
+    def test_spark_skips_no_file_that_fits(self, shared: SharedTable) -> None:
+        table = pa.table({"id": [0, 1, 2, 3], **VALUES})
+        for row in range(4):
+            shared.write(table.slice(row, 1))
+        for condition, fitting in CONDITIONS.items():
+            where = condition.replace('"', "`")
+            found = shared.seen_by(SPARK, ["id"], where)
+            assert found == [(str(row),) for row in fitting], condition
+
+    @whole
+    def test_spark_reads_partitions_of_each_type(self, shared: SharedTable) -> None:
+        names = list(PARTITIONS)
+        shared.write(pa.table({"id": [0, 1], **PARTITIONS}), partition_by=names)
+        assert_same(shared, ["id", *names], 2)
+
+    def test_spark_reads_odd_partition_values(self, shared: SharedTable) -> None:
+        odd = days(*((name, number) for number, name in enumerate(ODD_NAMES)))
+        shared.write(odd, partition_by=["day"])
+        assert_same(shared, COLUMNS, len(ODD_NAMES))
+        for name in ("a%b", "100%25", "ünïcödé ☃", "tr."):
+            found = shared.seen_by(SPARK, ["delay"], f"day = '{name}'")
+            assert found == [(str(ODD_NAMES.index(name)),)]
+
+    @whole
+    def test_spark_reads_columns_that_came_later_and_files_of_another_order(
+        self, shared: SharedTable
+    ) -> None:
+        shared.write(days(("1", 5)), partition_by=["day"])
+        more = days(("1", 6)).append_column("gate", pa.array(["A"]))
+        shared.write(more, schema_mode="merge")
+        shared.write(more.select(["gate", "delay", "day"]))
+        assert_same(shared, [*COLUMNS, "gate"], 3)
+        wide = pa.table({"gate": ["B"], "day": ["2"], "late": [True]})
+        shared.write(wide, schema_mode="overwrite", mode="overwrite", replace_table=True)
+        assert_same(shared, ["gate", "day", "late"], 1)
+
+    def test_spark_reads_a_checkpoint_whose_entries_are_gone(
+        self, shared: SharedTable, s3_bucket: Bucket
+    ) -> None:
+        shared.write(pa.table({"id": [0, 1], **PARTITIONS}), partition_by=list(PARTITIONS))
+        shared.write(pa.table({"id": [2, 3], **PARTITIONS}))
+        shared.table.delete([("id", "==", 0)])
+        shared.table.checkpoint()
+        assert clean_log(s3_bucket) == 2
+        shared.write(pa.table({"id": [4, 5], **PARTITIONS}))
+        assert_same(shared, ["id", *PARTITIONS], 5)
+        found = shared.seen_by(SPARK, ["id"], "p_date = '2013-01-01'")
+        assert found == [("2",), ("4",)]
+
+
+class TestSparksBetweenJobs:
+    def test_changes_of_spark_are_read_and_committed_upon(self, shared: SharedTable) -> None:
+        shared.write(days(("1", 5), ("2", 6)), partition_by=["day"])
+        shared.by_sql("insert into {table} values ('1', 7), (null, 8)")
+        assert delays(shared) == [5, 6, 7, 8]
+        shared.write(days((None, 9)))
+        shared.by_sql("update {table} set delay = 100 where delay = 5")
+        shared.by_sql("delete from {table} where delay = 6")
+        shared.write(days(("2", 10)), mode="overwrite")
+        assert delays(shared) == [7, 8, 9, 10, 100]
+        shared.by_sql(
+            "merge into {table} t using (select '2' day, 11L delay union all select '3', 12L) s "
+            "on s.day = t.day when matched then update set * when not matched then insert *"
+        )
+        shared.table.merge(days(("3", 13)), ["day"])
+        shared.by_sql("optimize {table}")
+        shared.write(days(("4", 14)))
+        assert delays(shared) == [7, 8, 9, 11, 13, 14, 100]
+        shared.by_sql("insert overwrite {table} partition (day = '1') values (15)")
+        assert delays(shared) == [8, 9, 11, 13, 14, 15]
+        shared.table.delete([("delay", "==", 8)])
+        shared.by_sql("restore {table} to version as of 1")
+        assert delays(shared) == [5, 6, 7, 8]
+        shared.write(days(("1", 16)))
+        shared.by_sql("vacuum {table} retain 0 hours")
+        shared.write(days(("1", 17)), mode="overwrite")
+        assert_same(shared, COLUMNS, 3)
+        assert delays(shared) == [6, 8, 17]
+
+    def test_values_that_spark_wrote_are_read(
+        self, shared: SharedTable, delta_spark: EngineProcess
+    ) -> None:
+        values = pa.table({"id": [0, 1, 2, 3], **VALUES})
+        shared.write(values)
+        other = SharedTable(
+            DeltaTable(f"{shared.table.root.url}_copy"),
+            shared._folder.with_name("copy"),
+            delta_spark,
+        )
+        source = f"delta.`{shared.hand_out()}`"
+        other.by_sql(f"create table {{table}} using delta as select * from {source}")
+        assert other.ours(["id", *VALUES]) == shared.ours(["id", *VALUES])
+        other.write(values)
+        assert_same(other, ["id", *VALUES], 8)
+
+    def test_partitions_that_spark_wrote_are_read_and_replaced(
+        self, shared: SharedTable, delta_spark: EngineProcess
+    ) -> None:
+        odd = pa.array([name or None for name in ODD_NAMES], pa.string())
+        names = ["odd", *PARTITIONS]
+        first, second = (
+            pa.table(
+                {
+                    "id": list(range(start, start + len(odd))),
+                    "odd": odd,
+                    **{name: pa.repeat(them[0], len(odd)) for name, them in PARTITIONS.items()},
+                }
+            )
+            for start in (0, 100)
+        )
+        shared.write(first)
+        other = SharedTable(
+            DeltaTable(f"{shared.table.root.url}_copy"),
+            shared._folder.with_name("copy"),
+            delta_spark,
+        )
+        source = f"delta.`{shared.hand_out()}`"
+        by = ", ".join(names)
+        other.by_sql(
+            f"create table {{table}} using delta partitioned by ({by}) as select * from {source}"
+        )
+        assert other.ours(["id", *names]) == shared.ours(["id", *names])
+        other.write(second, mode="overwrite")
+        assert_same(other, ["id", *names], len(odd))
+        assert {int(number) for (number,) in other.ours(["id"])} == {*range(100, 100 + len(odd))}
+
+    @whole
+    def test_columns_that_spark_has_added_are_null_before(self, shared: SharedTable) -> None:
+        shared.write(days(("1", 5)), partition_by=["day"])
+        shared.by_sql("alter table {table} add columns (gate string)")
+        shared.by_sql("insert into {table} values ('1', 6, 'A')")
+        shared.write(days(("2", 7)), schema_mode="merge")
+        assert_same(shared, [*COLUMNS, "gate"], 3)
+
+
+def _write(table: DeltaTable, **options: Any) -> None:
+    rows = pa.table({"id": pa.array([9], pa.int64()), "p": pa.array([9], pa.int32())})
+    with table.job(rows.schema, schema_mode="merge", **options) as job:
+        job.write(rows)
+
+
+#: Verbs that are tried on a table that Spark has made.
+VERBS: dict[str, Callable[[DeltaTable], object]] = {
+    "append": _write,
+    "replace": lambda table: _write(table, mode="overwrite", replace_table=True),
+    "checkpoint": lambda table: table.checkpoint(),
+}
+
+
+@whole
+@pytest.mark.parametrize("feature", FEATURES, ids=lambda it: it.name)
+def test_a_table_of_spark_with_a_feature_is_read_and_written_as_the_list_says(
+    shared: SharedTable, s3_bucket: Bucket, delta_spark: EngineProcess, feature: FeatureTable
+) -> None:
+    for made in feature.made:
+        if isinstance(made, str):
+            shared.by_sql(made)
+        else:
+            delta_spark.ask(do="build", folder=shared.hand_out(), columns=made)
+            shared.take_back()
+    [detail] = shared.by_sql("describe detail {table}")
+    assert any(repr(feature.name) in cell for cell in detail), detail
+    mapped = any("columnMapping" in str(made) for made in feature.made)
+    name = "columnMapping" if mapped else feature.name
+    if feature.read:
+        assert_same(shared, ["id", "p"], 2)
+    else:
+        with pytest.raises(TableMismatchError, match=re.escape(name)):
+            shared.ours(["id", "p"])
+    allowed = {"yes": {*VERBS}, "appends": {"append", "checkpoint"}, "no": set[str]()}
+    rows = 2
+    for verb, change in VERBS.items():
+        if verb in allowed[feature.written]:
+            change(shared.table)
+            rows = {"append": rows + 1, "replace": 1, "checkpoint": rows}[verb]
+            assert_same(shared, ["id", "p"], rows)
+            continue
+        before = s3_bucket.sizes()
+        with pytest.raises(TableMismatchError, match=re.escape(name)):
+            change(shared.table)
+        assert s3_bucket.sizes() == before, verb
