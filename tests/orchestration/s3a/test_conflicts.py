@@ -27,7 +27,7 @@ from zero_rename.committer.rival_wait import RivalWait
 from zero_rename.committer.store.requests import Put
 from zero_rename.orchestration.runs.task_run import TaskRun
 from zero_rename.orchestration.s3a.configuration import LoadRequest
-from zero_rename.orchestration.s3a.conflicts import ConflictPolicy
+from zero_rename.orchestration.s3a.conflicts import ConflictPolicy, find_rivals
 from zero_rename.orchestration.s3a.load import S3ALoad, loaded_by_s3a
 from zero_rename.s3a.hadoop.settings import Committer
 from zero_rename.s3a.runs import ledger, rivals
@@ -245,6 +245,16 @@ class TestDamagedRecord:
         submit(load(table, LAST))
         assert "nobody can tell whether it is at work" in caplog.text
         assert key in caplog.text
+
+    def test_run_that_settles_a_conflict_does_not_begin_beside_it_under_any_policy(
+        self, world: World, table: Table
+    ) -> None:
+        table.run(Put(self.CLOSED, b"{"))
+        world.clock.advance(2 * DEFERRED_PATIENCE)
+        mine = put(table)
+        with pytest.raises(OutcomeUnknownError, match="cannot be read") as caught:
+            find_rivals(table, mine, LAST, {"day=1": 1})
+        assert "last_wins" not in str(caught.value)
 
     def test_run_that_has_committed_beside_it_says_so(self, world: World, table: Table) -> None:
         mine = load(table, ConflictPolicy())
