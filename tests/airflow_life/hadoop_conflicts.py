@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from airflow_life.conflicts import CORRECTED, DAILY, LOAD, Meeting, shown
+from airflow_life.conflicts import CORRECTED, DAILY, LOAD, Meeting, late_gives_way, shown
 from airflow_life.rows import path_of
 from airflow_life.scenes import World
+from support.waiting import until
 
 
 def magic_under_fail(world: World) -> str:
@@ -26,6 +27,40 @@ def magic_under_fail(world: World) -> str:
     meeting.holds(world.mended)
     assert _who_stands(meeting) == CORRECTED
     return "cleared, it repeats that; cleared when the other has ended, it loads in its place"
+
+
+def magic_met_another(world: World) -> str:
+    """a run by `magic`, `fail`, beside one that says `last_wins`: it fails for good"""
+    day, table = "2013-02-09", "life_magic_met"
+    meeting = Meeting(world, day, table, "fail", "magic")
+    insisting = Meeting(world, day, table, "last_wins", "magic")
+    first = meeting.held_daily()
+    between = insisting.corrected()
+    report = meeting.succeeded(CORRECTED, between)
+    assert f"{DAILY}.{LOAD} of run {first}" in report["overlapped"], report
+    meeting.release_daily()
+    other = f"while this one was at work: {CORRECTED}.{LOAD} of run {between}"
+    meeting.refused(DAILY, first, "CommitConflictError", other)
+    assert _who_stands(meeting) == DAILY
+    meeting.clear(DAILY, first)
+    report = meeting.succeeded(DAILY, first)
+    assert "conflict" not in report, report
+    meeting.holds(world.flights)
+    return "cleared when both have ended, it loads again, and that settles it"
+
+
+def magic_under_newest_run(world: World) -> str:
+    """a late backfill over a newer run by `magic`, `newest_run`: it starts no Spark"""
+    day, table = "2013-02-06", "life_magic_newest_run"
+    came = late_gives_way(Meeting(world, day, table, "newest_run", "magic"))
+    skipping = Meeting(world, day, table, "newest_run", "magic", on_superseded="skip")
+    run = skipping.daily(reprocess_behavior="completed")
+    until("the late run to be made again", lambda: _try_number(world, run) == 2)
+    assert world.airflow.ended(DAILY, run) == "success"
+    assert world.airflow.task(DAILY, run, LOAD)["state"] == "skipped"
+    assert not skipping.started_spark(DAILY, run)
+    skipping.holds(world.mended)
+    return f'it fails for good, and {came}; by `on_superseded="skip"` it is skipped'
 
 
 def partitioned_under_last_wins(world: World) -> str:
@@ -88,4 +123,11 @@ def _who_stands(meeting: Meeting) -> str:
     return dag_id
 
 
-SCENES = (*(magic_under_fail, partitioned_under_last_wins, purge_beside_magic),)
+def _try_number(world: World, run: str) -> int:
+    return world.airflow.task(DAILY, run, LOAD)["try_number"]
+
+
+SCENES = (
+    *(magic_under_fail, magic_met_another, magic_under_newest_run),
+    *(partitioned_under_last_wins, purge_beside_magic),
+)
