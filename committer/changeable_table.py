@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +26,7 @@ from .format.job_spec import (
     choice,
     partition_names,
 )
+from .format.parquet.foreign_columns import FooterReader, ForeignFile, check_files
 from .format.parquet.reader import read_batches
 from .format.parquet.row_filter import Filter, RowFilter
 from .format.records.data_file import DataFile
@@ -38,13 +39,21 @@ from .scan.partition_condition import PartitionCondition
 from .scan.reads import noted
 from .stateful_table import StatefulTable
 from .store.driver import BotoDriver
+from .store.requests import Work
 from .write_job import WriteJob, this_process
+
+T = TypeVar("T")
 
 
 class ChangeableTable(StatefulTable):
     """The part of a table that changes rows which are there."""
 
     driver: BotoDriver
+    _footers: FooterReader
+
+    @abstractmethod
+    def run(self, step: Work[T]) -> T:
+        """Carry out a step of the protocol on the table's store."""
 
     @property
     @abstractmethod
@@ -71,6 +80,11 @@ class ChangeableTable(StatefulTable):
     ) -> tuple[dict[str, Any], list[Inputs]]:
         """Members of the :class:`.JobSpec` that replaces partitions of a state whose rows change;
         and what these were computed from."""
+
+    @property
+    @abstractmethod
+    def hidden_remedy(self) -> str:
+        """What to do where files of other programs have columns that the table does not show."""
 
     @abstractmethod
     def job_of_key(self, idempotency_key: str) -> str | None:
@@ -219,6 +233,22 @@ class ChangeableTable(StatefulTable):
         whole = self.state_to_change() if nothing is None else nothing
         found = with_keys(whole) if whole.files else ()
         return whole.chosen({*touched, *found})
+
+    def refuse_hidden_columns(self, state: Snapshot) -> None:
+        """Refuse to write rows of a state again where a file that another program wrote has columns
+        that the table does not show. Of each such file the footer is read.
+
+        :raises TableMismatchError: there is one; the rows would lose these columns.
+        :raises DamagedError: a file is not Parquet.
+        """
+        files = [
+            ForeignFile(file.key, file.partition, file.size)
+            for file in state.files
+            if file.is_foreign
+        ]
+        if files:
+            found = self.run(self._footers.read(files, state.partition_by))
+            check_files(self.root, state.schema, zip(files, found, strict=True), self.hidden_remedy)
 
     # How a change is made
 

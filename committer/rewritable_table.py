@@ -25,7 +25,6 @@ from .errors import (
     first_few,
 )
 from .format.job_spec import FileOptions, JobSpec, Readers, choice
-from .format.parquet.foreign_columns import ForeignFile, check_files
 from .format.parquet.reader import read_batches
 from .format.parquet.row_order import in_order
 from .format.records.inputs import Inputs
@@ -367,25 +366,12 @@ class RewritableTable(ReadableTable):
         self.run(check_rewritable(self._context))
         return self.state(partitions)
 
-    def refuse_hidden_columns(self, state: Snapshot) -> None:
-        """Refuse to write rows of a state again where a file that another program wrote has columns
-        that the table does not show. Of each such file the footer is read.
-
-        :raises TableMismatchError: there is one; the rows would lose these columns.
-        :raises DamagedError: a file is not Parquet.
-        """
-        files = [
-            ForeignFile(file.key, file.partition, file.size)
-            for file in state.files
-            if file.is_foreign
-        ]
-        if files:
-            found = self.run(self._context.read_columns(files, state.partition_by))
-            remedy = (
-                "Let the table have these columns, too, as far as they fit: zero-rename adopt "
-                f"{self.root.url} --apply; move away what does not."
-            )
-            check_files(self.root, state.schema, zip(files, found, strict=True), remedy)
+    @property
+    def hidden_remedy(self) -> str:
+        return (
+            "Let the table have these columns, too, as far as they fit: zero-rename adopt "
+            f"{self.root.url} --apply; move away what does not."
+        )
 
     def rewrite_policies(
         self, state: Snapshot, changes: Mapping[str, RowChanges], files: FileOptions

@@ -74,6 +74,7 @@ class LogChange:
     :param former: the version of the run's last entry, whose rows this change takes the place of;
         ``None``: it has none.
     :param owner: who runs it, as the entry tells it.
+    :param told: what the entry says besides for whoever asks what the job did, as JSON.
     """
 
     job: str
@@ -95,6 +96,7 @@ class LogChange:
     changes_data: bool = True
     operation: str = "WRITE"
     owner: Mapping[str, Any] = field(default_factory=dict)
+    told: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def depth(self) -> LogDepth:
@@ -196,6 +198,7 @@ def _info(change: LogChange, state: LogState, now: int, removed: int) -> dict[st
         "engineInfo": "zero_rename",
         "txnId": change.job,
         OURS: {
+            **change.told,
             "job": change.job,
             "base": change.base.version,
             "replaced": change.replaced.as_json() if change.replaced else None,

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..committer.errors import InvalidInputError, SupersededRunError
 from ..committer.format.handoff import Handoff
-from ..committer.format.job_spec import Mode, check_superseded
+from ..committer.format.job_spec import Mode, TableLayout, check_superseded, choice
 from ..committer.format.layout import TableRoot
 from ..s3a.hadoop.settings import NATIVE
 from .changing.merge_source import MergeRules
@@ -55,6 +55,7 @@ def stream(
     delete_when: str | None = None,
     latest_by: str | None = None,
     across_partitions: bool = False,
+    layout: str | None = None,
     output_mode: str = "append",
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
@@ -71,6 +72,7 @@ def stream(
         which replaces the partitions that the batch has rows for; or ``merge``, by key.
     :param merge_on: with mode merge, the key's columns; with ``delete_when``, ``latest_by`` and
         ``across_partitions``, as :func:`.changing.merging.merge` has them.
+    :param layout: of the table, as :func:`.save_frame.save` has it: ``delta`` for a Delta table.
     :param output_mode: which rows Spark hands over, for ``DataStreamWriter.outputMode``.
     :param trigger: for ``DataStreamWriter.trigger``: ``{"processingTime": "1 minute"}``,
         ``{"availableNow": True}``; ``None`` begins a batch when the one before is done.
@@ -101,7 +103,13 @@ def stream(
     rules = _rules(Mode.parse(mode), merge_on, delete_when, latest_by, across_partitions)
     _check_options(read_writer_options({**(options or {}), "path": root.url}), rules, root.url)
     batches = MicroBatches(
-        root.url, checkpoint, tuple(partition_by), Mode.parse(mode), dict(options or {}), rules
+        root.url,
+        checkpoint,
+        tuple(partition_by),
+        Mode.parse(mode),
+        dict(options or {}),
+        rules,
+        None if layout is None else choice("layout", TableLayout, layout).value,
     )
     writer = frame.writeStream.foreachBatch(batches).outputMode(output_mode)
     writer = writer.option("checkpointLocation", checkpoint)
@@ -156,6 +164,7 @@ class MicroBatches:
     mode: Mode
     options: dict[str, str] = field(default_factory=dict)
     rules: MergeRules | None = None
+    layout: str | None = None
     _query: str | None = None
 
     def __call__(self, batch: DataFrame, number: int) -> None:
@@ -177,13 +186,11 @@ class MicroBatches:
         logger.info("%s holds batch %d of the query %s", self.table, number, self._query)
 
     def _write(self, batch: DataFrame, given: Mapping[str, str]) -> None:
-        by = self.partition_by
+        how = {"partition_by": self.partition_by, "layout": self.layout, "options": given}
         if self.rules is not None:
-            merge_by(self.rules, batch, self.table, partition_by=by, options=given)
+            merge_by(self.rules, batch, self.table, **how)
         else:
-            save(
-                batch, self.table, partition_by=by, mode=self.mode, committer=NATIVE, options=given
-            )
+            save(batch, self.table, mode=self.mode, committer=NATIVE, **how)
 
 
 def query_id(batch: DataFrame, checkpoint: str) -> str:

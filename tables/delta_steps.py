@@ -19,10 +19,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -63,7 +62,8 @@ from ..committer.format.job_spec import (
 from ..committer.format.layout import TableRoot, new_job_id
 from ..committer.format.records.pending_file import PendingFile, TaskResult
 from ..committer.format.records.store_facts import StoreFacts
-from ..committer.format.row_changes import RowChanges
+from ..committer.format.records.typed_json import Unfit, from_members, to_members
+from ..committer.format.row_changes import ChangeReads, RowChanges
 from ..committer.format.schema.compatibility import check_same, check_types
 from ..committer.format.schema.evolution import evolved, overwritten
 from ..committer.format.schema.row_metadata import renamed
@@ -108,6 +108,16 @@ Amend = Callable[[LogChange, LogState], LogChange]
 
 def _unchanged(change: LogChange, state: LogState) -> LogChange:
     return change
+
+
+def amends(spec: JobSpec) -> Amend:
+    """Return what makes of a job the entry that its specification asks for: one that changes rows
+    writes files again."""
+    changes = spec.row_changes.values()
+    if not changes:
+        return _unchanged
+    deletes = not any(it.inserted or it.updated for it in changes)
+    return rewriting("DELETE" if deletes else "MERGE", True)
 
 
 def rewriting(operation: str, changes_data: bool) -> Amend:
@@ -361,11 +371,7 @@ def _commit(
         yield from _checkpoint_where_due(layout, opened, log.state, done.entry.version, now)
         metadata = done.entry.of(LogMetadata)
         state = replace(log.state, metadata=metadata[-1]) if metadata else log.state
-        return replace(
-            committed(opened.root, state, done.entry, spec.row_changes),
-            change_reads=spec.change_reads,
-            rewritten=not change.changes_data,
-        )
+        return replace(committed(opened.root, state, done.entry), rewritten=not change.changes_data)
     yield from _delete(file.key for file in files)
     if spec.on_repeat is OnRepeat.SKIP:
         return (yield from _repeated(opened.root, layout, log.state, done))
@@ -438,6 +444,7 @@ def _change(
         metadata=metadata,
         protocol=needed_protocol(schema) if not state.exists else None,
         owner=_owner(spec.owner),
+        told=_told(spec),
     )
 
 
@@ -458,6 +465,16 @@ def _base_version(spec: JobSpec, log: LoggedJob, files: Iterable[PendingFile]) -
     if whole and base.whole:
         read.append(base.log_version)
     return min((it for it in read if it is not None), default=log.version)
+
+
+def _told(spec: JobSpec) -> dict[str, Any]:
+    """What the entry tells of a change of rows."""
+    told: dict[str, Any] = {}
+    if spec.row_changes:
+        told["rowChanges"] = {name: to_members(it) for name, it in spec.row_changes.items()}
+    if spec.change_reads is not None:
+        told["changeReads"] = to_members(spec.change_reads)
+    return told
 
 
 def _owner(owner: Owner) -> dict[str, Any]:
@@ -518,17 +535,11 @@ def _again(
     return change if done is None else replace(change, former=done.version)
 
 
-def committed(
-    root: TableRoot,
-    state: LogState,
-    entry: LogEntry,
-    row_changes: Mapping[str, RowChanges] = MappingProxyType({}),
-) -> Committed:
+def committed(root: TableRoot, state: LogState, entry: LogEntry) -> Committed:
     """What a job's entry has done.
 
     :param state: with the table's columns; files of it tell the partitions of tombstones that do
         not say theirs.
-    :param row_changes: what it did to the rows that it was computed from, by partition.
     """
     assert state.metadata is not None
     schema, by = arrow_schema(state.metadata), state.metadata.partition_columns
@@ -545,6 +556,7 @@ def committed(
     replaced = entry.ours.get("replaced")
     named = () if not isinstance(replaced, list) else (tuple(it) for it in replaced)
     names = {*added, *removed, *(name_told(it, schema, by) for it in named)}
+    row_changes, reads = _changes_told(entry)
     partitions = tuple(
         PartitionCommit(
             name,
@@ -559,7 +571,20 @@ def committed(
         for name in sorted(names)
     )
     at = entry.info.members.get("timestamp", 0) / 1000
-    return Committed(entry.job or "", root.url, partitions, at)
+    return Committed(entry.job or "", root.url, partitions, at, change_reads=reads)
+
+
+def _changes_told(entry: LogEntry) -> tuple[dict[str, RowChanges], ChangeReads | None]:
+    """What an entry of ours tells of the rows that its job changed, by partition, and of those that
+    it read. Nothing is decided by it, so that of what cannot be read nothing is told."""
+    told, read = entry.ours.get("rowChanges"), entry.ours.get("changeReads")
+    try:
+        return (
+            {name: from_members(RowChanges, it) for name, it in (told or {}).items()},
+            from_members(ChangeReads, read) if read else None,
+        )
+    except (Unfit, AttributeError):
+        return {}, None
 
 
 def _repeated(

@@ -43,6 +43,7 @@ from ..committer.format.job_spec import (
     partition_names,
 )
 from ..committer.format.layout import TableRoot, new_job_id
+from ..committer.format.parquet.foreign_columns import FooterReader
 from ..committer.format.parquet.reader import read_batches
 from ..committer.format.parquet.row_filter import Filter
 from ..committer.format.parquet.task_writer import TaskWriter
@@ -56,7 +57,7 @@ from ..committer.scan.current_table import stored_in
 from ..committer.scan.reads import note_read, stated_inputs
 from ..committer.scan.table_scan import ScanPlan, TableAccess, TableScan
 from ..committer.store.driver import BotoDriver, connect
-from ..committer.store.requests import Step
+from ..committer.store.requests import Work
 from ..committer.upkeep.compaction import (
     TARGET_BYTES,
     CompactAction,
@@ -79,7 +80,7 @@ from ..log.restoring import plan_restore
 from ..log.searching import find_run
 from .delta_doctor import examine
 from .delta_files import snapshot_of
-from .delta_steps import DeltaSteps, checkpoint_interval, committed, layout_of, rewriting
+from .delta_steps import DeltaSteps, amends, checkpoint_interval, committed, layout_of, rewriting
 from .delta_upkeep import (
     open_jobs,
     plan_recovery,
@@ -154,6 +155,7 @@ class DeltaTable(ChangeableTable):
         self.root = TableRoot.parse(url)
         self.driver: BotoDriver = driver or connect(self.root.bucket, client)
         self._layout = layout_of(self.root)
+        self._footers = FooterReader()
         #: Entries of jobs, which never change.
         self._entries: dict[str, LogEntry] = {}
 
@@ -196,7 +198,7 @@ class DeltaTable(ChangeableTable):
             raise TableNotFoundError("There is no Delta table here.", table=self.root.url)
         return opened
 
-    def run(self, step: Step[T]) -> T:
+    def run(self, step: Work[T]) -> T:
         """Carry out a step of the protocol on the table's store."""
         with about(self.root.url):
             return self.driver.run(step)
@@ -342,7 +344,7 @@ class DeltaTable(ChangeableTable):
         """
         if wait_for_other_runs:
             self.rival_jobs((), False)
-        return WriteJob(DeltaSteps(self.driver, self.root), spec, OF_TASKS)
+        return WriteJob(DeltaSteps(self.driver, self.root, amends(spec)), spec, OF_TASKS)
 
     def task_writer(self, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
         """The writer of one task attempt of an open job.
@@ -353,6 +355,13 @@ class DeltaTable(ChangeableTable):
         return attempt_writer(self.driver, opened, task, attempt)
 
     # Rows that are changed
+
+    @property
+    def hidden_remedy(self) -> str:
+        return (
+            "Add these columns to the table by the engine that wrote the files, or by "
+            "save(…, schema_mode='merge', layout='delta')."
+        )
 
     def state_to_change(self, partitions: Collection[str] | None = None) -> Snapshot:
         """A snapshot whose rows are computed anew."""
@@ -378,12 +387,9 @@ class DeltaTable(ChangeableTable):
     def rewriting_job(self, spec: JobSpec, inputs: Inputs) -> WriteJob:
         """A job that writes rows of a state again, some of them changed."""
         spec = replace(spec, success_markers=SuccessMarkers.NONE)
-        changes = spec.row_changes.values()
-        deletes = all(not (it.inserted or it.updated) for it in changes)
-        steps = DeltaSteps(
-            self.driver, self.root, rewriting("DELETE" if changes and deletes else "MERGE", True)
+        return WriteJob(
+            DeltaSteps(self.driver, self.root, amends(spec)), spec, inputs=lambda: inputs
         )
-        return WriteJob(steps, spec, inputs=lambda: inputs)
 
     def job_of_key(self, idempotency_key: str) -> str | None:
         """The job that last did the work of this run's key, or ``None``."""

@@ -24,6 +24,7 @@ from ...committer.format.schema.row_metadata import renamed
 from ...committer.format.schema.spark_types import in_own_types
 from ...committer.merge_request import IGNORE, UPDATE, MergeRequest, several_rows
 from ...committer.table import Table
+from ...tables import DeltaTable
 from ..reading.load import quoted
 from ..reading.predicate import refuse_beyond_rows
 from ..types import spark_schema, table_schema
@@ -92,7 +93,7 @@ class MergeSource:
     :param any_case: names mean the same whatever their case.
     """
 
-    table: Table
+    table: Table | DeltaTable
     frame: DataFrame
     rules: MergeRules
     own: pa.Schema
@@ -103,7 +104,7 @@ class MergeSource:
 
     @staticmethod
     def of(
-        table: Table,
+        table: Table | DeltaTable,
         frame: DataFrame,
         rules: MergeRules,
         partition_by: Sequence[str],

@@ -22,6 +22,7 @@ from ...committer.errors import InvalidInputError
 from ...committer.merge_request import INSERT, UPDATE
 from ...committer.row_rewrite import TableChange
 from ...committer.table import Table
+from ...tables import DeltaTable
 from ..write_target import WriteTarget, require_spark_frame
 from .changed_rows import ChangedRows
 from .merge_join import merged_rows
@@ -48,6 +49,7 @@ def merge(
     schema_mode: str | None = None,
     attempts: int = 3,
     partition_by: Sequence[str] = (),
+    layout: str | None = None,
     code_version: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> TableChange:
@@ -72,6 +74,8 @@ def merge(
         table's; those that it lacks stay as they are, and are null in rows that are inserted.
     :param attempts: how often the table is read and joined, where another job changes it meanwhile.
     :param partition_by: partition columns of a table that is not there yet.
+    :param layout: of a table that is not there yet, as :func:`.save_frame.save` has it; one that is
+        there is found.
     :param code_version: of the program that computes the frame, as :func:`.save_frame.save` has it.
     :param options: of the write, as there.
     :returns: what was done: rows inserted, updated, deleted, unchanged; partitions written, left.
@@ -97,7 +101,7 @@ def merge(
         across_partitions,
         evolves,
     )
-    return merge_by(rules, frame, table, attempts, partition_by, code_version, options)
+    return merge_by(rules, frame, table, attempts, partition_by, layout, code_version, options)
 
 
 def merge_by(
@@ -106,6 +110,7 @@ def merge_by(
     table: str | None,
     attempts: int = 3,
     partition_by: Sequence[str] = (),
+    layout: str | None = None,
     code_version: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> TableChange:
@@ -118,7 +123,7 @@ def merge_by(
         )
     kept: list[DataFrame] = []  # Not before a retry is found to have nothing left to do.
 
-    def joined(target: Table, place: WriteTarget, any_case: bool) -> ChangedRows:
+    def joined(target: Table | DeltaTable, place: WriteTarget, any_case: bool) -> ChangedRows:
         kept.extend([] if kept else [_materialised(frame)])
         by = place.partition_by
         return merged_rows(partial(MergeSource.of, target, kept[0], rules, by, any_case))
@@ -132,6 +137,7 @@ def merge_by(
             attempts=attempts,
             options=options,
             partition_by=partition_by,
+            layout=layout,
             code_version=code_version,
         )
     finally:

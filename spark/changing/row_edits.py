@@ -13,6 +13,7 @@ from ...committer.errors import InvalidInputError
 from ...committer.format.schema.compatibility import find_column
 from ...committer.row_rewrite import TableChange
 from ...committer.table import Table
+from ...tables import DeltaTable
 from ..reading.load import quoted, state_frame
 from ..reading.predicate import refuse_beyond_rows, selected_partitions
 from ..types import spark_schema
@@ -105,7 +106,7 @@ def _edited(
     for name, text in (sets or {}).items():
         refuse_beyond_rows(f"set[{name!r}]", text)
 
-    def edited(table: Table, _: object, any_case: bool) -> ChangedRows:
+    def edited(table: Table | DeltaTable, _: object, any_case: bool) -> ChangedRows:
         return _Edit(session, table, where, sets, any_case).rows()
 
     return change_table(session, url, edited, attempts=attempts, options=options)
@@ -119,7 +120,7 @@ class _Edit:
     """
 
     session: SparkSession
-    table: Table
+    table: Table | DeltaTable
     where: str
     sets: Mapping[str, str] | None
     any_case: bool

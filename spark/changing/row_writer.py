@@ -12,17 +12,31 @@ import pyarrow as pa
 
 from ...committer.changeable_table import refuse_repeat
 from ...committer.commit.state.job_state import Committed
-from ...committer.errors import CommitConflictError, InvalidInputError, SnapshotGoneError
+from ...committer.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    SnapshotGoneError,
+    TableNotFoundError,
+)
 from ...committer.format.handoff import Handoff
-from ...committer.format.job_spec import Distribute, Mode, OnConflict, OnRepeat, SchemaMode
+from ...committer.format.job_spec import (
+    Distribute,
+    Mode,
+    OnConflict,
+    OnRepeat,
+    SchemaMode,
+    TableLayout,
+)
 from ...committer.format.records.inputs import Inputs
 from ...committer.row_rewrite import TableChange
 from ...committer.table import Table
 from ...s3a.hadoop.settings import NATIVE
+from ...tables import DeltaTable
 from ..options import WriterOptions, is_given, names_key, writer_options
 from ..pipes import pipes_session, report_commit
+from ..reading.load import found_table
 from ..reading.table_reads import TableReads
-from ..saving.arrow_save import all_read, carry_out
+from ..saving.arrow_save import all_read, carry_out, delta_options
 from ..saving.planned_job import in_any_case, planned_job
 from ..startup.preflight import check_versions
 from ..types import spark_schema
@@ -44,13 +58,15 @@ class RowWriter:
     def __init__(self, session: SparkSession, target: WriteTarget, handoff: Handoff) -> None:
         check_versions()
         self.session = session
-        self.table = Table(target.root.url)
+        self.table = table_to_change(target, handoff)
         self._own_key = names_key(target.options)
         own = {"expected_mode": None, "replace_table": False, "replace_partitions": None}
         # What the call itself names is refused below.
         own = {name: it for name, it in own.items() if not is_given(target.options, name)}
         self._options = writer_options(target.options, handoff, target.named_options | own)
         refuse_policies(self._options, target.root.url)
+        if isinstance(self.table, DeltaTable):
+            self._options = delta_options(self._options, target.options, handoff)
         default = self._options.default_encryption
         self.table.driver.encrypt_by_default(default, target.root.prefix)
         self._name = application_of(session)
@@ -168,6 +184,30 @@ class RowWriter:
         return carry_out(frame, planned, options, self._reads, expected, inputs)
 
 
+def table_to_change(target: WriteTarget, handoff: Handoff) -> Table | DeltaTable:
+    """Return the table that a change names: as it is found, and where there is none, as its first
+    job is to make it.
+
+    :raises InvalidInputError: the task that submitted the application waits for a table of
+        directories, and this one is a Delta table.
+    """
+    url, is_delta = target.root.url, target.layout is TableLayout.DELTA
+    if is_delta:
+        return DeltaTable(url)
+    try:
+        table, _ = found_table(url)
+    except TableNotFoundError:
+        return Table(url)
+    if isinstance(table, DeltaTable) and handoff.table == target.root:
+        raise InvalidInputError(
+            "This is a Delta table, and the task that submitted the application waits for a table "
+            "of layout=directory; nothing was changed.",
+            table=url,
+            remedy="Give the operator layout='delta'.",
+        )
+    return table
+
+
 def refuse_policies(options: WriterOptions, table: str) -> None:
     """Options that contradict a change of rows, which has a state, partitions and a mode of its
     own."""
@@ -193,11 +233,12 @@ def refuse_policies(options: WriterOptions, table: str) -> None:
 def change_table(
     session: SparkSession,
     table: str | None,
-    compute: Callable[[Table, WriteTarget, bool], ChangedRows],
+    compute: Callable[[Table | DeltaTable, WriteTarget, bool], ChangedRows],
     *,
     attempts: int,
     options: Mapping[str, str] | None,
     partition_by: Sequence[str] = (),
+    layout: str | None = None,
     code_version: str | None = None,
 ) -> TableChange:
     """Change rows of the table that is named, or that the application's submitter names.
@@ -212,6 +253,7 @@ def change_table(
             handoff,
             mode=Mode.MERGE,
             partition_by=partition_by,
+            layout=layout,
             code_version=code_version,
             options=options,
         )

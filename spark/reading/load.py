@@ -124,7 +124,7 @@ def load(
     warn_of_overwrites(spark)
     reads = TableReads.of(application_of(spark), Table(table).root.url)
     reads.loaded()
-    source, (schema, partition_by) = _found(table)
+    source, (schema, partition_by) = found_table(table)
     past = None if as_of is None else AsOf.parse(as_of)
     names = list(columns) if columns is not None else schema.names
     types = spark_schema(schema, _needed(names, where, schema))
@@ -134,8 +134,11 @@ def load(
     return LoadedFiles(snapshot, shown, paths).on(frame)
 
 
-def _found(url: str) -> tuple[Table | DeltaTable, tuple[pa.Schema, tuple[str, ...]]]:
-    """The table at a root, whichever its layout, and its columns."""
+def found_table(url: str) -> tuple[Table | DeltaTable, tuple[pa.Schema, tuple[str, ...]]]:
+    """The table at a root, whichever its layout, and its columns.
+
+    :raises TableNotFoundError: there is none.
+    """
     table = Table(url)
     try:
         return table, (table.schema, table.partition_by)
@@ -148,7 +151,7 @@ def _found(url: str) -> tuple[Table | DeltaTable, tuple[pa.Schema, tuple[str, ..
 
 def state_frame(
     spark: SparkSession,
-    table: Table,
+    table: Table | DeltaTable,
     state: Snapshot,
     columns: Sequence[str] | None = None,
     where: str | None = None,

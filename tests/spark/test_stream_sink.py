@@ -14,6 +14,7 @@ from support.spark import environment, run_program
 from support.spark_tables import data_keys, numbers, open_records
 from zero_rename.committer import InvalidInputError, Table
 from zero_rename.spark import save, stream, stream_sink
+from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.spark
 SCHEMA = "n long, p string"
@@ -129,6 +130,22 @@ def test_a_batch_that_failed_is_written_at_the_next_start(
     put(source, 4)
     run(spark, source, url, checkpoint)
     assert numbers(url) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("given", [{}, {"mode": "merge", "merge_on": ["n"]}])
+def test_stream_into_a_delta_table_commits_each_batch_once(
+    spark: Any, source: Path, url: str, checkpoint: str, given: dict[str, Any]
+) -> None:
+    run(spark, source, url, checkpoint, layout="delta", **given)
+    # The checkpoint forgets the last batch, which runs again.
+    for name in ("2", ".2.crc"):
+        Path(checkpoint, "commits", name).unlink()
+    put(source, 4)
+    run(spark, source, url, checkpoint, layout="delta", **given)
+    table = DeltaTable(url)
+    assert sorted(table.scan(columns=["n"]).to_arrow()["n"].to_pylist()) == [1, 2, 3, 4]
+    assert len(table.history()) == 4
+    assert table.open_jobs() == []
 
 
 def newer_run_loads(url: str) -> None:
