@@ -81,8 +81,6 @@ def _check_of_delta(said: Mapping[str, Any]) -> None:
     why = "" if named is None else f"{named}={given[named]}, {_NOT_IN_DELTA[named]}"
     if said.get("on_conflict") == OnConflict.NEWEST_RUN:
         why = "on_conflict=newest_run, whose rows have no rank"
-    if said.get("mode") is Mode.MERGE:
-        why = "mode merge, which Spark does into tables of directories"
     if why:
         raise InvalidInputError(
             f"layout=delta is given for a table with {why}. {_UNDONE}.",

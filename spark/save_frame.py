@@ -112,7 +112,7 @@ def save(
         )
         if target.mode is Mode.MERGE:
             given = {"base": base, "distribute": distribute, "partitions": partitions}
-            given |= {"layout": layout, "wait_for_other_runs": wait_for_other_runs}
+            given |= {"wait_for_other_runs": wait_for_other_runs}
             return _merged(frame, target, handoff.about(target.root), given)
         if target.committer == NATIVE:
             from .saving.arrow_save import save_by_arrow

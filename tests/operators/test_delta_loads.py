@@ -26,6 +26,24 @@ job = DeltaTable(url).job(""",
 )
 for line in ("on_superseded", "run_rank"):
     WRITES_DELTA = WRITES_DELTA.replace(f"    {line}=options.{line},\n", "")
+#: As ``save()`` does where the operator says that it merges.
+MERGES = """
+import os
+import pyarrow as pa
+from zero_rename.committer.format.handoff import Handoff
+from zero_rename.tables import DeltaTable
+
+said = Handoff.decode(os.environ)
+assert (said.layout, said.mode, said.merge_on) == ("delta", "merge", ("n",))
+rows = pa.table({"n": [1, 2], "day": [1, 1]})
+DeltaTable(said.table.url).merge(
+    rows,
+    said.merge_on,
+    partition_by=["day"],
+    idempotency_key=said.idempotency_key,
+    on_repeat=said.on_repeat or "skip",
+)
+"""
 
 
 @pytest.fixture
@@ -74,6 +92,20 @@ def test_an_overwrite_without_rows_empties_its_partition(tables: Tables, delta: 
     assert rows(delta) == 0
 
 
+def test_a_merge_reports_what_it_did_with_rows_and_once(
+    tables: Tables, delta: DeltaTable, spark: FakeSpark
+) -> None:
+    spark.runs(MERGES)
+    merges = load(tables, mode="merge", merge_on=["n"], partition="*")
+    first = run(merges)
+    again = run(merges, try_number=2)
+    for report, repeated in ((first, False), (again, True)):
+        assert report["repeated"] is repeated
+        assert report["row_changes"] == {"inserted": 2, "updated": 0, "deleted": 0, "unchanged": 0}
+        assert report["partitions"][0]["partition"] == "day=1"
+    assert (rows(delta), len(delta.history())) == (2, 1)
+
+
 def test_an_application_that_writes_directories_is_found_out(
     tables: Tables, spark: FakeSpark
 ) -> None:
@@ -86,7 +118,6 @@ def test_an_application_that_writes_directories_is_found_out(
     ("arguments", "why"),
     [
         ({"on_conflict": "newest_run"}, "on_conflict=newest_run"),
-        ({"mode": "merge", "merge_on": ["flight"]}, "mode merge"),
         ({"readers": "heads"}, "readers=heads"),
         ({"wait_for_other_runs": 60}, "wait_for_other_runs"),
         ({"catalog": "glue://lake/flights"}, "catalog"),

@@ -162,6 +162,20 @@ def test_file_with_a_column_that_the_table_does_not_show_is_not_written_again(
     assert (7, 70, "x") in held(url)
 
 
+def test_rows_are_merged_by_the_submitter_s_words(
+    spark: Any, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"table": url, "layout": "delta", "mode": "merge", "merge_on": "k"}
+    for name, value in said.items():
+        monkeypatch.setenv(Handoff.variable(name), value)
+    news = spark.createDataFrame([(1, 5, "x"), (9, 9, "y")], SCHEMA)
+    done = save(news)
+    assert done is not None
+    assert done.row_changes == RowChanges(inserted=1, updated=1, unchanged=2)
+    assert save(spark.createDataFrame([(9, 8, "y")], SCHEMA), url, layout="delta") is not None
+    assert held(url) == [(1, 5, "x"), (2, None, "x"), (3, 30, "y"), (4, 40, "z"), (9, 8, "y")]
+
+
 def test_layout_is_that_of_the_table_which_is_there(spark: Any, s3_bucket: Bucket) -> None:
     url = f"s3://{s3_bucket.name}/directories"
     rows = spark.createDataFrame([(1, 1, "x")], SCHEMA)
