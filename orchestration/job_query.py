@@ -17,6 +17,7 @@ from .runs.reports import commit_report, one_line
 if TYPE_CHECKING:
     from ..committer import Table
     from ..committer.format.records.success_marker import SuccessMarker
+    from ..tables import DeltaTable
 
 #: Reads the ``_SUCCESS`` of a partition or, for ``None``, the table's (:meth:`.Table.marker`).
 ReadMarker = Callable[[str | None], "SuccessMarker | None"]
@@ -183,7 +184,7 @@ class JobQuery:
             f"{result.explanation} Its task's state is {task_state!r}: {why}. Clear it to load.",
         )
 
-    def ask(self, table: Table) -> QueryResult:
+    def ask(self, table: Table | DeltaTable) -> QueryResult:
         """Look once.
 
         :param table: the table at :attr:`table`; made once and kept, since making its clients
@@ -191,7 +192,11 @@ class JobQuery:
         :raises ZeroRenameError: the store refused or did not answer, or a record is damaged.
         """
         # On use: DAG files are parsed by processes that ask nothing.
+        from ..tables import DeltaTable
         from .s3a.load import report_of_job, report_of_run
+
+        if isinstance(table, DeltaTable):
+            return self._of_log(table)
 
         if self.job is not None and _is_uuid(self.job):
             return self._of_s3a(table, report_of_job(table, self.job, self.partition))
@@ -216,6 +221,39 @@ class JobQuery:
             if not table.is_closed(job):
                 return QueryResult(WAITING, f"Job {job} could not be applied to its end just now.")
         return self._ready(table, job)
+
+    def _of_log(self, table: DeltaTable) -> QueryResult:
+        """The same in a Delta table."""
+        from .delta_query import look_at_partitions, refuse_of_directories, since
+
+        fails = self.on_foreign_marker == "fail"
+        refuse_of_directories(table, on_foreign_marker="fail" if fails else None)
+        wanted = () if self.partition is None else (self.partition,)
+        job = self.job
+        if self.newer_than_version is not None:
+            _, changes, _ = look_at_partitions(table, wanted, since(self.newer_than_version, None))
+            change = changes.get(self.partition or "")
+            if change is None:
+                return QueryResult(WAITING, f"Nothing committed yet of {self.subject}.", quiet=True)
+            return self._judged(commit_report(change.done, wanted), [*wanted])
+        at_work = table.open_jobs()  # Before the look: what has ended by now has committed by now.
+        if self.idempotency_key is not None:
+            job = table.job_of_key(self.idempotency_key)
+        committed = None if job is None else table.result(job)
+        if committed is not None:
+            report = commit_report(committed, wanted)
+            return self._judged(report, [it.partition for it in committed.partitions])
+        is_at_work = any(
+            it.damage or (it.job == job if job else it.idempotency_key == self.idempotency_key)
+            for it in at_work
+        )
+        if is_at_work:
+            return QueryResult(WAITING, f"{_capital(self.subject)} has not committed yet.")
+        if self.job is not None and table.is_fenced(self.job):
+            said = f"Job {job} was aborted; it will never be committed."
+            return QueryResult(FAILED, said, quiet=True)
+        said = f"Nothing committed yet of {self.subject}."
+        return QueryResult(WAITING, said, absent=True, quiet=True)
 
     def _find_job(self, table: Table) -> str | None:
         if self.job is not None:
@@ -304,6 +342,10 @@ def check_least(**counts: int | None) -> None:
             raise InvalidInputError(
                 f"{name}={least} is no number of {what}.", remedy="Give at least 0."
             )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _is_uuid(job: str) -> bool:

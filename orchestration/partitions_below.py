@@ -7,17 +7,25 @@ from typing import TYPE_CHECKING
 from ..committer.format.layout import UNPARTITIONED
 from ..committer.format.records.head import partition_of_slot_key
 from ..committer.store.listing import list_objects
+from .delta_query import partitions_in
 
 if TYPE_CHECKING:
     from ..committer import Table
+    from ..tables import DeltaTable
 
 
-def partitions_below(table: Table, directory: str, by_heads: bool) -> tuple[str, ...]:
-    """Find the partitions below a directory: a request for a thousand heads or objects.
+def partitions_below(table: Table | DeltaTable, directory: str, by_heads: bool) -> tuple[str, ...]:
+    """Find the partitions below a directory: a request for a thousand heads or objects; of a Delta
+    table by its log.
 
     :param directory: the path above them, ``year=2013``; ``""`` for the table's root.
     :param by_heads: those that have a head; else those in whose folders files lie.
     """
+    # On use: DAG files are parsed by processes that ask nothing.
+    from ..tables import DeltaTable
+
+    if isinstance(table, DeltaTable):
+        return partitions_in(table, directory)
     root = table.root
     prefix = root.heads_prefix if by_heads else root.partition_prefix(directory or UNPARTITIONED)
     names = set[str | None]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -10,9 +10,11 @@ from weakref import WeakKeyDictionary
 
 from ..committer.errors import InvalidInputError, counted
 from ..committer.format.layout import UNPARTITIONED, TableRoot
+from ..committer.format.records.data_file import rows_of
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, ListedObject, Step
 from ..s3a.hadoop.settings import NATIVE, check_committer
+from .delta_query import delta_table_at, look_at_partitions, refuse_of_directories, since
 from .job_query import READY, WAITING, JobQuery, QueryResult, check_least
 from .look import State, look
 from .partitions_below import partitions_below
@@ -23,6 +25,7 @@ from .s3a.written_partitions import written_partitions
 if TYPE_CHECKING:
     from ..committer import Table
     from ..committer.scan.partition_state import PartitionState
+    from ..tables import DeltaTable
 
 #: Partitions that are still missing, in an explanation.
 _NAMED = 10
@@ -41,6 +44,7 @@ class HeldPartition:
     :param keys: of the files, each with its size in bytes where that is known.
     :param unfinished: a job that is committed and not applied to its end.
     :param missing: how many files of its last job are surely not there, besides those of ``keys``.
+    :param is_committed: false: a job is about to commit to it, and none has.
     :param stable: this stays so while nothing changes at the key that was read.
     """
 
@@ -53,6 +57,7 @@ class HeldPartition:
     version: int | None = None
     unfinished: str | None = None
     missing: int = 0
+    is_committed: bool = True
     stable: bool = True
 
     @property
@@ -195,7 +200,9 @@ class PartitionsQuery:
         """What an answer means; it is about no task."""
         return result
 
-    def ask(self, table: Table, seen: Mapping[str, State] | None = None) -> QueryResult:
+    def ask(
+        self, table: Table | DeltaTable, seen: Mapping[str, State] | None = None
+    ) -> QueryResult:
         """Look once.
 
         :param table: the table at :attr:`table`; made once and kept.
@@ -213,7 +220,7 @@ class PartitionsQuery:
             return QueryResult(WAITING, self._explained(lacking), quiet=quiet)
         return QueryResult(READY, f"There are {self.subject} of {self.table}.", self._report(held))
 
-    def judge(self, table: Table) -> tuple[dict[str, HeldPartition], dict[str, str]]:
+    def judge(self, table: Table | DeltaTable) -> tuple[dict[str, HeldPartition], dict[str, str]]:
         """Tell what the partitions hold, and what each lacks of what is asked, whether all are
         ready or not."""
         held, lacking = self._judged(table, None)
@@ -222,7 +229,7 @@ class PartitionsQuery:
             lacking |= self._without_files(table, ready)
         return held, lacking
 
-    def _ask_below(self, table: Table, least: int) -> QueryResult:
+    def _ask_below(self, table: Table | DeltaTable, least: int) -> QueryResult:
         """Look once at all partitions below the directory that hold files."""
         found = partitions_below(table, self.directory, self.is_by_heads)
         of_each = replace(
@@ -246,7 +253,7 @@ class PartitionsQuery:
         )
 
     def _judged(
-        self, table: Table, seen: Mapping[str, State] | None
+        self, table: Table | DeltaTable, seen: Mapping[str, State] | None
     ) -> tuple[dict[str, HeldPartition], dict[str, str]]:
         """What the partitions hold, and what each lacks of what is asked."""
         held, lacking = self._held(table, seen)
@@ -257,11 +264,16 @@ class PartitionsQuery:
         return held, lacking
 
     def _held(
-        self, table: Table, seen: Mapping[str, State] | None
+        self, table: Table | DeltaTable, seen: Mapping[str, State] | None
     ) -> tuple[dict[str, HeldPartition], dict[str, str]]:
         """What is there, and why the others do not count, by partition."""
+        # On use: DAG files are parsed by processes that ask nothing.
+        from ..tables import DeltaTable
+
         why: dict[str, str] = {}
-        if not self.is_by_heads:
+        if isinstance(table, DeltaTable):
+            held, why = self._held_by_log(table)
+        elif not self.is_by_heads:
             count = self.min_rows is not None
             wanted = self.committer if self.require_manifest else None
             held, why = held_by_s3a(table, self.partitions, wanted, count)
@@ -272,12 +284,42 @@ class PartitionsQuery:
         none = {name: _NO_COMMIT for name in self.partitions if name not in held}
         return held, none | why
 
+    def _held_by_log(self, table: DeltaTable) -> tuple[dict[str, HeldPartition], dict[str, str]]:
+        """The same of a Delta table, whose log tells.
+
+        :raises InvalidInputError: another committer's commits are asked for, or a ``_SUCCESS``.
+        """
+        by_others = self.committer if self.committer != NATIVE else None
+        success = None if self.require_manifest else False
+        refuse_of_directories(table, committer=by_others, require_manifest=success)
+        after = since(self.newer_than_version, self.newer_than)
+        state, changes, cleaned = look_at_partitions(table, self.partitions, after)
+        files = {} if state is None else state.by_partition()
+        held = {
+            name: HeldPartition(
+                partition=name,
+                job=change.done.job or None if change else None,
+                decided_at=change.at if change else None,
+                rows=rows_of(there),
+                bytes=sum(file.size for file in there),
+                keys={file.key: file.size for file in there},
+                version=change.version if change else None,
+            )
+            for name in self.partitions
+            if (change := changes.get(name)) or name in files
+            for there in [files.get(name, ())]
+        }
+        if after.is_any:
+            return held, {}
+        unchanged = "no change since" + (" in the entries that were not cleaned" * cleaned)
+        return held, {name: unchanged for name in held if name not in changes}
+
     def _lacks(self, held: HeldPartition) -> str | None:
         """What a partition lacks of what is asked of each."""
         at = held.decided_at
         if held.unfinished is not None:
             return f"job {held.unfinished} is not yet applied to its end"
-        if held.version == 0:
+        if not held.is_committed:
             return _NO_COMMIT
         if self.newer_than_version is not None and (held.version or 0) <= self.newer_than_version:
             return f"version {held.version}"
@@ -289,7 +331,9 @@ class PartitionsQuery:
             return "rows that nobody counted" if held.rows is None else counted(held.rows, "row")
         return None
 
-    def _without_files(self, table: Table, held: Mapping[str, HeldPartition]) -> dict[str, str]:
+    def _without_files(
+        self, table: Table | DeltaTable, held: Mapping[str, HeldPartition]
+    ) -> dict[str, str]:
         short = {
             name: f"{it.missing} of {counted(it.files + it.missing, 'file is', 'files are')} not "
             "there"
@@ -356,6 +400,7 @@ def _of_state(state: PartitionState) -> HeldPartition:
         keys={file.key: file.size for file in state.files},
         version=state.version,
         unfinished=state.unfinished,
+        is_committed=state.version > 0,
         stable=state.unfinished is None and state.claim is None,
     )
 
@@ -393,11 +438,21 @@ def _counted_rows(table: Table, partition: str) -> int:
     return scan.count()
 
 
-def absent_files(table: Table, held: Mapping[str, HeldPartition]) -> dict[str, list[str]]:
+def absent_files(
+    table: Table | DeltaTable, held: Mapping[str, HeldPartition]
+) -> dict[str, list[str]]:
     """The files that partitions should hold and that a listing does not show, or in another size;
     by partition, of those that lack any."""
-    folders = [table.root.folders_of(name, of_it.keys) for name, of_it in held.items()]
-    listed = table.run(_below([folder for of_it in folders for folder in of_it]))
+    # On use: DAG files are parsed by processes that ask nothing.
+    from ..tables import DeltaTable
+
+    if isinstance(table, DeltaTable):
+        keys = (key for of_it in held.values() for key in of_it.keys)
+        below = sorted({f"{key.rpartition('/')[0]}/" for key in keys})
+    else:
+        folders = [table.root.folders_of(name, of_it.keys) for name, of_it in held.items()]
+        below = [folder for of_it in folders for folder in of_it]
+    listed = table.run(_below(below))
     sizes = {item.key: item.size for item in listed}
     absent = {
         name: [
@@ -417,6 +472,14 @@ def _below(prefixes: Sequence[str]) -> Step[list[ListedObject]]:
 
 #: What a sensor asks of one table.
 TableQuery = JobQuery | PartitionsQuery
+
+
+def as_found(table: Table, queries: Iterable[TableQuery]) -> Table | DeltaTable:
+    """Return the table at a root as it is to be asked: a Delta table where there is one, and some
+    query is not about commits of Hadoop's committers."""
+    if not any(isinstance(it, JobQuery) or it.is_by_heads for it in queries):
+        return table
+    return delta_table_at(table) or table
 
 
 def table_query(said: Mapping[str, Any]) -> TableQuery:

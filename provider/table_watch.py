@@ -22,15 +22,17 @@ from ..committer.errors import (
     UnfinishedUpkeepError,
     ZeroRenameError,
 )
+from ..orchestration.delta_query import log_state
 from ..orchestration.job_query import ERROR, FAILED, WAITING, QueryResult, ReadMarker
 from ..orchestration.look import State, look
-from ..orchestration.partitions_query import PartitionsQuery, TableQuery, spelled
+from ..orchestration.partitions_query import PartitionsQuery, TableQuery, as_found, spelled
 from ..orchestration.runs.partitions import table_spelling
 from .compat import AskStates, asks_states, states_of_tasks
 from .hooks import ZeroRenameHook
 
 if TYPE_CHECKING:
     from ..committer import Table
+    from ..tables import DeltaTable
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -122,6 +124,8 @@ class TableWatch:
         self._tables = tables
         self._clock = clock
         self._pages: dict[str, int] = {}
+        #: What the last look saw of a Delta table's log.
+        self._seen: dict[str, State] = {}
         self._waiters: list[_Waiter] = []
         self._arrived = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -201,7 +205,11 @@ class TableWatch:
                 table.driver.close()
         return list(zip(joined, answers, strict=True))
 
-    def _ask(self, table: Table, joined: list[_Waiter], ended: dict[str, str]) -> list[QueryResult]:
+    def _ask(self, given: Table, joined: list[_Waiter], ended: dict[str, str]) -> list[QueryResult]:
+        # On use: DAG files are parsed by processes that know no table.
+        from ..tables import DeltaTable
+
+        table = as_found(given, [waiter.query for waiter in joined])
         spelling = cache(lambda: table_spelling(table))
         refused: dict[_Waiter, QueryResult] = {}
         for waiter in joined:
@@ -209,9 +217,15 @@ class TableWatch:
                 waiter.query = spelled(waiter.query, spelling)
             except InvalidInputError as error:
                 refused[waiter] = QueryResult(FAILED, str(error))
-        watched = [waiter.query.watched(table.root) for waiter in joined]
-        seen = table.run(look({name for names in watched for name in names}, self._pages))
-        marker, answers = cache(table.marker), []
+        if isinstance(table, DeltaTable):
+            watched = [("log",)] * len(joined)
+            seen = self._seen = {"log": log_state(table, self._seen.get("log"))}
+            marker = None
+        else:
+            watched = [waiter.query.watched(table.root) for waiter in joined]
+            seen = table.run(look({name for names in watched for name in names}, self._pages))
+            marker = cache(table.marker)
+        answers = []
         for waiter, names in zip(joined, watched, strict=True):
             states = tuple(seen[name] for name in names)
             result = waiter.last
@@ -228,7 +242,10 @@ class TableWatch:
 
 
 def _answer(
-    query: TableQuery, table: Table, seen: Mapping[str, State], marker: ReadMarker | None
+    query: TableQuery,
+    table: Table | DeltaTable,
+    seen: Mapping[str, State],
+    marker: ReadMarker | None,
 ) -> QueryResult:
     """What one query comes to.
 

@@ -27,8 +27,9 @@ from ..committer.errors import (
     ZeroRenameError,
 )
 from ..committer.format.layout import UNPARTITIONED
+from ..orchestration.delta_query import refuse_of_directories
 from ..orchestration.job_query import ERROR, FAILED, READY, SKIPPED, WAITING, JobQuery, QueryResult
-from ..orchestration.partitions_query import PartitionsQuery, TableQuery, spelled
+from ..orchestration.partitions_query import PartitionsQuery, TableQuery, as_found, spelled
 from ..orchestration.runs.arguments import (
     Parser,
     read_any,
@@ -317,13 +318,15 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
                 self._table = ZeroRenameHook(self.zero_rename_conn_id).get_table(query.table)
             if self._asked is not None and self._asked.is_spelled:
                 query = self._asked
-            table = self._table
+            table = as_found(self._table, [query])
+            if table is not self._table and self.on_stale != "ignore":
+                refuse_of_directories(table, on_stale=self.on_stale)
             query = self._asked = spelled(query, lambda: table_spelling(table))
             # Before the look: a task that has ended by now has committed by now.
             ask = asks_states(context["ti"])  # pyright: ignore
             keys = [query.idempotency_key] if query.idempotency_key else []
             state = next(iter(states_of_tasks(ask, keys).values()), None)
-            return query.after(query.ask(self._table), state)
+            return query.after(query.ask(table), state)
         except InvalidInputError as error:
             raise AirflowFailException(str(error)) from error
         except (StoreUnreachableError, UnfinishedUpkeepError) as error:

@@ -72,6 +72,7 @@ from ..committer.upkeep.verify import Finding
 from ..committer.write_job import WriteJob, this_process
 from ..layouts.delta.columns import arrow_schema
 from ..log.actions import AddFile, RemoveFile
+from ..log.change import FENCE
 from ..log.checkpointing import make_checkpoint
 from ..log.entries import LogEntry
 from ..log.job_steps import abandon_job, commit_job, open_log_job
@@ -92,11 +93,20 @@ from .delta_upkeep import (
     store_now,
 )
 from .delta_verify import verify_table
+from .last_changes import LastChanges, Since, last_changes
 from .store_check import ATOMIC
 
 T = TypeVar("T")
 #: Entries that are read at once in search of one.
 _AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class NewestEntry:
+    """The newest entry of a log, unread."""
+
+    version: int
+    etag: str
 
 
 @dataclass(frozen=True)
@@ -156,6 +166,8 @@ class DeltaTable(ChangeableTable):
         self.driver: BotoDriver = driver or connect(self.root.bucket, client)
         self._layout = layout_of(self.root)
         self._footers = FooterReader()
+        #: Entries that looks have read, by version.
+        self._read: dict[int, LogEntry] = {}
         #: Entries of jobs, which never change.
         self._entries: dict[str, LogEntry] = {}
 
@@ -271,6 +283,32 @@ class DeltaTable(ChangeableTable):
         wanted = None if columns is None else tuple(columns)
         conditions = () if filter is None else (filter,)
         return TableScan(reads, ScanPlan(partitions, conditions, wanted, limit))
+
+    def newest_entry(self, since: int = 0) -> NewestEntry | None:
+        """Tell the newest entry of the log, by one listing; ``None``: no table here.
+
+        :param since: a version that is known to be there.
+        """
+        listed = self.run(list_log(self._layout.folder, since))
+        if not listed.entries:
+            return None
+        return NewestEntry(listed.end, listed.entries[listed.end].etag)
+
+    def last_changes(
+        self, partitions: Collection[str] | None, since: Since
+    ) -> tuple[Snapshot, LastChanges]:
+        """What partitions hold now, and which entry changed the rows of each last.
+
+        :param partitions: by name; ``None``: all that hold files.
+        :param since: what counts as a change.
+        :raises TableNotFoundError: no table here.
+        """
+        opened = self._found(self._open(LogDepth.FILES))
+        state = snapshot_of(self.root, self._layout, opened.state, partitions)
+        names = state.by_partition() if partitions is None else partitions
+        folder, known = self._layout.folder, self._read
+        found = self.run(last_changes(self.root, folder, opened.state, names, since, known))
+        return state, found
 
     def history(self, limit: int | None = None) -> list[LogVersion]:
         """The entries of the log, newest first.
@@ -430,6 +468,10 @@ class DeltaTable(ChangeableTable):
         if entry is None:
             return None
         return committed(self.root, self._found(self._open(LogDepth.BLIND)).state, entry)
+
+    def is_fenced(self, job: str) -> bool:
+        """Whether a job was fenced: its entry never comes."""
+        return FENCE + job in self._open(LogDepth.BLIND).state.transactions
 
     def is_closed(self, job: str) -> bool:
         """Whether a job has no open record: nothing of it is left to do."""

@@ -115,8 +115,9 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
         "runs": set(),
         "submit": set(),
         "s3a": {"runs", "submit"},
-        "job_query": {"s3a", "runs"},
         "look": set(),
+        "delta_query": {"look"},
+        "job_query": {"delta_query", "s3a", "runs"},
     },
     "provider": {
         "assets": {"compat", "hooks", "table_watch"},

@@ -8,10 +8,10 @@ from typing import Any
 from support.plain_bucket import PlainBucket
 
 
-def commit(bucket: PlainBucket, *actions: dict[str, Any]) -> None:
-    """Commit actions to the table ``flights``."""
-    log = [key for key in bucket.keys("flights/_delta_log/") if key.endswith(".json")]
-    key = f"flights/_delta_log/{len(log):020}.json"
+def commit(bucket: PlainBucket, *actions: dict[str, Any], table: str = "flights") -> None:
+    """Commit actions to the table of that prefix."""
+    log = [key for key in bucket.keys(f"{table}/_delta_log/") if key.endswith(".json")]
+    key = f"{table}/_delta_log/{len(log):020}.json"
     bucket.put(key, "\n".join(map(json.dumps, actions)).encode())
 
 

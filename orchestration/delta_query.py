@@ -1,0 +1,101 @@
+"""One look at a Delta table for what a sensor waits for: its log tells, in place of heads.
+
+=====================  ============================================================================
+what is asked          what tells
+=====================  ============================================================================
+the job of a run       the transaction of its key, and the entry that it names
+a job by its id        its entry; a fence that says it never comes
+partitions             the live files of each, and the last entry that changed its rows
+=====================  ============================================================================
+
+A committed job is to be seen at once by readers that go by the log: none is half applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, MutableMapping
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from ..committer.commit.state.table_kind import TableKind, table_kind
+from ..committer.errors import InvalidInputError, TableNotFoundError
+from ..committer.format.layout import UNPARTITIONED
+from .look import State
+
+if TYPE_CHECKING:
+    from ..committer import Table
+    from ..committer.commit.snapshot import Snapshot
+    from ..tables import DeltaTable
+    from ..tables.last_changes import LastChange, Since
+
+#: The Delta table at a root, or ``None`` where a table of directories is known to be there.
+_known: MutableMapping[Table, DeltaTable | None] = WeakKeyDictionary()
+
+
+def delta_table_at(table: Table) -> DeltaTable | None:
+    """Return the Delta table at a root, where there is one: three requests, and none any more once
+    the root is known to hold a table of either kind."""
+    if table not in _known:
+        kind = table.run(table_kind(table.root))
+        if kind is TableKind.NONE:
+            return None
+        # On use: DAG files are parsed by processes that know no table.
+        from ..tables import DeltaTable
+
+        is_delta = kind is TableKind.DELTA
+        _known[table] = DeltaTable(table.root.url, driver=table.driver) if is_delta else None
+    return _known[table]
+
+
+def log_state(table: DeltaTable, last: State | None) -> State:
+    """What tells whether an answer about a table may have changed: its newest entry, by one
+    listing of what came after the last one."""
+    newest = table.newest_entry(int(last[0][0]) if last else 0)
+    return () if newest is None else ((str(newest.version), newest.etag),)
+
+
+def refuse_of_directories(table: Table | DeltaTable, **given: object) -> None:
+    """Refuse what a sensor asks that a Delta table cannot answer.
+
+    :param given: arguments that are about directories and ``_SUCCESS``, by name.
+    :raises InvalidInputError: names the first that is given.
+    """
+    for name, value in given.items():
+        if value:
+            raise InvalidInputError(
+                f"{name}={value} is about tables of directories, and {table.root.url} is a "
+                "Delta table, whose log tells what is committed.",
+                remedy=f"Leave {name} out.",
+            )
+
+
+def partitions_in(table: DeltaTable, directory: str) -> tuple[str, ...]:
+    """Find the partitions below a directory that hold files.
+
+    :param directory: the path above them, ``year=2013``; ``""`` for all.
+    """
+    try:
+        names = table.state().by_partition().keys() - {UNPARTITIONED}
+    except TableNotFoundError:
+        return ()
+    below = f"{directory}/" if directory else ""
+    return tuple(sorted(name for name in names if name.startswith(below)))
+
+
+def since(version: int | None, time: float | None) -> Since:
+    """What counts as a change: what came after a version, and after a time in Unix seconds."""
+    from ..tables.last_changes import Since
+
+    return Since(version, time)
+
+
+def look_at_partitions(
+    table: DeltaTable, partitions: Collection[str], after: Since
+) -> tuple[Snapshot | None, Mapping[str, LastChange], bool]:
+    """Read what partitions hold, the last change of each, and whether changes may have been made by
+    entries that were cleaned. ``None``: there is no table yet."""
+    try:
+        state, changes = table.last_changes(partitions, after)
+    except TableNotFoundError:
+        return None, {}, False
+    return state, changes.of, changes.cleaned

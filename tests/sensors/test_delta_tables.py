@@ -1,0 +1,240 @@
+"""Sensors that wait for what is committed to a Delta table, by its log."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
+
+from support.airflow import Tables, run_task, task_context
+from support.delta_log import commit
+from support.waiting import STUCK, until
+from zero_rename.committer import Owner
+from zero_rename.orchestration.job_query import JobQuery
+from zero_rename.orchestration.partitions_query import PartitionsQuery, TableQuery
+from zero_rename.provider import table_watch
+from zero_rename.provider.hooks import ZeroRenameHook
+from zero_rename.provider.triggers import SuccessManifestTrigger
+from zero_rename.sensors.success_manifest import SuccessManifestSensor
+from zero_rename.tables import DeltaTable
+
+pytestmark = pytest.mark.memory_s3
+SCHEMA = pa.schema([("day", pa.int32()), ("n", pa.int64())])
+KEY = "flights/scheduled__2013-02-02/load"
+
+
+class Days:
+    """A Delta table of days."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.url = tables.url()
+        self.table: DeltaTable = ZeroRenameHook().get_delta_table(self.url)
+        self.bucket = tables.bucket
+
+    def load(self, *days: int, rows: int = 2, **policy: Any) -> Any:
+        with self.table.job(SCHEMA, partition_by=["day"], **policy) as job:
+            names = [day for day in days for _ in range(rows)]
+            job.write(pa.table({"day": names, "n": range(len(names))}, schema=SCHEMA))
+        return job.committed
+
+    def sensor(self, **arguments: Any) -> SuccessManifestSensor:
+        given = {"task_id": "wait", "table": self.url, "poke_interval": 0.05, "timeout": 0.2}
+        return SuccessManifestSensor(**given | arguments)
+
+    def wait(self, **arguments: Any) -> Any:
+        task = self.sensor(**arguments)
+        return run_task(task, task_context(task))
+
+    def looks(self, **arguments: Any) -> bool:
+        task = self.sensor(**arguments)
+        context: Any = task_context(task)
+        return task.poke(context).is_done
+
+
+@pytest.fixture
+def days(tables: Tables) -> Days:
+    return Days(tables)
+
+
+def test_run_of_a_task_is_waited_for_by_its_key(days: Days) -> None:
+    with pytest.raises(AirflowSensorTimeout, match="Nothing committed yet of the job of flights/"):
+        days.wait(upstream_task_id="load")
+    days.load(2)
+    with pytest.raises(AirflowSensorTimeout):
+        days.wait(upstream_task_id="load")
+    done = days.load(1, idempotency_key=KEY)
+    report = days.wait(upstream_task_id="load", min_rows=2)
+    assert (report["job"], report["rows"], report["version"]) == (done.job, 2, 1)
+    assert days.wait(job=done.job, partition="day=01")["partition"] == "day=1"
+    with pytest.raises(AirflowFailException, match="did not change day=2"):
+        days.wait(job=done.job, partition="day=2")
+
+
+def test_job_that_was_fenced_is_waited_for_in_vain(days: Days) -> None:
+    days.load(1)
+    dead = days.table.job(SCHEMA)
+    dead.__enter__()
+    with pytest.raises(AirflowSensorTimeout, match="has not committed yet"):
+        days.wait(job=dead.job)
+    days.table.settle([dead.job])
+    with pytest.raises(AirflowFailException, match="never be committed"):
+        days.wait(job=dead.job, timeout=3600)
+
+
+def test_task_that_ended_without_a_commit_is_waited_for_in_vain_once_its_job_is_closed(
+    days: Days,
+) -> None:
+    days.load(1)
+    query = JobQuery(days.url, idempotency_key=KEY)
+    owner = Owner("flights", "scheduled__2013-02-02", "load")
+    job = days.table.job(SCHEMA, idempotency_key=KEY, owner=owner)
+    job.__enter__()
+    assert query.after(query.ask(days.table), "failed").state == "waiting"
+    days.table.settle([job.job])
+    assert query.after(query.ask(days.table), "failed").state == "failed"
+
+
+def test_partitions_are_waited_for_whoever_committed_them(days: Days) -> None:
+    assert not days.looks(partitions=["day=1", "day=2"])
+    days.load(1)
+    with pytest.raises(AirflowSensorTimeout, match=r"day=2 \(no commit\)"):
+        days.wait(partitions=["day=1", "day=2"])
+    second = days.load(2, rows=3)
+    report = days.wait(partitions=["day=1", "day=02"], check_files=True)
+    assert (report["rows"], report["files"]) == (5, 2)
+    assert report["partitions"][1]["job"] == second.job
+    assert [it["version"] for it in report["partitions"]] == [0, 1]
+    with pytest.raises(AirflowSensorTimeout, match=r"day=1 \(2 rows\)"):
+        days.wait(partitions=["day=1", "day=2"], min_rows=3)
+
+
+def test_partition_is_waited_for_until_its_rows_change_after_a_version(days: Days) -> None:
+    days.load(1)
+    days.load(1)
+    days.load(2)
+    assert days.table.compact(["day=1"], apply=True)[0].job is not None
+    assert not days.looks(partition="day=1", newer_than_version=1)
+    assert days.looks(partition="day=1", newer_than_version=0)
+    assert not days.looks(partitions=["day=1", "day=2"], newer_than_version=1)
+    emptied = days.load(replace_partitions=["day=1"], mode="overwrite")
+    report = days.wait(partitions=["day=1", "day=2"], newer_than_version=1)
+    assert (report["rows"], report["partitions"][0]["job"]) == (2, emptied.job)
+    alone = days.wait(partition="day=1", newer_than_version=3)
+    assert (alone["job"], alone["rows"]) == (emptied.job, 0)
+
+
+def test_partition_is_waited_for_until_its_rows_change_after_a_time(days: Days) -> None:
+    days.load(1)
+    mark = days.table.now()
+    until("the store's next second", lambda: days.table.now() > mark)
+    mark = days.table.now()
+    until("the second after", lambda: days.table.now() > mark)
+    assert not days.looks(partitions=["day=1"], newer_than=mark)
+    days.load(1)
+    assert days.looks(partitions=["day=1"], newer_than=mark)
+    assert not days.looks(partitions=["day=1"], newer_than=time.time() + 3600)
+
+
+def test_commit_of_another_engine_counts_and_its_rows_are_not_known(days: Days) -> None:
+    days.load(1)
+    path = "day=7/part.parquet"
+    add = {"path": path, "partitionValues": {"day": "7"}, "size": 9, "modificationTime": 1}
+    commit(days.bucket, {"add": {**add, "dataChange": True}}, table="wh/flights")
+    assert days.looks(partition="day=7", newer_than_version=0)
+    report = days.wait(partitions=["day=7"])
+    assert (report["job"], report["rows"], report["partitions"][0]["version"]) == (None, None, 1)
+    with pytest.raises(AirflowSensorTimeout, match="rows that nobody counted"):
+        days.wait(partitions=["day=7"], min_rows=1)
+    with pytest.raises(AirflowSensorTimeout, match="1 of 1 file is not there"):
+        days.wait(partitions=["day=7"], check_files=True)
+
+
+def test_partitions_below_a_directory_are_counted(days: Days) -> None:
+    days.load(1, 2)
+    assert days.wait(min_partitions=2)["rows"] == 4
+    with pytest.raises(AirflowSensorTimeout, match="2 of 3 partitions are below"):
+        days.wait(min_partitions=3)
+
+
+def test_whole_output_without_partitions_is_waited_for(days: Days) -> None:
+    rows = pa.table({"n": [1, 2]})
+    with days.table.job(rows.schema) as job:
+        job.write(rows)
+    report = days.wait(newer_than=days.table.now() - 3600)
+    assert (report["rows"], report["job"]) == (2, job.job)
+    assert not days.looks(newer_than=days.table.now() + 3600)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"partitions": ["day=1"], "on_stale": "fail"}, "on_stale=fail"),
+        ({"idempotency_key": "k", "on_foreign_marker": "fail"}, "on_foreign_marker=fail"),
+    ],
+)
+def test_what_a_log_cannot_answer_is_refused(
+    days: Days, arguments: dict[str, Any], said: str
+) -> None:
+    days.load(1)
+    with pytest.raises(AirflowFailException, match=f"{said} is about tables of directories"):
+        days.wait(**arguments)
+
+
+class TestInTheTriggerer:
+    async def _event(self, query: TableQuery) -> dict[str, Any]:
+        asked = SuccessManifestTrigger(query.as_dict(), "zero_rename_default", 0.05)
+        async for event in asked.run():
+            return event.payload
+        raise AssertionError("the trigger ended without an event")
+
+    def test_waits_that_began_before_there_was_a_table_end_with_its_commits(
+        self, days: Days, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looked, look = threading.Event(), table_watch.TableWatch._look
+
+        def told(*given: Any) -> Any:
+            found = look(*given)
+            looked.set()
+            return found
+
+        monkeypatch.setattr(table_watch.TableWatch, "_look", told)
+
+        async def play() -> list[dict[str, Any]]:
+            queries: list[TableQuery] = [
+                PartitionsQuery(days.url, ("day=1", "day=2")),
+                JobQuery(days.url, idempotency_key=KEY),
+            ]
+            tasks = [asyncio.create_task(self._event(it)) for it in queries]
+            await asyncio.to_thread(looked.wait, STUCK)
+            await asyncio.to_thread(days.load, 1)
+            looked.clear()
+            await asyncio.to_thread(looked.wait, STUCK)
+            assert not any(it.done() for it in tasks)
+            await asyncio.to_thread(days.load, 2, idempotency_key=KEY)
+            return await asyncio.wait_for(asyncio.gather(*tasks), 60)
+
+        partitions, run = asyncio.run(play())
+        assert (partitions["state"], partitions["report"]["rows"]) == ("ready", 4)
+        assert (run["state"], run["report"]["version"]) == ("ready", 1)
+
+    def test_look_at_an_unchanged_log_is_one_listing(self, days: Days) -> None:
+        days.load(1)
+        watched = table_watch.TableWatch(
+            "zero_rename_default", days.url, table_watch.SharedTables()
+        )
+        waiter = table_watch._Waiter(PartitionsQuery(days.url, ("day=1", "day=2")), 1.0)
+
+        def look() -> str:
+            ((_, result),) = watched._look([waiter])
+            waiter.last = result
+            return result.state
+
+        assert look() == "waiting"
+        before = days.bucket.counter.total()
+        assert look() == "waiting"
+        assert days.bucket.counter.total() - before == 1
