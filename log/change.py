@@ -20,10 +20,11 @@ was read is what is bound: actions are made anew for each number.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from ..committer.format.records.partition_ranks import NO_RANKS, PartitionRanks
 from .actions import (
     FORGOTTEN,
     Action,
@@ -36,13 +37,14 @@ from .actions import (
 )
 from .entries import OURS
 from .opening import LogDepth
+from .ranks import TAG, LogRanks, emptied_transactions, ranks_after, tag_of
 from .replay import LogState
 from .scope import NONE, Scope
 
 #: The operation of an entry that restores a version.
 RESTORE = "RESTORE"
 #: Applications of our transactions.
-FENCE, RUN, RANK = "zero_rename.fence/", "zero_rename.run/", "zero_rename.rank/"
+FENCE, RUN = "zero_rename.fence/", "zero_rename.run/"
 
 
 class Overtaking(StrEnum):
@@ -69,7 +71,7 @@ class LogChange:
     :param base: entries after it are judged.
     :param columns: those that the added files were written by; ``None``: it adds none.
     :param returned: adds that bring back removed files.
-    :param rank: of the run, under ``newest_run``; greater is newer.
+    :param ranks: how new its run is, by partition.
     :param run: the key under which a run does its work once.
     :param former: the version of the run's last entry, whose rows this change takes the place of;
         ``None``: it has none.
@@ -86,7 +88,7 @@ class LogChange:
     replaced: Scope = NONE
     reads: Scope = NONE
     overtaking: Overtaking = Overtaking.FAIL
-    rank: int | None = None
+    ranks: LogRanks = field(default_factory=LogRanks)
     run: str | None = None
     former: int | None = None
     fences: frozenset[str] = frozenset()
@@ -139,10 +141,15 @@ def change_actions(change: LogChange, state: LogState, now: int) -> tuple[Action
     tombstones = (
         RemoveFile(it.path, now, change.changes_data, it.values, it.size, it.tags) for it in removed
     )
+    if change.metadata is not None:
+        state = replace(state, metadata=change.metadata)  # By which its files are named.
+    ranks = ranks_after(state, change.adds, removed, change.replaced, change.ranks)
+    if change.operation == RESTORE:  # A partition that it empties is as no run had written it.
+        ranks = dict.fromkeys(ranks, NO_RANKS)
     transactions = [
         *(AppTransaction(FENCE + job, 1, now) for job in sorted(change.fences)),
         *([AppTransaction(RUN + change.run, version, now)] if change.run is not None else []),
-        *_ranks(change, state, now),
+        *emptied_transactions(state, ranks, new, removed, change.replaced, now),
     ]
     return (
         CommitInfo(_info(change, state, now, len(removed))),
@@ -151,33 +158,20 @@ def change_actions(change: LogChange, state: LogState, now: int) -> tuple[Action
         *transactions,
         *tombstones,
         *(RemoveFile(it.path, FORGOTTEN, False, it.values, it.size) for it in change.forgets),
-        *(_tagged(change, version, add) for add in change.adds),
+        *(
+            _tagged(change, version, add, ranks.get(state.partition(add) or ()))
+            for add in change.adds
+        ),
         *change.returned,
     )
 
 
-def _tagged(change: LogChange, version: int, add: AddFile) -> AddFile:
+def _tagged(change: LogChange, version: int, add: AddFile, ranks: PartitionRanks | None) -> AddFile:
     tags = {**add.tags, "job": change.job, "v": str(version)}
-    if change.rank is not None:
-        tags["rank"] = str(change.rank)
+    if ranks is not None and ranks != NO_RANKS:
+        tags[TAG] = tag_of(ranks)
     size, values, modified = add.size, add.values, add.modified
     return AddFile(add.path, values, size, modified, change.changes_data, add.statistics, tags)
-
-
-def rank_app(partition: tuple[str | None, ...]) -> str:
-    return RANK + repr(list(partition))
-
-
-def _ranks(change: LogChange, state: LogState, now: int) -> list[AppTransaction]:
-    """The ranks of partitions that a run leaves without a file, which no add can carry."""
-    if change.rank is None or not change.replaced:
-        return []
-    filled = {state.partition(add) for add in change.adds}
-    emptied = {state.partition(it) for it in removed_files(change, state)} | {
-        *change.replaced.partitions
-    }
-    names = sorted(rank_app(it) for it in emptied - filled if it is not None)
-    return [AppTransaction(name, change.rank, now) for name in names]
 
 
 def _info(change: LogChange, state: LogState, now: int, removed: int) -> dict[str, Any]:

@@ -29,9 +29,9 @@ from ..committer.errors import (
 )
 from ..committer.store.requests import Clock, Step
 from .actions import FORGOTTEN, write_actions
-from .change import FENCE, LogChange, change_actions
+from .change import FENCE, LogChange, Overtaking, change_actions
 from .entries import LogEntry
-from .judging import JobDecided, RunRepeated, judge, judge_rank
+from .judging import JobDecided, RunRepeated, judge, judge_ranks
 from .log_layout import LogLayout
 from .opening import FRESH, LogDepth, OpenedLog, list_log, open_log, read_entries
 from .put_entry import ListingExpired, NumberUnsure, is_ours, put_entry
@@ -82,8 +82,8 @@ def commit_change(
 def _commit(
     layout: LogLayout, opened: OpenedLog, change: LogChange, now: int
 ) -> Step[EntryCommitted | RunDone]:
-    if depth_of(opened.state) < change.depth:
-        opened = yield from open_log(layout, change.depth)
+    if depth_of(opened.state) < change.depth or _lacks_ranks(opened.state, change):
+        opened = yield from open_log(layout, _depth(opened.state, change))
     if change.run is not None:
         done = yield from find_run(layout, opened.state, change.run, change.job)
         if done is not None and done.version != change.former:
@@ -107,7 +107,7 @@ def _commit(
         if isinstance(answer, ListingExpired):
             if answer.sent:
                 return (yield from _sent(change, _find_late(layout, change, number, deadline)))
-            opened = yield from open_log(layout, max(change.depth, depth_of(state)))
+            opened = yield from open_log(layout, max(_depth(state, change), depth_of(state)))
             since = yield from _judge_between(layout, change, state, opened.state)
             state, listed_at = opened.state, opened.listed_at
             continue
@@ -125,6 +125,16 @@ def _commit(
         job=change.job,
         remedy="Run it again; batch small jobs, since a log takes about 20 commits a second.",
     )
+
+
+def _lacks_ranks(state: LogState, change: LogChange) -> bool:
+    """Tell whether a state does not show all transactions, which may keep ranks of partitions."""
+    return change.overtaking is Overtaking.NEWEST_RUN and not state.all_transactions
+
+
+def _depth(state: LogState, change: LogChange) -> LogDepth:
+    """How much of the log a commit must know, as far as a state shows it."""
+    return LogDepth.WHOLE if _lacks_ranks(state, change) else change.depth
 
 
 def depth_of(state: LogState) -> LogDepth:
@@ -206,7 +216,7 @@ def check_state(layout: LogLayout, change: LogChange, state: LogState) -> None:
         tombstone = (state.removed or {}).get(add.path)
         if tombstone is None or tombstone.removed_at == FORGOTTEN:
             raise _gone(change, add.path)
-    judge_rank(change, state)
+    judge_ranks(change, state)
 
 
 def _check_columns(layout: LogLayout, change: LogChange, state: LogState) -> None:

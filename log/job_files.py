@@ -30,6 +30,7 @@ from .actions import (
     read_action,
 )
 from .change import LogBase, LogChange, Overtaking
+from .ranks import read_log_ranks
 from .scope import read_scope
 
 #: What an open record says that it is: beside tables of directories lie others of this name.
@@ -133,7 +134,7 @@ def hand_over(change: LogChange) -> bytes:
             "replaced": change.replaced.as_json() if change.replaced else None,
             "reads": change.reads.as_json() if change.reads else None,
             "overtaking": change.overtaking.value,
-            "rank": change.rank,
+            "ranks": change.ranks.as_json(),
             "run": change.run,
             "former": change.former,
             "fences": sorted(change.fences),
@@ -186,7 +187,7 @@ def take_over(body: bytes, key: str) -> LogChange:
         read_scope(members.get("replaced")),
         read_scope(members.get("reads")),
         Overtaking(overtaking),
-        given.number_or("rank"),
+        read_log_ranks(members.get("ranks"), key),
         given.text_or("run"),
         given.number_or("former"),
         frozenset(given.texts("fences")),

@@ -13,6 +13,7 @@ append                          an append, a compaction, a merge, a delete   pas
 replace, ``fail``               any change of rows in its partitions         conflict
 replace, ``last_wins``          the same                                     removes it, too
 replace or append, newest run   rows of a newer rank, whenever they came     superseded
+the same                        rows of the same rank that came since        conflict
 ``removes``, ``adds``           a removal of the same file                   conflict
 ``returned``                    a removal of it, so what purge forgets       conflict
 ``forgets``, ``returned``       an entry that brings the file back           conflict
@@ -25,10 +26,11 @@ What is not known (a tombstone without its partition) is taken for a conflict, n
 
 from __future__ import annotations
 
-from ..committer.errors import CommitConflictError, JobFencedError, SupersededRunError
+from ..committer.errors import CommitConflictError, JobFencedError
 from .actions import AddFile, LogMetadata, RemoveFile
-from .change import FENCE, RESTORE, RUN, LogChange, Overtaking, rank_app
+from .change import FENCE, RESTORE, RUN, LogChange, Overtaking
 from .entries import LogEntry
+from .ranks import LogSupersededError, gave_way, is_met
 from .replay import LogState
 from .scope import ALL, NONE, Scope, read_scope
 
@@ -99,6 +101,8 @@ def judge(change: LogChange, before: LogState, entry: LogEntry) -> None:
             raise _overtaken(change, entry, f"changed partition {partition}")
     filled = Scope(frozenset(it for a in change.adds if (it := before.partition(a)) is not None))
     replaced = replaced_by(entry, before)
+    if change.overtaking is Overtaking.NEWEST_RUN:
+        _judge_equals(change, before, entry, filled, replaced)
     if change.changes_data and change.overtaking is Overtaking.FAIL and replaced.meets(filled):
         raise _overtaken(change, entry, "replaced a partition that this job adds to")
     if change.reads.meets(replaced) or (
@@ -107,32 +111,35 @@ def judge(change: LogChange, before: LogState, entry: LogEntry) -> None:
         raise _overtaken(change, entry, "replaced a partition, of which no file was left")
 
 
-def judge_rank(change: LogChange, state: LogState) -> None:
-    """Refuse a run if a partition that it touches holds rows of a newer one.
+def _judge_equals(
+    change: LogChange, before: LogState, entry: LogEntry, filled: Scope, replaced: Scope
+) -> None:
+    """Refuse a run that met one of its own rank, since neither of the two gives way.
+
+    :param filled: the partitions that the change adds to; ``replaced``: those that the entry
+        replaces.
+    """
+    named = {before.partition(it) for it in entry.changes} | replaced.partitions
+    for place in named:
+        meets = change.replaced.has(place) or (filled.has(place) and replaced.has(place))
+        if place is not None and meets and is_met(entry, before, place, change.ranks.of(place)):
+            raise _overtaken(change, entry, f"changed partition {place} for a run as new as this")
+
+
+def judge_ranks(change: LogChange, state: LogState) -> None:
+    """Refuse a run that is to give way, if a partition that it touches holds rows of a newer one.
 
     Entries since the base do not tell it: the newer run may have come long before.
+
+    :raises LogSupersededError: it gives way; names the partitions.
+    :raises InvalidInputError: ranks of two kinds.
     """
-    if change.overtaking is not Overtaking.NEWEST_RUN or change.rank is None:
+    if change.overtaking is not Overtaking.NEWEST_RUN:
         return
     filled = frozenset(it for a in change.adds if (it := state.partition(a)) is not None)
     touched = Scope(change.replaced.partitions | filled, change.replaced.all)
-    for file in state.live.values():
-        rank = file.tags.get("rank", "")
-        newer = rank.lstrip("-").isdigit() and int(rank) > change.rank
-        if newer and touched.has(state.partition(file)):
-            raise _superseded(change, file.tags.get("job", ""))
-    for partition in touched.partitions:
-        emptied = state.transactions.get(rank_app(partition))
-        if emptied is not None and emptied.version > change.rank:
-            raise _superseded(change, "")
-
-
-def _superseded(change: LogChange, job: str) -> SupersededRunError:
-    by = f" (job {job})" if job else ""
-    return SupersededRunError(
-        f"A newer run{by} has loaded a partition of this one. Nothing was committed.",
-        job=change.job,
-    )
+    if found := gave_way(state, touched, change.ranks, change.replaced, change.run):
+        raise LogSupersededError(change.job, found)
 
 
 def _overtaken(change: LogChange, entry: LogEntry, what: str) -> CommitConflictError:

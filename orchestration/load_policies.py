@@ -79,8 +79,6 @@ def _check_of_delta(said: Mapping[str, Any]) -> None:
     given = {name: said.get(name) for name in _NOT_IN_DELTA}
     named = next((name for name, value in given.items() if value), None)
     why = "" if named is None else f"{named}={given[named]}, {_NOT_IN_DELTA[named]}"
-    if said.get("on_conflict") == OnConflict.NEWEST_RUN:
-        why = "on_conflict=newest_run, whose rows have no rank"
     if why:
         raise InvalidInputError(
             f"layout=delta is given for a table with {why}. {_UNDONE}.",

@@ -81,11 +81,13 @@ from ..log.committing import EntryCommitted
 from ..log.entries import LogEntry
 from ..log.job_steps import OpenedLogJob, abandon_job, commit_job, open_log_job, withdraw_job
 from ..log.opening import LogDepth, OpenedLog, open_log, read_entries
+from ..log.ranks import LogSupersededError
 from ..log.replay import LogState
 from ..log.rerunning import find_past
 from ..log.scope import ALL, NONE, Scope
 from ..log.searching import RunDone, find_run
 from .delta_files import added_file, name_told, partition_name, refuse_nulls, rows_of_add, scope_of
+from .delta_ranks import LeftOut, ranks_of_job, refuse_at_opening, without_superseded
 from .new_table import check_free
 from .store_check import ATOMIC, facts_of, refuse_second_writer
 
@@ -210,7 +212,6 @@ def checked(root: TableRoot, spec: JobSpec) -> JobSpec:
     :raises UnsupportedTypeError: Delta has no type for a column.
     """
     unkept = {
-        "on_conflict": spec.on_conflict is OnConflict.NEWEST_RUN,
         "readers": spec.readers is not None,
         "data_root": spec.data_root is not None,
         "coordination": spec.coordination is not Coordination.STORE,
@@ -258,7 +259,9 @@ def _open(
 def _depth(spec: JobSpec) -> LogDepth:
     """What the job will have to know as it commits: an append needs no list of files."""
     again = spec.idempotency_key is not None and spec.on_repeat is OnRepeat.REPLACE_OWN
-    return LogDepth.BLIND if spec.mode is Mode.APPEND and not again else LogDepth.FILES
+    compares = spec.on_conflict is OnConflict.NEWEST_RUN
+    is_blind = spec.mode is Mode.APPEND and not again and not compares
+    return LogDepth.BLIND if is_blind else LogDepth.FILES
 
 
 def _opened(
@@ -289,7 +292,7 @@ def _opened(
         f"{layout.data}{opened.job}/",
         partial(statistics_of, without=partition_by),
     )
-    return OpenedJob(
+    job = OpenedJob(
         job=opened.job,
         root=root,
         spec=spec,
@@ -300,6 +303,9 @@ def _opened(
         opened_at=opened.opened_at,
         log=log,
     )
+    if repeated is None:
+        refuse_at_opening(job, state)
+    return job
 
 
 def _columns(
@@ -365,8 +371,9 @@ def _commit(
     spec = opened.spec
     if spec.idempotency_key is not None and spec.on_repeat is not OnRepeat.SKIP:
         change = yield from _again(layout, log, change, spec.on_repeat, now)
-    done = yield from commit_job(layout, log, change, now)
+    done, left = yield from _commit_what_counts(layout, opened, log, change, now)
     if isinstance(done, EntryCommitted):
+        yield from _delete(left.keys)
         _tell_overwritten(opened, done)
         yield from _checkpoint_where_due(layout, opened, log.state, done.entry.version, now)
         metadata = done.entry.of(LogMetadata)
@@ -380,6 +387,18 @@ def _commit(
         job=opened.job,
         remedy="Run it again, if the rows of the other one are to be replaced.",
     )
+
+
+def _commit_what_counts(
+    layout: DeltaLayout, opened: OpenedJob, log: OpenedLog, change: LogChange, now: int
+) -> Step[tuple[EntryCommitted | RunDone, LeftOut]]:
+    """Commit a change without what newer runs have loaded, where the job leaves that out."""
+    left = LeftOut()
+    while True:
+        try:
+            return (yield from commit_job(layout, log, change, now)), left
+        except LogSupersededError as error:
+            change, left = without_superseded(layout, opened, log.state, change, left, error)
 
 
 def _checkpoint_where_due(
@@ -422,6 +441,7 @@ def _change(
     assert log is not None
     schema, by = opened.schema, opened.partition_by
     refuse_nulls(files, schema, by)
+    written_names = {file.partition for file in files} | {*(spec.replace_partitions or ())}
     written = scope_of({file.partition for file in files}, schema, by)
     replaced, reads = NONE, NONE
     if spec.mode is Mode.REPLACE:
@@ -431,6 +451,9 @@ def _change(
         reads = written
     if spec.serializable and spec.base is not None:
         reads = ALL
+    elif spec.on_conflict is OnConflict.NEWEST_RUN:
+        # What the rows were computed from is bound, as it is where no run gives way.
+        reads = reads or _read_of_base(opened, replaced)
     metadata, columns = _metadata(opened, state, now)
     return LogChange(
         opened.job,
@@ -440,12 +463,23 @@ def _change(
         replaced=replaced,
         reads=reads,
         overtaking=Overtaking(spec.on_conflict.value),
+        ranks=ranks_of_job(opened, written_names),
         run=spec.idempotency_key,
         metadata=metadata,
         protocol=needed_protocol(schema) if not state.exists else None,
         owner=_owner(spec.owner),
         told=_told(spec),
     )
+
+
+def _read_of_base(opened: OpenedJob, replaced: Scope) -> Scope:
+    """The partitions that a job replaces and whose rows it has read."""
+    spec = opened.spec
+    if spec.base is None:
+        return NONE
+    names = [name for name in spec.base.versions if spec.base.read_at(name) is not None]
+    read = scope_of(names, opened.schema, opened.partition_by)
+    return Scope(frozenset(place for place in read.partitions if replaced.has(place)))
 
 
 def _base_version(spec: JobSpec, log: LoggedJob, files: Iterable[PendingFile]) -> int:
@@ -571,7 +605,16 @@ def committed(root: TableRoot, state: LogState, entry: LogEntry) -> Committed:
         for name in sorted(names)
     )
     at = entry.info.members.get("timestamp", 0) / 1000
-    return Committed(entry.job or "", root.url, partitions, at, change_reads=reads)
+    superseded, left_out = entry.ours.get("superseded"), entry.ours.get("leftOut")
+    return Committed(
+        entry.job or "",
+        root.url,
+        partitions,
+        at,
+        change_reads=reads,
+        superseded=superseded if isinstance(superseded, dict) else {},
+        left_out=left_out if isinstance(left_out, int) else 0,
+    )
 
 
 def _changes_told(entry: LogEntry) -> tuple[dict[str, RowChanges], ChangeReads | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -37,6 +37,7 @@ from ..committer.format.job_spec import (
     Mode,
     OnConflict,
     OnRepeat,
+    OnSuperseded,
     Owner,
     SchemaMode,
     SuccessMarkers,
@@ -81,6 +82,7 @@ from ..log.restoring import plan_restore
 from ..log.searching import find_run
 from .delta_doctor import examine
 from .delta_files import snapshot_of
+from .delta_ranks import find_superseded
 from .delta_steps import DeltaSteps, amends, checkpoint_interval, committed, layout_of, rewriting
 from .delta_upkeep import (
     open_jobs,
@@ -332,6 +334,8 @@ class DeltaTable(ChangeableTable):
         replace_table: bool = False,
         only_partitions: Sequence[str] | None = None,
         on_conflict: OnConflict | str = OnConflict.FAIL,
+        on_superseded: OnSuperseded | str = OnSuperseded.FAIL,
+        run_rank: RunRanks | datetime | date | float | str | None = None,
         base: Snapshot | ReadBase | None = None,
         idempotency_key: str | None = None,
         on_repeat: OnRepeat | str = OnRepeat.SKIP,
@@ -351,7 +355,8 @@ class DeltaTable(ChangeableTable):
         :raises InvalidInputError: what a Delta table does not keep.
         """
         words: dict[str, Any] = {"mode": mode, "on_conflict": on_conflict, "on_repeat": on_repeat}
-        words |= {"schema_mode": schema_mode}  # JobSpec makes choices of them.
+        words |= {"schema_mode": schema_mode, "run_rank": run_rank}
+        words |= {"on_superseded": on_superseded}  # JobSpec makes choices of them.
         spec = JobSpec(
             self.schema if schema is None else schema_of(schema),
             partition_by=tuple(partition_by) if partition_by is not None else None,
@@ -494,9 +499,19 @@ class DeltaTable(ChangeableTable):
         run: str | None = None,
         on_conflict: OnConflict | str = OnConflict.NEWEST_RUN,
     ) -> dict[str, SupersededBy]:
-        """Find no partition in which a run gives way: rows here have no rank, and no conflict of
-        runs is settled."""
-        return {}
+        """Find the partitions in which a run gives way to newer ones, as of now; no conflict of
+        runs is settled here.
+
+        :param run_rank: how new the run is.
+        :param replaces: whether it replaces them; else it appends.
+        :param run: its key, if it has one.
+        :raises InvalidInputError: ranks of two kinds.
+        """
+        if OnConflict(on_conflict) is not OnConflict.NEWEST_RUN:
+            return {}
+        state = self._open(LogDepth.FILES).state
+        names = self.stored_names([*partitions]) if state.exists else ()
+        return find_superseded(state, names, run_rank, replaces, run)
 
     def rival_jobs(
         self, partitions: Collection[str], appends: bool, *, run: str | None = None

@@ -47,7 +47,11 @@ MAY_IMPORT = {
 #: The only parts of a folder that another one may import, where that is not the whole.
 ONLY = {
     ("orchestration", "spark"): "zero_rename.spark.startup",
-    ("log", "committer"): ("zero_rename.committer.store", "zero_rename.committer.errors"),
+    ("log", "committer"): (
+        *("zero_rename.committer.store", "zero_rename.committer.errors"),
+        "zero_rename.committer.format.run_rank",
+        "zero_rename.committer.format.records.partition_ranks",
+    ),
     ("layouts", "committer"): ("zero_rename.committer.store", "zero_rename.committer.errors"),
 }
 #: Within a folder: the rooms, and modules that lie beside them, that each may import besides

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,16 +13,20 @@ from support.memory_store import MemoryDriver, MemoryStore
 from zero_rename.committer.errors import (
     CommitConflictError,
     CommitStateUnknownError,
+    InvalidInputError,
     JobFencedError,
+    RecordDamagedError,
     SupersededRunError,
     TableMismatchError,
     TableNotFoundError,
 )
+from zero_rename.committer.format.run_rank import RankKind, RunRank
 from zero_rename.committer.store import requests as s
 from zero_rename.log import checksum
 from zero_rename.log.actions import AddFile, AppTransaction, CommitInfo, RemoveFile, write_actions
 from zero_rename.log.change import FENCE, LogBase, LogChange, Overtaking
 from zero_rename.log.committing import EntryCommitted, commit_change
+from zero_rename.log.job_files import hand_over, take_over
 from zero_rename.log.job_steps import (
     hand_over_job,
     open_log_job,
@@ -29,6 +35,7 @@ from zero_rename.log.job_steps import (
     withdraw_job,
 )
 from zero_rename.log.opening import LogDepth
+from zero_rename.log.ranks import LogRanks
 from zero_rename.log.scope import ALL
 from zero_rename.log.searching import RunDone
 
@@ -202,21 +209,121 @@ def test_run_that_committed_before_the_base_does_not_commit_again(
     assert len(table.live()) == 2
 
 
+def newest(rank: float) -> dict[str, Any]:
+    return {"overtaking": Overtaking.NEWEST_RUN, "ranks": LogRanks(other=RunRank(rank))}
+
+
 class TestNewestRun:
     def test_older_run_is_refused_however_long_the_newer_one_is_there(
         self, table: LogTable
     ) -> None:
-        newest = {"overtaking": Overtaking.NEWEST_RUN}
-        table.replace("1", rank=2, **newest)
+        table.replace("1", **newest(2))
+        table.append("2")
         with pytest.raises(SupersededRunError):
-            table.replace("1", rank=1, **newest)
-        table.replace("1", rank=3, **newest)
+            table.replace("1", **newest(1))
+        table.replace("1", **newest(3))
 
     def test_older_run_is_refused_where_a_newer_one_left_no_file(self, table: LogTable) -> None:
-        newest = {"overtaking": Overtaking.NEWEST_RUN}
-        table.commit(table.job(replaced=day("1"), rank=2, **newest))
+        table.commit(table.job(replaced=day("1"), **newest(2)))
         with pytest.raises(SupersededRunError):
-            table.replace("1", rank=1, **newest)
+            table.replace("1", **newest(1))
+
+    def test_rank_of_an_emptied_partition_is_found_among_many_transactions(
+        self, table: LogTable, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(checksum, "TRANSACTIONS", 1)
+        table.commit(table.job(replaced=day("1"), **newest(2)))
+        table.append("2", run="another")
+        assert not table.open(LogDepth.FILES).state.all_transactions
+        with pytest.raises(SupersededRunError):
+            table.replace("1", **newest(1))
+
+    def test_append_gives_way_to_a_newer_replace_and_not_to_a_newer_append(
+        self, table: LogTable
+    ) -> None:
+        table.append("1", **newest(3))
+        table.append("1", **newest(1))
+        with pytest.raises(SupersededRunError):
+            table.replace("1", **newest(2))
+        table.replace("1", **newest(4))
+        with pytest.raises(SupersededRunError):
+            table.append("1", **newest(3))
+        table.append("1", **newest(5))
+        table.append("1", **newest(4.5))
+
+    def test_append_to_a_partition_that_a_newer_run_has_emptied_does_not_hide_that(
+        self, table: LogTable
+    ) -> None:
+        table.commit(table.job(replaced=day("1"), **newest(3)))
+        table.append("1", **newest(5))
+        with pytest.raises(SupersededRunError):
+            table.append("1", **newest(2))
+        table.replace("1", **newest(1) | {"overtaking": Overtaking.LAST_WINS})
+        table.append("1", **newest(2))
+        table.append("1", **newest(1.5))
+
+    def test_youngest_file_tells_who_replaced_its_partition_last(self, table: LogTable) -> None:
+        files = [
+            replace(file_of("other", n), tags={"v": str(9 - n), "ranks": f"[[3],[{2 + n}]]"})
+            for n in (0, 1)
+        ]
+        table.put(f"{1:020}.json", write_actions([CommitInfo({"operation": "WRITE"}), *files]))
+        table.append("1", **newest(2.5))
+        with pytest.raises(SupersededRunError):
+            table.append("1", **newest(1.5))
+
+    @pytest.mark.parametrize(
+        ("rank", "error"), [(2, CommitConflictError), (1, SupersededRunError), (3, None)]
+    )
+    def test_run_conflicts_with_one_as_new_as_itself_that_came_since_and_with_no_older_one(
+        self, table: LogTable, rank: int, error: type[Exception] | None
+    ) -> None:
+        job = table.job("1", replaced=day("1"), **newest(rank))
+        table.replace("1", ranks=LogRanks(other=RunRank(2)))
+        with pytest.raises(error) if error else nullcontext():
+            table.commit(job)
+        assert (job.adds[0].path in table.live()) == (error is None)
+
+    def test_files_written_again_keep_the_ranks_of_their_partition(self, table: LogTable) -> None:
+        first = table.replace("1", ranks=LogRanks(other=RunRank(2)))
+        old = frozenset(it.path for it in first.entry.of(AddFile))
+        for changes_data in (False, True):
+            (new,) = table.append("1", removes=old, changes_data=changes_data).entry.of(AddFile)
+            old = frozenset({new.path})
+            with pytest.raises(SupersededRunError):
+                table.replace("1", **newest(1))
+        table.commit(table.job(removes=old))
+        assert table.live() == set()
+        with pytest.raises(SupersededRunError):
+            table.append("1", **newest(1))
+
+    def test_rows_of_other_engines_are_older_than_any(self, table: LogTable) -> None:
+        other = file_of("other")
+        table.put(f"{1:020}.json", write_actions([CommitInfo({"operation": "WRITE"}), other]))
+        table.replace("1", **newest(1))
+        assert other.path not in table.live()
+
+    def test_ranks_of_two_kinds_are_refused(self, table: LogTable) -> None:
+        table.replace("1", **newest(1))
+        by_number = LogRanks(other=RunRank(7, kind=RankKind.NUMBER))
+        with pytest.raises(InvalidInputError, match="a number and a time"):
+            table.replace("1", overtaking=Overtaking.NEWEST_RUN, ranks=by_number)
+
+    def test_ranks_that_cannot_be_read_are_refused_by_who_compares_them(
+        self, table: LogTable
+    ) -> None:
+        other = replace(file_of("other"), tags={"ranks": "[1]"})
+        table.put(f"{1:020}.json", write_actions([CommitInfo({"operation": "WRITE"}), other]))
+        with pytest.raises(RecordDamagedError, match="last_wins"):
+            table.replace("1", **newest(1))
+        table.append("1")
+        table.replace("1", overtaking=Overtaking.LAST_WINS)
+        table.replace("1", **newest(1e12))
+
+    def test_handed_over_change_keeps_its_ranks(self, table: LogTable) -> None:
+        ranks = LogRanks({("1",): RunRank(2, 5), (None,): None}, RunRank(7, kind=RankKind.NUMBER))
+        job = replace(table.job("1"), ranks=ranks)
+        assert take_over(hand_over(job), "key").ranks == ranks
 
 
 class TestAnswers:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from support.airflow import Connect, Tables
 from support.fake_spark import WRITES, FakeSpark
+from support.s3a_loads import EARLIER, LATER
 from support.spark_loads import operator, refused, run
 from zero_rename.committer import InvalidInputError, RefusedError
 from zero_rename.provider.hooks import ZeroRenameHook
@@ -24,8 +26,6 @@ from zero_rename.tables import DeltaTable
 assert Handoff.decode(os.environ).layout == "delta"
 job = DeltaTable(url).job(""",
 )
-for line in ("on_superseded", "run_rank"):
-    WRITES_DELTA = WRITES_DELTA.replace(f"    {line}=options.{line},\n", "")
 #: As ``save()`` does where the operator says that it merges.
 MERGES = """
 import os
@@ -92,6 +92,37 @@ def test_an_overwrite_without_rows_empties_its_partition(tables: Tables, delta: 
     assert rows(delta) == 0
 
 
+def test_late_run_is_refused_before_it_starts_spark(
+    tables: Tables, delta: DeltaTable, spark: FakeSpark
+) -> None:
+    newest = load(tables, mode="overwrite", on_conflict="newest_run")
+    first = run(newest, run_id="newer", start=LATER)
+    calls = len(spark.calls())
+    with pytest.raises(AirflowFailException, match=f"have loaded day=1 .by {first['job']}"):
+        run(newest, run_id="older", start=EARLIER)
+    skipped = load(tables, mode="overwrite", on_conflict="newest_run", on_superseded="skip")
+    with pytest.raises(AirflowSkipException):
+        run(skipped, run_id="older", start=EARLIER)
+    assert len(spark.calls()) == calls
+    deliberate = load(tables, mode="overwrite", on_conflict="last_wins")
+    run(deliberate, run_id="older", start=EARLIER)
+    assert rows(delta) == 1
+    run(newest, run_id="between", start=EARLIER)
+
+
+def test_late_run_reports_what_it_left_out(
+    tables: Tables, delta: DeltaTable, spark: FakeSpark
+) -> None:
+    words = {"mode": "overwrite", "on_conflict": "newest_run", "on_superseded": "skip"}
+    several = load(tables, partition="*", env_vars={"TEST_OVERWRITE": "1"}, **words)
+    first = run(several, run_id="newer", start=LATER)
+    two = load(tables, partition="*", env_vars={"TEST_OVERWRITE": "1", "TEST_DAYS": "1,2"}, **words)
+    report = run(two, run_id="older", start=EARLIER)
+    assert report["superseded"] == {"day=1": first["job"]}
+    assert (report["partition"], report["rows_left_out"]) == ("day=2", 1)
+    assert rows(delta) == 2
+
+
 def test_a_merge_reports_what_it_did_with_rows_and_once(
     tables: Tables, delta: DeltaTable, spark: FakeSpark
 ) -> None:
@@ -117,7 +148,6 @@ def test_an_application_that_writes_directories_is_found_out(
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ({"on_conflict": "newest_run"}, "on_conflict=newest_run"),
         ({"readers": "heads"}, "readers=heads"),
         ({"wait_for_other_runs": 60}, "wait_for_other_runs"),
         ({"catalog": "glue://lake/flights"}, "catalog"),

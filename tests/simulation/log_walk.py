@@ -11,6 +11,7 @@ invariants hold:
 * every file that the log says is live is an object, at every moment;
 * a replace removes all that was live in its partitions, or says so; what was read stands;
 * no row of a run that loads again is there twice, whatever others made of its files;
+* no run replaces rows of a newer one, or adds to what a newer one has put there, if it gives way;
 * an opening's state, however it came about, is the replay of all entries.
 """
 
@@ -29,6 +30,8 @@ from zero_rename.committer.errors import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
+from zero_rename.committer.format.records.partition_ranks import NO_RANKS, PartitionRanks
+from zero_rename.committer.format.run_rank import RunRank
 from zero_rename.committer.store import requests as s
 from zero_rename.log import checksum
 from zero_rename.log.actions import (
@@ -55,7 +58,8 @@ from zero_rename.log.job_steps import (
 )
 from zero_rename.log.opening import LogDepth, open_log
 from zero_rename.log.purging import purge_log
-from zero_rename.log.replay import LogState, replay
+from zero_rename.log.ranks import LogRanks
+from zero_rename.log.replay import LogState, Partition, replay
 from zero_rename.log.rerunning import find_past
 from zero_rename.log.restoring import plan_restore
 from zero_rename.log.scope import ALL
@@ -93,6 +97,10 @@ class Walk:
         self.runs: dict[str, str] = {}
         self.changes: dict[str, LogChange] = {}
         self.states: dict[int, LogState] = {-1: LogState()}
+        #: How new the rows of partitions are, by version and partition.
+        self.ranks: dict[int, dict[Partition, PartitionRanks]] = {-1: {}}
+        #: Of restores, the version that comes back.
+        self.restores: dict[str, int] = {}
         #: Of jobs, by their first: the one that they took.
         self.ids: dict[str, str] = {}
         #: By file: the run or the job of each of its rows.
@@ -197,6 +205,7 @@ class Walk:
             self.state = replay(self.state, [entry])
             self.states[version] = self.state
             self._check_rows(entry)
+            self.ranks[version] = self._ranks_after(entry)
 
     def _check_rows(self, entry: LogEntry) -> None:
         """Tell of a run that is there twice, and of a rerun that changes rows of others."""
@@ -212,6 +221,27 @@ class Walk:
 
     def _rows(self, state: LogState) -> list[str]:
         return sorted(row for path in state.live for row in self.rows.get(path, ()))
+
+    def _ranks_after(self, entry: LogEntry) -> dict[Partition, PartitionRanks]:
+        """How new the rows are after an entry: told by the changes that jobs asked for, and not by
+        what their entries say."""
+        before, state = self.ranks[entry.version - 1], self.state
+        change = self.changes.get(entry.job or "")
+        if (version := self.restores.get(entry.job or "")) is not None:
+            there = {state.partition(it) for it in state.live.values()}
+            return {place: its for place, its in self.ranks[version].items() if place in there}
+        if change is None or not change.changes_data:
+            return before
+        filled = {place for it in change.adds if (place := state.partition(it)) is not None}
+        after = dict(before)
+        for place in filled | change.replaced.partitions:
+            rank, replaces = change.ranks.of(place), change.replaced.has(place)
+            its = before.get(place, NO_RANKS)
+            gives_way = change.overtaking is Overtaking.NEWEST_RUN
+            if gives_way and its.supersede(rank, replaces):
+                raise Broken("a run has committed over a newer one")
+            after[place] = its.after(rank, replaces)
+        return after
 
     def _void(self, version: int) -> None:
         """An entry in a number that others have cleaned: nobody may have been told of it."""
@@ -445,6 +475,7 @@ class Walk:
             version = self.rnd.choice(versions)
             plan = yield from plan_restore(LAYOUT, job, version, self.now, {})
             self.changes[job] = plan.change
+            self.restores[job] = version
             done = yield from commit_change(LAYOUT, plan.opened, plan.change, self.now)
             yield from finish_job(LAYOUT, job, done)
             return done
@@ -628,6 +659,35 @@ def reruns(seed: int) -> Walk:
         checksum.TRANSACTIONS = former
 
 
+def late_runs(seed: int) -> Walk:
+    """Runs of other ranks that give way to newer ones or replace them on purpose, beside restores,
+    compactions, and jobs that empty partitions."""
+    former = checksum.TRANSACTIONS
+    checksum.TRANSACTIONS = former if seed % 2 else 1
+    try:
+        walk = Walk(seed)
+        walk.make()
+
+        def run(job: str) -> Any:
+            rank = LogRanks(other=RunRank(walk.rnd.randrange(1, 5)))
+            policy = walk.rnd.choice([*[Overtaking.NEWEST_RUN] * 5, Overtaking.LAST_WINS])
+            days = [walk.rnd.choice(["1", "2"])]
+            how = walk.rnd.choice([{}, {"replaced": day(*days)}, {"replaced": day(*days)}])
+            empties = how and walk.rnd.random() < 0.3
+            given = {"overtaking": policy, "ranks": rank, **how}
+            return walk.writer(job, [] if empties else days, **given)
+
+        crowd = [*[run] * 8, walk.compactor, walk.restorer, walk.recoverer]
+        for number in range(8):
+            name = f"s{number}"
+            walk.drive({name: walk.rnd.choice(crowd)(name)}, dies=0)
+        walk.drive({f"c{at}": walk.rnd.choice(crowd)(f"c{at}") for at in range(4)})
+        walk.check_end()
+        return walk
+    finally:
+        checksum.TRANSACTIONS = former
+
+
 def late_records(seed: int) -> Walk:
     """Jobs beside recoverers on a store that leaves many writes without an answer: an open record
     may come after the end of its job."""
@@ -703,6 +763,7 @@ WORLDS: dict[str, Callable[[int], Walk]] = {
     "restores": restores,
     "tries": tries,
     "reruns": reruns,
+    "late runs": late_runs,
     "late records": late_records,
     "sleepers": sleepers,
     "asleep": asleep,

@@ -1,0 +1,280 @@
+"""Ranks in a log: how new the runs are that have rows in a partition, for ``newest_run``.
+
+=====================================  =============================================================
+a partition                            its ranks
+=====================================  =============================================================
+has live files                         in their tags: the newest of all; what has replaced it last
+                                       says the youngest of them that says any
+has none, and a ranked run emptied it  in a transaction, which has partition and ranks in its name
+=====================================  =============================================================
+
+An entry says of the files that it adds:
+
+=====================================  =============================================================
+a replace                              its run's rank, as the newest and as the one that replaced
+an append                              its run's rank; where a run has emptied the partition, that
+                                       one's, too
+what writes rows again                 what the partition's ranks are
+a restore                              nothing: files come back with their tags; of a partition that
+                                       it empties, that no run has written it
+=====================================  =============================================================
+
+Files of other engines have no tags, and a run without a rank is older than any. The ranks are those
+of the state that the entry is made of: entries since the base do not tell them, as the newer run
+may have come long before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ..committer.errors import RecordDamagedError, SupersededRunError
+from ..committer.format.records.partition_ranks import NO_RANKS, PartitionRanks
+from ..committer.format.run_rank import RunRank, newest_of, rank_from_json, rank_to_json
+from .actions import AddFile, AppTransaction
+from .entries import LogEntry
+from .replay import LogState, Partition
+from .scope import Scope
+
+#: The application of transactions that keep the ranks of partitions without files.
+RANKS = "zero_rename.ranks/"
+#: The tag of files that says ranks.
+TAG = "ranks"
+
+
+@dataclass(frozen=True)
+class LogRanks:
+    """How new a change's run is.
+
+    :param by_partition: in these partitions; ``None``: it has no rank there.
+    :param other: in all others.
+    """
+
+    by_partition: Mapping[Partition, RunRank | None] = field(default_factory=dict)
+    other: RunRank | None = None
+
+    def of(self, partition: Partition) -> RunRank | None:
+        return self.by_partition.get(partition, self.other)
+
+    def as_json(self) -> object:
+        """As JSON that :func:`read_log_ranks` reads."""
+        named = [[[*place], _json(rank)] for place, rank in self.by_partition.items()]
+        return {"named": named, "other": _json(self.other)}
+
+
+def read_log_ranks(said: object, key: str) -> LogRanks:
+    """Read ranks of :meth:`LogRanks.as_json`.
+
+    :raises RecordDamagedError: they are none.
+    """
+    try:
+        if not isinstance(said, dict):
+            raise TypeError("no object")
+        named = {tuple(place): _rank(rank) for place, rank in said["named"]}
+        return LogRanks(named, _rank(said["other"]))
+    except (ValueError, TypeError, KeyError) as error:
+        raise RecordDamagedError(
+            f"The ranks of a job cannot be read: {error}. Nothing was committed.",
+            key=key,
+            field="ranks",
+        ) from error
+
+
+class LogSupersededError(SupersededRunError):
+    """A run gives way to newer ones.
+
+    :param found: the partitions in which it does, each with the job that wrote it last; ``""``
+        where that is not known.
+    """
+
+    def __init__(self, job: str, found: Mapping[Partition, str]) -> None:
+        super().__init__(
+            "Newer runs have loaded partitions of this one. Nothing was committed.", job=job
+        )
+        self.found = dict(found)
+
+
+def ranks_in(state: LogState, scope: Scope) -> dict[Partition, PartitionRanks]:
+    """The ranks of the partitions of a scope that any run has written.
+
+    :param state: with its files and all of its transactions.
+    :raises RecordDamagedError: a tag cannot be read.
+    """
+    found = {place: ranks for place, (_, ranks) in _emptied(state).items() if scope.has(place)}
+    files: dict[Partition, list[AddFile]] = defaultdict(list)
+    for file in state.live.values():
+        place = state.partition(file)
+        if place is not None and scope.has(place):
+            files[place].append(file)
+    return found | {place: _combined(there) for place, there in files.items()}
+
+
+def last_jobs(state: LogState, places: Collection[Partition]) -> dict[Partition, str]:
+    """The job that wrote each of some partitions last; ``""`` where no live file says it."""
+    last: dict[Partition, AddFile] = {}
+    for file in state.live.values():
+        place = state.partition(file)
+        if place in places and place is not None:
+            last[place] = max(last.get(place, file), file, key=_age)
+    return {place: last[place].tags.get("job", "") if place in last else "" for place in places}
+
+
+def gave_way(
+    state: LogState, scope: Scope, ranks: LogRanks, replaced: Scope, run: str | None
+) -> dict[Partition, str]:
+    """The partitions of a scope in which a run gives way to newer ones, each with the job that
+    wrote it last.
+
+    :param replaced: the partitions that it would replace; to others it would add.
+    :raises InvalidInputError: ranks of two kinds.
+    """
+    there = ranks_in(state, scope)
+    found = [
+        place
+        for place, its in there.items()
+        if its.supersede(ranks.of(place), replaced.has(place), run)
+    ]
+    return last_jobs(state, found)
+
+
+def is_met(entry: LogEntry, before: LogState, place: Partition, rank: RunRank | None) -> bool:
+    """Tell whether an entry is of a run as new as another one, so that neither gives way: each was
+    to be held against what was there when it began."""
+    tags = [it for it in entry.of(AddFile) if before.partition(it) == place]
+    own = _combined(tags).newest
+    said = (_read_name(it.app) for it in entry.of(AppTransaction) if it.app.startswith(RANKS))
+    others = [its.newest for it, its in said if it == place]
+    return rank is not None and rank in (own, *others)
+
+
+def ranks_after(
+    state: LogState,
+    adds: Iterable[AddFile],
+    removed: Collection[AddFile],
+    replaced: Scope,
+    ranks: LogRanks,
+) -> dict[Partition, PartitionRanks]:
+    """What an entry says of the ranks of partitions: of those that it adds files to, and of those
+    that it leaves without any.
+
+    :param state: that the entry is made of.
+    :param removed: files that it removes.
+    """
+    emptied = _emptied(state)
+    filled = {place for it in adds if (place := state.partition(it)) is not None}
+    lost = {place for it in removed if (place := state.partition(it)) is not None}
+    rewritten = Scope(frozenset(place for place in lost if not replaced.has(place)))
+    before = ranks_in(state, rewritten) if rewritten else {}
+    said: dict[Partition, PartitionRanks] = {}
+    every = emptied.keys() if replaced.all else replaced.partitions
+    for place in filled | lost | {*every}:
+        rank = ranks.of(place)
+        if replaced.has(place):
+            said[place] = NO_RANKS.after(rank, True)
+        elif place in before:
+            said[place] = before[place].after(rank, False)
+        else:
+            its = emptied[place][1] if place in emptied else NO_RANKS
+            said[place] = its.after(rank, False)
+    return {place: its for place, its in said.items() if its != NO_RANKS or place in emptied}
+
+
+def emptied_transactions(
+    state: LogState,
+    after: Mapping[Partition, PartitionRanks],
+    adds: Collection[AddFile],
+    removed: Collection[AddFile],
+    replaced: Scope,
+    now: int,
+) -> list[AppTransaction]:
+    """Transactions that keep the ranks of partitions which an entry leaves without a file, and
+    renew those of partitions that were without one before.
+
+    :param after: of :func:`ranks_after`.
+    """
+    gone = {it.path for it in removed}
+    filled = {state.partition(it) for it in adds}
+    if state.files is not None:
+        filled |= {state.partition(it) for it in state.live.values() if it.path not in gone}
+    emptied = _emptied(state)
+    names = (
+        _name(place, ranks)
+        for place, ranks in after.items()
+        if (place not in filled and state.files is not None)
+        or (place in emptied and replaced.has(place) and ranks != emptied[place][1])
+    )
+    return [AppTransaction(name, state.version + 1, now) for name in sorted(names)]
+
+
+def tag_of(ranks: PartitionRanks) -> str:
+    """The tag of files that an entry adds to a partition."""
+    return json.dumps([_json(ranks.newest), _json(ranks.replaced)], separators=(",", ":"))
+
+
+def _combined(files: Collection[AddFile]) -> PartitionRanks:
+    """The ranks of a partition, of what its live files say."""
+    said = [_read_tag(it) for it in sorted(files, key=_age, reverse=True)]
+    newest = [its.newest for its in said if its.newest is not None]
+    replaced = (its.replaced for its in said if its.replaced is not None)
+    return PartitionRanks(newest_of(*newest) if newest else None, next(replaced, None))
+
+
+def _age(file: AddFile) -> int:
+    version = file.tags.get("v", "")
+    return int(version) if version.isdecimal() else -1
+
+
+def _read_tag(file: AddFile) -> PartitionRanks:
+    tag = file.tags.get(TAG)
+    return NO_RANKS if tag is None else _read(tag, f"add.tags.{TAG}", file.path)
+
+
+def _read(text: str, where: str, of: str) -> PartitionRanks:
+    try:
+        newest, replaced = json.loads(text)
+        return PartitionRanks(_rank(newest), _rank(replaced))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise RecordDamagedError(
+            f"The ranks of {of} in the log cannot be read: {error}. Nothing was committed.",
+            field=where,
+            remedy="Load the partition once with on_conflict=last_wins.",
+        ) from error
+
+
+def _emptied(state: LogState) -> dict[Partition, tuple[int, PartitionRanks]]:
+    """The ranks that transactions keep, each with the version that says them: the last counts."""
+    found: dict[Partition, tuple[int, PartitionRanks]] = {}
+    for app, transaction in state.transactions.items():
+        if app.startswith(RANKS):
+            place, ranks = _read_name(app)
+            if place not in found or found[place][0] < transaction.version:
+                found[place] = transaction.version, ranks
+    return found
+
+
+def _name(partition: Partition, ranks: PartitionRanks) -> str:
+    members = [[*partition], tag_of(ranks)]
+    return RANKS + json.dumps(members, separators=(",", ":"), ensure_ascii=False)
+
+
+def _read_name(app: str) -> tuple[Partition, PartitionRanks]:
+    try:
+        place, said = json.loads(app.removeprefix(RANKS))
+        partition = tuple(None if it is None else str(it) for it in place)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise RecordDamagedError(
+            f"A transaction of the log names no partition: {app!r}. Nothing was committed.",
+            field="txn.appId",
+        ) from error
+    return partition, _read(str(said), "txn.appId", f"partition {partition}")
+
+
+def _json(rank: RunRank | None) -> object:
+    return None if rank is None else rank_to_json(rank)
+
+
+def _rank(said: object) -> RunRank | None:
+    return None if said is None else rank_from_json(said)

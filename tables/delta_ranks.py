@@ -1,0 +1,155 @@
+"""Runs of a Delta table that give way to newer ones, under ``on_conflict=newest_run``.
+
+The log compares ranks by its partitions (:mod:`..log.ranks`); here they have their names, and what
+a job leaves out is taken from its entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from ..committer.commit.newest_run import SupersededBy, name_ranks, refuse_overtaken
+from ..committer.commit.state.job_state import OpenedJob
+from ..committer.errors import SupersededRunError
+from ..committer.format.job_spec import Mode, OnConflict
+from ..committer.format.layout import UNPARTITIONED
+from ..committer.format.run_rank import RunRanks, rank_in
+from ..layouts.delta.columns import arrow_schema
+from ..layouts.delta.delta_layout import DeltaLayout
+from ..log.change import LogChange
+from ..log.ranks import LogRanks, LogSupersededError, gave_way
+from ..log.replay import LogState, Partition
+from ..log.scope import NONE, Scope
+from .delta_files import log_partition, partition_name, rows_of_add, scope_of
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What a job leaves out, since newer runs have loaded it.
+
+    :param superseded: the partitions, each with the job that wrote it last.
+    :param rows: those of this job that are not committed; ``keys`` its files with them.
+    """
+
+    superseded: Mapping[str, str] = field(default_factory=dict)
+    rows: int = 0
+    keys: tuple[str, ...] = ()
+
+
+def log_ranks(
+    ranks: RunRanks | None,
+    job: str,
+    partitions: Collection[str],
+    schema: pa.Schema,
+    by: tuple[str, ...],
+) -> LogRanks:
+    """How new a job's run is, for the log.
+
+    :param ranks: as the job was given them; ``None``: it is as new as the job.
+    :param partitions: the names of those that it is known to write.
+    """
+    named = {*partitions, *(ranks.by_partition if ranks is not None else ())} - {UNPARTITIONED}
+    own = {log_partition(name, schema, by): rank_in(ranks, name, job) for name in named}
+    return LogRanks(own, rank_in(ranks, UNPARTITIONED, job))
+
+
+def ranks_of_job(opened: OpenedJob, partitions: Collection[str]) -> LogRanks:
+    """The ranks of a job's entry. One that writes rows again has none, unless it is given some:
+    the partitions keep theirs."""
+    spec = opened.spec
+    if spec.row_changes and spec.run_rank is None:
+        return LogRanks()
+    return log_ranks(spec.run_rank, opened.job, partitions, opened.schema, opened.partition_by)
+
+
+def find_superseded(
+    state: LogState,
+    partitions: Collection[str],
+    ranks: RunRanks,
+    replaces: bool,
+    run: str | None,
+    job: str = "",
+) -> dict[str, SupersededBy]:
+    """Find the partitions in which a run gives way that is about to write them.
+
+    :param state: with its files.
+    :param replaces: whether it replaces them; else it appends.
+    :raises InvalidInputError: ranks of two kinds.
+    """
+    if state.metadata is None:
+        return {}
+    schema, by = arrow_schema(state.metadata), state.metadata.partition_columns
+    scope = scope_of(partitions, schema, by)
+    own = log_ranks(ranks, job, partitions, schema, by)
+    found = gave_way(state, scope, own, scope if replaces else NONE, run)
+    return _named(found, schema, by)
+
+
+def refuse_at_opening(opened: OpenedJob, state: LogState) -> None:
+    """Refuse a job as it opens, by the partitions that it is to write for sure: nobody computes
+    rows that are then left out.
+
+    :raises SupersededRunError: newer runs have loaded what it is to write.
+    """
+    spec = opened.spec
+    if spec.on_conflict is not OnConflict.NEWEST_RUN:
+        return
+    named = {*(spec.replace_partitions or ())} if opened.partition_by else {UNPARTITIONED}
+    ranks = RunRanks({name: rank for name in named if (rank := opened.rank(name)) is not None})
+    replaces = spec.mode is Mode.REPLACE
+    found = find_superseded(state, named, ranks, replaces, spec.idempotency_key, opened.job)
+    _refuse(opened, found, named)
+
+
+def without_superseded(
+    layout: DeltaLayout,
+    opened: OpenedJob,
+    state: LogState,
+    change: LogChange,
+    left: LeftOut,
+    error: LogSupersededError,
+) -> tuple[LogChange, LeftOut]:
+    """Leave out of a change what newer runs have loaded, and tell all that was left out.
+
+    :param state: that the job began on, by whose columns partitions are named.
+    :param left: what was left out before.
+    :raises SupersededRunError: the job leaves nothing out, or nothing is left, or it replaces the
+        whole table.
+    """
+    schema, by = opened.schema, opened.partition_by
+    named_by = state if change.metadata is None else replace(state, metadata=change.metadata)
+    places = {place for it in change.adds if (place := named_by.partition(it)) is not None}
+    touched = places | change.replaced.partitions
+    found = _named(error.found, schema, by)
+    whole = {*found} if change.replaced.all else {partition_name(it, schema, by) for it in touched}
+    _refuse(opened, found, whole)
+    gone = [it for it in change.adds if named_by.partition(it) in error.found]
+    kept = tuple(it for it in change.adds if named_by.partition(it) not in error.found)
+    after = LeftOut(
+        {**left.superseded, **{name: it.job for name, it in found.items()}},
+        left.rows + sum(max(0, rows_of_add(it)) for it in gone),
+        (*left.keys, *(layout.key_of(it.path) for it in gone)),
+    )
+    told = {**change.told, "superseded": dict(after.superseded), "leftOut": after.rows}
+    replaced = Scope(change.replaced.partitions - error.found.keys())
+    return replace(change, adds=kept, replaced=replaced, told=told), after
+
+
+def _refuse(opened: OpenedJob, found: Mapping[str, SupersededBy], named: Collection[str]) -> None:
+    try:
+        refuse_overtaken(found, named, opened.spec.on_superseded)
+    except SupersededRunError as error:
+        name_ranks(opened, error)
+        raise
+
+
+def _named(
+    found: Mapping[Partition, str], schema: pa.Schema, by: tuple[str, ...]
+) -> dict[str, SupersededBy]:
+    return {
+        partition_name(place, schema, by): SupersededBy(job or "an unknown job")
+        for place, job in found.items()
+    }
