@@ -336,13 +336,6 @@ class TestPlace:
         with pytest.raises(TableNotFoundError):
             table.scan().to_arrow()
 
-    @pytest.mark.parametrize("policy", [{"on_conflict": "newest_run"}])
-    def test_a_policy_that_is_not_kept_is_refused(
-        self, table: DeltaTable, policy: dict[str, Any]
-    ) -> None:
-        with pytest.raises(InvalidInputError, match="newest_run is not kept"):
-            write(table, rows(("1", 5)), **policy)
-
 
 class TestPast:
     def test_a_former_version_is_read(self, table: DeltaTable) -> None:
