@@ -37,7 +37,8 @@ def sensor(tables: Tables | None = None, **arguments: Any) -> SuccessManifestSen
         "task_id": "wait",
         "table": tables.url() if tables else "s3://bucket/flights",
         "poke_interval": 0.05,
-        "timeout": 0.2,
+        # One that defers polls once before: it has time for that.
+        "timeout": 60 if arguments.get("deferrable") else 0.2,
     }
     return SuccessManifestSensor(**given | arguments)
 
