@@ -13,7 +13,7 @@ from support.moto_server import S3Server
 
 @pytest.fixture(scope="session")
 def delta_spark(
-    s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory
+    moto_server: S3Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[EngineProcess]:
-    with session_of_spark(tmp_path_factory.mktemp("delta-spark"), s3_server) as process:
+    with session_of_spark(tmp_path_factory.mktemp("delta-spark"), moto_server) as process:
         yield process

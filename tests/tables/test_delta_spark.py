@@ -20,7 +20,7 @@ from support.delta_features import FEATURES, FeatureTable
 from support.delta_values import CONDITIONS, ODD_NAMES, PARTITIONS, VALUES, days
 from support.engine_process import EngineProcess
 from support.shared_table import SharedTable
-from zero_rename.committer.errors import TableMismatchError
+from zero_rename.committer.errors import CommitConflictError, TableMismatchError
 from zero_rename.tables import DeltaTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.memory_s3]
@@ -45,6 +45,16 @@ def assert_same(shared: SharedTable, columns: list[str], rows: int) -> None:
 
 def delays(shared: SharedTable) -> list[int]:
     return sorted(int(delay) for (delay,) in shared.ours(["delay"]))
+
+
+def append_beside(shared: SharedTable, statement: str, **options: Any) -> None:
+    """Run a job beside which Spark changes the table once the job's file is there."""
+    rows = days(("1", 9))
+    with shared.table.job(rows.schema, **options) as job:
+        writer = shared.table.task_writer(job.opened, 0, 0)
+        writer.write(rows)
+        job.take([writer.close()], 1)
+        shared.by_sql(statement)
 
 
 def clean_log(bucket: Bucket) -> int:
@@ -216,6 +226,115 @@ class TestSparksBetweenJobs:
         shared.by_sql("insert into {table} values ('1', 6, 'A')")
         shared.write(days(("2", 7)), schema_mode="merge")
         assert_same(shared, [*COLUMNS, "gate"], 3)
+
+    @whole
+    def test_a_replace_beside_an_append_of_spark_is_refused(self, shared: SharedTable) -> None:
+        shared.write(days(("1", 5)), partition_by=["day"])
+        with pytest.raises(CommitConflictError):
+            append_beside(shared, "insert into {table} values ('1', 7)", mode="overwrite")
+        assert delays(shared) == [5, 7]
+
+    @whole
+    @pytest.mark.parametrize(
+        "overwrite",
+        [
+            "insert overwrite {table} values ('1', 7)",
+            "insert overwrite {table} partition (day = '1') values (7)",
+        ],
+        ids=["the table", "a partition"],
+    )
+    def test_an_append_beside_an_overwrite_of_spark_is_refused(
+        self, shared: SharedTable, overwrite: str
+    ) -> None:
+        shared.write(days(("1", 5)), partition_by=["day"])
+        with pytest.raises(CommitConflictError):
+            append_beside(shared, overwrite)
+        assert delays(shared) == [7]
+
+    @whole
+    def test_an_append_passes_a_compaction_of_spark(self, shared: SharedTable) -> None:
+        shared.write(days(("1", 5)), partition_by=["day"])
+        shared.write(days(("1", 6)))
+        append_beside(shared, "optimize {table}")
+        assert_same(shared, ["delay"], 3)
+
+    @whole
+    def test_a_run_that_spark_has_compacted_takes_the_place_of_its_rows(
+        self, shared: SharedTable
+    ) -> None:
+        shared.write(days(("1", 5)), partition_by=["day"], idempotency_key="run")
+        shared.write(days(("1", 6)))
+        shared.by_sql("optimize {table}")
+        shared.write(days(("1", 7)), idempotency_key="run", on_repeat="replace_own")
+        assert_same(shared, ["delay"], 2)
+        assert delays(shared) == [6, 7]
+
+    @whole
+    def test_a_run_whose_rows_spark_has_updated_is_refused(self, shared: SharedTable) -> None:
+        shared.write(days(("1", 5), ("1", 6)), partition_by=["day"], idempotency_key="run")
+        shared.by_sql("update {table} set delay = 50 where delay = 5")
+        with pytest.raises(CommitConflictError):
+            shared.write(days(("1", 7)), idempotency_key="run", on_repeat="replace_own")
+        assert delays(shared) == [6, 50]
+
+    @whole
+    def test_a_job_whose_files_a_vacuum_of_spark_has_deleted_is_refused(
+        self, shared: SharedTable
+    ) -> None:
+        shared.write(days(("1", 5)), partition_by=["day"])
+        with pytest.raises(CommitConflictError, match="A VACUUM has deleted files of this job"):
+            append_beside(shared, "vacuum {table} retain 0 hours")
+        assert delays(shared) == [5]
+        assert shared.table.verify() == []
+
+    @whole
+    def test_a_write_of_spark_that_is_repeated_is_skipped_after_a_checkpoint_of_ours(
+        self, shared: SharedTable, delta_spark: EngineProcess, s3_bucket: Bucket
+    ) -> None:
+        shared.write(days(("1", 5)), partition_by=["day"])
+        for number in range(2):
+            delta_spark.ask(
+                do="write",
+                folder=shared.hand_out(),
+                rows=[["1", 6]],
+                columns="day string, delay bigint",
+                mode="append",
+                options={"txnAppId": "a program", "txnVersion": "1"},
+            )
+            shared.take_back()
+            if not number:
+                shared.table.checkpoint()
+                clean_log(s3_bucket)
+        assert delays(shared) == [5, 6]
+
+
+@whole
+class TestCheckpointsOfSpark:
+    @pytest.mark.parametrize("size", [None, "2"], ids=["one", "of several parts"])
+    def test_a_checkpoint_whose_entries_are_gone_is_read_and_committed_upon(
+        self, shared: SharedTable, delta_spark: EngineProcess, s3_bucket: Bucket, size: str | None
+    ) -> None:
+        name = "spark.databricks.delta.checkpoint.partSize"
+        delta_spark.ask(do="setting", name=name, value=size)
+        try:
+            shared.by_sql(
+                "create table {table} (day string, delay bigint) using delta partitioned by (day) "
+                "tblproperties ('delta.checkpointInterval' = '4')"
+            )
+            for number in range(4):
+                shared.by_sql(f"insert into {{table}} values ('{number % 2}', {number})")
+        finally:
+            delta_spark.ask(do="setting", name=name, value=None)
+        parts = [key for key in s3_bucket.keys("flights/_delta_log/") if ".checkpoint." in key]
+        assert (len(parts) > 1) == (size is not None)
+        assert clean_log(s3_bucket) == 4
+        shared.write(days(("1", 10)), mode="overwrite")
+        for number in range(4):
+            shared.write(days(("2", 20 + number)))
+        assert_same(shared, COLUMNS, 7)
+        assert delays(shared) == [0, 2, 10, 20, 21, 22, 23]
+        assert clean_log(s3_bucket) > 4
+        assert_same(shared, COLUMNS, 7)
 
 
 def _write(table: DeltaTable, **options: Any) -> None:
