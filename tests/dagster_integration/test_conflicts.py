@@ -14,7 +14,11 @@ from dagster_zero_rename import (
 )
 from zero_rename import Table
 from zero_rename.committer import InvalidInputError, Owner
+from zero_rename.committer.format.records.run_conflict import SettledBy
 from zero_rename.committer.store.requests import Put
+from zero_rename.maintenance.conflicts import find_here
+from zero_rename.s3a.runs import ledger
+from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
 
 pytestmark = pytest.mark.memory_s3
 
@@ -127,3 +131,34 @@ def test_maintenance_fails_or_settles_as_it_is_told(zero: ZeroRenameResource, ta
     assert run(maintenance_job(apply=True, conflicts={"prefer": ["daily"]}), zero).success
     assert numbers(table) == [2]
     assert run(maintenance_job(apply=True, conflicts="fail"), zero).success
+
+
+@pytest.fixture
+def by_hadoop(zero: ZeroRenameResource) -> Table:
+    """A day that two runs of different tasks have loaded by one of Hadoop's committers."""
+    table = zero.table("late")
+    for second, dag in enumerate(("hourly", "daily")):
+        owner = Owner(dag, "r", "load")
+        record = TryRecord(run_uuid(), f"{dag}/r", owner, "magic", "replace", ("day=1",))
+        opened = table.run(ledger.open_try(table.root, record))
+        report: dict[str, Any] = {"decided_at": opened.opened_at + second, "files": 1}
+        report["partitions"] = [{"partition": "day=1", "files": 1, "rows": 1, "bytes": 1}]
+        table.run(ledger.close_try(table.root, opened, state=COMMITTED, report=report))
+    return table
+
+
+def test_check_maintenance_and_job_see_what_hadoops_committers_loaded(
+    zero: ZeroRenameResource, by_hadoop: Table
+) -> None:
+    assert "1 conflict is not settled" in checked(zero).description
+    assert not run(maintenance_job(apply=True, conflicts="fail"), zero).success
+    # Rows that a committer of Hadoop's has replaced are gone: the other run has to load again.
+    gone = resolve_conflicts_job(policy={"prefer": ["hourly"]}, apply=True)
+    assert not run(gone, zero).success
+    assert run(resolve_conflicts_job(policy={"prefer": ["daily"]}, apply=True), zero).success
+    assert checked(zero).passed
+    assert run(maintenance_job(apply=True, conflicts="fail"), zero).success
+    (found,) = find_here(by_hadoop, 3600.0, remember=False)
+    (conflict,) = found.conflicts
+    assert conflict.settlement is not None
+    assert (conflict.is_settled, conflict.settlement.how) == (True, SettledBy.KEPT)

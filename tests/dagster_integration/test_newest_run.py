@@ -1,6 +1,7 @@
 """Runs that load one partition, under ``on_conflict=newest_run``: which of them is newer."""
 
 import datetime as dt
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
@@ -9,8 +10,10 @@ import pytest
 
 from dagster_zero_rename import ZeroRenameResource
 from dagster_zero_rename.asset_step import AssetStep
-from support.dagster_loads import DAYS, SCHEMA, days, rows
+from support import dagster_loads
+from support.dagster_loads import DAYS, SCHEMA, Load, days, rows
 from zero_rename.committer import RunRank, SupersededRunError
+from zero_rename.committer.format.run_rank import RunRanks
 
 pytestmark = pytest.mark.memory_s3
 
@@ -102,3 +105,65 @@ def test_rank_is_the_end_of_each_keys_window_and_then_the_first_runs_making(
     assert len(made) == 1
     assert 0 <= made.pop() - began.timestamp() < 60
     assert ranks.rank("day=other").value >= began.timestamp()
+
+
+def test_run_of_which_newer_runs_have_loaded_all_fails_without_retry(
+    newest: ZeroRenameResource,
+) -> None:
+    skips = ZeroRenameResource(
+        table_root=newest.table_root, on_conflict="newest_run", on_superseded="skip"
+    )
+    asset, others = late(newest, partition_key=DAY)
+    result = materialise(asset, skips, partition_key=DAY)
+    assert (result.success, others[0].success) == (False, True)
+    (failed,) = result.filter_events(lambda event: event.is_step_failure)
+    user = failed.step_failure_data.user_failure_data
+    assert user is not None
+    assert user.metadata["zero_rename/error"].value == SupersededRunError.__name__
+    assert newest.table("flights").to_arrow()["number"].to_pylist() == [2]
+
+
+@pytest.fixture
+def ranks(monkeypatch: pytest.MonkeyPatch) -> list[RunRanks]:
+    """The ranks of runs, in the order in which they write."""
+    seen: list[RunRanks] = []
+    ranked = AssetStep.run_rank
+
+    def run_rank(step: AssetStep, paths: Mapping[str, str]) -> RunRanks:
+        seen.append(ranked(step, paths))
+        return seen[-1]
+
+    monkeypatch.setattr(AssetStep, "run_rank", run_rank)
+    return seen
+
+
+def test_re_executed_run_has_the_rank_of_the_first_of_its_chain(
+    load: Load, instance: dg.DagsterInstance, ranks: list[RunRanks]
+) -> None:
+    load.failures = [dagster_loads.fail]
+    first = dagster_loads.execute(dagster_loads.flights_job, instance, days(DAY))
+    dagster_loads.execute(dagster_loads.flights_job, instance, days(DAY))
+    again = dg.ReexecutionOptions(first.run_id)
+    dagster_loads.execute(dagster_loads.flights_job, instance, days(DAY), again)
+    mine, other, re_executed = (it.rank(f"day={DAY}") for it in ranks)
+    assert mine == re_executed
+    assert mine is not None
+    assert other is not None
+    assert other.is_newer_than(mine)
+
+
+def test_rank_of_a_key_of_several_dimensions_is_the_end_of_its_time_window(
+    zero: ZeroRenameResource, ranks: list[RunRanks]
+) -> None:
+    carriers = dg.StaticPartitionsDefinition(["AA", "UA"])
+
+    @dg.asset(partitions_def=dg.MultiPartitionsDefinition({"carrier": carriers, "day": DAYS}))
+    def flights(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+        row = {"carrier": ["AA"], "day": [dt.date(2013, 1, 1)]}
+        return zero.write(context, pa.table(row))
+
+    key = dg.MultiPartitionKey({"carrier": "AA", "day": DAY})
+    materialise(flights, zero, partition_key=key)
+    found = ranks[0].rank(f"carrier=AA/day={DAY}")
+    assert found is not None
+    assert found.value == RunRank.of(NEXT).value

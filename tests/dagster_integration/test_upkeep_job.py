@@ -75,6 +75,20 @@ def test_destinations_of_hadoops_committers_are_looked_after_too(zero: ZeroRenam
     assert "There is no table" in page
 
 
+def test_uploads_of_other_tools_below_a_plain_directory_are_aborted(
+    zero: ZeroRenameResource, s3_bucket: Any
+) -> None:
+    """Nothing is there that says whose directory it is."""
+    key = f"{zero.table('plain').root.prefix}/day=1/part.parquet"
+    s3_bucket.client.create_multipart_upload(Bucket=s3_bucket.name, Key=key)
+    for apply, left in ((False, 1), (True, 0)):
+        given: dict[str, Any] = {"tables": ["plain"], "foreign_older_than": dt.timedelta(0)}
+        job = maintenance_job(apply=apply, **given)
+        assert job.execute_in_process(resources={"zero_rename": zero}).success
+        listed = s3_bucket.client.list_multipart_uploads(Bucket=s3_bucket.name)
+        assert len(listed.get("Uploads", [])) == left
+
+
 def test_what_would_take_long_to_be_made_again_is_told(bucket: str) -> None:
     zero = ZeroRenameResource(table_root=f"s3://{bucket}/tables", max_recompute=3600)
     more: Any = {"readers": "heads", "data_root": f"s3://{bucket}/scratch", "inputs": ()}
