@@ -10,6 +10,7 @@ import pytest
 
 from dagster_zero_rename import ZeroRenameResource, resolve_conflicts_sensor, zero_rename_asset
 from dagster_zero_rename.asset_step import DOES_AGAIN
+from dagster_zero_rename.spark.spark_load import SparkLoad
 from support import s3a_stand_in
 from support.dagster_loads import days
 from support.waiting import until
@@ -39,16 +40,20 @@ class Lake:
     """Two assets that load days of one destination by applications.
 
     :param failures: called in turn, one a call of an asset's function, before it submits.
+    :param meanwhile: called in turn, one an application that is at work.
     :param submissions: how many applications were submitted.
+    :param retried: failures after which somebody has a step tried again, once.
     """
 
     zero: ZeroRenameResource
     instance: dg.DagsterInstance
     failures: list[Callable[[], None]] = field(default_factory=list)
+    meanwhile: list[Callable[[], None]] = field(default_factory=list)
     policy: Any = field(default_factory=lambda: {"prefer": [FLIGHTS]})
     mode: str = "overwrite"
     apply: bool = True
     submissions: int = 0
+    retried: list[str] | None = None
 
     @property
     def table(self) -> Table:
@@ -61,17 +66,13 @@ class Lake:
                 name=name, partitions_def=DAYS, partition_expr="day", table="lake", mode=self.mode
             )
             def load(context: dg.AssetExecutionContext, zero_rename: ZeroRenameResource):
-                if self.failures:
-                    self.failures.pop(0)()
-                made = zero_rename.spark_load(context)
-                if not made.is_done:
-                    made.complete_request("emr-serverless", REQUEST)
-                    with made.submitted(), pytest.MonkeyPatch.context() as patch:
-                        self.submissions += 1
-                        for variable, value in made.variables.items():
-                            patch.setenv(variable, value)
-                        s3a_stand_in.main()
-                return made.result()
+                try:
+                    return self.submit(zero_rename.spark_load, context)
+                except dg.Failure as error:
+                    if self.retried is None:
+                        raise
+                    self.retried.append(str(error))
+                    raise dg.RetryRequested(max_retries=1) from error
 
             return load
 
@@ -80,6 +81,24 @@ class Lake:
             sensors=[resolve_conflicts_sensor(FLIGHTS, policy=self.policy, apply=self.apply)],
             resources={"zero_rename": self.zero},
         )
+
+    def submit(
+        self, begin: Callable[[Any], SparkLoad], context: dg.AssetExecutionContext
+    ) -> dg.MaterializeResult:
+        """Load as a service does that runs the application."""
+        if self.failures:
+            self.failures.pop(0)()
+        made = begin(context)
+        if not made.is_done:
+            made.complete_request("emr-serverless", REQUEST)
+            with made.submitted(), pytest.MonkeyPatch.context() as patch:
+                self.submissions += 1
+                for variable, value in made.variables.items():
+                    patch.setenv(variable, value)
+                if self.meanwhile:
+                    self.meanwhile.pop(0)()
+                s3a_stand_in.main()
+        return made.result()
 
     def load(self, asset: str, first: str, last: str | None = None) -> str:
         """Load days by an asset. Returns the run."""
@@ -206,6 +225,19 @@ def test_run_that_another_one_overtakes_fails_and_nothing_is_settled(lake: Lake)
     # By the next look it is another conflict, and is settled then.
     assert lake.execute(lake.asked()).success
     assert "No conflict" in lake.tick().skip_message
+
+
+def test_run_that_met_another_one_fails_for_good_and_each_retry_says_so_until_it_is_settled(
+    lake: Lake,
+) -> None:
+    lake.meanwhile = [lambda: enter(lake.table, Owner("january", "r", "load"), "2")]
+    request = dg.RunRequest(asset_selection=[dg.AssetKey(FLIGHTS)], tags=days("2"))
+    lake.retried = []
+    assert not lake.execute(request).success
+    assert len(lake.retried) == 2
+    assert all("wrote the same partitions while this one was at work" in it for it in lake.retried)
+    assert lake.submissions == 4
+    assert lake.load(FLIGHTS, "2")
 
 
 def test_what_is_the_same_is_asked_for_once(lake: Lake) -> None:
