@@ -105,8 +105,8 @@ def engines(processes: int) -> Outcome:
     for program in (["environments.py", "lake-readers", "spark-4.1"], ["fetch_lake_jars.py"]):
         if (missing := _not_fetched(command, program, "Delta Lake's jars or engines")) is not None:
             return missing
-    tests = ["tests/tables/test_delta_spark.py", "tests/torture/test_beside_engines.py"]
-    return _tested(command, tests, "DELTA_SPARK")
+    names = ("tables/test_delta_spark", "tables/test_stock_spark", "torture/test_beside_engines")
+    return _tested(command, [f"tests/{name}.py" for name in names], "DELTA_SPARK")
 
 
 def _without_jars(command: str) -> Outcome | None:

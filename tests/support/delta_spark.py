@@ -33,6 +33,8 @@ _SMALL = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    # S3A would keep its blocks by a file system with such checksums.
+    "spark.hadoop.fs.s3a.fast.upload.buffer": "array",
 }
 
 
