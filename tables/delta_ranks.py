@@ -1,6 +1,6 @@
 """Runs of a Delta table that give way to newer ones, under ``on_conflict=newest_run``.
 
-The log compares ranks by its partitions (:mod:`..log.ranks`); here they have their names, and what
+The log compares ranks by its partitions (``log/ranks.py``); here they have their names, and what
 a job leaves out is taken from its entry.
 """
 
