@@ -79,6 +79,7 @@ def test_job_that_was_fenced_is_waited_for_in_vain(days: Days) -> None:
     days.load(1)
     dead = days.table.job(SCHEMA)
     dead.__enter__()
+    assert dead.job is not None
     with pytest.raises(AirflowSensorTimeout, match="has not committed yet"):
         days.wait(job=dead.job)
     days.table.settle([dead.job])
@@ -94,6 +95,7 @@ def test_task_that_ended_without_a_commit_is_waited_for_in_vain_once_its_job_is_
     owner = Owner("flights", "scheduled__2013-02-02", "load")
     job = days.table.job(SCHEMA, idempotency_key=KEY, owner=owner)
     job.__enter__()
+    assert job.job is not None
     assert query.after(query.ask(days.table), "failed").state == "waiting"
     days.table.settle([job.job])
     assert query.after(query.ask(days.table), "failed").state == "failed"

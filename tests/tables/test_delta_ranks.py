@@ -87,14 +87,14 @@ def test_run_whose_named_partitions_are_superseded_is_refused_as_it_opens(
     table: DeltaTable,
 ) -> None:
     load(table, 3, "a")
-    for policy in ({}, {"on_superseded": "skip"}):
+    for on_superseded in ("fail", "skip"):
         with pytest.raises(SupersededRunError, match="day=a"):
             load(
                 table,
                 2,
                 replace_partitions=["day=a"],
                 beside=lambda: pytest.fail("The job was opened."),
-                **policy,
+                on_superseded=on_superseded,
             )
 
 
