@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from .format.given_rows import table_of
 from .format.job_spec import (
     FileOptions,
     JobSpec,
+    Mode,
     OnRepeat,
     Owner,
     Readers,
@@ -33,6 +35,7 @@ from .format.records.data_file import DataFile
 from .format.records.inputs import Inputs
 from .format.row_changes import RowChanges
 from .merge_request import INSERT, UPDATE, RowMerge
+from .rival_wait import RivalWait
 from .row_merge import MergeRows, count_merge
 from .row_rewrite import RowPlan, TableChange
 from .scan.partition_condition import PartitionCondition
@@ -91,11 +94,36 @@ class ChangeableTable(StatefulTable):
         """The job that last did the work of this run's key, or ``None``."""
 
     @abstractmethod
+    def rival_jobs(
+        self, partitions: Collection[str], appends: bool, *, run: str | None = None
+    ) -> Sequence[object]:
+        """Find the jobs of other runs that are at work on partitions, as their open records say.
+
+        :param partitions: as the table spells them; none: any.
+        :param appends: whether the run appends: two appends are no rivals.
+        :param run: the run's idempotency key, whose own jobs are no rivals.
+        """
+
+    @abstractmethod
     def rewriting_job(self, spec: JobSpec, inputs: Inputs) -> WriteJob:
         """A job that writes rows of a state again, some of them changed.
 
         :param inputs: what they are computed from.
         """
+
+    def waiting(
+        self, spec: JobSpec, longest: timedelta | float | None
+    ) -> Callable[[], None] | None:
+        """What waits for the jobs of other runs before a job opens; ``None``: nothing does."""
+        wait = RivalWait.of(longest)
+        if wait is None:
+            return None
+
+        def rivals() -> Sequence[object]:
+            appends = spec.mode is Mode.APPEND
+            return self.rival_jobs(spec.named_partitions, appends, run=spec.idempotency_key)
+
+        return partial(wait.wait_for_rivals, rivals, spec.on_conflict, self.root.url)
 
     def merge(
         self,

@@ -41,7 +41,6 @@ from .format.records.store_facts import StoreFacts
 from .format.run_rank import RunRanks
 from .job_steps import HeadSteps
 from .rewritable_table import RewritableTable
-from .rival_wait import RivalWait
 from .scan.reads import note_end, noted, stated_inputs
 from .scan.table_scan import TableScan
 from .tended_table import TendedTable
@@ -152,7 +151,7 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
             **words,
         )
         stated = None if inputs is None else partial(stated_inputs, self.driver, inputs)
-        before = self._waiting(spec, wait_for_other_runs)
+        before = self.waiting(spec, wait_for_other_runs)
         return WriteJob(HeadSteps(self.driver, self._context), spec, inputs=stated, before=before)
 
     def tasks_job(
@@ -164,22 +163,7 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         """A job whose rows tasks in other processes write: they get its ``opened``, and it takes
         their results. ``progress`` is called as files become visible."""
         steps = HeadSteps(self.driver, replace(self._context, report=progress))
-        return WriteJob(steps, spec, OF_TASKS, before=self._waiting(spec, wait_for_other_runs))
-
-    def _waiting(
-        self, spec: JobSpec, longest: timedelta | float | None
-    ) -> Callable[[], None] | None:
-        """What waits for the jobs of other runs before a job opens; ``None``: nothing does."""
-        wait = RivalWait.of(longest)
-        if wait is None:
-            return None
-        named = spec.replace_partitions or spec.only_partitions or ()
-
-        def rivals() -> Sequence[object]:
-            appends = spec.mode is Mode.APPEND
-            return self.rival_jobs(named, appends, run=spec.idempotency_key)
-
-        return partial(wait.wait_for_rivals, rivals, spec.on_conflict, self.root.url)
+        return WriteJob(steps, spec, OF_TASKS, before=self.waiting(spec, wait_for_other_runs))
 
     def task_writer(self, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
         """The writer of one task attempt of an open job. Where the job is decided before it closes,

@@ -67,7 +67,6 @@ _NOT_IN_DELTA: Mapping[str, str] = {
     "data_root": "whose files lie in it",
     "success_markers": "which has no _SUCCESS",
     "catalog": "which is registered by the engines that read it",
-    "wait_for_other_runs": "whose open jobs do not say which partitions they are about",
 }
 
 

@@ -246,7 +246,8 @@ def _open(
 ) -> Step[tuple[OpenedJob, OpenedLog]]:
     """Open a job; ``known``: what this process has found of the store."""
     layout = layout_of(root)
-    owner = {**_owner(spec.owner), "max_duration": spec.max_duration}
+    writes = {"partitions": spec.named_partitions, "appends": spec.mode is Mode.APPEND}
+    owner = {**_owner(spec.owner), "max_duration": spec.max_duration, "writes": writes}
     opened = yield from open_log_job(layout, _ids(job), owner, _depth(spec), spec.idempotency_key)
     try:
         return (yield from _opened(root, layout, opened, spec, known)), opened.log

@@ -20,7 +20,6 @@ from ..committer.commit.state.job_state import Committed, OpenedJob
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import (
     CommitConflictError,
-    InvalidInputError,
     RefusedError,
     SnapshotGoneError,
     TableMismatchError,
@@ -92,6 +91,7 @@ from .delta_upkeep import (
     purgeable,
     recover_jobs,
     refuse_unknown,
+    rival_jobs,
     store_now,
 )
 from .delta_verify import verify_table
@@ -344,6 +344,7 @@ class DeltaTable(ChangeableTable):
         owner: Owner | None = None,
         files: FileOptions | None = None,
         inputs: Sequence[Snapshot | TableScan | str] | None = None,
+        wait_for_other_runs: timedelta | float | None = None,
     ) -> WriteJob:
         """A job from plain Python: ``with table.job(mode="append") as job: job.write(data)``.
 
@@ -372,7 +373,8 @@ class DeltaTable(ChangeableTable):
             **words,
         )
         stated = None if inputs is None else partial(stated_inputs, self.driver, inputs)
-        return WriteJob(DeltaSteps(self.driver, self.root), spec, inputs=stated)
+        before = self.waiting(spec, wait_for_other_runs)
+        return WriteJob(DeltaSteps(self.driver, self.root), spec, inputs=stated, before=before)
 
     def tasks_job(
         self,
@@ -381,13 +383,9 @@ class DeltaTable(ChangeableTable):
         wait_for_other_runs: timedelta | float | None = None,
     ) -> WriteJob:
         """A job whose rows tasks in other processes write: they get its ``opened``, and it takes
-        their results. There is no ``progress``: all files become visible at once.
-
-        :raises InvalidInputError: it is to wait for other runs.
-        """
-        if wait_for_other_runs:
-            self.rival_jobs((), False)
-        return WriteJob(DeltaSteps(self.driver, self.root, amends(spec)), spec, OF_TASKS)
+        their results. There is no ``progress``: all files become visible at once."""
+        steps = DeltaSteps(self.driver, self.root, amends(spec))
+        return WriteJob(steps, spec, OF_TASKS, before=self.waiting(spec, wait_for_other_runs))
 
     def task_writer(self, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
         """The writer of one task attempt of an open job.
@@ -516,17 +514,14 @@ class DeltaTable(ChangeableTable):
     def rival_jobs(
         self, partitions: Collection[str], appends: bool, *, run: str | None = None
     ) -> list[RivalJob]:
-        """Refuse to tell the jobs of other runs: open records here do not say which partitions they
-        are about.
+        """Find the jobs of other runs that are at work on partitions, as their open records say.
+        One that is open for longer than its ``max_duration`` counts as dead, and is none.
 
-        :raises InvalidInputError: always.
+        :param partitions: as the table spells them; none: any.
+        :param appends: whether the run appends: two appends are no rivals.
+        :param run: the run's idempotency key, whose own jobs are no rivals.
         """
-        raise InvalidInputError(
-            "A job's open record in a Delta table does not say which partitions it is about, so "
-            "nobody can wait for it. Nothing was sent.",
-            table=self.root.url,
-            remedy="Leave wait_for_other_runs out.",
-        )
+        return self.run(rival_jobs(self._layout, partitions, appends, run))
 
     def compact(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from functools import partial
+from typing import Any
 
 from ..committer.commit.state.context import Context
 from ..committer.commit.state.old_records import find_aged
@@ -12,6 +13,7 @@ from ..committer.errors import InvalidInputError, RecordDamagedError, ZeroRename
 from ..committer.format.job_spec import MAX_DURATION, NOBODY, Owner
 from ..committer.format.layout import TableRoot, log_job_in_key, new_job_id
 from ..committer.format.records.typed_json import Unfit, from_members
+from ..committer.overview.rival_jobs import RivalJob, meet
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, Found, Get, Step
 from ..committer.upkeep.purge import PurgeEntry, remove_objects
@@ -49,11 +51,46 @@ def _open_job(job: str, record: Found, now: float) -> OpenJob:
     age = now - record.last_modified
     try:
         members = json.loads(record.body)
-        owner = {**members["owner"]}
-        owner.pop("max_duration", None)
-        return OpenJob(job, from_members(Owner, owner), age, None, members.get("run"))
+        return OpenJob(job, _owner(members), age, None, members.get("run"))
     except (ValueError, RecursionError, KeyError, TypeError, Unfit) as error:
         return OpenJob(job, NOBODY, age, None, None, f"Its open record cannot be read: {error}")
+
+
+def _owner(members: dict[str, Any]) -> Owner:
+    """Read who runs a job, of its open record."""
+    of_job = ("max_duration", "writes")
+    return from_members(Owner, {k: v for k, v in members["owner"].items() if k not in of_job})
+
+
+def rival_jobs(
+    layout: DeltaLayout, partitions: Collection[str], appends: bool, run: str | None
+) -> Step[list[RivalJob]]:
+    """Find the jobs of other runs that are at work on partitions, the oldest first: as
+    :func:`..committer.overview.rival_jobs.find_rivals` does in tables of directories.
+
+    :param partitions: none: any.
+    :param appends: whether the run appends: two appends are no rivals.
+    :param run: its key, whose own jobs are no rivals.
+    """
+    now, found = yield from _open_records(layout)
+    rivals = (_rival(job, record, now, appends, run) for job, record in found.items())
+    return [it for it in rivals if it is not None and meet(partitions, it.partitions)]
+
+
+def _rival(job: str, record: Found, now: float, appends: bool, run: str | None) -> RivalJob | None:
+    """Read a job as a rival of a run; ``None``: it is none, or nobody can read its record, which
+    recovery says."""
+    try:
+        members = json.loads(record.body)
+        owner, of_run = _owner(members), members.get("run")
+        writes = members["owner"].get("writes") or {"partitions": (), "appends": False}
+        names, adds = tuple(map(str, writes["partitions"])), bool(writes["appends"])
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError, Unfit):
+        return None
+    age, is_own = now - record.last_modified, run is not None and of_run == run
+    if is_own or (appends and adds) or age >= _max_duration(record):
+        return None
+    return RivalJob(job, owner, age, names)
 
 
 def recover_jobs(

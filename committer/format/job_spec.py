@@ -494,6 +494,11 @@ class JobSpec:
         return self.replace_table or self.replace_where is not None
 
     @property
+    def named_partitions(self) -> tuple[str, ...]:
+        """The only partitions that it may write, as far as it names them; none: any."""
+        return self.replace_partitions or self.only_partitions or ()
+
+    @property
     def allowed_partitions(self) -> Collection[str] | None:
         """The partitions rows may go to; ``None`` for any."""
         if self.replace_where is not None:

@@ -61,7 +61,7 @@ def find_rivals(
             continue
         is_own = run is not None and record.idempotency_key == run
         both_append = appends and record.mode is Mode.APPEND
-        if not is_own and not both_append and _meet(partitions, record.partitions):
+        if not is_own and not both_append and meet(partitions, record.partitions):
             rivals.append(
                 RivalJob(record.job, record.owner, it.entry.silent_for, record.partitions)
             )
@@ -73,7 +73,9 @@ def _is_at_work(it: JudgedJob) -> bool:
     return not is_aborted and it.entry.silent_for < it.allowed
 
 
-def _meet(mine: Collection[str], others: Collection[str]) -> bool:
+def meet(mine: Collection[str], others: Collection[str]) -> bool:
+    """Tell whether two jobs may write the same partition: each names those that it may write, or
+    none where it may be any."""
     return not mine or not others or not set(mine).isdisjoint(others)
 
 

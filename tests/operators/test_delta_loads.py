@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -123,6 +124,24 @@ def test_late_run_reports_what_it_left_out(
     assert rows(delta) == 2
 
 
+def test_load_waits_for_another_run_of_its_partition(
+    tables: Tables, delta: DeltaTable, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(load(tables), run_id="first")
+    other = delta.job(mode="overwrite", replace_partitions=["day=1"])
+    other.__enter__()
+
+    def ends(_: float) -> None:
+        other.__exit__(None, None, None)
+
+    monkeypatch.setattr(time, "sleep", ends)
+    calls = len(spark.calls())
+    report = run(load(tables, mode="overwrite", wait_for_other_runs=3600), run_id="second")
+    assert other.committed is not None
+    assert report["version"] == other.committed.version + 1
+    assert len(spark.calls()) == calls + 1
+
+
 def test_a_merge_reports_what_it_did_with_rows_and_once(
     tables: Tables, delta: DeltaTable, spark: FakeSpark
 ) -> None:
@@ -147,11 +166,7 @@ def test_an_application_that_writes_directories_is_found_out(
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
-    [
-        ({"readers": "heads"}, "readers=heads"),
-        ({"wait_for_other_runs": 60}, "wait_for_other_runs"),
-        ({"catalog": "glue://lake/flights"}, "catalog"),
-    ],
+    [({"readers": "heads"}, "readers=heads"), ({"catalog": "glue://lake/flights"}, "catalog")],
 )
 def test_what_a_delta_table_does_not_keep_is_refused(
     tables: Tables, spark: FakeSpark, arguments: dict[str, Any], why: str

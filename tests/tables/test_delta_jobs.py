@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -28,6 +29,7 @@ from zero_rename.committer.errors import (
 )
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Found, Get, PutFile
+from zero_rename.committer.write_job import WriteJob
 from zero_rename.tables import DeltaTable, delta_steps
 
 pytestmark = [pytest.mark.memory_s3]
@@ -335,6 +337,60 @@ class TestPlace:
     def test_there_is_nothing_to_read_without_a_table(self, table: DeltaTable) -> None:
         with pytest.raises(TableNotFoundError):
             table.scan().to_arrow()
+
+
+class TestOtherRuns:
+    """Jobs of other runs at work, whom a run waits for."""
+
+    def opened(self, table: DeltaTable, *days: str, **policy: Any) -> WriteJob:
+        given = {"mode": "overwrite", "replace_partitions": [f"day={day}" for day in days]}
+        job = table.job(COLUMNS, partition_by=["day"], **given | policy)
+        job.__enter__()
+        return job
+
+    def test_those_of_the_same_partitions_are_rivals(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5)))
+        one = self.opened(table, "1", idempotency_key="one")
+        whole = self.opened(table, replace_partitions=None, replace_table=True)
+        adds = self.opened(table, mode="append", replace_partitions=None)
+
+        def found(*days: str, appends: bool = False, run: str | None = None) -> list[str | None]:
+            names = [f"day={day}" for day in days]
+            return [it.job for it in table.rival_jobs(names, appends, run=run)]
+
+        assert found("1") == [one.job, whole.job, adds.job]
+        assert found("2") == [whole.job, adds.job]
+        assert found("2", appends=True) == [whole.job]
+        assert found(run="one") == [whole.job, adds.job]
+        for job in (one, whole, adds):
+            job.__exit__(ValueError, ValueError(), None)
+        assert found("1") == []
+
+    def test_one_that_is_open_for_too_long_is_dead(self, table: DeltaTable) -> None:
+        write(table, rows(("1", 5)))
+        self.opened(table, "1", max_duration=1e-9)
+        assert table.rival_jobs(["day=1"], False) == []
+
+    def test_run_begins_on_what_the_other_one_has_committed(
+        self, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write(table, rows(("1", 5)))
+        other = self.opened(table, "1")
+        other.write(rows(("1", 6)))
+        monkeypatch.setattr(time, "sleep", lambda _: other.__exit__(None, None, None))
+        waits = {"replace_partitions": ["day=1"], "wait_for_other_runs": 60}
+        write(table, rows(("1", 7)), mode="overwrite", **waits)
+        assert read(table) == [("1", 7)]
+        assert [it.added for it in table.history()] == [1, 1, 1]
+
+    def test_wait_that_is_over_is_a_conflict(
+        self, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write(table, rows(("1", 5)))
+        self.opened(table, "1")
+        monkeypatch.setattr(time, "sleep", lambda _: None)
+        with pytest.raises(CommitConflictError, match="wait_for_other_runs"):
+            write(table, rows(("1", 7)), mode="overwrite", wait_for_other_runs=1e-6)
 
 
 class TestPast:

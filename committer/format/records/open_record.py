@@ -46,7 +46,7 @@ class OpenRecord:
         policy = {
             f.name: getattr(spec, f.name) for f in fields(OpenRecord) if hasattr(spec, f.name)
         }
-        named = spec.replace_partitions or spec.only_partitions or ()
+        named = spec.named_partitions
         return OpenRecord(job, write_id, partitions=named, **policy)
 
     def rank(self, partition: str) -> RunRank | None:
