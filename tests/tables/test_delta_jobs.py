@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,6 +15,7 @@ import pytest
 from conftest import Bucket
 
 from support.memory_store import Behaviour, MemoryDriver, MemoryStore
+from support.waiting import until
 from zero_rename import Table
 from zero_rename.committer.errors import (
     CommitConflictError,
@@ -369,26 +369,23 @@ class TestOtherRuns:
     def test_one_that_is_open_for_too_long_is_dead(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5)))
         self.opened(table, "1", max_duration=1e-9)
-        assert table.rival_jobs(["day=1"], False) == []
+        until("the store's next second", lambda: not table.rival_jobs(["day=1"], False))
 
     def test_run_begins_on_what_the_other_one_has_committed(
-        self, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
+        self, table: DeltaTable, pauses: Any
     ) -> None:
         write(table, rows(("1", 5)))
         other = self.opened(table, "1")
         other.write(rows(("1", 6)))
-        monkeypatch.setattr(time, "sleep", lambda _: other.__exit__(None, None, None))
+        pauses(lambda: other.__exit__(None, None, None))
         waits = {"replace_partitions": ["day=1"], "wait_for_other_runs": 60}
         write(table, rows(("1", 7)), mode="overwrite", **waits)
         assert read(table) == [("1", 7)]
         assert [it.added for it in table.history()] == [1, 1, 1]
 
-    def test_wait_that_is_over_is_a_conflict(
-        self, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_wait_that_is_over_is_a_conflict(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5)))
         self.opened(table, "1")
-        monkeypatch.setattr(time, "sleep", lambda _: None)
         with pytest.raises(CommitConflictError, match="wait_for_other_runs"):
             write(table, rows(("1", 7)), mode="overwrite", wait_for_other_runs=1e-6)
 
