@@ -76,7 +76,7 @@ _TEXTS = (
 )
 
 
-class UpstreamSkipped(AirflowSkipException):
+class _UpstreamSkipped(AirflowSkipException):
     """The task that a sensor waits for was skipped, and so is the sensor."""
 
 
@@ -267,7 +267,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         """Look once. A deferrable sensor then waits in the triggerer.
 
         :raises AirflowFailException: waiting is in vain, or the call cannot be right.
-        :raises UpstreamSkipped: the task that it waits for was skipped.
+        :raises AirflowSkipException: the task that it waits for was skipped.
         :raises ZeroRenameError: the table could not be read.
         """
         resumed, self._resumed = self._resumed, None
@@ -279,7 +279,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         """Judge what the trigger answered.
 
         :raises AirflowFailException: waiting is in vain.
-        :raises UpstreamSkipped: the task that it waits for was skipped.
+        :raises AirflowSkipException: the task that it waits for was skipped.
         :raises ZeroRenameError: the table could not be read.
         """
         return self._judge(context, QueryResult(**event)).xcom_value
@@ -337,7 +337,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
         """Let a time-out in the block name table and job, and what was seen last."""
         try:
             yield
-        except UpstreamSkipped:
+        except _UpstreamSkipped:
             raise
         except (AirflowSensorTimeout, AirflowSkipException) as error:
             kind, cause = type(error), error.__cause__
@@ -364,7 +364,7 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
 
     def _judge(self, context: Context, result: QueryResult) -> PokeReturnValue:
         if result.state == SKIPPED:
-            raise UpstreamSkipped(result.explanation)
+            raise _UpstreamSkipped(result.explanation)
         if result.state == FAILED:
             raise AirflowFailException(result.explanation)
         if result.state == ERROR:
