@@ -57,9 +57,10 @@ from zero_rename.log.job_steps import (
     withdraw_job,
 )
 from zero_rename.log.opening import LogDepth, open_log
+from zero_rename.log.partitions import Partition
 from zero_rename.log.purging import purge_log
 from zero_rename.log.ranks import LogRanks
-from zero_rename.log.replay import LogState, Partition, replay
+from zero_rename.log.replay import LogState, replay
 from zero_rename.log.rerunning import find_past
 from zero_rename.log.restoring import plan_restore
 from zero_rename.log.scope import ALL
