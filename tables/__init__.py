@@ -2,4 +2,8 @@
 
 from .delta_table import DeltaTable as DeltaTable
 from .delta_table import LogVersion as LogVersion
+from .delta_table import NewestEntry as NewestEntry
 from .delta_table import PlannedRestore as PlannedRestore
+from .last_changes import LastChange as LastChange
+from .last_changes import LastChanges as LastChanges
+from .last_changes import Since as Since

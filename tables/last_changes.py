@@ -76,7 +76,7 @@ class LastChange:
 
 @dataclass(frozen=True)
 class LastChanges:
-    """What a look found.
+    """The last changes of partitions that were asked for.
 
     :param of: by partition, of those that were changed.
     :param cleaned: changes may have been made by entries that were cleaned.
