@@ -195,17 +195,18 @@ def emptied_transactions(
 
     :param after: of :func:`ranks_after`.
     """
-    gone = {it.path for it in removed}
-    filled = {state.partition(it) for it in adds}
-    if state.files is not None:
-        filled |= {state.partition(it) for it in state.live.values() if it.path not in gone}
     emptied = _emptied(state)
-    names = (
-        _name(place, ranks)
-        for place, ranks in after.items()
-        if (place not in filled and state.files is not None)
-        or (place in emptied and replaced.has(place) and ranks != emptied[place][1])
-    )
+    filled = {state.partition(it) for it in adds}
+    renewed = {
+        place
+        for place in filled.intersection(emptied)
+        if place is not None and replaced.has(place) and after[place] != emptied[place][1]
+    }
+    unfilled = after.keys() - filled
+    if unfilled and state.files is not None:
+        gone = {it.path for it in removed}
+        unfilled -= {state.partition(it) for it in state.live.values() if it.path not in gone}
+    names = (_name(place, after[place]) for place in unfilled | renewed)
     return [AppTransaction(name, state.version + 1, now) for name in sorted(names)]
 
 

@@ -317,8 +317,8 @@ VARIANTS = (
         "late runs",
         ranks,
         "emptied_transactions",
-        "if (place not in filled and state.files is not None)",
-        "if False",
+        "unfilled = after.keys() - filled",
+        "unfilled = set()",
     ),
     LogVariant(
         "adds to an emptied partition without its rank",
