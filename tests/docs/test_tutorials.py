@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -62,6 +63,12 @@ def test_spark(newcomer: Newcomer, wheel: Path, s3_bucket: Bucket) -> None:
 @pytest.mark.timeout(1800)
 def test_airflow(newcomer: Newcomer, wheel: Path, s3_bucket: Bucket) -> None:
     newcomer.arrive(wheel)
+    # Beside other tests Airflow's scheduler holds SQLite for longer than the five seconds for which
+    # a command waits.
+    (site,) = newcomer.folder.glob("venv/lib/python*/site-packages")
+    (site / "patient_sqlite.py").write_text('ARGUMENTS = {"timeout": 120}\n', "utf-8")
+    patience = {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": "patient_sqlite.ARGUMENTS"}
+    newcomer = replace(newcomer, variables={**newcomer.variables, **patience})
 
     def is_over() -> bool:
         database = f"file:{newcomer.home}/airflow/airflow.db?mode=ro"
