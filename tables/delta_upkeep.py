@@ -66,7 +66,7 @@ def rival_jobs(
     layout: DeltaLayout, partitions: Collection[str], appends: bool, run: str | None
 ) -> Step[list[RivalJob]]:
     """Find the jobs of other runs that are at work on partitions, the oldest first: as
-    :func:`..committer.overview.rival_jobs.find_rivals` does in tables of directories.
+    :func:`.overview.rival_jobs.find_rivals` does in tables of directories.
 
     :param partitions: none: any.
     :param appends: whether the run appends: two appends are no rivals.

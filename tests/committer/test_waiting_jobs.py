@@ -15,7 +15,6 @@ from zero_rename.committer import CommitConflictError, InvalidInputError
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.write_job import WriteJob
 from zero_rename.spark.write_target import resolve
-from zero_rename.tables import DeltaTable
 
 pytestmark = [pytest.mark.memory_s3]
 HOUR = timedelta(hours=1)
@@ -104,8 +103,3 @@ def test_hadoops_committers_refuse_it_outside_an_operator() -> None:
     with pytest.raises(InvalidInputError, match="notices no other runs by itself"):
         resolve("s3://bucket/t", Handoff(), committer="magic", wait_for_other_runs=60)
     assert resolve("s3://bucket/t", Handoff(), wait_for_other_runs=60).wait_for_other_runs == 60
-
-
-def test_a_delta_table_refuses_it() -> None:
-    with pytest.raises(InvalidInputError, match="does not say which partitions"):
-        DeltaTable("s3://bucket/t").tasks_job(None, print, wait_for_other_runs=60)  # pyright: ignore

@@ -28,6 +28,7 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.errors import StoreRefusedError
 from zero_rename.committer.format.handoff import Handoff
+from zero_rename.orchestration.s3a import load as s3a_load
 from zero_rename.s3a.hadoop.settings import (
     BINDING_PARQUET,
     COMMIT_PROTOCOL_KEY,
@@ -378,6 +379,7 @@ class TestTries:
         self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """For good, or, where both opened in one second, until the next try."""
+        monkeypatch.setattr(s3a_load, "_TIE_PAUSE", 0.0)
         overwrites: dict[str, Any] = {"mode": "overwrite"}
         worker_dies(service, monkeypatch, lambda: run(service, **overwrites))
         other = operator(service, **overwrites)
