@@ -87,7 +87,7 @@ class ChangeableTable(StatefulTable):
     @property
     @abstractmethod
     def hidden_remedy(self) -> str:
-        """What to do where files of other programs have columns that the table does not show."""
+        """Say what to do about columns in files of others that the table does not show."""
 
     @abstractmethod
     def job_of_key(self, idempotency_key: str) -> str | None:
@@ -111,10 +111,10 @@ class ChangeableTable(StatefulTable):
         :param inputs: what they are computed from.
         """
 
-    def waiting(
+    def _waiting(
         self, spec: JobSpec, longest: timedelta | float | None
     ) -> Callable[[], None] | None:
-        """What waits for the jobs of other runs before a job opens; ``None``: nothing does."""
+        """Make what waits for jobs of other runs before a job opens; ``None``: nothing is to."""
         wait = RivalWait.of(longest)
         if wait is None:
             return None

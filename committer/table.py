@@ -151,7 +151,7 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
             **words,
         )
         stated = None if inputs is None else partial(stated_inputs, self.driver, inputs)
-        before = self.waiting(spec, wait_for_other_runs)
+        before = self._waiting(spec, wait_for_other_runs)
         return WriteJob(HeadSteps(self.driver, self._context), spec, inputs=stated, before=before)
 
     def tasks_job(
@@ -163,7 +163,7 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         """A job whose rows tasks in other processes write: they get its ``opened``, and it takes
         their results. ``progress`` is called as files become visible."""
         steps = HeadSteps(self.driver, replace(self._context, report=progress))
-        return WriteJob(steps, spec, OF_TASKS, before=self.waiting(spec, wait_for_other_runs))
+        return WriteJob(steps, spec, OF_TASKS, before=self._waiting(spec, wait_for_other_runs))
 
     def task_writer(self, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
         """The writer of one task attempt of an open job. Where the job is decided before it closes,

@@ -128,7 +128,7 @@ class WritePolicy:
 
     @property
     def waits(self) -> bool:
-        """Whether the write waits for other runs."""
+        """Tell whether the write waits for other runs."""
         return bool(self.wait_for_other_runs)
 
     @property

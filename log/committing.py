@@ -82,8 +82,8 @@ def commit_change(
 def _commit(
     layout: LogLayout, opened: OpenedLog, change: LogChange, now: int
 ) -> Step[EntryCommitted | RunDone]:
-    if depth_of(opened.state) < change.depth or _lacks_ranks(opened.state, change):
-        opened = yield from open_log(layout, _depth(opened.state, change))
+    if depth_of(opened.state) < (needed := _depth(opened.state, change)):
+        opened = yield from open_log(layout, needed)
     if change.run is not None:
         done = yield from find_run(layout, opened.state, change.run, change.job)
         if done is not None and done.version != change.former:

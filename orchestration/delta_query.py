@@ -25,8 +25,7 @@ from .look import State
 if TYPE_CHECKING:
     from ..committer import Table
     from ..committer.commit.snapshot import Snapshot
-    from ..tables import DeltaTable
-    from ..tables.last_changes import LastChange, Since
+    from ..tables import DeltaTable, LastChange
 
 #: The Delta table at a root, or ``None`` where a table of directories is known to be there.
 _known: MutableMapping[Table, DeltaTable | None] = WeakKeyDictionary()
@@ -40,10 +39,9 @@ def delta_table_at(table: Table) -> DeltaTable | None:
         if kind is TableKind.NONE:
             return None
         # On use: DAG files are parsed by processes that know no table.
-        from ..tables import DeltaTable
+        from ..maintenance.delta import delta_at
 
-        is_delta = kind is TableKind.DELTA
-        _known[table] = DeltaTable(table.root.url, driver=table.driver) if is_delta else None
+        _known[table] = delta_at(table) if kind is TableKind.DELTA else None
     return _known[table]
 
 
@@ -82,20 +80,20 @@ def partitions_in(table: DeltaTable, directory: str) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if name.startswith(below)))
 
 
-def since(version: int | None, time: float | None) -> Since:
-    """What counts as a change: what came after a version, and after a time in Unix seconds."""
-    from ..tables.last_changes import Since
-
-    return Since(version, time)
-
-
 def look_at_partitions(
-    table: DeltaTable, partitions: Collection[str], after: Since
+    table: DeltaTable, partitions: Collection[str], version: int | None, time: float | None
 ) -> tuple[Snapshot | None, Mapping[str, LastChange], bool]:
-    """Read what partitions hold, the last change of each, and whether changes may have been made by
-    entries that were cleaned. ``None``: there is no table yet."""
+    """Read what partitions hold, the last change of each after a version and after a time, and
+    whether changes may have been made by entries that were cleaned. ``None``: there is no table
+    yet.
+
+    :param time: in Unix seconds.
+    """
+    # On use: DAG files are parsed by processes that know no table.
+    from ..tables import Since
+
     try:
-        state, changes = table.last_changes(partitions, after)
+        state, changes = table.last_changes(partitions, Since(version, time))
     except TableNotFoundError:
         return None, {}, False
     return state, changes.of, changes.cleaned

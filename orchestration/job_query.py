@@ -224,14 +224,14 @@ class JobQuery:
 
     def _of_log(self, table: DeltaTable) -> QueryResult:
         """The same in a Delta table."""
-        from .delta_query import look_at_partitions, refuse_of_directories, since
+        from .delta_query import look_at_partitions, refuse_of_directories
 
         fails = self.on_foreign_marker == "fail"
         refuse_of_directories(table, on_foreign_marker="fail" if fails else None)
         wanted = () if self.partition is None else (self.partition,)
         job = self.job
         if self.newer_than_version is not None:
-            _, changes, _ = look_at_partitions(table, wanted, since(self.newer_than_version, None))
+            _, changes, _ = look_at_partitions(table, wanted, self.newer_than_version, None)
             change = changes.get(self.partition or "")
             if change is None:
                 return QueryResult(WAITING, f"Nothing committed yet of {self.subject}.", quiet=True)

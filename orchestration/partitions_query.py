@@ -14,7 +14,7 @@ from ..committer.format.records.data_file import rows_of
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, ListedObject, Step
 from ..s3a.hadoop.settings import NATIVE, check_committer
-from .delta_query import delta_table_at, look_at_partitions, refuse_of_directories, since
+from .delta_query import delta_table_at, look_at_partitions, refuse_of_directories
 from .job_query import READY, WAITING, JobQuery, QueryResult, check_least
 from .look import State, look
 from .partitions_below import partitions_below
@@ -289,11 +289,12 @@ class PartitionsQuery:
 
         :raises InvalidInputError: another committer's commits are asked for, or a ``_SUCCESS``.
         """
-        by_others = self.committer if self.committer != NATIVE else None
-        success = None if self.require_manifest else False
-        refuse_of_directories(table, committer=by_others, require_manifest=success)
-        after = since(self.newer_than_version, self.newer_than)
-        state, changes, cleaned = look_at_partitions(table, self.partitions, after)
+        by_others = self.committer if self.committer != NATIVE else ""
+        refuse_of_directories(
+            table, committer=by_others, require_manifest="" if self.require_manifest else "False"
+        )
+        version, time = self.newer_than_version, self.newer_than
+        state, changes, cleaned = look_at_partitions(table, self.partitions, version, time)
         files = {} if state is None else state.by_partition()
         held = {
             name: HeldPartition(
@@ -309,7 +310,7 @@ class PartitionsQuery:
             if (change := changes.get(name)) or name in files
             for there in [files.get(name, ())]
         }
-        if after.is_any:
+        if version is None and time is None:
             return held, {}
         unchanged = "no change since" + (" in the entries that were not cleaned" * cleaned)
         return held, {name: unchanged for name in held if name not in changes}

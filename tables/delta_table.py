@@ -373,7 +373,7 @@ class DeltaTable(ChangeableTable):
             **words,
         )
         stated = None if inputs is None else partial(stated_inputs, self.driver, inputs)
-        before = self.waiting(spec, wait_for_other_runs)
+        before = self._waiting(spec, wait_for_other_runs)
         return WriteJob(DeltaSteps(self.driver, self.root), spec, inputs=stated, before=before)
 
     def tasks_job(
@@ -385,7 +385,7 @@ class DeltaTable(ChangeableTable):
         """A job whose rows tasks in other processes write: they get its ``opened``, and it takes
         their results. There is no ``progress``: all files become visible at once."""
         steps = DeltaSteps(self.driver, self.root, amends(spec))
-        return WriteJob(steps, spec, OF_TASKS, before=self.waiting(spec, wait_for_other_runs))
+        return WriteJob(steps, spec, OF_TASKS, before=self._waiting(spec, wait_for_other_runs))
 
     def task_writer(self, opened: OpenedJob, task: int, attempt: int) -> TaskWriter:
         """The writer of one task attempt of an open job.
