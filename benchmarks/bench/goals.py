@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bench.results import Comparison, Measurement
-from bench.workloads import DELTA, ICEBERG, LOCAL, ON_4_1, OURS, TOGETHER_ON_4_1
+from bench.workloads import DELTA, DELTA_ON_4_1, ICEBERG, LOCAL, ON_4_1, OURS, TOGETHER_ON_4_1
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,17 @@ def _memory(group: str) -> Goal:
     )
 
 
+def _beside_iceberg(workload: str) -> Goal:
+    named = "31 partitions" if workload == "replace" else workload
+    title = f"{named} on Spark 4.1, as a Delta table: our seconds in Iceberg's"
+    return Goal(title, workload, DELTA_ON_4_1, ICEBERG, seconds, 1)
+
+
 GOALS = (
+    _beside_iceberg("one file"),
+    _beside_iceberg("64 files"),
+    _beside_iceberg("replace"),
+    _beside_iceberg("365 partitions"),
     Goal("64 files: seconds of magic", "64 files", "magic", OURS, seconds, 4, True),
     Goal("64 files: seconds of directory", "64 files", "directory", OURS, seconds, 1.3, True),
     Goal("8 files: our seconds in those of a local disk", "8 files", OURS, LOCAL, seconds, 1.3),

@@ -87,7 +87,7 @@ class HostProcesses:
             except (SetupError, subprocess.SubprocessError, OSError) as error:
                 raise HostError(f"not installed: {error}") from error
             catalog = f"sqlite:///{self._catalog.name}/catalog.db"
-            given = {"PYTHONPATH": MODULES.split(os.pathsep)[0], "CATALOG": catalog}
+            given = {"PYTHONPATH": MODULES, "CATALOG": catalog}
             return str(BENCH_PEERS.python), variables | given
         if kind in OTHER_SPARKS:
             return self._other_spark(kind, variables)
