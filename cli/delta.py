@@ -10,7 +10,8 @@ import typer
 from ..committer.errors import InvalidInputError
 from ..committer.format.as_of import AsOf
 from ..committer.format.records.data_file import rows_of
-from .output import DRY, Exit, print_rows, say
+from ..tables import RepairOutcome
+from .output import DRY, Exit, look_where, print_rows, say
 
 if TYPE_CHECKING:
     from ..tables import DeltaTable
@@ -90,6 +91,29 @@ def checkpoint(table: DeltaTable, apply: bool, as_json: bool) -> None:
     elif version is None:
         say("It is not certain to be there, and no answer depends on it: run it again.")
         raise typer.Exit(Exit.LOOK)
+
+
+def repair(table: DeltaTable, apply: bool, accept_loss: bool, as_json: bool) -> None:
+    """Commit again what was written over in a Delta table's log, or say what would be."""
+    found = table.repair(apply, accept_loss)
+    rows = [
+        (it.version, it.job, it.by, it.outcome, it.committed, it.files, it.removed, it.reason)
+        for it in found
+    ]
+    columns = ("version", "of job", "written over by", "outcome", "version now")
+    columns = (*columns, "files added", "files removed", "why")
+    document = [dataclasses.asdict(it) for it in found]
+    nothing = "No entry of the log was written over: nothing is to be repaired."
+    print_rows(as_json, columns, rows, document, nothing)
+    planned = (RepairOutcome.WOULD_COMMIT, RepairOutcome.WOULD_ACCEPT)
+    if any(it.outcome in planned for it in found):
+        say(DRY)
+    if any(it.outcome is RepairOutcome.LEFT for it in found):
+        say(
+            "What is left: load again what it had loaded, then take it for lost: zero-rename "
+            f"repair {table.root.url} --accept-loss --apply"
+        )
+    look_where(any(it.outcome.is_lost for it in found))
 
 
 def retention(table: DeltaTable, as_json: bool) -> None:

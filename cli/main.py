@@ -14,10 +14,12 @@ import typer
 
 from ..committer import AdoptAction, Outcome, RebuildAction, RebuiltHead, RepairAction, Table
 from ..committer.errors import InvalidInputError, counted
+from ..tables import DeltaTable
 from . import (
     catalog,
     conflicts,
     content,
+    delta,
     encryption,
     fast_root,
     lineage,
@@ -190,13 +192,15 @@ def repair(
     as_json: AsJson = False,
 ) -> None:
     """Name committed files whose uploads are gone; with --accept-loss, go on without them. Name
-    partitions whose heads are gone; with --apply, build these again from the decisions."""
-    opened = table_of_directories(
-        table,
-        "its commits are whole entries, and none waits for uploads",
-        f"zero-rename verify {table} names files that are gone; zero-rename restore {table} "
-        "--as-of VERSION brings a version back.",
-    )
+    partitions whose heads are gone; with --apply, build these again from the decisions. In a Delta
+    table, name log entries that another writer has written over; with --apply, commit them again,
+    and with --accept-loss besides, take those for lost that cannot be."""
+    opened = open_table(table)
+    if isinstance(opened, DeltaTable):
+        refuse_option(opened, "repair of one job", job, "Leave --job out.")
+        refuse_option(opened, "waiting for an owner", patience, "Leave --patience out.")
+        delta.repair(opened, apply, accept_loss, as_json)
+        return
     heads = [] if job is not None or accept_loss else opened.rebuild_heads(apply)
     if heads:
         _show_rebuilt(as_json, heads, apply)

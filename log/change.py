@@ -9,6 +9,7 @@ merge, delete  adds, ``removes``, ``reads``                exactly these
 rerun          ``former``, ``removes``                     these, too: what its run left before
 compaction     the same, ``changes_data`` false            exactly these
 restore        ``returned``, ``removes``, ``reads`` all    exactly these; brings back tombstones
+repair         those of the entry that was written over    what it removed
 fence          ``fences``                                  none
 purge          ``forgets``                                 none; tombstones become forgotten
 =============  ==========================================  =====================================
@@ -43,6 +44,8 @@ from .scope import NONE, Scope
 
 #: The operation of an entry that restores a version.
 RESTORE = "RESTORE"
+#: That of one which commits again what was written over.
+REPAIR = "REPAIR"
 #: Applications of our transactions.
 FENCE, RUN = "zero_rename.fence/", "zero_rename.run/"
 

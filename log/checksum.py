@@ -9,7 +9,8 @@ another engine                 its ``txnId`` is that of ``N.json``    the same
 =============================  =====================================  ===========================
 
 Delta's own members are complete or absent, since other engines take them for complete; what is
-ours (ETags, the newest transactions) lies in a member of its own, which they ignore.
+ours (ETags, the newest transactions, the entry itself) lies in a member of its own, which they
+ignore.
 """
 
 from __future__ import annotations
@@ -30,24 +31,34 @@ from .actions import (
     action_members,
     read_action,
 )
-from .entries import OURS, ListedLog
+from .entries import OURS, ListedLog, LogEntry
 from .replay import LogState
 
 #: Live files that a checksum file names at the most.
 FILES = 400
+#: Actions of the entry that it keeps at the most: a replace of 365 partitions has two or three
+#: times as many.
+ACTIONS = 2_000
+#: The member with the actions of the entry.
+KEPT = "entry"
 #: Transactions that it names at the most, the newest.
 TRANSACTIONS = 1_000
 
 
-def write_checksum(state: LogState, txn_id: str) -> bytes | None:
-    """The checksum file of a state; ``None`` where the counts that it must have are not known."""
+def write_checksum(state: LogState, entry: LogEntry) -> bytes | None:
+    """The checksum file of a state; ``None`` where the counts that it must have are not known.
+
+    :param entry: the state's newest, whose actions it keeps where they are few: should a writer
+        without conditions write over the entry, they tell what it was.
+    """
     if state.count is None or state.protocol is None or state.metadata is None:
         return None
     newest = list(state.transactions.values())[-TRANSACTIONS:]
     whole = state.all_transactions and len(newest) == len(state.transactions)
     transactions = [action_members(it)[1] for it in newest]
+    kept = kept_actions(entry) if len(entry.actions) <= ACTIONS else None
     members: dict[str, Any] = {
-        "txnId": txn_id,
+        "txnId": entry.txn_id or "",
         "tableSizeBytes": state.size,
         "numFiles": state.count,
         "numMetadata": 1,
@@ -59,6 +70,7 @@ def write_checksum(state: LogState, txn_id: str) -> bytes | None:
             "checkpoint": state.checkpoint,
             "etags": {str(version): etag for version, etag in state.etags.items()},
             **({} if whole else {"newestTransactions": transactions}),
+            **({} if kept is None else {KEPT: kept}),
         },
     }
     if whole:
@@ -66,6 +78,16 @@ def write_checksum(state: LogState, txn_id: str) -> bytes | None:
     if state.files is not None and state.count <= FILES:
         members["allFiles"] = [action_members(it)[1] for it in state.files.values()]
     return json.dumps(members, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def keeps_actions(body: bytes | None, entry: LogEntry) -> bool:
+    """Tell whether a checksum file of an entry keeps its actions."""
+    return body is not None and len(entry.actions) <= ACTIONS
+
+
+def kept_actions(entry: LogEntry) -> list[dict[str, Any]]:
+    """The actions of an entry, as JSON."""
+    return [dict([action_members(it)]) for it in entry.actions]
 
 
 @dataclass(frozen=True)

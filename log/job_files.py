@@ -8,6 +8,9 @@ key                   written                                  deleted
                                                                add names J
 ``runs/<key>.json``   by finish, before the open record goes   never; an opening then needs no
                                                                checkpoint for a run's key
+``entries/J.json``    by finish, before the open record goes,  by purge, a week after
+                      where ``N.crc`` has no room for the
+                      entry (:mod:`.kept_entries`)
 ====================  =======================================  ==================================
 """
 
@@ -58,6 +61,13 @@ class JobFiles:
 
     def run(self, key: str) -> str:
         return f"{self.control}runs/{quote(key, safe='')}.json"
+
+    @property
+    def kept(self) -> str:
+        return f"{self.control}entries/"
+
+    def kept_entry(self, job: str) -> str:
+        return f"{self.kept}{job}.json"
 
     def job_of(self, key: str) -> str:
         """The job of an open record's key."""

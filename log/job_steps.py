@@ -34,11 +34,12 @@ from ..committer.errors import (
 from ..committer.store.requests import All, Delete, Done, Found, Get, Put, Refused, Step, Unknown
 from .actions import AppTransaction
 from .change import RUN, LogChange
-from .checksum import write_checksum
+from .checksum import keeps_actions, write_checksum
 from .committing import EntryCommitted, commit_change
 from .entries import LogEntry
 from .fencing import fence_job
 from .job_files import JobFiles, hand_over, open_body, report_body, take_over, version_of_report
+from .kept_entries import kept_body
 from .log_layout import LogLayout
 from .opening import LogDepth, OpenedLog, open_log, read_entries
 from .searching import JobVerdict, RunDone, find_run, has_hidden_fence, search_since_opened
@@ -202,14 +203,17 @@ def finish_job(
 def _report(
     layout: LogLayout, done: EntryCommitted | RunDone, entry: LogEntry
 ) -> Step[tuple[int, ...]]:
-    """Write the run's report and the checksum file, before the open record goes."""
+    """Write the run's report, the checksum file and what the entry was, before the open record
+    goes."""
     records = JobFiles(layout.control)
     for transaction in entry.of(AppTransaction):
         if transaction.app.startswith(RUN):
             run = transaction.app.removeprefix(RUN)
             yield from _put_report(records, run, entry.job or "", entry.version)
     state = done.state if isinstance(done, EntryCommitted) else None
-    body = write_checksum(state, entry.txn_id or "") if state is not None else None
+    body = write_checksum(state, entry) if state is not None else None
+    if not keeps_actions(body, entry):
+        yield from Put(records.kept_entry(entry.job or ""), kept_body(entry))
     if body is None:
         return ()
     key = layout.folder.checksum(entry.version)
@@ -218,7 +222,11 @@ def _report(
         return ()  # No answer depends on it: an unanswered one is left to the next job.
     # Somebody else has written our number's checksum file: is the entry still ours?
     (there,) = yield from read_entries(layout.folder, [entry.version])
-    return () if there is not None and there.txn_id == entry.txn_id else (entry.version,)
+    if there is not None and there.txn_id == entry.txn_id:
+        return ()
+    if keeps_actions(body, entry):  # In a file that is not there.
+        yield from Put(records.kept_entry(entry.job or ""), kept_body(entry))
+    return (entry.version,)
 
 
 def _put_report(records: JobFiles, run: str, job: str, version: int) -> Step[None]:

@@ -19,16 +19,19 @@ the same                        rows of the same rank that came since        con
 ``forgets``, ``returned``       an entry that brings the file back           conflict
 ``former``                      a restore, which may bring its rows back     conflict
 ``reads``                       any change of rows there                     conflict
+repair                          a restore, a removal of rows by a condition  conflict
 ==============================  ===========================================  ====================
 
-What is not known (a tombstone without its partition) is taken for a conflict, never for none.
+What is not known (a tombstone without its partition) is taken for a conflict, never for none. The
+rows of a repair were not seen by the jobs since, some of which may have removed rows such as these
+on purpose: those that name no partitions which they replace.
 """
 
 from __future__ import annotations
 
 from ..committer.errors import CommitConflictError, JobFencedError
 from .actions import AddFile, LogMetadata, RemoveFile
-from .change import FENCE, RESTORE, RUN, LogChange, Overtaking
+from .change import FENCE, REPAIR, RESTORE, RUN, LogChange, Overtaking
 from .entries import LogEntry
 from .ranks import LogSupersededError, gave_way, is_met
 from .replay import LogState
@@ -85,6 +88,8 @@ def judge(change: LogChange, before: LogState, entry: LogEntry) -> None:
         raise _overtaken(change, entry, "changed the columns or properties")
     if change.former is not None and entry.operation == RESTORE:
         raise _overtaken(change, entry, "restored a version, which may have rows of this run")
+    if change.operation == REPAIR and _removes_by_condition(entry):
+        raise _overtaken(change, entry, "removed rows, perhaps such as these")
     removed = {it.path for it in entry.of(RemoveFile)}
     wanted = {*change.removes, *(it.path for it in (*change.returned, *change.adds))}
     if both := sorted(removed & wanted):
@@ -109,6 +114,14 @@ def judge(change: LogChange, before: LogState, entry: LogEntry) -> None:
         change.overtaking is Overtaking.FAIL and change.replaced.meets(replaced)
     ):
         raise _overtaken(change, entry, "replaced a partition, of which no file was left")
+
+
+def _removes_by_condition(entry: LogEntry) -> bool:
+    """Tell whether an entry would have removed rows that it did not see, wherever they lie."""
+    if entry.operation == RESTORE or entry.ours.get("replacedWhere"):
+        return True
+    removes = any(it.changes_data for it in entry.of(RemoveFile))
+    return removes and not (entry.job is not None and entry.ours.get("replaced"))
 
 
 def _judge_equals(

@@ -7,6 +7,7 @@ live                                    never
 removed, within the retention           not yet: readers and restores may need it
 removed before that                     once an entry says that it is forgotten
 of a job with an open record            never: its entry may come
+of an entry that was written over       never: a repair may name it
 of no entry and no open job             once an entry says that it is forgotten
 ======================================  =================================================
 
@@ -34,9 +35,13 @@ from .actions import FORGOTTEN, RemoveFile
 from .change import LogBase, LogChange
 from .committing import commit_change
 from .job_files import JobFiles
+from .kept_entries import find_overwritten
 from .log_layout import LogLayout
 from .opening import LogDepth, open_log
 from .replay import LogState
+
+#: Seconds by which stores round the times of objects, and their nodes differ.
+_SLACK = 5.0
 
 
 @dataclass(frozen=True)
@@ -77,14 +82,27 @@ def plan_log_purge(
         return PurgePlan(state, {})
     candidates -= {layout.key_of(path) for path in state.live}
     kept_since = now - int(layout.retention(state) * 1000)
-    forgets = {key: RemoveFile(layout.path_of(key), FORGOTTEN) for key in sorted(candidates)}
-    for path, tombstone in (state.removed or {}).items():
-        key = layout.key_of(path)
-        if key in forgets:
-            forgets[key] = tombstone
-            if tombstone.removed_at > kept_since:
-                del forgets[key]
-    return PurgePlan(state, forgets)
+    tombstones = {layout.key_of(path): it for path, it in (state.removed or {}).items()}
+    unnamed = candidates - tombstones.keys()
+    if unnamed and state.exists:
+        since = min(it.last_modified for it in data.objects if it.key in unnamed)
+        unnamed = yield from _without_overwritten(layout, unnamed, since - _SLACK)
+    forgets = {key: RemoveFile(layout.path_of(key), FORGOTTEN) for key in unnamed}
+    forgets |= {
+        key: it
+        for key, it in tombstones.items()
+        if key in candidates and it.removed_at <= kept_since
+    }
+    return PurgePlan(state, dict(sorted(forgets.items())))
+
+
+def _without_overwritten(layout: LogLayout, keys: set[str], since: float) -> Step[set[str]]:
+    """Leave out files of jobs whose entries were written over, which a repair commits again.
+
+    :param since: the oldest of the files; an entry comes after its files.
+    """
+    lost = {it.job for it in (yield from find_overwritten(layout, since))}
+    return {key for key in keys if key.removeprefix(layout.data).split("/")[0] not in lost}
 
 
 def purge_log(

@@ -150,6 +150,17 @@ def is_met(entry: LogEntry, before: LogState, place: Partition, rank: RunRank | 
     return rank is not None and rank in (own, *others)
 
 
+def ranks_said(entry: LogEntry, before: LogState) -> LogRanks:
+    """How new the run of an entry is, of what its files and its transactions say."""
+    files: dict[Partition, list[AddFile]] = defaultdict(list)
+    for file in entry.of(AddFile):
+        if (place := before.partition(file)) is not None:
+            files[place].append(file)
+    emptied = (_read_name(it.app) for it in entry.of(AppTransaction) if it.app.startswith(RANKS))
+    found = {place: its.newest for place, its in emptied}
+    return LogRanks(found | {place: _combined(there).newest for place, there in files.items()})
+
+
 def ranks_after(
     state: LogState,
     adds: Iterable[AddFile],

@@ -1,5 +1,7 @@
 """Tables that are kept in a log, as users meet them: Delta tables, committed without renames."""
 
+from ..log.repairing import RepairedEntry as RepairedEntry
+from ..log.repairing import RepairOutcome as RepairOutcome
 from .delta_table import DeltaTable as DeltaTable
 from .delta_table import LogVersion as LogVersion
 from .delta_table import NewestEntry as NewestEntry

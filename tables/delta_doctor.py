@@ -34,8 +34,8 @@ def examine(
             layout.folder.entry(version),
             f"Version {version} is not the entry that was committed: a writer without conditional "
             "writes has written over it, and what it had added or removed is lost.",
-            "Let that writer use a log store that writes conditionally, then load again what the "
-            "version had loaded.",
+            "Let that writer use a log store that writes conditionally, then commit it again: "
+            f"zero-rename repair {root.url} --apply",
         )
         for version in opened.overwritten
     ]

@@ -428,9 +428,10 @@ def _tell_overwritten(opened: OpenedJob, done: EntryCommitted) -> None:
             "%s: the entries of versions %s of its log are not those that were committed: a writer "
             "without conditional writes has written over them, and what they added or removed is "
             "lost from the table. Their files are still there. Let that writer use a log store "
-            "that writes conditionally, then load again what those versions had loaded.",
+            "that writes conditionally, then commit them again: zero-rename repair %s --apply",
             opened.root.url,
             ", ".join(map(str, done.overwritten)),
+            opened.root.url,
         )
 
 
@@ -509,6 +510,8 @@ def _told(spec: JobSpec) -> dict[str, Any]:
         told["rowChanges"] = {name: to_members(it) for name, it in spec.row_changes.items()}
     if spec.change_reads is not None:
         told["changeReads"] = to_members(spec.change_reads)
+    if spec.replace_where is not None:
+        told["replacedWhere"] = True
     return told
 
 

@@ -77,6 +77,7 @@ from ..log.checkpointing import make_checkpoint
 from ..log.entries import LogEntry
 from ..log.job_steps import abandon_job, commit_job, open_log_job
 from ..log.opening import LogDepth, OpenedLog, list_log, open_log, read_entries
+from ..log.repairing import RepairedEntry, repair_log
 from ..log.restoring import plan_restore
 from ..log.searching import find_run
 from .delta_doctor import examine
@@ -665,6 +666,21 @@ class DeltaTable(ChangeableTable):
         :raises TableNotFoundError: no table here.
         """
         return self.run(verify_table(self._layout))
+
+    def repair(self, apply: bool = False, accept_loss: bool = False) -> list[RepairedEntry]:
+        """Commit again what jobs of this package had committed, where a writer without conditions
+        has written over their entries. Each job once, and only where nothing since has removed
+        rows or replaced partitions there.
+
+        :param apply: do it; ``False`` only says what would be done.
+        :param accept_loss: take what cannot be committed again for lost: nothing tells of it any
+            more.
+        :return: the entries that were written over, the oldest first.
+        :raises TableNotFoundError: no table here.
+        """
+        self._found(self._open(LogDepth.BLIND))
+        now = self.run(store_now(self._layout))
+        return self.run(repair_log(self._layout, now, apply, accept_loss, new_job_id()))
 
     def doctor(self, max_duration: float | None = None) -> list[Problem]:
         """Look for what is or will be wrong: rights, the store, lifecycle rules, jobs, entries that

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from ..committer.commit.state.context import Context
-from ..committer.commit.state.old_records import find_aged
+from ..committer.commit.state.old_records import aged, find_aged
 from ..committer.errors import InvalidInputError, RecordDamagedError, ZeroRenameError, first_few
 from ..committer.format.job_spec import MAX_DURATION, NOBODY, Owner
 from ..committer.format.layout import TableRoot, log_job_in_key, new_job_id
@@ -209,11 +209,15 @@ def purge_table(layout: DeltaLayout) -> Step[list[str]]:
 
 
 def purge_records(root: TableRoot, older_than: float, apply: bool) -> Step[list[PurgeEntry]]:
-    """Remove records of runs' failures and of probes of a certain age, or say which would be.
+    """Remove records of runs' failures, of probes and of entries of a certain age, or say which
+    would be.
 
     :param older_than: seconds, by the store's clock.
     """
-    found = {it.item: it.reason for it in (yield from find_aged(Context(root), older_than))}
+    old = yield from find_aged(Context(root), older_than)
+    kept = yield from list_objects(JobFiles(root.control_prefix).kept)
+    old += aged("an entry kept beside the log", kept.objects, kept.date, older_than)
+    found = {it.item: it.reason for it in old}
     return (yield from remove_objects(found, apply, {it: it.etag for it in found}))
 
 

@@ -12,6 +12,7 @@ from ..committer.upkeep.verify import Finding, FindingKind
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.opening import LogDepth, open_log
+from ..log.repairing import RepairedEntry, RepairOutcome, repair_log
 from ..log.replay import LogState
 from .delta_files import partition_name, rows_of_add
 
@@ -31,16 +32,22 @@ def verify_table(layout: DeltaLayout) -> Step[list[Finding]]:
     listing = yield from list_objects(layout.root.prefix)
     after = yield from open_log(layout, LogDepth.WHOLE)
     sizes = {item.key: item.size for item in listing.objects}
-    overwritten = sorted({*before.overwritten, *after.overwritten})
-    found = [_overwritten(layout, version) for version in overwritten]
+    now = int(listing.date * 1000)
+    repairs = yield from repair_log(layout, now, apply=False, accept_loss=False, fencer="")
+    known = {it.version: it for it in repairs}
+    overwritten = {*before.overwritten, *after.overwritten} - known.keys()
+    overwritten |= {version for version, it in known.items() if it.outcome.is_lost}
+    found = [_overwritten(layout, it, known.get(it)) for it in sorted(overwritten)]
     return [*found, *_lost(layout, before.state, after.state, sizes)]
 
 
-def _overwritten(layout: DeltaLayout, version: int) -> Finding:
+def _overwritten(layout: DeltaLayout, version: int, repair: RepairedEntry | None) -> Finding:
     detail = (
         f"version {version} is not the entry that was committed: a writer without conditional "
-        "writes has written over it; load again what it had loaded"
+        "writes has written over it; zero-rename repair commits it again"
     )
+    if repair is not None and repair.outcome is RepairOutcome.LEFT:
+        detail = f"{detail}, or says why not: {repair.reason}"
     return Finding(UNPARTITIONED, layout.folder.entry(version), FindingKind.DAMAGED, detail)
 
 

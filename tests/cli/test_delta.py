@@ -34,6 +34,7 @@ WORKS = {
     "policy": "writer {t}",
     "purge": "{t}",
     "recover": "{t}",
+    "repair": "{t}",
     "restore": "{t} --as-of 0",
     "retention": "{t}",
     "s3a-jobs": "{t}",
@@ -61,7 +62,6 @@ REFUSES = {
     "lineage plan": ("{t}", "zero-rename history"),
     "lineage show": ("{t}", "zero-rename history"),
     "lineage stale": ("{t}/day=1", "zero-rename history"),
-    "repair": ("{t}", "zero-rename verify"),
     "resolve": ("{t} --policy newest_run", "history()"),
     "undo": ("{t} --job zr1-00000000000000000000000000", "zero-rename restore"),
 }
@@ -120,6 +120,7 @@ def test_a_command_that_a_delta_table_has_no_use_for_says_what_to_do(
         ("compact", "{t} --sort-by delay", "sorting by columns"),
         ("doctor", "{t} --apply", "record of its store's facts"),
         ("recover", "{t} --catalog glue://lake", "registration in a catalog"),
+        ("repair", "{t} --job zr1-00000000000000000000000000", "repair of one job"),
         ("restore", "{t} --as-of 0 --partition day=1", "restored as a whole"),
         ("retention", "{t} --set 14d", "retention that is set here"),
         ("purge", "{t} --keep 1", "deletedFileRetentionDuration"),
@@ -169,6 +170,35 @@ def test_restore_of_files_that_are_gone_names_them_and_needs_a_look(table: Delta
     assert planned.exit_code == Exit.LOOK
     assert "cannot be brought back" in planned.output
     assert ask(table, "restore", "{t} --as-of 0 --apply").exit_code == Exit.REFUSED
+
+
+def test_repair_commits_what_was_written_over_and_says_so_before(table: DeltaTable) -> None:
+    log = f"{table.root.prefix}/_delta_log/00000000000000000001.json"
+    table.driver.perform(Put(log, b'{"commitInfo": {"engineInfo": "Apache-Spark", "txnId": "s"}}'))
+    assert table.scan().count() == 2
+    asked = ask(table, "repair", "{t}")
+    assert asked.exit_code == Exit.LOOK
+    assert "--apply" in asked.output
+    (planned,) = as_json("repair", table.root.url, code=Exit.LOOK)
+    assert (planned["outcome"], planned["by"]) == ("would-commit", "Apache-Spark")
+    assert ask(table, "verify", "{t}").exit_code == Exit.LOOK
+    assert ask(table, "repair", "{t} --apply").exit_code == Exit.DONE
+    assert table.scan().count() == 4
+    assert ask(table, "verify", "{t}").exit_code == Exit.DONE
+
+
+def test_repair_of_a_replaced_partition_needs_the_loss_accepted(table: DeltaTable) -> None:
+    log = f"{table.root.prefix}/_delta_log/00000000000000000001.json"
+    table.driver.perform(Put(log, b'{"commitInfo": {"txnId": "s"}}'))
+    with table.job(ROWS.schema, mode="overwrite") as job:
+        job.write(ROWS)
+    left = ask(table, "repair", "{t} --apply")
+    assert left.exit_code == Exit.LOOK
+    assert "--accept-loss" in left.output
+    assert ask(table, "verify", "{t}").exit_code == Exit.LOOK
+    assert ask(table, "repair", "{t} --accept-loss --apply").exit_code == Exit.DONE
+    assert ask(table, "verify", "{t}").exit_code == Exit.DONE
+    assert table.scan().count() == 2
 
 
 def test_jobs_and_recover_go_by_the_open_records_of_the_log(table: DeltaTable) -> None:

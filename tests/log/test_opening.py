@@ -269,12 +269,12 @@ class TestBadInput:
 def test_checkpoint_of_newest_transactions_alone_is_never_made() -> None:
     table = LogTable()
     table.make()
-    table.append("1", run="old")
+    entry = table.append("1", run="old").entry
     from zero_rename.log import checksum
 
     opened = table.open(LogDepth.BLIND).state
     few = replace(opened, all_transactions=False)
-    body = checksum.write_checksum(few, "x")
+    body = checksum.write_checksum(few, entry)
     assert body is not None
     assert "setTransactions" not in json.loads(body)
     from zero_rename.log.checkpoint import write_checkpoint

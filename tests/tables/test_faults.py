@@ -24,7 +24,7 @@ from zero_rename.committer.errors import (
     UnfinishedUpkeepError,
 )
 from zero_rename.committer.store import requests as s
-from zero_rename.tables import DeltaTable
+from zero_rename.tables import DeltaTable, RepairOutcome
 
 URL = "s3://bucket/flights"
 Act = Callable[[DeltaTable], Any]
@@ -62,6 +62,22 @@ def values(store: MemoryStore) -> list[int]:
     return sorted(table.scan().to_arrow()["value"].to_pylist()) if table.exists() else []
 
 
+def overwritten() -> MemoryStore:
+    """A table in which another writer has written over the last entry, of the value 10."""
+    store = filled()
+    write(on(store), rows(10), idempotency_key="run")
+    log = "flights/_delta_log/00000000000000000003.json"
+    on(store).run(s.PutFile(log, b'{"commitInfo":{"txnId":"other"}}\n'))
+    return store
+
+
+def repair(table: DeltaTable) -> None:
+    (found,) = table.repair(apply=True)
+    if found.outcome is RepairOutcome.UNKNOWN:
+        raise OutcomeUnknownError(found.reason)
+    assert not found.outcome.is_lost
+
+
 def once(**options: Any) -> Act:
     return lambda table: write(table, rows(10), idempotency_key="run", **options)
 
@@ -85,6 +101,7 @@ VERBS: dict[str, tuple[Callable[[], MemoryStore], Act, list[int], list[int]]] = 
     ),
     "compact": (filled, lambda it: it.compact(apply=True), [1, 2, 3], [1, 2, 3]),
     "restore": (filled, lambda it: it.restore(0), [1, 2, 3], [1]),
+    "repair": (overwritten, repair, [1, 2, 3], [1, 2, 3, 10]),
     "checkpoint": (filled, lambda it: it.checkpoint(), [1, 2, 3], [1, 2, 3]),
 }
 
@@ -136,10 +153,9 @@ FAULTS = {
 @pytest.mark.parametrize("verb", VERBS)
 def test_what_is_told_is_true_and_a_retry_brings_each_row_once(verb: str, fault: str) -> None:
     prepare, act, before, after = VERBS[verb]
-    start = prepare()
     number = 0
     while True:
-        store = start.copy()
+        store = prepare()
         table = on(store, at(number, FAULTS[fault]))
         told = _told(table, act)
         if told is None and len(table.driver.requests) <= number:  # type: ignore[attr-defined]

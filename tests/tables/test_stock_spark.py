@@ -19,7 +19,7 @@ from support.delta_values import days
 from support.engine_process import EngineError, EngineProcess
 from support.faulty_server import Received, Reply, s3_error
 from zero_rename.committer.upkeep.verify import FindingKind
-from zero_rename.tables import DeltaTable
+from zero_rename.tables import DeltaTable, RepairOutcome
 
 pytestmark = [
     pytest.mark.spark,
@@ -83,7 +83,7 @@ def append(
     return append
 
 
-def test_an_entry_that_spark_writes_over_is_told_by_the_next_commit_and_by_checks(
+def test_an_entry_that_spark_writes_over_is_told_and_committed_again_by_repair(
     url: str, append: Callable[[Callable[[], Reply | None]], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     append(lambda: write(url, 6))
@@ -96,6 +96,11 @@ def test_an_entry_that_spark_writes_over_is_told_by_the_next_commit_and_by_check
         write(url, 8)
     assert "the entries of versions 1 of its log are not those" in caplog.text
     assert delays(url) == [5, 7, 8]
+    (repaired,) = DeltaTable(url).repair(apply=True)
+    assert (repaired.version, repaired.outcome) == (1, RepairOutcome.COMMITTED)
+    assert "Spark" in repaired.by
+    assert delays(url) == [5, 6, 7, 8]
+    assert DeltaTable(url).verify() == []
 
 
 def test_a_store_that_refuses_entries_without_a_condition_stops_spark_alone(

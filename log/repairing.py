@@ -1,0 +1,247 @@
+"""Repair: what a job had committed is committed again, after a writer without conditions wrote over
+its entry.
+
+=======================================  =======================================================
+the entry that was written over          the repair
+=======================================  =======================================================
+adds rows                                adds the files, if they are there and nothing may be
+                                         deleting them
+replaces partitions                      the same, and removes what is live there
+writes files again, deletes, updates     removes these files, which must be live
+compacts                                 nothing: the rows are as they were
+changes columns or properties            changes them again
+makes the table, restores a version      nothing: it is left, and said
+cannot be found beside the log           nothing: it is left, and said
+=======================================  =======================================================
+
+It is a change of the same job, judged by every entry since the one that was written over: the one
+in its place, and all after it. So a job is committed again once, by whoever does it first: the
+second meets an entry of the job. What was replaced, restored or removed since stays so; and a run
+that has loaded again has done its work. Where a judgement is not possible, nothing is brought back.
+
+A loss is accepted by a fence: the job cannot come any more, and nothing is told of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from ..committer.errors import (
+    CommitConflictError,
+    JobFencedError,
+    OutcomeUnknownError,
+    TableMismatchError,
+    counted,
+)
+from ..committer.store.requests import All, Found, Head, Step
+from .actions import AddFile, AppTransaction, LogMetadata, LogProtocol, RemoveFile
+from .change import FENCE, REPAIR, RESTORE, RUN, LogBase, LogChange
+from .committing import EntryCommitted, check_state
+from .entries import LogEntry
+from .fencing import fence_job
+from .job_steps import commit_job
+from .judging import JobDecided, RunRepeated, judge
+from .kept_entries import OverwrittenEntry, find_overwritten
+from .log_layout import LogLayout
+from .opening import LogDepth, OpenedLog, open_log, read_entries
+from .ranks import ranks_said
+from .replay import LogState
+from .scope import NONE, Scope, read_scope
+
+#: Seconds before the end of the retention from which on a file may be on its way out.
+_MARGIN = 3600.0
+
+
+class RepairOutcome(StrEnum):
+    """What became of an overwritten entry. Repeated: the log has an entry of the job, or of a later
+    try of its run. Needless: it had changed no row. Left: it cannot be committed again. Accepted:
+    its loss was. Unknown: its entry may come."""
+
+    WOULD_COMMIT = "would-commit"
+    COMMITTED = "committed"
+    REPEATED = "repeated"
+    NEEDLESS = "needless"
+    WOULD_ACCEPT = "would-accept"
+    ACCEPTED = "accepted"
+    LEFT = "left"
+    UNKNOWN = "unknown"
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether rows are missing yet."""
+        return self not in (self.COMMITTED, self.REPEATED, self.NEEDLESS, self.ACCEPTED)
+
+
+@dataclass(frozen=True)
+class RepairedEntry:
+    """An entry that was written over, and what became of it.
+
+    :param version: its number.
+    :param job: the job that had committed it; ``by`` says who wrote over it.
+    :param files: that it had added; ``removed`` those that it had removed.
+    :param committed: the version that it has now, of one that is committed.
+    :param reason: why it is left.
+    """
+
+    version: int
+    job: str
+    by: str
+    outcome: RepairOutcome
+    files: int = 0
+    removed: int = 0
+    committed: int | None = None
+    reason: str = ""
+
+
+class _Unrepairable(Exception):
+    """An entry that is not committed again, with the reason."""
+
+
+def repair_log(
+    layout: LogLayout, now: int, apply: bool, accept_loss: bool, fencer: str
+) -> Step[list[RepairedEntry]]:
+    """Commit again what was written over, the oldest first; or say what would be.
+
+    :param now: milliseconds, by the store's clock.
+    :param accept_loss: fence the jobs whose entries cannot be committed again.
+    :param fencer: the id of this process, for the fences' entries.
+    """
+    done = []
+    for lost in (yield from find_overwritten(layout)):
+        found = yield from _repair(layout, lost, now, apply)
+        if accept_loss and found.outcome is RepairOutcome.LEFT and found.job:
+            if apply:
+                yield from fence_job(layout, found.job, lost.now.written_at, fencer, now)
+            outcome = RepairOutcome.ACCEPTED if apply else RepairOutcome.WOULD_ACCEPT
+            found = replace(found, outcome=outcome)
+        done.append(found)
+    return done
+
+
+def _repair(
+    layout: LogLayout, lost: OverwrittenEntry, now: int, apply: bool
+) -> Step[RepairedEntry]:
+    was = lost.was
+    by = f"job {lost.now.job}" if lost.now.job else _engine(lost.now)
+    report = RepairedEntry(lost.version, lost.job, by, RepairOutcome.LEFT)
+    if was is not None:
+        files, removed = len(was.of(AddFile)), len(was.of(RemoveFile))
+        report = replace(report, files=files, removed=removed)
+    try:
+        return (yield from _judged(layout, lost, report, now, apply))
+    except OutcomeUnknownError as error:
+        return replace(report, outcome=RepairOutcome.UNKNOWN, reason=error.message)
+    except (CommitConflictError, TableMismatchError, JobFencedError) as error:
+        return replace(report, reason=error.message)
+    except _Unrepairable as error:
+        return replace(report, reason=str(error))
+    except (JobDecided, RunRepeated) as decided:
+        return _repeated(report, decided.entry)
+
+
+def _repeated(report: RepairedEntry, entry: LogEntry | None) -> RepairedEntry:
+    version = None if entry is None else entry.version
+    return replace(report, outcome=RepairOutcome.REPEATED, committed=version)
+
+
+def _judged(
+    layout: LogLayout, lost: OverwrittenEntry, report: RepairedEntry, now: int, apply: bool
+) -> Step[RepairedEntry]:
+    opened = yield from open_log(layout, LogDepth.WHOLE)
+    if FENCE + lost.job in opened.state.transactions:
+        return replace(report, outcome=RepairOutcome.ACCEPTED)
+    was = lost.was
+    if was is None:
+        raise _Unrepairable("what it had added and removed is not kept")
+    if was.version == 0:
+        raise _Unrepairable("it had made the table, which another one is now")
+    if was.operation == RESTORE:
+        raise _Unrepairable("it had restored a version: restore it again")
+    before = (yield from open_log(layout, LogDepth.BLIND, was.version - 1)).state
+    change = repairing_change(was, before)
+    entries = yield from read_entries(layout.folder, range(was.version, opened.state.version + 1))
+    for entry in entries:
+        if entry is None:
+            raise _Unrepairable("entries since were cleaned, so nobody can tell what has changed")
+        judge(change, before, entry)
+    if not change.changes_data and change.metadata is None:
+        return replace(report, outcome=RepairOutcome.NEEDLESS)
+    if (run := change.run) is not None:
+        last = opened.state.transactions.get(RUN + run)
+        if last is not None and last.version != change.former:
+            return _repeated(report, None)
+    check_state(layout, change, opened.state)
+    yield from _check_kept(layout, opened.state, change, now)
+    if not apply:
+        return replace(report, outcome=RepairOutcome.WOULD_COMMIT)
+    return (yield from _commit(layout, opened, change, report, now))
+
+
+def _commit(
+    layout: LogLayout, opened: OpenedLog, change: LogChange, report: RepairedEntry, now: int
+) -> Step[RepairedEntry]:
+    answer = yield from commit_job(layout, opened, change, now)
+    if isinstance(answer, EntryCommitted):
+        version = answer.entry.version
+        return replace(report, outcome=RepairOutcome.COMMITTED, committed=version)
+    return _repeated(report, answer.entry)
+
+
+def repairing_change(was: LogEntry, before: LogState) -> LogChange:
+    """The change that commits an entry again.
+
+    :param before: the state that it was made of, without files.
+    """
+    job = was.job or ""
+    adds = tuple(it for it in was.of(AddFile) if it.tags.get("job") == job)
+    returned = tuple(it for it in was.of(AddFile) if it.tags.get("job") != job)
+    metadata = was.of(LogMetadata)[-1] if was.of(LogMetadata) else None
+    protocol = was.of(LogProtocol)[-1] if was.of(LogProtocol) else None
+    changes_data = any(it.changes_data for it in (*was.of(AddFile), *was.of(RemoveFile)))
+    replaced = read_scope(was.ours.get("replaced"))
+    removes = frozenset(
+        it.path for it in was.of(RemoveFile) if not replaced.has(before.partition(it))
+    )
+    touched = frozenset(it for file in was.changes if (it := before.partition(file)) is not None)
+    runs = [it.app for it in was.of(AppTransaction) if it.app.startswith(RUN)]
+    former, owner = was.ours.get("former"), was.ours.get("owner")
+    told = {k: v for k, v in was.ours.items() if k in ("rowChanges", "changeReads")}
+    return LogChange(
+        job,
+        LogBase(was.version - 1, before.table_id),
+        metadata or before.metadata,
+        adds,
+        removes,
+        returned,
+        replaced,
+        Scope(touched) if removes and changes_data else NONE,
+        ranks=ranks_said(was, before),
+        run=runs[0].removeprefix(RUN) if runs else None,
+        former=former if isinstance(former, int) else None,
+        metadata=metadata,
+        protocol=protocol,
+        changes_data=changes_data,
+        operation=REPAIR if changes_data else was.operation,
+        owner=owner if isinstance(owner, dict) else {},
+        told={**told, "repairs": was.version},
+    )
+
+
+def _check_kept(layout: LogLayout, state: LogState, change: LogChange, now: int) -> Step[None]:
+    """Refuse files that are gone, or that a VACUUM may be deleting as files of no entry."""
+    keys = [layout.key_of(add.path) for add in change.adds]
+    found = yield from All(tuple(Head(key) for key in keys))
+    gone = sum(not isinstance(it, Found) for it in found)
+    if gone:
+        raise _Unrepairable(f"{counted(gone, 'file')} of {len(keys)} that it had added are gone")
+    kept_since = now / 1000 - layout.retention(state) + _MARGIN
+    if any(isinstance(it, Found) and it.last_modified <= kept_since for it in found):
+        raise _Unrepairable(
+            "files that it had added are older than the table's retention, so that a VACUUM may be "
+            "deleting them; load them again"
+        )
+
+
+def _engine(entry: LogEntry) -> str:
+    return str(entry.info.members.get("engineInfo") or "another writer")
