@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zero_rename import Table
+from zero_rename.tables import DeltaTable
 
 from .dataset import RowDigest, content, partition_of
 from .store import Store
@@ -20,15 +21,15 @@ class Difference:
 
 
 def committed(
-    table: Table, partitions: list[str] | None = None, as_of: int | None = None
+    table: Table | DeltaTable, partitions: list[str] | None = None, as_of: int | None = None
 ) -> dict[str, RowDigest]:
     """The content of a table's partitions, as its reader sees it now.
 
     :param partitions: only these, each of which is in the answer even if it is empty.
-    :param as_of: a former version of the one partition that is named.
+    :param as_of: a former version of a Delta table.
     """
     found = dict.fromkeys(partitions or (), RowDigest())
-    for batch in table.to_arrow(partitions=partitions, as_of=as_of).to_batches():
+    for batch in table.scan(partitions, as_of=as_of).to_batches():
         for row in batch.to_pylist():
             partition = partition_of(row)
             found[partition] = found.get(partition, RowDigest()) + content([row])

@@ -1,4 +1,4 @@
-"""The second table, which is read by heads: a corrected day is read as before, undone, redone."""
+"""The second table, a Delta table: a corrected day is read as before, undone, and redone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from zero_rename import Table
+from zero_rename.tables import DeltaTable
 
 from .compare import Difference, committed, differences
 from .dataset import Flights, RowDigest, partition_of, partition_on, typed
@@ -18,24 +19,30 @@ from .report import RunReport
 
 @dataclass
 class History:
-    """A copy of the flights that keeps what a job takes the place of.
+    """A copy of the flights, in a table that can be read and restored as of each of its versions.
 
     :param table: the copy.
     :param expected: what it has to hold, by partition.
     """
 
-    table: Table
+    table: DeltaTable
     report: RunReport
     expected: Mapping[str, RowDigest]
 
     @staticmethod
     def begun(
-        listed: Table, table: Table, report: RunReport, expected: Mapping[str, RowDigest]
+        first: Table, table: DeltaTable, report: RunReport, expected: Mapping[str, RowDigest]
     ) -> History:
-        """Copy a table to one that is read by heads: one job, and the store copies the files."""
-        with report.step("a second table, read by heads: a copy"):
-            copied = listed.copy(table, readers="heads")
-        report.say(f"   {copied.rows:,} rows in {copied.files} files; {table.root.url}")
+        """Write the rows of a table into a Delta table, by one job."""
+        with (
+            report.step("a second table, a Delta table: the same rows"),
+            table.job(first.schema, partition_by=first.partition_by) as job,
+        ):
+            for batch in first.scan().to_batches():
+                job.write(batch)
+        assert job.committed is not None
+        done = job.committed
+        report.say(f"   {done.rows:,} rows in {done.files} files; {table.root.url}")
         return History(table, report, expected)
 
     def tell(self, flights: Flights, day: date, path: Path) -> list[Difference]:
@@ -47,15 +54,17 @@ class History:
         name = partition_on(day)
         right = flights.corrected(day, path)
         old, new = self.expected[name], right.contents([day.month])[name]
-        loaded = self._look(name)
+        loaded, first = self._look(name), self._newest()
         with self.report.step(f"{day:%-d February}, corrected, undone and redone"):
             correction = self._replace(right, name)
-            seen = {"loaded (version 1)": (old, loaded), "corrected": (new, self._look(name))}
-            seen["read as of version 1"] = (old, self._look(name, as_of=1))
-            undoing = self.table.undo(correction, apply=True).job
+            seen = {
+                f"loaded (version {first})": (old, loaded),
+                "corrected": (new, self._look(name)),
+            }
+            seen[f"read as of version {first}"] = (old, self._look(name, as_of=first))
+            self.table.restore(first)
             seen["undone"] = (old, self._look(name))
-            assert undoing is not None, "the day held other rows before it was corrected"
-            self.table.undo(undoing, apply=True)
+            self.table.restore(correction)
             seen["redone"] = (new, self._look(name))
         self.report.before_and_after(name, {when: found for when, (_, found) in seen.items()})
         wrong = [
@@ -65,13 +74,18 @@ class History:
         ]
         return wrong + differences({**self.expected, name: new}, committed(self.table))
 
-    def _replace(self, flights: Flights, partition: str) -> str:
-        """Take the place of a day by the rows of a file. Returns the job's id."""
+    def _replace(self, flights: Flights, partition: str) -> int:
+        """Take the place of a day by the rows of a file. Returns the version that has them."""
         rows = [typed(row) for row in flights.lines() if partition_of(row) == partition]
         with self.table.job(mode="overwrite") as job:
             job.write(pa.Table.from_pylist(rows, self.table.schema))
         assert job.committed is not None
-        return job.committed.job
+        return job.committed.partitions[0].version
+
+    def _newest(self) -> int:
+        newest = self.table.newest_entry()
+        assert newest is not None
+        return newest.version
 
     def _look(self, partition: str, as_of: int | None = None) -> RowDigest:
         return committed(self.table, [partition], as_of)[partition]

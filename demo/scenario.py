@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from zero_rename import Table
+from zero_rename.tables import DeltaTable
 
 from .airflow import CLEARED, FIRST, RETRIED, Airflow, airflow
 from .compare import Difference, committed, differences, strays
@@ -133,8 +134,8 @@ class Scenario:
         return wrong
 
     def history(self, day: date) -> list[Difference]:
-        """The same in a second table, where what is replaced can be read and brought back."""
-        table = Table(f"{self.table.root.url}_history", client=self.store.client)
+        """The same in a Delta table, where what is replaced can be read and brought back."""
+        table = DeltaTable(f"{self.table.root.url}_history", client=self.store.client)
         second = History.begun(self.table, table, self.report, self.expected)
         return second.tell(self.flights, day, self.workspace.data / "flights-undone.csv")
 

@@ -22,6 +22,7 @@ from demo.history import History
 from demo.report import RunReport
 from demo.store import Store
 from zero_rename import Table
+from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
 
@@ -62,7 +63,7 @@ def table(s3_bucket: Any, rows: pa.Table) -> Table:
     return made
 
 
-def tamper(table: Table, rows: pa.Table) -> None:
+def tamper(table: Table | DeltaTable, rows: pa.Table) -> None:
     """Commit one partition anew, with another value in one row."""
     wrong = rows.filter(pc.field("day") == 2).to_pylist()
     wrong[7]["distance"] += 1
@@ -127,11 +128,11 @@ def test_the_exit_code_tells_of_differences(
 
 
 class TestHistory:
-    """The table that is read by heads: tampered with, each look of it must tell."""
+    """The Delta table: tampered with, each look of it must tell."""
 
     @pytest.fixture
     def history(self, table: Table, s3_bucket: Any, expected: dict[str, RowDigest]) -> History:
-        second = Table(f"s3://{s3_bucket.name}/second")
+        second = DeltaTable(f"s3://{s3_bucket.name}/second")
         return History.begun(table, second, RunReport(), expected)
 
     def test_a_corrected_day_is_read_as_before_undone_and_redone(
@@ -140,7 +141,7 @@ class TestHistory:
         assert history.tell(flights, DAYS[1], tmp_path / "corrected.csv") == []
         corrected = Flights(tmp_path / "corrected.csv").contents([2])[SECOND]
         assert committed(history.table) == {**history.expected, SECOND: corrected}
-        versions = [committed(history.table, [SECOND], v)[SECOND] for v in (1, 2, 3, 4)]
+        versions = [committed(history.table, [SECOND], v)[SECOND] for v in range(4)]
         assert versions == [history.expected[SECOND], corrected] * 2
         said = capsys.readouterr().out
         for when, content in (("corrected", corrected), ("undone", history.expected[SECOND])):
@@ -152,4 +153,4 @@ class TestHistory:
         tamper(history.table, rows)
         told = history.tell(flights, DAYS[1], tmp_path / "corrected.csv")
         moments = {difference.partition.split(", ")[1] for difference in told}
-        assert moments == {"loaded (version 1)", "undone"}
+        assert moments == {"loaded (version 1)", "read as of version 1", "undone"}
