@@ -14,6 +14,7 @@ import airflow
 from torture.servers import serving
 
 from airflow_life.conflicts import SCENES as OF_CONFLICTS
+from airflow_life.delta import SCENES as OF_DELTA
 from airflow_life.deployment import deployment
 from airflow_life.hadoop_conflicts import SCENES as BY_HADOOP
 from airflow_life.hadoop_store import hadoop_store
@@ -24,10 +25,11 @@ from airflow_life.scenes import World
 from airflow_life.waves import SCENES as OF_WAVES
 from support.scenes import play
 from zero_rename.committer import Table
+from zero_rename.tables import DeltaTable
 
 _BUCKET = "airflow-life"
 #: The maintenance of all tables comes last.
-SCENES = (*OF_WAVES, *OF_CONFLICTS, *BY_HADOOP, *OF_RUNS)
+SCENES = (*OF_WAVES, *OF_CONFLICTS, *BY_HADOOP, *OF_DELTA, *OF_RUNS)
 
 
 @contextmanager
@@ -43,14 +45,21 @@ def world() -> Iterator[World]:
         os.environ.update(s3.environment())
         home, root = Path(folder, "airflow"), f"s3://{_BUCKET}/warehouse"
         home.mkdir()
-        flights = Flights(first_days(2, 10, Path(folder, "flights.csv")))
+        flights = Flights(first_days(2, 20, Path(folder, "flights.csv")))
         january = Flights(first_days(1, 31, Path(folder, "january.csv")))
         mended = flights.without(7, Path(folder, "mended.csv"))
         with deployment(home, database, s3, root, more=hadoop.variables()) as made:
             stores = f"{s3.ran_on}; for Hadoop's committers {s3mock.ran_on}"
             print(f"Airflow {airflow.__version__}, LocalExecutor, PostgreSQL; {stores}", flush=True)
             yield World(
-                made, s3, lambda name: Table(f"{root}/{name}"), flights, mended, january, hadoop
+                made,
+                s3,
+                lambda name: Table(f"{root}/{name}"),
+                lambda name: DeltaTable(f"{root}/{name}"),
+                flights,
+                mended,
+                january,
+                hadoop,
             )
 
 

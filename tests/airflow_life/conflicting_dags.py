@@ -23,6 +23,7 @@ LOAD: Any = TABLE | {
     "policy": Param("fail", type="string"),
     "on_superseded": Param("fail", type="string"),
     "committer": Param("zero_rename", type="string"),
+    "layout": Param("directory", type="string"),
     "jars": Param("", type="string", description="Hadoop's, where its committers write"),
     "day": Param("", type="string", description="Else the day of the run's data interval"),
 }
@@ -44,6 +45,7 @@ def load() -> ZeroRenameSparkSubmitOperator:
         on_conflict="{{ params.policy }}",
         on_superseded="{{ params.on_superseded }}",
         committer="{{ params.committer }}",
+        layout="{{ params.layout }}",
         env_vars={"SPARK_DIST_CLASSPATH": "{{ params.jars }}"},
         zero_rename_conn_id="{{ params.store }}",
     )

@@ -28,7 +28,8 @@ class Meeting:
     ) -> None:
         self.world, self.airflow, self.name, self.day = world, world.airflow, table, day
         self.is_native = committer == NATIVE
-        self.table = (world.table if self.is_native else world.hadoop.table)(table)
+        native = world.delta if more.get("layout") == "delta" else world.table
+        self.table = (native if self.is_native else world.hadoop.table)(table)
         self._place = {"table": table} | ({} if self.is_native else {"store": CONN_ID})
         self._conf = {**self._place, "policy": policy, "day": day, "committer": committer, **more}
         if not self.is_native:
@@ -36,7 +37,7 @@ class Meeting:
 
     def daily(self, **more: Any) -> str:
         """Begin the day's own run. Returns its id."""
-        self.airflow.backfill(DAILY, self.day, dag_run_conf=self._of(self.world.flights), **more)
+        self.airflow.backfill(DAILY, self.day, dag_run_conf=self.told(self.world.flights), **more)
         return self.airflow.run_of(DAILY, self.day)["dag_run_id"]
 
     def held_daily(self) -> str:
@@ -52,7 +53,7 @@ class Meeting:
 
     def corrected(self) -> str:
         """Begin a run that loads the mended day. Returns its id."""
-        return self.airflow.trigger(CORRECTED, conf=self._of(self.world.mended))
+        return self.airflow.trigger(CORRECTED, conf=self.told(self.world.mended))
 
     def clear(self, dag_id: str, run: str) -> None:
         content = {"dry_run": False, "reset_dag_runs": True, "only_failed": False}
@@ -88,7 +89,8 @@ class Meeting:
         self.airflow.succeeded(dag_id, run)
         return run
 
-    def _of(self, flights: Flights) -> dict[str, Any]:
+    def told(self, flights: Flights) -> dict[str, Any]:
+        """What a run is told that loads the day from a file."""
         return self._conf | {"csv": str(flights.path)}
 
 

@@ -11,8 +11,9 @@ import pyarrow.csv as csv
 
 from support.flights import some_flights
 from zero_rename.committer import Table
+from zero_rename.tables import DeltaTable
 
-_KEY = ("year", "month", "day", "carrier", "flight", "origin", "dest", "sched_dep_time")
+KEY = ("year", "month", "day", "carrier", "flight", "origin", "dest", "sched_dep_time")
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,9 @@ class Flights:
 
     def of(self, day: str, hour: int | None = None) -> Counter[Any]:
         wanted = [int(part) for part in day.split("-")]
-        rows = csv.read_csv(self.path).select([*_KEY, "hour"]).to_pylist()
+        rows = csv.read_csv(self.path).select([*KEY, "hour"]).to_pylist()
         return Counter(
-            tuple(row[name] for name in _KEY)
+            tuple(row[name] for name in KEY)
             for row in rows
             if [row["year"], row["month"], row["day"]] == wanted and hour in (None, row["hour"])
         )
@@ -54,14 +55,14 @@ def path_of(day: str) -> str:
     return f"year={year}/month={month}/day={number}"
 
 
-def check_day(table: Table, day: str, expected: Counter[Any]) -> None:
+def check_day(table: Table | DeltaTable, day: str, expected: Counter[Any]) -> None:
     """:raises AssertionError: a row of the day is missing, doubled or foreign."""
     check_partition(table, path_of(day), expected)
 
 
-def check_partition(table: Table, partition: str, expected: Counter[Any]) -> None:
-    rows = table.to_arrow([*_KEY], [partition]).to_pylist()
-    found = Counter(tuple(row[name] for name in _KEY) for row in rows)
+def check_partition(table: Table | DeltaTable, partition: str, expected: Counter[Any]) -> None:
+    rows = table.scan([partition], columns=KEY).to_arrow().to_pylist()
+    found = Counter(tuple(row[name] for name in KEY) for row in rows)
     assert found == expected, (
         f"{table.root.url}, {partition}: {found.total()} rows, not {expected.total()}; "
         f"{(expected - found).total()} are missing, {(found - expected).total()} too many"

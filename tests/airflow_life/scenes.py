@@ -14,6 +14,7 @@ from airflow_life.postgres import locks_held
 from airflow_life.rows import Flights, check_day, check_partition, path_of
 from support.waiting import until
 from zero_rename.committer import Table
+from zero_rename.tables import DeltaTable
 
 DAILY, LOAD = "flights_daily", "load"
 
@@ -22,7 +23,7 @@ DAILY, LOAD = "flights_daily", "load"
 class World:
     """Where it happens.
 
-    :param table: opens a table below the connection's root.
+    :param table: opens a table below the connection's root, ``delta`` a Delta table.
     :param flights: what the examples load, and ``mended``: the same but for some rows.
     :param january: flights of a whole month.
     :param hadoop: where Hadoop's committers write.
@@ -31,6 +32,7 @@ class World:
     airflow: Deployment
     store: Store
     table: Callable[[str], Table]
+    delta: Callable[[str], DeltaTable]
     flights: Flights
     mended: Flights
     january: Flights
