@@ -200,6 +200,7 @@ def _info(change: LogChange, state: LogState, now: int, removed: int) -> dict[st
             "base": change.base.version,
             "replaced": change.replaced.as_json() if change.replaced else None,
             "former": change.former,
+            "onConflict": change.overtaking.value,
             "owner": dict(change.owner),
         },
     }

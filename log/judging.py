@@ -34,7 +34,7 @@ from .actions import AddFile, LogMetadata, RemoveFile
 from .change import FENCE, REPAIR, RESTORE, RUN, LogChange, Overtaking
 from .entries import LogEntry
 from .ranks import LogSupersededError, gave_way, is_met
-from .replay import LogState
+from .replay import LogState, Partition
 from .scope import ALL, NONE, Scope, read_scope
 
 
@@ -52,6 +52,21 @@ class JobDecided(Exception):
     def __init__(self, entry: LogEntry) -> None:
         super().__init__(entry.version)
         self.entry = entry
+
+
+class LogOvertakenError(CommitConflictError):
+    """An entry since a change's base has overtaken it.
+
+    :param places: the partitions that both are about.
+    :param met: the job of that entry; ``None``: another engine wrote it.
+    """
+
+    def __init__(
+        self, message: str, job: str, places: frozenset[Partition], met: str | None
+    ) -> None:
+        super().__init__(message, job=job, remedy="Run it again on the present state.")
+        self.overtaken = True
+        self.places, self.met = places, met
 
 
 def replaced_by(entry: LogEntry, before: LogState) -> Scope:
@@ -85,35 +100,39 @@ def judge(change: LogChange, before: LogState, entry: LogEntry) -> None:
     if change.run is not None and entry.transaction(RUN + change.run):
         raise RunRepeated(entry)
     if entry.of(LogMetadata) and (change.metadata is not None or change.reads.all):
-        raise _overtaken(change, entry, "changed the columns or properties")
+        raise _overtaken(change, before, entry, "changed the columns or properties")
     if change.former is not None and entry.operation == RESTORE:
-        raise _overtaken(change, entry, "restored a version, which may have rows of this run")
+        raise _overtaken(
+            change, before, entry, "restored a version, which may have rows of this run"
+        )
     if change.operation == REPAIR and _removes_by_condition(entry):
-        raise _overtaken(change, entry, "removed rows, perhaps such as these")
+        raise _overtaken(change, before, entry, "removed rows, perhaps such as these")
     removed = {it.path for it in entry.of(RemoveFile)}
     wanted = {*change.removes, *(it.path for it in (*change.returned, *change.adds))}
     if both := sorted(removed & wanted):
-        raise _overtaken(change, entry, f"removed {both[0]}")
+        raise _overtaken(change, before, entry, f"removed {both[0]}")
     unnamed = {it.path for it in (*change.returned, *change.forgets)}
     if both := sorted(unnamed & {it.path for it in entry.of(AddFile)}):
-        raise _overtaken(change, entry, f"added {both[0]}")
+        raise _overtaken(change, before, entry, f"added {both[0]}")
     for file in entry.changes:
         partition = before.partition(file)
         if change.reads.has(partition):
-            raise _overtaken(change, entry, f"changed partition {partition}, which was read")
+            raise _overtaken(
+                change, before, entry, f"changed partition {partition}, which was read"
+            )
         replaces = change.overtaking is Overtaking.FAIL and change.replaced.has(partition)
         if replaces:
-            raise _overtaken(change, entry, f"changed partition {partition}")
+            raise _overtaken(change, before, entry, f"changed partition {partition}")
     filled = Scope(frozenset(it for a in change.adds if (it := before.partition(a)) is not None))
     replaced = replaced_by(entry, before)
     if change.overtaking is Overtaking.NEWEST_RUN:
         _judge_equals(change, before, entry, filled, replaced)
     if change.changes_data and change.overtaking is Overtaking.FAIL and replaced.meets(filled):
-        raise _overtaken(change, entry, "replaced a partition that this job adds to")
+        raise _overtaken(change, before, entry, "replaced a partition that this job adds to")
     if change.reads.meets(replaced) or (
         change.overtaking is Overtaking.FAIL and change.replaced.meets(replaced)
     ):
-        raise _overtaken(change, entry, "replaced a partition, of which no file was left")
+        raise _overtaken(change, before, entry, "replaced a partition, of which no file was left")
 
 
 def _removes_by_condition(entry: LogEntry) -> bool:
@@ -136,7 +155,9 @@ def _judge_equals(
     for place in named:
         meets = change.replaced.has(place) or (filled.has(place) and replaced.has(place))
         if place is not None and meets and is_met(entry, before, place, change.ranks.of(place)):
-            raise _overtaken(change, entry, f"changed partition {place} for a run as new as this")
+            raise _overtaken(
+                change, before, entry, f"changed partition {place} for a run as new as this"
+            )
 
 
 def judge_ranks(change: LogChange, state: LogState) -> None:
@@ -155,12 +176,24 @@ def judge_ranks(change: LogChange, state: LogState) -> None:
         raise LogSupersededError(change.job, found)
 
 
-def _overtaken(change: LogChange, entry: LogEntry, what: str) -> CommitConflictError:
+def _overtaken(
+    change: LogChange, before: LogState, entry: LogEntry, what: str
+) -> LogOvertakenError:
     by = f"job {entry.job}" if entry.job else "another engine"
-    error = CommitConflictError(
+    return LogOvertakenError(
         f"Version {entry.version} of {by} {what}. This job was not committed.",
-        job=change.job,
-        remedy="Run it again on the present state.",
+        change.job,
+        _met_in(change, before, entry),
+        entry.job,
     )
-    error.overtaken = True
-    return error
+
+
+def _met_in(change: LogChange, before: LogState, entry: LogEntry) -> frozenset[Partition]:
+    """The partitions that both a change and an entry are about."""
+    filled = {before.partition(it) for it in (*change.adds, *change.returned)}
+    named = {before.partition(it) for it in entry.changes} | replaced_by(entry, before).partitions
+    return frozenset(
+        it
+        for it in named
+        if it is not None and (it in filled or change.reads.has(it) or change.replaced.has(it))
+    )

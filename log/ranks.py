@@ -143,11 +143,20 @@ def gave_way(
 def is_met(entry: LogEntry, before: LogState, place: Partition, rank: RunRank | None) -> bool:
     """Tell whether an entry is of a run as new as another one, so that neither gives way: each was
     to be held against what was there when it began."""
-    tags = [it for it in entry.of(AddFile) if before.partition(it) == place]
-    own = _combined(tags).newest
-    said = (_read_name(it.app) for it in entry.of(AppTransaction) if it.app.startswith(RANKS))
-    others = [its.newest for it, its in said if it == place]
-    return rank is not None and rank in (own, *others)
+    adds = [it for it in entry.of(AddFile) if before.partition(it) == place]
+    emptied = emptied_by(entry).get(place, NO_RANKS)
+    return rank is not None and rank in (newest_in(adds), emptied.newest)
+
+
+def newest_in(files: Collection[AddFile]) -> RunRank | None:
+    """The rank of the newest run that files tell; ``None``: they tell none."""
+    return _combined(files).newest
+
+
+def emptied_by(entry: LogEntry) -> dict[Partition, PartitionRanks]:
+    """The ranks that an entry tells of partitions which it leaves without a file."""
+    told = (it.app for it in entry.of(AppTransaction) if it.app.startswith(RANKS))
+    return dict(map(_read_name, told))
 
 
 def ranks_said(entry: LogEntry, before: LogState) -> LogRanks:

@@ -37,18 +37,13 @@ from ..s3a.runs.kept_rows import find_visible, note_settled
 from ..s3a.runs.later_loads import refuse_later_loads
 from ..s3a.runs.ledger import runs_prefix
 from ..s3a.runs.run_conflicts import S3A, conflicts_key, find_s3a_conflicts
+from .delta import delta_at
 from .destinations import destination_at, destinations_in
 
 if TYPE_CHECKING:
     from ..committer import Table
     from .destinations import Destination
 
-#: Whose runs are not compared, in a report, and why.
-_DELTA = "delta"
-_NOT_COMPARED = (
-    "not looked for in a Delta table, where a job is refused whose partitions another one has "
-    "changed"
-)
 #: Conflicts that a report names at most; a table's record has all.
 MOST_CONFLICTS = 200
 
@@ -82,8 +77,7 @@ class ConflictOrder:
 def find_at(
     table: Table, place: Destination, seconds: float | None = None, remember: bool = True
 ) -> list[ConflictReport]:
-    """Find the conflicts at a destination: where one committer took over from another, of both. Of
-    a Delta table the report says that its runs are not compared.
+    """Find the conflicts at a destination: where one committer took over from another, of both.
 
     :param table: opened at the destination's root, whatever lies there.
     :param seconds: look back so far; ``None``: since the last look.
@@ -95,7 +89,7 @@ def find_at(
     if place.is_s3a:
         found.append(table.run(find_s3a_conflicts(table.root, seconds, remember)))
     if place.is_delta:
-        found.append(ConflictReport(table.root.url, _DELTA, (), 0.0, 0.0, notes=(_NOT_COMPARED,)))
+        found.append(delta_at(table).conflicts(seconds, remember))
     return found
 
 
@@ -107,7 +101,6 @@ def find_here(
     happened in a table since the last look.
 
     :param table: opened at the destination's root, whatever lies there.
-    :raises TableMismatchError: it is a Delta table, whose runs nobody compares.
     """
     runs = table.run(ListObjects(runs_prefix(table.root)))
     found = []
@@ -119,7 +112,6 @@ def find_here(
         return found
     # A tree or a marker alone shows whose it is.
     place = table.run(destination_at(table.root))
-    _refuse_delta(table, place)
     return find_at(table, place, seconds, remember)
 
 
@@ -163,13 +155,14 @@ def resolve_by_restore(
 
 
 def _refuse_delta(table: Table, place: Destination) -> None:
-    """Refuse a Delta table: that its runs are not looked at must not pass for no conflict."""
+    """Refuse to settle conflicts of a Delta table."""
     if place.is_delta and not place.is_s3a:
         raise TableMismatchError(
-            "It is a Delta table, whose runs are not compared: a job there is refused where "
-            "another one has changed its partitions. Nothing was looked at.",
+            "Conflicts of runs of a Delta table are found, and not settled here. Nothing was "
+            "changed.",
             table=table.root.url,
-            remedy="Leave it out; DeltaTable(…).history() says which job wrote what.",
+            remedy="Restore a version by DeltaTable(…).restore(), or let the run that is to stand "
+            "load the partition again with on_conflict='last_wins'.",
         )
 
 
@@ -243,6 +236,7 @@ def _restore(
     refused, free = [], []
     for it in conflicts:
         try:
+            _refuse_delta(table, place)
             _refuse_others_rows(table, place, "", it)
             free.append(it.partition)
         except ZeroRenameError as error:
@@ -518,8 +512,7 @@ def conflicts_as_markdown(found: Sequence[ConflictReport]) -> str:
     for it in found:
         lines += [f"## {escaped(it.table)}", ""]
         read = ", as far as their records could be read" if it.unread else ""
-        none = [] if it.committer == _DELTA else [f"No runs conflict{read}.", ""]
-        lines += conflict_lines(it.conflicts) or none
+        lines += conflict_lines(it.conflicts) or [f"No runs conflict{read}.", ""]
         lines += [f"* could not be read: {escaped(why)}" for why in it.unread[:MOST_CONFLICTS]]
         lines += [f"* {escaped(why)}" for why in it.notes]
     return "\n".join(lines)

@@ -28,6 +28,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
+from ..committer.commit.newest_run import name_ranks
 from ..committer.commit.state.heartbeat import Beats
 from ..committer.commit.state.job_state import (
     SMALL,
@@ -80,6 +81,7 @@ from ..log.checkpointing import make_checkpoint
 from ..log.committing import EntryCommitted
 from ..log.entries import LogEntry
 from ..log.job_steps import OpenedLogJob, abandon_job, commit_job, open_log_job, withdraw_job
+from ..log.judging import LogOvertakenError
 from ..log.opening import LogDepth, OpenedLog, open_log, read_entries
 from ..log.ranks import LogSupersededError
 from ..log.replay import LogState
@@ -398,8 +400,21 @@ def _commit_what_counts(
     while True:
         try:
             return (yield from commit_job(layout, log, change, now)), left
+        except LogOvertakenError as error:
+            raise _named_conflict(opened, error) from error
         except LogSupersededError as error:
             change, left = without_superseded(layout, opened, log.state, change, left, error)
+
+
+def _named_conflict(opened: OpenedJob, error: LogOvertakenError) -> CommitConflictError:
+    """Build the error of a job that another one has overtaken, with the names of the partitions in
+    which they met: a look for conflicts goes by it."""
+    made = CommitConflictError(error.message, job=error.job, remedy=error.remedy)
+    made.overtaken = True
+    schema, by = opened.schema, opened.partition_by
+    made.gave_way = {name_told(it, schema, by): error.met or "" for it in error.places}
+    name_ranks(opened, made)
+    return made
 
 
 def _checkpoint_where_due(

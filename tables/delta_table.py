@@ -65,6 +65,7 @@ from ..committer.upkeep.compaction import (
     CompactionPlan,
     compactible,
 )
+from ..committer.upkeep.conflicts import ConflictReport
 from ..committer.upkeep.problem import Problem
 from ..committer.upkeep.purge import PurgeEntry
 from ..committer.upkeep.recovery import OpenJob, Recovered
@@ -80,6 +81,7 @@ from ..log.opening import LogDepth, OpenedLog, list_log, open_log, read_entries
 from ..log.repairing import RepairedEntry, repair_log
 from ..log.restoring import plan_restore
 from ..log.searching import find_run
+from .delta_conflicts import find_log_conflicts
 from .delta_doctor import examine
 from .delta_files import snapshot_of
 from .delta_ranks import find_superseded
@@ -658,6 +660,19 @@ class DeltaTable(ChangeableTable):
     def open_jobs(self) -> list[OpenJob]:
         """The jobs with an open record, oldest first."""
         return self.run(open_jobs(self._layout))
+
+    # Conflicts of runs
+
+    def conflicts(self, seconds: float | None = None, remember: bool = True) -> ConflictReport:
+        """Find runs that conflict over partitions, as the entries since the last look tell, besides
+        those that were found before and that nobody has settled.
+
+        :param seconds: instead of since the last look, so many before now, by the store's clock;
+            such a look is not remembered.
+        :param remember: the next look goes on from this one; ``False`` writes nothing.
+        :raises RecordDamagedError: the record of the looks before cannot be read.
+        """
+        return self.run(find_log_conflicts(self.root, self._layout, seconds, remember))
 
     def verify(self) -> list[Finding]:
         """Compare the files that the log names with those that are there, and look for entries that

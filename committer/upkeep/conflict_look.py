@@ -16,7 +16,7 @@ from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError
 from ..format.layout import TableRoot, job_began, jobs_between, jobs_on_record
 from ..format.records.failure import Failure
-from ..format.records.run_conflict import ConflictRecord
+from ..format.records.run_conflict import ConflictingRun, ConflictRecord
 from ..store.listing import Listing, list_objects
 from ..store.requests import Absent, All, Get, Step
 
@@ -43,6 +43,20 @@ class StoredFailure:
 
     said: Failure
     at: float
+
+    def run_in(self, partition: str) -> ConflictingRun:
+        """Return the run as one that gave way in a partition."""
+        said = self.said
+        rank = said.ranks.rank(partition) if said.ranks else None
+        return ConflictingRun(
+            said.idempotency_key,
+            said.job or "",
+            self.at,
+            said.owner,
+            rank,
+            gave_way=True,
+            message=said.message,
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +107,7 @@ def look_since(context: Context, record: ConflictRecord) -> Step[NewRecords]:
     found, failures = yield from All(
         (
             All(tuple(or_damage(read_decision(context, job)) for job in jobs)),
-            _failures(failed, since),
+            failures_since(failed, since),
         )
     )
     damaged = {job for job, it in zip(jobs, found, strict=True) if isinstance(it, DamagedError)}
@@ -127,7 +141,7 @@ def look_back(context: Context, seconds: float) -> Step[NewRecords]:
     found, failures = yield from All(
         (
             All(tuple(or_damage(read_decision(context, job)) for job in jobs)),
-            _failures(failed, since),
+            failures_since(failed, since),
         )
     )
     # One that was written again since keeps its date.
@@ -157,7 +171,7 @@ def _list_jobs(root: TableRoot, first: float, last: float) -> Step[set[str]]:
     return set(jobs_on_record(root.decisions_prefix, keys))
 
 
-def _failures(
+def failures_since(
     listing: Listing, since: float
 ) -> Step[tuple[tuple[StoredFailure, ...], tuple[str, ...]]]:
     """Read the failures of runs that gave way since a time; and why some cannot be read."""

@@ -16,11 +16,9 @@ from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, InvalidInputError, OutcomeUnknownError, StoreRefusedError
 from ..format.job_spec import Coordination, Readers
 from ..format.layout import job_in_key
-from ..format.records.failure import Failure
 from ..format.records.head import HeadState, Slot
 from ..format.records.partition_decision import PartitionDecision
 from ..format.records.run_conflict import ConflictingRun, ConflictRecord, RunConflict, SettledBy
-from ..format.run_rank import RunRank
 from ..store.requests import All, Step
 from .conflict_book import ConflictBook
 from .conflict_look import NewRecords, StoredFailure, head_met, look_back, look_since
@@ -293,7 +291,7 @@ class _Search:
                 continue  # A settlement has decided so, and is on record itself.
             other = self._commit(name, job) or last
             if other is not None:
-                run = _run_of(said, failure.at, said.ranks.rank(name) if said.ranks else None)
+                run = failure.run_in(name)
                 by_policy = said.error == "SupersededRunError"
                 self.book.gave_way(name, run, other, last, by_policy)
 
@@ -325,15 +323,3 @@ class _Search:
             jobs = {it.job for it in files.get(name, ())}
             there = {it.key: it for it in (yield from self._writers(name, jobs))}
             self.book.see(name, there, snapshot.versions.get(name, 0))
-
-
-def _run_of(said: Failure, at: float, rank: RunRank | None) -> ConflictingRun:
-    return ConflictingRun(
-        said.idempotency_key,
-        said.job or "",
-        at,
-        said.owner,
-        rank,
-        gave_way=True,
-        message=said.message,
-    )

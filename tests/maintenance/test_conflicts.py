@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import pytest
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
@@ -11,8 +12,7 @@ from support.protocol import DAY1, DAY2, DAY3, ROOT, memory_table
 from support.s3a_jobs import a_try
 from support.virtual_time import TickingWorld
 from zero_rename.committer import InvalidInputError, Mode, Owner, Readers, RunRank, Table
-from zero_rename.committer.errors import TableMismatchError
-from zero_rename.committer.store.requests import Put, PutFile
+from zero_rename.committer.store.requests import Put
 from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
 from zero_rename.maintenance.conflicts import (
     choose_reruns,
@@ -24,6 +24,7 @@ from zero_rename.maintenance.conflicts import (
 )
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
+from zero_rename.tables import DeltaTable
 
 DAY = 24 * 3600.0
 DAYS = [f"day={number}" for number in range(365)]
@@ -323,21 +324,20 @@ class TestNoRowsOfMagic:
 
 
 class TestDeltaTables:
-    def test_a_look_at_one_is_refused_and_not_green(self) -> None:
-        store = MemoryStore()
-        store.apply(PutFile(f"{ROOT.prefix}/_delta_log/{0:020}.json", b"{}"))
-        table = memory_table(store)
-        for ask in (find_here, lambda it: find_below(it, Table)):
-            with pytest.raises(TableMismatchError, match="a Delta table, whose runs are not"):
-                ask(table)
-        with pytest.raises(TableMismatchError, match="a Delta table"):
-            resolve_by_restore(table, "newest_run")
-
-    def test_look_at_all_below_a_folder_notes_one(self) -> None:
-        store = MemoryStore()
-        store.apply(PutFile(f"wh/flights/_delta_log/{0:020}.json", b"{}"))
+    def test_a_look_finds_conflicts_where_a_delta_table_is_named_or_lies_below(self) -> None:
+        store = MemoryStore(ManualClock())
+        delta = DeltaTable("s3://bucket/wh/flights")
+        delta.driver = MemoryDriver(store)  # type: ignore[assignment]
+        rows = pa.table({"day": ["1"], "n": [1]})
+        for rank in (2, 1):
+            run = {"owner": Owner("daily", str(rank)), "idempotency_key": f"daily/{rank}"}
+            given = {"mode": "overwrite", "partition_by": ["day"], "run_rank": rank, **run}
+            with delta.job(rows.schema, **given) as job:
+                job.write(rows)
+        here = memory_table(store, delta.root.url)
         above = memory_table(store, "s3://bucket/wh")
-        found = find_below(above, lambda url: memory_table(store, url))
-        page = conflicts_as_markdown(found)
-        assert "not looked for in a Delta table" in page
-        assert "No runs conflict" not in page
+        for found in (find_here(here), find_below(above, lambda url: memory_table(store, url))):
+            (report,) = found
+            assert (report.table, report.committer) == (delta.root.url, "zero_rename")
+            assert [it.partition for it in report.unresolved] == [DAY1]
+        assert "daily of run 1" in conflicts_as_markdown(found)

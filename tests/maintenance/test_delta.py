@@ -222,7 +222,7 @@ def test_a_first_job_that_died_needs_no_log_for_its_files_to_go(s3_bucket: Bucke
     assert not table.exists()
 
 
-def test_conflicts_and_catalogs_that_are_not_served_are_noted(table: DeltaTable) -> None:
+def test_catalogs_that_are_not_served_are_noted(table: DeltaTable) -> None:
     told: list[Table] = []
 
     def register(table: Table) -> dict[str, str]:
@@ -230,8 +230,16 @@ def test_conflicts_and_catalogs_that_are_not_served_are_noted(table: DeltaTable)
         return {}
 
     (done,) = looked_after(table, ACT, register=register, conflicts=ConflictOrder(fails=True))
-    assert [it.split(":")[0] for it in done.notes] == ["conflicts", "not registered in the catalog"]
+    assert [it.split(":")[0] for it in done.notes] == ["not registered in the catalog"]
     assert not told
+
+
+def test_conflicts_of_runs_need_a_person_where_maintenance_is_to_fail(table: DeltaTable) -> None:
+    for rank in (2, 1):
+        write(table, mode="overwrite", run_rank=rank, idempotency_key=f"run {rank}")
+    (done,) = looked_after(table, ACT, conflicts=ConflictOrder(fails=True))
+    assert done.conflicts == {"unresolved": 2}
+    assert "conflict over day=1" in done.person[0]
 
 
 def test_former_states_are_not_counted_in_a_delta_table(table: DeltaTable) -> None:

@@ -212,6 +212,8 @@ class ConflictRecord:
     :param waiting: jobs that began before and had not decided, or could not be read.
     :param open: conflicts that nobody has settled, one for each partition.
     :param settled: those that were settled lately, the oldest first.
+    :param log_version: of a table with a log, the version that the last look has read, and
+        ``log_table`` the id of that table.
     """
 
     write_id: str
@@ -221,6 +223,8 @@ class ConflictRecord:
     waiting: Annotated[tuple[JobId, ...], LEFT_OUT] = ()
     open: Annotated[tuple[RunConflict, ...], LEFT_OUT] = ()
     settled: Annotated[tuple[RunConflict, ...], LEFT_OUT] = ()
+    log_version: Annotated[Count | None, LEFT_OUT] = None
+    log_table: Annotated[str | None, LEFT_OUT] = None
 
     def encode(self) -> bytes:
         return encode(_KIND, self.write_id, self)

@@ -1,0 +1,327 @@
+"""Conflicts of runs over the partitions of a Delta table, found in the entries of its log.
+
+The report is that of tables of directories (:mod:`~.committer.upkeep.conflicts`). A look reads the
+entries since the one before, each once, and the state before the first of them: its files say whose
+rows an entry removed. Of partitions with something new it tells whose rows readers see.
+
+A settlement is bound to a version: that of the last entry which changed the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from ..committer.commit.state.tolerance import or_damage
+from ..committer.errors import (
+    DamagedError,
+    InvalidInputError,
+    OutcomeUnknownError,
+    SnapshotGoneError,
+    counted,
+)
+from ..committer.format.layout import TableRoot
+from ..committer.format.records.run_conflict import ConflictingRun, ConflictRecord
+from ..committer.store.listing import Listing, list_objects
+from ..committer.store.requests import Step
+from ..committer.upkeep.conflict_book import ConflictBook
+from ..committer.upkeep.conflict_look import FIRST, StoredFailure, failures_since
+from ..committer.upkeep.conflict_record import ROUNDS, read_conflicts
+from ..committer.upkeep.conflicts import ConflictReport, remembered
+from ..committer.upkeep.met_runs import RunCommit
+from ..layouts.delta.columns import arrow_schema
+from ..layouts.delta.delta_layout import DeltaLayout
+from ..log.actions import AddFile, RemoveFile
+from ..log.entries import ListedLog, LogEntry
+from ..log.opening import LogDepth, list_log, open_log, read_entries
+from ..log.replay import LogState, Partition, replay
+from ..log.searching import find_run
+from .delta_files import log_partition, name_told
+from .delta_runs import LogRuns, takes_place
+
+#: Whose runs they are, in a report: this package's own, and those of engines beside them.
+COMMITTER = "zero_rename"
+#: Entries that are read at once.
+_AT_ONCE = 64
+
+
+def find_log_conflicts(
+    root: TableRoot, layout: DeltaLayout, seconds: float | None = None, remember: bool = True
+) -> Step[ConflictReport]:
+    """Find the conflicts of a Delta table: four requests where nothing has happened since the last
+    look; else those of an opening, and one for each entry.
+
+    :param seconds: look back so far, by the store's clock; ``None``: since the last look.
+    :param remember: the next look goes on from this one; ``False`` writes nothing.
+    :raises RecordDamagedError: the record of the looks before cannot be read.
+    """
+    key = root.conflicts_key
+    for _ in range(ROUNDS):
+        record = yield from read_conflicts(key)
+        # Before the log: of a run that gave way before it, the entry that it met is listed.
+        failed = yield from list_objects(root.failures_prefix)
+        look = _Look.of(root, layout, record.said, failed, seconds)
+        damage = yield from or_damage(look.run())
+        if isinstance(damage, DamagedError):
+            look.unread.append(str(damage))
+        if seconds is not None:
+            look.book.recall(record.said)
+            return look.report()
+        said = record.said if look.unread else look.after(record.said)
+        if not remember or (yield from remembered(key, record, said, look.book, look.notes)):
+            return look.report()
+    raise OutcomeUnknownError(
+        "Other processes wrote the record of conflicts again and again. Nothing was settled.",
+        key=key,
+        remedy="Look again.",
+    )
+
+
+@dataclass
+class _Look:
+    """A look at the entries of a log since another one.
+
+    :param since: from when on it asks for entries and failures, by the store's clock.
+    :param version: the version that the look before has read; ``None``: entries are asked for by
+        their time.
+    :param table: the id of the table that the look before has seen.
+    :param state: after the entries that are judged; ``None``: nothing was opened.
+    :param changed: by partition, the last entry that changed it.
+    """
+
+    root: TableRoot
+    layout: DeltaLayout
+    book: ConflictBook
+    failed: Listing
+    since: float
+    version: int | None
+    table: str | None
+    runs: LogRuns
+    state: LogState | None = None
+    changed: dict[str, int] = field(default_factory=dict)
+    unread: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def of(
+        root: TableRoot,
+        layout: DeltaLayout,
+        said: ConflictRecord,
+        failed: Listing,
+        seconds: float | None,
+    ) -> _Look:
+        """Go on from the look before; or look back.
+
+        :param seconds: so far; ``None``: since the look before.
+        """
+        began, runs = failed.since, LogRuns(layout.folder)
+        if seconds is not None:
+            book = ConflictBook(began, {})
+            return _Look(root, layout, book, failed, began - seconds, None, None, runs)
+        since, book = said.looked_at or began - FIRST, ConflictBook.of(said, began)
+        version, table = said.log_version, said.log_table
+        return _Look(root, layout, book, failed, since, version, table, runs)
+
+    def report(self) -> ConflictReport:
+        """Return all that is to be told."""
+        found = self.book.conflicts
+        unread, notes = tuple(self.unread), tuple(self.notes)
+        return ConflictReport(
+            self.root.url, COMMITTER, found, self.since, self.book.now, unread, notes
+        )
+
+    def after(self, said: ConflictRecord) -> ConflictRecord:
+        """Return what is on record after the look."""
+        read = {} if self.state is None else {"log_version": self.state.version}
+        table = {} if self.state is None else {"log_table": self.state.table_id}
+        return replace(said, looked_at=self.book.now, mark=self.book.now, **read, **table)
+
+    def run(self) -> Step[None]:
+        """Judge each entry that came since, and each run that gave way."""
+        listed = yield from list_log(self.layout.folder, self.version or 0)
+        failures, damaged = yield from failures_since(self.failed, self.since)
+        self.unread += damaged
+        if self.version is not None and self.version not in listed.entries:
+            listed = yield from list_log(self.layout.folder)  # Cleaned, or another table.
+        first = self._first(listed)
+        if first > listed.end and not failures:
+            return
+        state = yield from self._before(listed, first)
+        if state.exists and self.table not in (None, state.table_id):
+            self._begin_anew()
+            first = self._first(listed)
+            state = yield from self._before(listed, first)
+        for start in range(state.version + 1, listed.end + 1, _AT_ONCE):
+            some = range(start, min(start + _AT_ONCE, listed.end + 1))
+            found = yield from read_entries(self.layout.folder, some)
+            entries = [it for it in found if it is not None]
+            if len(entries) < len(found):
+                raise OutcomeUnknownError(
+                    "Entries of the log were cleaned while it was read. Nothing was noted.",
+                    table=self.root.url,
+                    remedy="Look again.",
+                )
+            before, state = state, replay(state, entries)
+            named_by = replace(before, metadata=state.metadata)
+            for entry in entries:
+                yield from self._judge(entry, named_by)
+        self.state = state
+        if not state.exists:
+            return
+        # A settlement is bound to the version, which an append moves, too.
+        self.book.touched |= self.changed.keys() & self.book.open.keys()
+        yield from self._judge_left_out(state)
+        for failure in failures:
+            yield from self._judge_failure(failure, state)
+        yield from self._see_visible(state)
+        self._note_lost()
+
+    def _begin_anew(self) -> None:
+        """Forget what the looks before have seen of a table that another one is in the place of."""
+        self.version = None
+        self.book.open.clear()
+        self.notes.append("Another table is here since the last look: its log is read anew.")
+
+    def _first(self, listed: ListedLog) -> int:
+        """The first version that is judged; the one after the end: none."""
+        if self.version is not None and self.version in listed.entries:
+            return self.version + 1
+        recent = (v for v, it in listed.entries.items() if it.last_modified >= self.since)
+        return min(recent, default=listed.end + 1)
+
+    def _before(self, listed: ListedLog, first: int) -> Step[LogState]:
+        """Read the state before the first entry, or the oldest that can be read."""
+        if first <= 0:
+            return LogState()
+        try:
+            return (yield from open_log(self.layout, LogDepth.FILES, first - 1)).state
+        except SnapshotGoneError:
+            oldest = min((v for v in listed.checkpoints if v >= first), default=None)
+            if oldest is None:
+                raise
+        at = listed.checkpoints[oldest][0].last_modified
+        self.since = max(self.since, at)
+        self.notes.append(
+            f"The entries of the log before version {oldest + 1} were cleaned, so the runs of "
+            "before are not compared."
+        )
+        return (yield from open_log(self.layout, LogDepth.FILES, oldest)).state
+
+    # Entries
+
+    def _judge(self, entry: LogEntry, state: LogState) -> Step[None]:
+        """Judge an entry.
+
+        :param state: with the files before it, and the columns after it.
+        """
+        self.runs.note(entry, state)
+        parts = self.runs.parts(entry, state)
+        for place in sorted(parts.changed | takes_place(entry, state).partitions, key=repr):
+            name = self._name(place, state)
+            commit = self.runs.commit(entry, place, state)
+            others: list[RunCommit] = []
+            if commit.takes_place:
+                others = yield from self._writers(parts.removed.get(place, ()), place, state)
+            self.book.committed(name, commit, others)
+            self.changed[name] = entry.version
+
+    def _writers(
+        self, files: Iterable[AddFile | RemoveFile], place: Partition, state: LogState
+    ) -> Step[list[RunCommit]]:
+        versions = yield from self.runs.writers(files, place, state)
+        return self.runs.commits(versions, place, state)
+
+    def _name(self, place: Partition, state: LogState) -> str:
+        assert state.metadata is not None
+        return name_told(place, arrow_schema(state.metadata), state.metadata.partition_columns)
+
+    def _place(self, name: str, state: LogState) -> Partition | None:
+        """The partition of a name on record; ``None``: the table cannot have it any more."""
+        assert state.metadata is not None
+        by = state.metadata.partition_columns
+        try:
+            return log_partition(name, arrow_schema(state.metadata), by)
+        except InvalidInputError:
+            return None
+
+    def _judge_left_out(self, state: LogState) -> Step[None]:
+        """Note the partitions that jobs left out since newer runs had loaded them."""
+        for entry in [it for it in self.runs.entries.values() if it is not None]:
+            left = entry.ours.get("superseded")
+            for name, job in left.items() if isinstance(left, dict) else ():
+                place = self._place(name, state)
+                winner = None
+                if place is not None:
+                    winner = yield from self._commit_of(job, place, state)
+                if place is None or winner is None:
+                    continue
+                own = self.runs.commit(entry, place, state)
+                message = f"The run left {name} out: a newer one had loaded it."
+                run = ConflictingRun(
+                    *(own.key, own.job, own.at, own.owner), gave_way=True, message=message
+                )
+                self.book.gave_way(name, run, winner, None, by_policy=True)
+
+    def _commit_of(self, job: str, place: Partition, state: LogState) -> Step[RunCommit | None]:
+        """What a job did to a partition; its files there name an entry that was not read yet."""
+        for entry in self.runs.entries.values():
+            if entry is not None and entry.job == job:
+                return self.runs.commit(entry, place, state)
+        own = [it for it in _files_at(state, place) if it.tags.get("job") == job]
+        found = yield from self._writers(own, place, state)
+        return found[-1] if found else None
+
+    # Runs that gave way
+
+    def _judge_failure(self, failure: StoredFailure, state: LogState) -> Step[None]:
+        """Judge a run that gave way, unless it has committed since."""
+        said = failure.said
+        if not said.gave_way or (yield from self._has_committed(failure, state)):
+            return
+        for name, job in said.gave_way.items():
+            if (place := self._place(name, state)) is None:
+                continue
+            found = yield from self._writers(_files_at(state, place), place, state)
+            last = found[-1] if found else None
+            other = (yield from self._commit_of(job, place, state)) if job else last
+            if (other := other or last) is not None:
+                by_policy = said.error == "SupersededRunError"
+                self.book.gave_way(name, failure.run_in(name), other, last, by_policy)
+
+    def _has_committed(self, failure: StoredFailure, state: LogState) -> Step[bool]:
+        """Tell whether a run that gave way has done its work since."""
+        done = yield from find_run(self.layout, state, failure.said.idempotency_key, "")
+        if done is None:
+            return False
+        yield from self.runs.read([done.version])
+        entry = self.runs.entries[done.version]
+        return entry is not None and entry.written_at >= int(failure.at)
+
+    # What readers see
+
+    def _see_visible(self, state: LogState) -> Step[None]:
+        """Look whose rows readers see in the partitions of which there is something new."""
+        named = {name: self._place(name, state) for name in sorted(self.book.touched)}
+        files: dict[Partition, list[AddFile]] = {it: [] for it in named.values() if it is not None}
+        for add in state.live.values() if files else ():
+            if (there := state.partition(add)) is not None and there in files:
+                files[there].append(add)
+        for name, place in named.items():
+            if place is None:
+                continue
+            found = yield from self._writers(files[place], place, state)
+            before = self.book.open.get(name)
+            version = self.changed.get(name, before.version if before is not None else 0)
+            self.book.see(name, {it.key: it for it in found}, version or state.version)
+
+    def _note_lost(self) -> None:
+        if self.runs.lost:
+            number = counted(len(self.runs.lost), "run", "runs")
+            self.notes.append(
+                f"The entries of {number} whose rows are concerned were cleaned from the log: they "
+                "are not compared."
+            )
+
+
+def _files_at(state: LogState, place: Partition) -> list[AddFile]:
+    return [it for it in state.live.values() if state.partition(it) == place]

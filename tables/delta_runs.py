@@ -1,0 +1,217 @@
+"""Runs whose rows lie in files of a Delta table, as its log tells.
+
+=============================  =================================================================
+a file                         its rows are of
+=============================  =================================================================
+of a job of this package       the run of that job's entry, whose number the file's tags have
+of another engine              the entry that added it, where it was read; else nobody knows
+of an entry that wrote rows    the runs of the files that this entry has removed; those of a merge
+again                          or an update also of its own
+=============================  =================================================================
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from ..committer.format.job_spec import NOBODY, OnConflict, Owner
+from ..committer.format.records.partition_ranks import NO_RANKS, PartitionRanks
+from ..committer.format.records.typed_json import Unfit, from_members
+from ..committer.store.requests import Step
+from ..committer.upkeep.met_runs import RunCommit
+from ..log.actions import AddFile, AppTransaction, RemoveFile
+from ..log.change import RESTORE, RUN
+from ..log.entries import LogEntry, LogFolder
+from ..log.judging import replaced_by
+from ..log.opening import read_entries
+from ..log.ranks import emptied_by, newest_in
+from ..log.replay import LogState, Partition
+from ..log.scope import NONE, Scope
+from .delta_files import rows_of_add
+
+#: Entries that write rows again which are followed back from one file.
+_MOST = 256
+#: Operations of jobs of this package that write rows again.
+_REWRITES = frozenset({"MERGE", "DELETE", "OPTIMIZE"})
+
+
+@dataclass(frozen=True)
+class EntryParts:
+    """What an entry does, by partition.
+
+    :param emptied: the ranks that it tells of partitions without a file.
+    """
+
+    added: dict[Partition, list[AddFile]] = field(default_factory=partial(defaultdict, list))
+    removed: dict[Partition, list[RemoveFile]] = field(default_factory=partial(defaultdict, list))
+    emptied: Mapping[Partition, PartitionRanks] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> set[Partition]:
+        """The partitions whose rows it changes."""
+        both = (*self.added.items(), *self.removed.items())
+        return {place for place, files in both if any(it.changes_data for it in files)}
+
+
+@dataclass
+class LogRuns:
+    """The entries of a log that were read, and the files that they say something of.
+
+    :param added: of files of other engines, the version of the entry that added each.
+    :param gone: files that were removed, as the states before had them.
+    :param seen: files that these entries have added.
+    :param lost: versions that files name, and that were cleaned.
+    """
+
+    folder: LogFolder
+    entries: dict[int, LogEntry | None] = field(default_factory=dict)
+    added: dict[str, int] = field(default_factory=dict)
+    gone: dict[str, AddFile] = field(default_factory=dict)
+    seen: dict[str, AddFile] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
+    _parts: dict[int, EntryParts] = field(default_factory=dict)
+
+    def note(self, entry: LogEntry, before: LogState) -> None:
+        """Note what an entry does to files.
+
+        :param before: a state before it, with its files; entries between the two were noted.
+        """
+        self.entries[entry.version] = entry
+        for remove in entry.of(RemoveFile):
+            file = self.seen.get(remove.path) or before.live.get(remove.path)
+            if file is not None:
+                self.gone[remove.path] = file
+        for add in entry.of(AddFile):
+            self.seen[add.path] = add
+            if _tagged_version(add.tags) is None:
+                self.added[add.path] = entry.version
+
+    def read(self, versions: Iterable[int]) -> Step[None]:
+        """Read entries that were not read yet."""
+        new = sorted(set(versions) - self.entries.keys())
+        found = yield from read_entries(self.folder, new)
+        self.entries |= dict(zip(new, found, strict=True))
+
+    def writers(
+        self, files: Iterable[AddFile | RemoveFile], place: Partition, state: LogState
+    ) -> Step[frozenset[int]]:
+        """Find the versions of the entries whose runs the rows of a partition's files are of."""
+        found, followed = set[int](), set[int]()
+        todo: list[AddFile | RemoveFile] = list(files)
+        while todo and len(followed) < _MOST:
+            versions = {it for file in todo if (it := self._version(file)) is not None} - followed
+            yield from self.read(versions)
+            followed, todo = followed | versions, []
+            for version in sorted(versions):
+                entry = self.entries[version]
+                if entry is None:
+                    self.lost.add(version)
+                elif not writes_again(entry, state):
+                    found.add(version)
+                else:
+                    if any(it.changes_data for it in entry.of(AddFile)):
+                        found.add(version)
+                    todo += self.parts(entry, state).removed.get(place, ())
+        return frozenset(found)
+
+    def _version(self, file: AddFile | RemoveFile) -> int | None:
+        tagged = _tagged_version(file.tags)
+        if tagged is None and file.path in self.gone:
+            tagged = _tagged_version(self.gone[file.path].tags)
+        return self.added.get(file.path) if tagged is None else tagged
+
+    def commits(
+        self, versions: Collection[int], place: Partition, state: LogState
+    ) -> list[RunCommit]:
+        """What entries that were read did to a partition, the oldest first."""
+        found = (self.entries.get(version) for version in sorted(versions))
+        return [self.commit(it, place, state) for it in found if it is not None]
+
+    def commit(self, entry: LogEntry, place: Partition, state: LogState) -> RunCommit:
+        """What an entry did to one partition.
+
+        :param state: whose columns name its partition.
+        """
+        parts = self.parts(entry, state)
+        own = [it for it in parts.added.get(place, ()) if _is_own(it, entry)]
+        counts = [rows_of_add(it) for it in own]
+        base = entry.ours.get("base") if entry.job else entry.info.members.get("readVersion")
+        return RunCommit(
+            key_of(entry),
+            entry.job or f"version {entry.version}",
+            entry.written_at,
+            owner_of(entry),
+            newest_in(own) if own else parts.emptied.get(place, NO_RANKS).newest,
+            None if -1 in counts else sum(counts),
+            entry.version,
+            base if isinstance(base, int) else entry.version - 1,
+            takes_place(entry, state).has(place),
+            _on_conflict(entry),
+        )
+
+    def parts(self, entry: LogEntry, state: LogState) -> EntryParts:
+        """Sort what an entry does by partition."""
+        if entry.version not in self._parts:
+            self._parts[entry.version] = self._sorted(entry, state)
+        return self._parts[entry.version]
+
+    def _sorted(self, entry: LogEntry, state: LogState) -> EntryParts:
+        made = EntryParts(emptied=emptied_by(entry))
+        for add in entry.of(AddFile):
+            if (place := state.partition(add)) is not None:
+                made.added[place].append(add)
+        for remove in entry.of(RemoveFile):
+            place = state.partition(self.gone.get(remove.path, remove))
+            if place is not None:
+                made.removed[place].append(remove)
+        return made
+
+
+def writes_again(entry: LogEntry, state: LogState) -> bool:
+    """Tell whether an entry has written rows of files again that it has removed."""
+    if entry.job is not None:
+        return entry.operation in _REWRITES
+    removes = bool(entry.of(RemoveFile)) and bool(entry.of(AddFile))
+    return removes and entry.operation != RESTORE and replaced_by(entry, state) == NONE
+
+
+def takes_place(entry: LogEntry, state: LogState) -> Scope:
+    """The partitions of which an entry has replaced all that was there by rows of its own."""
+    return NONE if entry.operation == RESTORE else replaced_by(entry, state)
+
+
+def key_of(entry: LogEntry) -> str:
+    """The key of the run that an entry is of; without one its job, or its version."""
+    for transaction in entry.of(AppTransaction):
+        if entry.job is not None and transaction.app.startswith(RUN):
+            return transaction.app.removeprefix(RUN)
+    return entry.job or f"version {entry.version}"
+
+
+def owner_of(entry: LogEntry) -> Owner:
+    """Who runs an entry's job, as far as it says so."""
+    if entry.job is None:
+        engine = str(entry.info.members.get("engineInfo") or "another engine")
+        return Owner(application=engine.partition("/")[0].partition(":")[0])
+    told = entry.ours.get("owner")
+    try:
+        return from_members(Owner, told) if isinstance(told, dict) else NOBODY
+    except Unfit:
+        return NOBODY  # A later version's, which may have more.
+
+
+def _on_conflict(entry: LogEntry) -> OnConflict:
+    told = entry.ours.get("onConflict")
+    return OnConflict(told) if told in set(OnConflict) else OnConflict.FAIL
+
+
+def _is_own(file: AddFile, entry: LogEntry) -> bool:
+    return entry.job is None or file.tags.get("job") == entry.job
+
+
+def _tagged_version(tags: Mapping[str, str]) -> int | None:
+    version = tags.get("v") or ""
+    return int(version) if version.isdecimal() and tags.get("job") else None
