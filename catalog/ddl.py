@@ -27,6 +27,8 @@ def ddl(described: DescribedTable, engine: Engine | str, name: str) -> list[str]
         raise InvalidInputError(
             f"{name!r} cannot be a table's name.", remedy="Use letters, digits and underscores."
         )
+    if described.read_by is ReadBy.LOG:
+        return [_of_delta(described, engine, name)]
     if engine is Engine.DUCKDB:
         return [_duckdb(described, name)]
     if engine is Engine.TRINO:
@@ -121,12 +123,7 @@ def _trino(described: DescribedTable, name: str) -> list[str]:
             remedy="Register it: zero-rename catalog sync TABLE --catalog glue://database/table; "
             "or run the statements of --engine hive on the metastore.",
         )
-    parts = name.split(".")
-    if len(parts) != 3:
-        raise InvalidInputError(
-            f"{name!r} is no table of Trino.", remedy="Name it as catalog.schema.table."
-        )
-    catalog, schema, table = parts
+    catalog, schema, table = _trino_name(name)
     types = [*described.types(Engine.TRINO), *described.partition_types(Engine.TRINO)]
     options = [f"  external_location = '{described.location}'", "  format = 'PARQUET'"]
     if described.partition_by:
@@ -139,6 +136,42 @@ def _trino(described: DescribedTable, name: str) -> list[str]:
             f"CALL {catalog}.system.sync_partition_metadata('{schema}', '{table}', 'FULL')"
         )
     return statements
+
+
+def _trino_name(name: str) -> tuple[str, str, str]:
+    parts = name.split(".")
+    if len(parts) != 3:
+        raise InvalidInputError(
+            f"{name!r} is no table of Trino.", remedy="Name it as catalog.schema.table."
+        )
+    return parts[0], parts[1], parts[2]
+
+
+def _of_delta(described: DescribedTable, engine: Engine, name: str) -> str:
+    """The statement that registers a Delta table: each engine takes columns and partitions from
+    the log."""
+    place = f"'{described.location}'"
+    if engine is Engine.ATHENA:
+        # Athena refuses columns, and other properties than this one.
+        head = f"CREATE EXTERNAL TABLE {name}\nLOCATION {place}"
+        return f"{head}\nTBLPROPERTIES ('table_type' = 'DELTA')"
+    if engine is Engine.SPARK:
+        return f"CREATE TABLE {name} USING DELTA LOCATION {place}"
+    if engine is Engine.DUCKDB:
+        return f"CREATE OR REPLACE VIEW {name} AS\nSELECT * FROM delta_scan({place})"
+    if engine is Engine.TRINO:
+        catalog, schema, table = _trino_name(name)
+        return (
+            f"CALL {catalog}.system.register_table(schema_name => '{schema}', "
+            f"table_name => '{table}', table_location => {place})"
+        )
+    raise InvalidInputError(
+        f"{engine} has no reader of a Delta table's log, by which alone its files count. No "
+        "statement was made.",
+        table=described.root.url,
+        remedy="Query it by Athena, Trino, Spark or DuckDB; or copy it: "
+        f'save(load(spark, "{described.root.url}"), NEW) makes a table of directories.',
+    )
 
 
 def _spark(described: DescribedTable, name: str) -> list[str]:

@@ -13,6 +13,7 @@ from ..committer.format.job_spec import Readers
 from ..committer.format.layout import UNPARTITIONED, TableRoot
 from ..committer.format.schema.hive_paths import NULL, parse_partition, unescape
 from ..committer.table import Table
+from ..tables import DeltaTable
 from .engine_types import Engine, engine_type
 
 #: Who cannot read Parquet by symlink manifests: Hive's SymlinkTextInputFormat reads text, Spark
@@ -21,19 +22,22 @@ _LISTERS = (Engine.HIVE, Engine.SPARK, Engine.DUCKDB)
 
 
 class ReadBy(StrEnum):
-    """How an engine finds a table's files: by symlink manifests, or by listing its folders."""
+    """How an engine finds a table's files: by symlink manifests, by listing its folders, or by the
+    log of a Delta table."""
 
     SYMLINKS = "symlinks"
     FOLDERS = "folders"
+    LOG = "log"
 
 
 @dataclass(frozen=True)
 class DescribedTable:
     """What a catalog is told of a table.
 
-    :param columns: names and types, those of the files; ``partition_by``: those of the directories.
+    :param columns: names and types, those of the files; ``partition_by``: those of the directories,
+        which a Delta table has not.
     :param partitions: the partitions that hold files, as directories; none of an unpartitioned
-        table.
+        table, or of a Delta table, whose log tells them.
     """
 
     root: TableRoot
@@ -61,20 +65,30 @@ class DescribedTable:
 
 
 def describe(
-    table: Table,
+    table: Table | DeltaTable,
     read_by: ReadBy | str | None = None,
     exclude: Collection[str] = (),
     engine: Engine | None = None,
 ) -> DescribedTable:
     """Describe a table as it is now.
 
-    :param read_by: ``None``: by symlink manifests where the table keeps them and the engine can
-        read Parquet by them.
+    :param read_by: ``None``: a Delta table by its log; another one by symlink manifests where it
+        keeps them and the engine can read Parquet by them.
     :param engine: who is to read it; ``None``: Athena, or whoever reads as it does.
     :param exclude: columns that the catalog is not told of.
-    :raises InvalidInputError: by symlink manifests, and the table keeps none.
+    :raises InvalidInputError: by symlink manifests, and the table keeps none; or a Delta table in
+        another way than by its log, or any other by a log.
     :raises TableNotFoundError: no table here.
     """
+    if isinstance(table, DeltaTable):
+        return _describe_delta(table, read_by, exclude)
+    if read_by == ReadBy.LOG:
+        raise InvalidInputError(
+            "read_by=log is for Delta tables, and this is a table of directories. Nothing was "
+            "registered.",
+            table=table.root.url,
+            remedy="Leave read_by out.",
+        )
     keeps = table.keeps_symlinks()
     can = keeps and engine not in _LISTERS
     wanted = ReadBy(read_by or (ReadBy.SYMLINKS if can else ReadBy.FOLDERS))
@@ -102,6 +116,22 @@ def describe(
         tuple(snapshot.schema.field(name) for name in by),
         tuple(sorted(names)),
     )
+
+
+def _describe_delta(
+    table: DeltaTable, read_by: ReadBy | str | None, exclude: Collection[str]
+) -> DescribedTable:
+    """Describe a Delta table: its engines find files and partitions by the log, so that a catalog
+    is told the place and the columns alone."""
+    if read_by not in (None, ReadBy.LOG):
+        raise InvalidInputError(
+            f"read_by={read_by!s} is given for a Delta table, of which folders hold files that no "
+            "longer count, and no lists are kept. Nothing was registered.",
+            table=table.root.url,
+            remedy="Leave read_by out: engines read it by its log.",
+        )
+    columns = tuple(field for field in table.schema if field.name not in exclude)
+    return DescribedTable(table.root, ReadBy.LOG, columns, (), ())
 
 
 def partition_texts(partition: str) -> list[str]:

@@ -25,7 +25,7 @@ _PARQUET = {
     "SerializationLibrary": "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe",
     "Parameters": {"serialization.format": "1"},
 }
-_FORMATS = {
+_FORMATS: Mapping[ReadBy, tuple[str, str]] = {
     ReadBy.SYMLINKS: (
         "org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat",
         "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
@@ -35,6 +35,11 @@ _FORMATS = {
         "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
     ),
 }
+#: What says that a table is a Delta table: the first is looked at by Athena's CREATE TABLE, the
+#: second by Spark, Trino and Athena (docs/catalogs.md has the sources). No format and no library of
+#: Parquet's is named: an engine that knows no Delta is to fail, not to read files that no longer
+#: count.
+_OF_DELTA = {"table_type": "DELTA", "spark.sql.sources.provider": "delta"}
 #: Members of a table that Glue returns and takes back.
 _TAKEN = (
     *("Name", "Description", "Owner", "Retention", "StorageDescriptor", "PartitionKeys"),
@@ -84,7 +89,8 @@ class GlueCatalog:
         """
         with self._told():
             there = GlueEntry(self._get_table(), {})
-            if there.projects or not (there.table or {}).get("PartitionKeys"):
+            told = there.table or {}
+            if there.projects or _is_delta(told) or not told.get("PartitionKeys"):
                 return there
             return replace(there, partitions=self._partitions())
 
@@ -128,10 +134,12 @@ class GlueCatalog:
 
     def _tell_table(self, there: Mapping[str, Any] | None, described: DescribedTable) -> str | None:
         """What was done; ``None``: another process was quicker."""
-        wanted = _table_input(self._url, described)
         if there is None:
-            return self._create(wanted)
+            return self._create(_table_input(self._url, described))
         self._check_same(described, there)
+        if described.read_by is ReadBy.LOG:
+            described = self._without_keys(described, there)
+        wanted = _table_input(self._url, described)
         if _is_told(there, wanted):
             return "unchanged"
         changed = {name: there[name] for name in _TAKEN if name in there}
@@ -176,14 +184,36 @@ class GlueCatalog:
                 table=described.root.url,
                 remedy="Name another table, or drop that one.",
             )
-        keys = [(key["Name"], key.get("Type", "")) for key in there.get("PartitionKeys", ())]
-        if not _same_columns(keys, described.partition_types(Engine.HIVE)):
+        by_log = described.read_by is ReadBy.LOG
+        if _is_delta(there) is not by_log:
+            kinds = ("a table of directories", "a Delta table")
             raise InvalidInputError(
-                f"{self._url} has other partition columns than the table, and Glue cannot change "
-                "them; nothing was changed.",
+                f"{self._url} is registered as {kinds[not by_log]}, and at its place is "
+                f"{kinds[by_log]}; nothing was changed.",
                 table=described.root.url,
-                remedy="Drop the table in Glue; its files stay. Then repeat this.",
+                remedy="Name another table, or drop that one in Glue: its files stay. Then repeat "
+                "this.",
             )
+        if not by_log and not _same_columns(_keys(there), described.partition_types(Engine.HIVE)):
+            raise self._other_keys()
+
+    def _without_keys(self, described: DescribedTable, there: Mapping[str, Any]) -> DescribedTable:
+        """Leave out the columns that another program has registered as a Delta table's partition
+        columns: Glue has each column once."""
+        keys = {name.lower(): kind for name, kind in _keys(there)}
+        kinds = {name.lower(): kind for name, kind in described.types(Engine.HIVE)}
+        if not all(name in kinds and same_hive_type(kinds[name], it) for name, it in keys.items()):
+            raise self._other_keys()
+        columns = tuple(it for it in described.columns if it.name.lower() not in keys)
+        return replace(described, columns=columns)
+
+    def _other_keys(self) -> InvalidInputError:
+        return InvalidInputError(
+            f"{self._url} has other partition columns than the table, and Glue cannot change "
+            "them; nothing was changed.",
+            table=self._root.url,
+            remedy="Drop the table in Glue; its files stay. Then repeat this.",
+        )
 
     # Partitions
 
@@ -251,26 +281,30 @@ def glue_client(region: str | None = None, keys: Keys | None = None) -> Any:
     return boto3.client("glue", region_name=region, config=config, **signing)
 
 
+def _keys(there: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The partition columns of a table in Glue, with their types."""
+    return [(key["Name"], key.get("Type", "")) for key in there.get("PartitionKeys", ())]
+
+
 def _columns(types: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"Name": name, "Type": kind} for name, kind in types]
 
 
 def _storage(described: DescribedTable, location: str) -> dict[str, Any]:
+    place = {"Columns": _columns(described.types(Engine.HIVE)), "Location": location}
+    if described.read_by is ReadBy.LOG:
+        by_path = {"serialization.format": "1", "path": location}
+        return {**place, "SerdeInfo": {"Parameters": by_path}}
     reads, writes = _FORMATS[described.read_by]
-    return {
-        "Columns": _columns(described.types(Engine.HIVE)),
-        "Location": location,
-        "InputFormat": reads,
-        "OutputFormat": writes,
-        "SerdeInfo": _PARQUET,
-    }
+    return {**place, "InputFormat": reads, "OutputFormat": writes, "SerdeInfo": _PARQUET}
 
 
 def _table_input(url: CatalogUrl, described: DescribedTable) -> dict[str, Any]:
+    of_format = _OF_DELTA if described.read_by is ReadBy.LOG else {"classification": "parquet"}
     return {
         "Name": url.table,
         "TableType": "EXTERNAL_TABLE",
-        "Parameters": {"EXTERNAL": "TRUE", "classification": "parquet"},
+        "Parameters": {"EXTERNAL": "TRUE", **of_format},
         "PartitionKeys": _columns(described.partition_types(Engine.HIVE)),
         "StorageDescriptor": _storage(described, described.location),
     }
@@ -280,19 +314,29 @@ def _partition(values: tuple[str, ...], storage: Mapping[str, Any]) -> dict[str,
     return {"Values": list(values), "StorageDescriptor": dict(storage)}
 
 
+def _is_delta(there: Mapping[str, Any]) -> bool:
+    """Tell whether a table is registered as a Delta table, by whomever."""
+    told = {name.lower(): str(it).lower() for name, it in there.get("Parameters", {}).items()}
+    return any(told.get(name) == value.lower() for name, value in _OF_DELTA.items())
+
+
 def _is_told(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    if _is_delta(wanted) and not _OF_DELTA.items() <= there.get("Parameters", {}).items():
+        return False
     return _same_storage(there.get("StorageDescriptor", {}), wanted["StorageDescriptor"])
 
 
 def _same_storage(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether a place is described alike; a slash at its end does not count."""
-    names = ("InputFormat", "OutputFormat")
+    names = [name for name in ("InputFormat", "OutputFormat") if name in wanted]
+    paths = [it.get("SerdeInfo", {}).get("Parameters", {}).get("path") for it in (there, wanted)]
     there_types, types = (
         [(c["Name"], c.get("Type", "")) for c in s.get("Columns", ())] for s in (there, wanted)
     )
     return (
         there.get("Location", "").rstrip("/") == wanted["Location"].rstrip("/")
         and all(there.get(name) == wanted[name] for name in names)
+        and paths[1] in (None, paths[0])
         and _same_columns(there_types, types)
     )
 

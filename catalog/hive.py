@@ -16,6 +16,8 @@ from .engine_types import Engine, same_hive_type
 
 #: What Spark shows of a table that has partitions, before their columns.
 _PARTITIONED = "# Partition Information"
+#: The provider of a Delta table, whose log tells its partitions.
+_DELTA = "delta"
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ class HiveCatalog:
                 return HiveEntry(None, {})
             rows = self._sql(f"DESCRIBE TABLE EXTENDED {self._name}").collect()
             facts = {row["col_name"]: row["data_type"] for row in rows}
-            return HiveEntry(facts, self._partitions() if _PARTITIONED in facts else {})
+            if _PARTITIONED not in facts or facts.get("Provider", "").lower() == _DELTA:
+                return HiveEntry(facts, {})
+            return HiveEntry(facts, self._partitions())
 
     def tell(self, there: HiveEntry, described: DescribedTable) -> tuple[CatalogReport, bool]:
         """Create the table, or add what columns it lacks; add and drop partitions.
@@ -93,10 +97,15 @@ class HiveCatalog:
         return self._url.unsynced(why, self._root, remedy)
 
     def _tell_table(self, facts: Mapping[str, str] | None, described: DescribedTable) -> str:
+        by_log = described.read_by is ReadBy.LOG
         if facts is None:
-            self._sql(ddl(described, Engine.HIVE, self._name)[0])
+            # Spark writes what it, Trino and others look at; Hive itself reads no Delta table.
+            engine = Engine.SPARK if by_log else Engine.HIVE
+            self._sql(ddl(described, engine, self._name)[0])
             return "created"
         self._check_same(described, facts)
+        if by_log:
+            return "unchanged"  # All who read a Delta table take its columns from its log.
         keys = {field.name.lower() for field in described.partition_by}
         there = {name.lower(): kind for name, kind in facts.items() if name.lower() not in keys}
         self._check_types(described, there)
@@ -109,6 +118,7 @@ class HiveCatalog:
     def _check_same(self, described: DescribedTable, facts: Mapping[str, str]) -> None:
         place = facts.get("Location", "").replace("s3a://", "s3://", 1).rstrip("/")
         by = ReadBy.SYMLINKS if "Symlink" in facts.get("InputFormat", "") else ReadBy.FOLDERS
+        by = ReadBy.LOG if facts.get("Provider", "").lower() == _DELTA else by
         if place != described.location.rstrip("/") or by is not described.read_by:
             raise InvalidInputError(
                 f"{self._url} is a table at {place or 'no place'}, read by {by}; nothing was "

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 from ..committer.errors import InvalidInputError, TableNotFoundError, ZeroRenameError
 from ..committer.format.layout import TableRoot
 from ..committer.table import Table
+from ..tables import DeltaTable
+from ..tables.table_at import opened_as_it_is
 from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
 from .described_table import DescribedTable, ReadBy, describe
 from .engine_types import Engine
@@ -40,7 +42,7 @@ class Catalog(Protocol):
 
 
 def sync_catalog(
-    table: Table | str,
+    table: Table | DeltaTable | str,
     catalog: str,
     *,
     read_by: ReadBy | str | None = None,
@@ -48,20 +50,22 @@ def sync_catalog(
     spark: Any = None,
     connect: Callable[[], Any] | None = None,
 ) -> CatalogReport:
-    """Make a catalog say what a table is now: its columns, and the partitions that hold files.
+    """Make a catalog say what a table is now: its columns, and the partitions that hold files; of a
+    Delta table, whose log tells the rest to each engine, its place and columns.
 
-    :param table: a table, or its root.
+    :param table: a table, or its root, at which either kind may lie.
     :param catalog: ``glue://database/table``, or ``hive://database/table`` with ``spark``.
-    :param read_by: how engines find the files; ``None``: in Glue by symlink manifests where the
-        table keeps them, else by listing its folders.
+    :param read_by: how engines find the files; ``None``: of a Delta table by its log; in Glue by
+        symlink manifests where the table keeps them, else by listing its folders.
     :param exclude: columns that the catalog is not told of.
-    :param spark: a Spark session with Hive support, whose metastore it is.
+    :param spark: a Spark session with Hive support, whose metastore it is; for a Delta table with
+        Delta Lake's extensions.
     :param connect: makes a boto3 Glue client; ``None``: by boto3's standard chain.
     :raises InvalidInputError: no such catalog, or another table has that name there.
     :raises UnsupportedTypeError: a column has no type there.
     :raises CatalogUnsyncedError: the catalog did not do it. Repeating it finishes it.
     """
-    table = Table(table) if isinstance(table, str) else table
+    table = opened_as_it_is(Table(table)) if isinstance(table, str) else table
     url = CatalogUrl.parse(catalog).of(table.root)
     engine = Engine.HIVE if url.kind == "hive" else None
     there = _catalog(url, table.root, spark, connect)
@@ -85,7 +89,7 @@ def _register(catalog: Catalog, described: Callable[[], DescribedTable]) -> Cata
     raise catalog.unsynced("others kept changing it")
 
 
-def sync_settled(table: Table, catalog: str, **options: Any) -> CatalogReport | None:
+def sync_settled(table: Table | DeltaTable, catalog: str, **options: Any) -> CatalogReport | None:
     """As :func:`sync_catalog`, of a table whose jobs were settled: a first job that died has made
     none.
 
@@ -110,7 +114,9 @@ def _catalog(
     return HiveCatalog(url, root, spark.sql)
 
 
-def sync_after_commit(table: Table | str, catalog: str, **options: Any) -> CatalogReport | None:
+def sync_after_commit(
+    table: Table | DeltaTable | str, catalog: str, **options: Any
+) -> CatalogReport | None:
     """As :func:`sync_catalog`, after a commit: a failure is no failure of the job, so it is a
     warning with what to do. The next commit's call, recovery and maintenance that know the catalog
     tell it all that it has missed.

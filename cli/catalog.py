@@ -11,8 +11,9 @@ from ..catalog import Engine, ReadBy, describe, sync_catalog
 from ..catalog import ddl as statements
 from ..committer import Table
 from ..committer.errors import ZeroRenameError, counted, first_few
+from ..tables import DeltaTable
 from .output import DRY, EXIT_CODES, AsJson, Exit, Url, print_rows, say
-from .tables import table_of_directories
+from .tables import open_table, table_of_directories
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,18 +21,17 @@ app = typer.Typer(
     epilog=EXIT_CODES,
 )
 
-#: Why a Delta table has no use for these commands, and what to do there.
+#: Why a Delta table has no use for a list, and what to do there.
 _BY_ITS_LOG = (
-    "engines read it by its log, and need no list of its files or partitions",
-    "Register its place as a table of Delta Lake, by the engine's own statement: CREATE TABLE … "
-    "USING DELTA LOCATION, or delta_scan in DuckDB.",
+    "engines read it by its log, and need no list of its files",
+    "Register it without: zero-rename catalog sync TABLE --catalog glue://database/table.",
 )
 By = Annotated[
     ReadBy | None,
     typer.Option(
         "--read-by",
-        help="How engines find the files. Default: by symlink manifests where the table keeps "
-        "them and the engine can, else by listing its folders.",
+        help="How engines find the files. Default: of a Delta table by its log; by symlink "
+        "manifests where the table keeps them and the engine can, else by listing its folders.",
     ),
 ]
 Exclude = Annotated[
@@ -50,7 +50,7 @@ Registered = Annotated[
 ]
 
 
-def register_settled(table: Table, catalog: str) -> None:
+def register_settled(table: Table | DeltaTable, catalog: str) -> None:
     """Make a catalog say what a table is once its jobs are settled, and say so on standard error.
 
     :raises typer.Exit: it was not told.
@@ -107,10 +107,11 @@ def ddl(
     as_json: AsJson = False,
 ) -> None:
     """Print the statements that make the table known to an engine. Nothing is sent to it."""
-    opened = table_of_directories(table, *_BY_ITS_LOG)
+    opened = open_table(table)
     described = describe(opened, read_by, exclude or (), engine)
     last = opened.root.prefix.rsplit("/", 1)[-1]
-    default = f"hive.default.{last}" if engine is Engine.TRINO else last
+    of_trino = "delta" if described.read_by is ReadBy.LOG else "hive"
+    default = f"{of_trino}.default.{last}" if engine is Engine.TRINO else last
     found = list(statements(described, engine, name or default))
     if as_json:
         print_rows(as_json, (), [], {"statements": found}, "")
@@ -129,8 +130,8 @@ def sync(
     exclude: Exclude = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a catalog say what the table is now: its columns, and the partitions that hold files."""
-    table_of_directories(table, *_BY_ITS_LOG)
+    """Make a catalog say what the table is now: its columns, and the partitions that hold files; of
+    a Delta table, whose log tells the rest, its place and columns."""
     report = sync_catalog(table, catalog, read_by=read_by, exclude=exclude or ())
     columns = ("table", "read by", "partitions added", "updated", "dropped")
     row = (report.table, report.read_by, report.added, report.updated, report.dropped)

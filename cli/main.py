@@ -108,15 +108,13 @@ def recover(
 ) -> None:
     """Settle every open job: finish committed ones, clean up aborted ones, fence dead ones."""
     opened = open_table(table)
-    leave_out = "Leave --catalog out: a Delta table is registered by its log's place."
-    refuse_option(opened, "registration in a catalog here", registered, leave_out)
     outcomes = opened.recover(patience) if apply else opened.plan_recovery(patience)
     rows = [(outcome.job, outcome.outcome, outcome.detail) for outcome in outcomes]
     columns = ("job", "outcome", "detail")
     print_rows(as_json, columns, rows, plain(outcomes), "No job is open: nothing is to be settled.")
     if any(outcome.outcome in upkeep.PLANNED for outcome in outcomes):
         say(DRY)
-    if registered and apply and isinstance(opened, Table):
+    if registered and apply:
         catalog.register_settled(opened, registered)
     look_where(any(outcome.outcome is Outcome.FAILED for outcome in outcomes))
 

@@ -7,8 +7,8 @@ from typing import Any
 from ..committer import Table
 from ..committer.commit.state.table_kind import TableKind, table_kind
 from ..committer.errors import TableMismatchError
-from ..maintenance.delta import opened_as_it_is
 from ..tables import DeltaTable
+from ..tables.table_at import opened_as_it_is
 
 
 def open_table(url: str) -> Table | DeltaTable:

@@ -11,6 +11,7 @@ import typer
 from ..committer import Outcome, PurgeAction, Table
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import ZeroRenameError
+from ..tables.table_at import delta_at
 from . import catalog
 from .amounts import DAY, age_option
 from .output import DRY, Apply, AsJson, Exit, look_where, print_rows, say
@@ -117,6 +118,8 @@ def purge(
         done.append(purge_destination(opened, place, order, entries.extend))
         if registered and apply and place.is_table:
             catalog.register_settled(opened, registered)
+        elif registered and apply and place.is_delta:
+            catalog.register_settled(delta_at(opened), registered)
     jobs = [it for found in done for it in found.jobs]
     residue = find_residue(staging, buffer_dir, jobs, apply)
     rows: list[Sequence[Any]] = [(it.key, it.action, it.bytes, it.reason) for it in entries]

@@ -37,7 +37,7 @@ from ..s3a.runs.kept_rows import find_visible, note_settled
 from ..s3a.runs.later_loads import refuse_later_loads
 from ..s3a.runs.ledger import runs_prefix
 from ..s3a.runs.run_conflicts import S3A, conflicts_key, find_s3a_conflicts
-from .delta import delta_at
+from ..tables.table_at import delta_at
 from .destinations import destination_at, destinations_in
 
 if TYPE_CHECKING:

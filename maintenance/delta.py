@@ -7,14 +7,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from ..committer.commit.state.table_kind import TableKind, table_kind
 from ..committer.errors import InvalidInputError, TableMismatchError, TableNotFoundError
 from ..committer.upkeep.purge import PurgeAction, PurgeEntry
 from ..committer.upkeep.recovery import Recovered
 from ..tables import DeltaTable
 
 if TYPE_CHECKING:
-    from ..committer import Table
+    pass
 
 #: Said of a table that another engine has made.
 OF_ANOTHER_ENGINE = (
@@ -22,16 +21,6 @@ OF_ANOTHER_ENGINE = (
     "that engine"
 )
 _UNNAMED = "no state within the retention names it, and no open job may"
-
-
-def delta_at(table: Table) -> DeltaTable:
-    """Open the Delta table at a root that was opened as a table of directories."""
-    return DeltaTable(table.root.url, driver=table.driver)
-
-
-def opened_as_it_is(table: Table) -> Table | DeltaTable:
-    """Open what lies at a root, by three requests: a Delta table, or a table of directories."""
-    return delta_at(table) if table.run(table_kind(table.root)) is TableKind.DELTA else table
 
 
 def why_left(table: DeltaTable) -> str:

@@ -25,7 +25,8 @@ from ..s3a.recovery.liveness import JobLiveness, RecoveryOptions
 from ..s3a.recovery.living import LivingJobs
 from ..s3a.recovery.recover import UNSETTLED, JobOutcome, RecoveredJob, settle_jobs
 from ..s3a.runs.try_record import TryRecord
-from .delta import delta_at, purge_delta, settle_delta
+from ..tables.table_at import delta_at
+from .delta import purge_delta, settle_delta
 
 if TYPE_CHECKING:
     from ..committer import Table

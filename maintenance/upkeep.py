@@ -14,14 +14,19 @@ from ..committer.upkeep.purge import PurgeAction
 from ..committer.upkeep.recovery import is_lasting
 from ..committer.upkeep.verify import Finding, FindingKind
 from ..s3a.verification.markers import verify_markers
+from ..tables.table_at import delta_at
 from .conflicts import ConflictOrder, find_at, resolve_found
-from .delta import delta_at, why_left, write_due_checkpoint
+from .delta import why_left, write_due_checkpoint
 from .purging import PurgeOrder, SettledJob, purge_destination
 from .residue import NO_RESIDUE, ResidueReport, residue_lines
 
 if TYPE_CHECKING:
     from ..committer import Table
+    from ..tables import DeltaTable
     from .destinations import Destination
+
+    #: Tells a catalog what a table is; returns what it told.
+    Register = Callable[[Table | DeltaTable], dict[str, Any]]
 
 #: Lines of one table and kind in a summary; the log has all.
 _LINES = 20
@@ -86,7 +91,7 @@ def look_after(
     table: Table,
     place: Destination,
     order: PurgeOrder,
-    register: Callable[[Table], dict[str, Any]] | None = None,
+    register: Register | None = None,
     conflicts: ConflictOrder | None = None,
 ) -> Upkeep:
     """Recover, purge and verify a destination; of a table of this package also gc and index, of a
@@ -133,9 +138,7 @@ def _settle_conflicts(
     done.notes += [f"conflicts: {escaped(why)}" for it in found for why in it.notes]
 
 
-def _tend(
-    table: Table, apply: bool, done: Upkeep, register: Callable[[Table], dict[str, Any]] | None
-) -> None:
+def _tend(table: Table, apply: bool, done: Upkeep, register: Register | None) -> None:
     with done.step():
         done.catalog = {} if register is None else register(table)
     with done.step():
@@ -148,16 +151,15 @@ def _tend(
         _verify(table, done)
 
 
-def _tend_delta(
-    table: Table, apply: bool, done: Upkeep, register: Callable[[Table], dict[str, Any]] | None
-) -> None:
+def _tend_delta(table: Table, apply: bool, done: Upkeep, register: Register | None) -> None:
     delta = delta_at(table)
-    if register is not None:
-        done.notes.append("not registered in the catalog: a Delta table is registered by hand")
     with done.step():
         if why := why_left(delta):
             done.notes.append(escaped(why))
             return
+    with done.step():
+        done.catalog = {} if register is None else register(delta)
+    with done.step():
         done.records = write_due_checkpoint(delta, apply)
     with done.step(), suppress(TableNotFoundError):  # Its first job has not committed.
         _sort_findings(delta.verify(), done)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..maintenance.destinations import Destination
     from ..maintenance.purging import PurgedEntry, PurgeOrder, SettledJob
     from ..maintenance.residue import ResidueReport
-    from ..maintenance.upkeep import Upkeep
+    from ..maintenance.upkeep import Register, Upkeep
     from ..s3a.recovery.liveness import JobLiveness
     from ..s3a.runs.try_record import TryRecord
 
@@ -203,9 +203,7 @@ class _TableMaintenance(_Maintenance):
             try:
                 treated = self._treat(table, hook)
                 for report in treated if catalog else ():
-                    if report["kind"] == "delta":
-                        self.log.warning("%s is not registered: a Delta table.", report["table"])
-                    elif registered := hook.sync(hook.get_table(report["table"]), catalog):
+                    if registered := _registered(hook, report, catalog):
                         report["catalog"] = registered
             except ZeroRenameError as error:
                 self.log.error("%s: %s", table.root.url, error)
@@ -245,6 +243,21 @@ class _TableMaintenance(_Maintenance):
         ]
 
 
+def _registered(hook: ZeroRenameHook, report: Mapping[str, Any], catalog: str) -> dict[str, Any]:
+    """Tell a catalog of a table whose jobs are settled; return what it was told.
+
+    :param report: of the table, with its kind.
+    """
+    table = hook.get_table(report["table"])
+    if "delta" not in report["kind"]:
+        return hook.sync(table, catalog)
+    from ..maintenance.delta import why_left
+    from ..tables.table_at import delta_at
+
+    delta = delta_at(table)
+    return {} if why_left(delta) else hook.sync(delta, catalog)
+
+
 class RecoverJobsOperator(_TableMaintenance):
     """Settle interrupted jobs: apply committed ones, finish aborted ones, fence dead ones.
 
@@ -261,14 +274,14 @@ class RecoverJobsOperator(_TableMaintenance):
         declared dead; ``None`` takes each job's own. In a Delta table it counts from the job's
         opening: give none there while a job may be at work. (templated)
     :param catalog: where the tables are registered: ``glue://database``, or ``glue://database/table``
-        for a single one; ``None``: the connection's; ``""``: nowhere. Delta tables are not.
-        (templated)
+        for a single one; ``None``: the connection's; ``""``: nowhere. Delta tables that another
+        engine has made are left to that engine. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 
     def _treat(self, table: Table, hook: ZeroRenameHook) -> list[dict[str, Any]]:
-        from ..maintenance.delta import opened_as_it_is
         from ..tables import DeltaTable
+        from ..tables.table_at import opened_as_it_is
 
         opened = opened_as_it_is(table)
         settle = opened.recover if self.apply else opened.plan_recovery
@@ -468,7 +481,11 @@ class MaintainTablesOperator(_Purging):
             if conflicts is not None:
                 run = task_run(context)  # pyright: ignore[reportArgumentType]
                 conflicts = replace(conflicts, owner=run.handoff().owner)
-            ours = [table for table, it in zip(tables, known, strict=False) if it.is_table]
+            ours = [
+                table
+                for table, it in zip(tables, known, strict=False)
+                if it.is_table or it.is_delta
+            ]
             catalog = self._catalog(hook, ours if self.tables is None else tables)
         register = partial(hook.sync, catalog=catalog) if catalog else None
         done = []
@@ -501,7 +518,7 @@ class MaintainTablesOperator(_Purging):
         places: Sequence[Destination] | None,
         hook: ZeroRenameHook,
         order: PurgeOrder,
-        register: Callable[[Table], dict[str, Any]] | None,
+        register: Register | None,
         conflicts: ConflictOrder | None,
     ) -> list[Upkeep]:
         """:param places: what there is where a table was named; ``None``: that is to be seen."""

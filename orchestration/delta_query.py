@@ -39,7 +39,7 @@ def delta_table_at(table: Table) -> DeltaTable | None:
         if kind is TableKind.NONE:
             return None
         # On use: DAG files are parsed by processes that know no table.
-        from ..maintenance.delta import delta_at
+        from ..tables.table_at import delta_at
 
         _known[table] = delta_at(table) if kind is TableKind.DELTA else None
     return _known[table]

@@ -66,7 +66,6 @@ _NOT_IN_DELTA: Mapping[str, str] = {
     "readers": "whose readers go by its log",
     "data_root": "whose files lie in it",
     "success_markers": "which has no _SUCCESS",
-    "catalog": "which is registered by the engines that read it",
 }
 
 

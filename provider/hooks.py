@@ -100,7 +100,7 @@ class ZeroRenameHook(BaseHook):
         with self._making_session():
             return AwsBaseHook(aws_conn_id=self.s3.aws_conn_id, client_type="glue").get_conn()
 
-    def register(self, table: Table, catalog: str | None) -> dict[str, Any] | None:
+    def register(self, table: Table | DeltaTable, catalog: str | None) -> dict[str, Any] | None:
         """Tell a catalog what a table is now that a job of it is committed.
 
         A failure is a warning with what to do, never a failure of the task: the next load, retry,
@@ -118,7 +118,7 @@ class ZeroRenameHook(BaseHook):
         report = sync_after_commit(table, chosen, connect=self.get_glue)
         return None if report is None else asdict(report)
 
-    def sync(self, table: Table, catalog: str) -> dict[str, Any]:
+    def sync(self, table: Table | DeltaTable, catalog: str) -> dict[str, Any]:
         """As :meth:`register`, of a task whose work it is.
 
         :param catalog: ``glue://database/table``, or without the table's name.

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "tables": {"layouts", "log", "committer"},
     "s3a": {"committer"},
     "spark": {"committer", "s3a", "tables"},
-    "catalog": {"committer"},
+    "catalog": {"committer", "tables"},
     "lineage": {"committer"},
     "maintenance": {"committer", "s3a", "tables"},
     "cli": {"committer", "s3a", "catalog", "lineage", "maintenance", "tables"},
@@ -42,7 +42,10 @@ MAY_IMPORT = {
     },
     "sensors": {"provider", "orchestration", "committer", "s3a", "lineage"},
     "example_dags": {"operators", "sensors", "provider", "committer", "spark"},
-    DAGSTER: {"orchestration", "committer", "s3a", "spark", "catalog", "lineage", "maintenance"},
+    DAGSTER: {
+        *("orchestration", "committer", "s3a", "spark", "catalog", "lineage", "maintenance"),
+        "tables",
+    },
 }
 #: The only parts of a folder that another one may import, where that is not the whole.
 ONLY = {

@@ -256,6 +256,7 @@ NAMES = {"macOS", "zero_rename", "arrow_ipc", "sync_catalog"}
 #: Words of other engines' SQL, which the package prints.
 NAMES |= {"external_location", "partitioned_by", "sync_partition_metadata", "read_parquet"}
 NAMES |= {"hive_partitioning", "hive_types", "union_by_name", "delta_scan"}
+NAMES |= {"schema_name", "table_name", "table_location"}
 #: Members of requests to services that run Spark.
 NAMES |= {"entryPoint", "new_cluster", "apiVersion", "template_spec", "application_file"}
 NAMES |= {"spark_submit_task", "spark_python_task", "python_file", "spark_conf"}

@@ -516,7 +516,8 @@ class LoadOperator(TaskArguments, BaseOperator):
         """Tell the catalog and the outlets; the report, with what the catalog was told."""
         link_to_report(self, report, load.hook.settings.conn_id)
         catalog = load.hook.catalog_of(self.catalog)
-        table = load.hook.get_table(self.table) if catalog else None
+        opened = load.hook.get_delta_table if load.is_delta else load.hook.get_table
+        table = opened(self.table) if catalog else None
         if table and (registered := load.hook.register(table, catalog)) is not None:
             report["catalog"] = registered
         tell_outlets(self, context, report)

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.memory_s3
 ROWS = pa.table({"day": ["1", "2"], "delay": [5, 6]})
 #: By the words of a command: what follows them, ``{t}`` is the table, and how it ends.
 WORKS = {
+    "catalog ddl": "{t} --engine duckdb",
     "checkpoint": "{t}",
     "compact": "{t}",
     "delete": "{t} --where delay>5",
@@ -48,9 +49,7 @@ WORKS = {
 #: The same of commands that refuse it, and a word of the remedy.
 REFUSES = {
     "adopt": ("{t}", "layout='delta'"),
-    "catalog ddl": ("{t} --engine duckdb", "USING DELTA"),
-    "catalog manifests": ("{t}", "USING DELTA"),
-    "catalog sync": ("{t} --catalog glue://lake/flights", "USING DELTA"),
+    "catalog manifests": ("{t}", "zero-rename catalog sync"),
     "conflicts": ("{t}", "history()"),
     "copy": ("{t} {t}2", "load(spark"),
     "data-root": ("{t}", "Leave data_root out"),
@@ -65,8 +64,8 @@ REFUSES = {
     "resolve": ("{t} --policy newest_run", "history()"),
     "undo": ("{t} --job zr1-00000000000000000000000000", "zero-rename restore"),
 }
-#: Commands that ask no table.
-ELSEWHERE = {"checks", "committers", "s3a-check"}
+#: Commands that ask no table, or a catalog (tests/catalog/test_delta.py).
+ELSEWHERE = {"catalog sync", "checks", "committers", "s3a-check"}
 
 
 @pytest.fixture
@@ -119,8 +118,8 @@ def test_a_command_that_a_delta_table_has_no_use_for_says_what_to_do(
     [
         ("compact", "{t} --sort-by delay", "sorting by columns"),
         ("doctor", "{t} --apply", "record of its store's facts"),
-        ("recover", "{t} --catalog glue://lake", "registration in a catalog"),
         ("repair", "{t} --job zr1-00000000000000000000000000", "repair of one job"),
+        ("catalog ddl", "{t} --engine athena --read-by folders", "read_by=folders"),
         ("restore", "{t} --as-of 0 --partition day=1", "restored as a whole"),
         ("retention", "{t} --set 14d", "retention that is set here"),
         ("purge", "{t} --keep 1", "deletedFileRetentionDuration"),

@@ -222,16 +222,19 @@ def test_a_first_job_that_died_needs_no_log_for_its_files_to_go(s3_bucket: Bucke
     assert not table.exists()
 
 
-def test_catalogs_that_are_not_served_are_noted(table: DeltaTable) -> None:
-    told: list[Table] = []
+def test_catalog_is_told_of_a_table_that_was_made_here_alone(
+    table: DeltaTable, foreign: DeltaTable
+) -> None:
+    told: list[Any] = []
 
-    def register(table: Table) -> dict[str, str]:
+    def register(table: Any) -> dict[str, Any]:
         told.append(table)
-        return {}
+        return {"catalog": "glue://lake/flights", "table": "created"}
 
-    (done,) = looked_after(table, ACT, register=register, conflicts=ConflictOrder(fails=True))
-    assert [it.split(":")[0] for it in done.notes] == ["not registered in the catalog"]
-    assert not told
+    done = {it.table: it for it in looked_after(table, ACT, register=register)}
+    assert [(type(it), it.root) for it in told] == [(DeltaTable, table.root)]
+    assert done[table.root.url].catalog["table"] == "created"
+    assert done[foreign.root.url].catalog == {}
 
 
 def test_conflicts_of_runs_need_a_person_where_maintenance_is_to_fail(table: DeltaTable) -> None:

@@ -158,14 +158,8 @@ def test_an_application_that_writes_directories_is_found_out(
         run(load(tables))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [({"readers": "heads"}, "readers=heads"), ({"catalog": "glue://lake/flights"}, "catalog")],
-)
-def test_what_a_delta_table_does_not_keep_is_refused(
-    tables: Tables, spark: FakeSpark, arguments: dict[str, Any], why: str
-) -> None:
-    refused(spark, why, load(tables, **arguments))
+def test_what_a_delta_table_does_not_keep_is_refused(tables: Tables, spark: FakeSpark) -> None:
+    refused(spark, "readers=heads", load(tables, readers="heads"))
 
 
 def test_hadoops_committers_refuse_it_as_the_dag_file_is_parsed(tables: Tables) -> None:
@@ -178,3 +172,15 @@ def test_a_policy_of_the_connection_is_refused_too(
 ) -> None:
     connect("zr", extra={"success_markers": "table"})
     refused(spark, "success_markers=table", load(tables, zero_rename_conn_id="zr"))
+
+
+@pytest.mark.usefixtures("s3_server")
+def test_delta_table_is_registered_once_the_job_is_committed(
+    tables: Tables, delta: DeltaTable
+) -> None:
+    glue = ZeroRenameHook().get_glue()
+    glue.create_database(DatabaseInput={"Name": tables.bucket.name})
+    report = run(load(tables, catalog=f"glue://{tables.bucket.name}/days"))
+    assert (report["catalog"]["table"], report["catalog"]["read_by"]) == ("created", "log")
+    found = glue.get_table(DatabaseName=tables.bucket.name, Name="days")["Table"]
+    assert found["Parameters"]["table_type"] == "DELTA"

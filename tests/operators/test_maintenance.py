@@ -149,6 +149,17 @@ class TestCatalog:
         again = run(PurgeStaleUploadsOperator, "flights", zero_rename_conn_id="zr")["tables"][0]
         assert again["catalog"]["table"] == "unchanged"
 
+    def test_delta_table_is_registered_too(self, tables: Tables, database: str) -> None:
+        data = pa.table({"delay": [1], "day": [1]})
+        delta = ZeroRenameHook().get_delta_table(tables.url())
+        with delta.job(data.schema, partition_by=["day"]) as job:
+            job.write(data)
+        kinds = (RecoverJobsOperator, PurgeStaleUploadsOperator)
+        reports = [run(it, "flights", zero_rename_conn_id="zr")["tables"][0] for it in kinds]
+        told = [(it["kind"], it["catalog"]["table"], it["catalog"]["read_by"]) for it in reports]
+        assert told == [("delta", "created", "log"), ("delta", "unchanged", "log")]
+        assert self.partitions(database) == []
+
     def test_nothing_is_told_where_nothing_is_to_be_changed(
         self, tables: Tables, database: str
     ) -> None:
