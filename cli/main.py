@@ -14,6 +14,7 @@ import typer
 
 from ..committer import AdoptAction, Outcome, RebuildAction, RebuiltHead, RepairAction, Table
 from ..committer.errors import InvalidInputError, counted
+from ..committer.format.job_spec import TableLayout
 from ..tables import DeltaTable
 from . import (
     catalog,
@@ -133,13 +134,26 @@ def verify(table: Url, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def adopt(table: Url, apply: Apply = False, as_json: AsJson = False) -> None:
+def adopt(
+    table: Url,
+    layout: Annotated[
+        TableLayout | None,
+        typer.Option(help="delta: make a Delta table of a directory; its files stay."),
+    ] = None,
+    apply: Apply = False,
+    as_json: AsJson = False,
+) -> None:
     """Make heads for partitions whose files were there before the table. The footers of all their
-    files are read: columns that the table does not have become the table's."""
-    opened = table_of_directories(
-        table,
-        "its log names its files, so that none is to be adopted",
-        "Append the rows of other files by a job: save(…, layout='delta').",
+    files are read: columns that the table does not have become the table's. With --layout delta,
+    make a Delta table of a directory without a table, all of it or nothing."""
+    opened = (
+        DeltaTable(table)
+        if layout is TableLayout.DELTA
+        else table_of_directories(
+            table,
+            "its log names its files, so that none is to be adopted",
+            "Append the rows of other files by a job: save(…, layout='delta').",
+        )
     )
     with counting("footers read") as progress:
         report = opened.adopt(apply, progress)
@@ -150,7 +164,8 @@ def adopt(table: Url, apply: Apply = False, as_json: AsJson = False) -> None:
     if report.columns and not as_json:
         say(f"Columns that {'come' if apply else 'would come'}: {', '.join(report.columns)}.")
     for key, why in report.unfit.items():
-        say(f"{key} is not shown whole: {why}.")
+        shown = "is no part of the table" if layout is TableLayout.DELTA else "is not shown whole"
+        say(f"{key} {shown}: {why}.")
     if any(entry.action is AdoptAction.WOULD_ADOPT for entry in report.entries):
         say(DRY)
     left = any(entry.action is AdoptAction.LEFT for entry in report.entries)

@@ -21,6 +21,9 @@ from ..log.partitions import Partition
 from ..log.replay import LogState
 from ..log.scope import Scope
 
+#: The tag of files that a job has adopted, and not written.
+ADOPTED = "adopted"
+
 
 def log_partition(path: str, schema: pa.Schema, partition_by: Sequence[str]) -> Partition:
     """A partition as the log has it, of its name ``day=2013-01-01``.
@@ -119,9 +122,9 @@ def rows_of_add(add: AddFile) -> int:
 
 
 def data_file(layout: DeltaLayout, add: AddFile, partition: str) -> DataFile:
-    """A live file as readers meet it. One that a job of this package did not write has any
-    columns, so that its footer is read."""
-    job = add.tags.get("job") or ""
+    """A live file as readers meet it. One that a job of this package did not write, but has
+    adopted perhaps, has any columns, so that its footer is read."""
+    job = "" if ADOPTED in add.tags else add.tags.get("job") or ""
     rows = rows_of_add(add) if job else -1
     return DataFile(layout.key_of(add.path), partition, add.size, rows, "", job, may_lack=True)
 

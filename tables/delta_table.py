@@ -58,6 +58,7 @@ from ..committer.scan.reads import note_read, stated_inputs
 from ..committer.scan.table_scan import ScanPlan, TableAccess, TableScan
 from ..committer.store.driver import BotoDriver, connect
 from ..committer.store.requests import Work
+from ..committer.upkeep.adopt import AdoptAction, AdoptReport
 from ..committer.upkeep.compaction import (
     TARGET_BYTES,
     CompactAction,
@@ -81,6 +82,7 @@ from ..log.opening import LogDepth, OpenedLog, list_log, open_log, read_entries
 from ..log.repairing import RepairedEntry, repair_log
 from ..log.restoring import plan_restore
 from ..log.searching import find_run
+from .delta_adopt import adopt_directory, plan_adoption
 from .delta_conflicts import find_log_conflicts
 from .delta_doctor import examine
 from .delta_files import snapshot_of
@@ -681,6 +683,25 @@ class DeltaTable(ChangeableTable):
         :raises TableNotFoundError: no table here.
         """
         return self.run(verify_table(self._layout))
+
+    def adopt(
+        self, apply: bool = False, progress: Callable[[int, int], None] = lambda done, total: None
+    ) -> AdoptReport:
+        """Make a Delta table of a directory of Parquet files, by one entry. The files stay where
+        they are; the footers of all are read.
+
+        :param apply: do it; ``False`` only says what would be done.
+        :param progress: called with how many footers of how many are read.
+        :raises TableNotFoundError: no files.
+        :raises TableMismatchError: a table is here already, the files are not one table, or
+            something else lies here; names it. Nothing was changed.
+        :raises CommitConflictError: another job has made the table meanwhile.
+        """
+        if apply:
+            adopting = adopt_directory(self.root, self._layout, this_process(), progress)
+            return self.run(adopting)
+        plan = self.run(plan_adoption(self.root, self._layout, progress))
+        return plan.report(AdoptAction.WOULD_ADOPT)
 
     def repair(self, apply: bool = False, accept_loss: bool = False) -> list[RepairedEntry]:
         """Commit again what jobs of this package had committed, where a writer without conditions

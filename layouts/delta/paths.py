@@ -48,7 +48,8 @@ class DeltaRoot:
 
     def path_of(self, key: str) -> str:
         """The path of a key of the table."""
-        return quote(key.removeprefix(self.prefix), safe="/=!$&'()*+,;@:~-._")
+        # A colon in its first part would make a scheme of that.
+        return quote(key.removeprefix(self.prefix), safe="/=!$&'()*+,;@~-._")
 
     def _inside(self, path: str, key: str, prefix: str) -> str:
         segments = key.removeprefix(prefix).split("/")

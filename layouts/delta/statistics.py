@@ -29,10 +29,13 @@ import pyarrow.parquet as pq
 _TEXT = 32
 
 
-def statistics_of(footer: pq.FileMetaData, without: Collection[str] = ()) -> str:
+def statistics_of(
+    footer: pq.FileMetaData, without: Collection[str] = (), unbounded: Collection[str] = ()
+) -> str:
     """The statistics of a file, as JSON.
 
     :param without: columns to leave out: the log has a partition's values already.
+    :param unbounded: columns whose bounds in the footer are not to be believed.
     """
     least: dict[str, str] = {}
     greatest: dict[str, str] = {}
@@ -49,7 +52,7 @@ def statistics_of(footer: pq.FileMetaData, without: Collection[str] = ()) -> str
             continue
         nulls[name] = str(sum(it.null_count for it in groups))
         valued = [it for it in groups if it.num_values]
-        if not valued or not all(it.has_min_max for it in valued):
+        if name in unbounded or not valued or not all(it.has_min_max for it in valued):
             continue
         try:
             low = _lower(min(it.min for it in valued))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import typer
 from conftest import Bucket
@@ -15,7 +17,7 @@ from zero_rename.cli import app
 from zero_rename.cli.output import Exit
 from zero_rename.committer.format.as_of import AsOf
 from zero_rename.committer.format.layout import new_job_id
-from zero_rename.committer.store.requests import Delete, Put
+from zero_rename.committer.store.requests import Delete, Put, PutFile
 from zero_rename.log.job_files import open_body
 from zero_rename.tables import DeltaTable
 
@@ -169,6 +171,23 @@ def test_restore_of_files_that_are_gone_names_them_and_needs_a_look(table: Delta
     assert planned.exit_code == Exit.LOOK
     assert "cannot be brought back" in planned.output
     assert ask(table, "restore", "{t} --as-of 0 --apply").exit_code == Exit.REFUSED
+
+
+def test_adopt_with_layout_delta_makes_a_table_of_a_directory(s3_bucket: Bucket) -> None:
+    table = DeltaTable(f"s3://{s3_bucket.name}/plain")
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"delay": [5]}), sink)
+    table.driver.perform(PutFile("plain/day=1/a.parquet", sink.getvalue()))
+    asked = ask(table, "adopt", "{t} --layout delta")
+    assert asked.exit_code == Exit.DONE
+    assert "would-adopt" in asked.output
+    assert not table.exists()
+    done = ask(table, "adopt", "{t} --layout delta --apply")
+    assert done.exit_code == Exit.DONE, done.output
+    assert table.scan().to_arrow().to_pylist() == [{"delay": 5, "day": 1}]
+    again = ask(table, "adopt", "{t} --layout delta --apply")
+    assert again.exit_code == Exit.REFUSED
+    assert "It is a Delta table" in again.output
 
 
 def test_repair_commits_what_was_written_over_and_says_so_before(table: DeltaTable) -> None:

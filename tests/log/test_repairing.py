@@ -140,7 +140,8 @@ DECIDED: dict[str, Callable[[LogTable], object]] = {
     "a job of ours deleted rows": lambda it: it.commit(
         it.job(removes=frozenset({SPARK.path}), reads=day("1"), operation="DELETE")
     ),
-    "a version was restored": lambda it: then(it, foreign(operation=RESTORE)),
+    "a version was restored": lambda it: it.commit(it.job(operation=RESTORE)),
+    "another engine restored a version": lambda it: then(it, foreign(operation=RESTORE)),
     "partitions were replaced by a condition": lambda it: it.replace(
         "2", told={"replacedWhere": True}
     ),
@@ -194,6 +195,16 @@ class TestRemovals:
         write_over(table, 2, foreign(file_of("spark", partition="2")))
         assert only(table).outcome is RepairOutcome.COMMITTED
         assert jobs_live(table) == {"ours", "spark"}
+
+    def test_merge_is_left_where_a_partition_that_it_has_read_changed(
+        self, table: LogTable
+    ) -> None:
+        old = table.append("1", job="old").entry.of(AddFile)[0].path
+        merge = table.job("1", job="ours", removes=frozenset({old}), reads=day("1"))
+        table.commit(replace(merge, operation="MERGE"))
+        write_over(table, 2)  # In its very partition.
+        assert only(table).outcome is RepairOutcome.LEFT
+        assert jobs_live(table) == {"old", "spark"}
 
     def test_compaction_that_was_written_over_needs_no_repair(self, table: LogTable) -> None:
         old = table.append("1", job="old").entry.of(AddFile)[0].path

@@ -6,12 +6,14 @@ delta-rs writes there is taken back.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from conftest import Bucket
 
@@ -91,6 +93,28 @@ def test_an_engine_reads_columns_that_came_later(shared: SharedTable, engine: st
     more = days(("1", 6)).append_column("gate", pa.array(["A"]))
     shared.write(more, schema_mode="merge")
     columns = ["day", "delay", "gate"]
+    assert shared.seen_by(engine, columns) == shared.ours(columns)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_reads_a_directory_that_was_adopted(shared: SharedTable, engine: str) -> None:
+    """Values are escaped in the names of its directories, as Spark and pyarrow do."""
+    names = ["day=1", "day=a%2Fb c", "day=50%25", "day=__HIVE_DEFAULT_PARTITION__"]
+    names += [] if engine == "polars" else ["day=ü#"]  # It opens no file whose path is not ASCII.
+    for at, name in enumerate(names):
+        sink = io.BytesIO()
+        pq.write_table(pa.table({"delay": [at, at + 10]}), sink)
+        shared.table.run(PutFile(f"flights/{name}/part {at}.parquet", sink.getvalue()))
+    shared.table.adopt(apply=True)
+    columns = ["day", "delay"]
+    assert len(shared.ours(columns)) == 2 * len(names)
+    assert shared.seen_by(engine, columns) == shared.ours(columns)
+    assert shared.seen_by(engine, ["delay"], "delay >= 10") == sorted(
+        (str(at + 10),) for at in range(len(names))
+    )
+    if engine == "polars":
+        return  # It takes the values of all files from their paths, or of none.
+    shared.write(pa.table({"day": ["ü#"], "delay": [7]}), mode="overwrite")
     assert shared.seen_by(engine, columns) == shared.ours(columns)
 
 

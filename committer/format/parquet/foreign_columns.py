@@ -162,6 +162,28 @@ def read_columns(
     :raises SnapshotGoneError: the file is gone, or another one since it was listed.
     :raises DamagedError: it is not Parquet, or contradicts itself.
     """
+    footer = yield from read_footer(file, tail)
+    return (yield from columns_of(file, partition_by, footer)), footer.length
+
+
+@dataclass(frozen=True)
+class ReadFooter:
+    """A file's footer.
+
+    :param body: the end of the file, as much as was read; the footer takes ``length`` of it.
+    """
+
+    metadata: pq.FileMetaData
+    body: bytes
+    length: int
+
+
+def read_footer(file: ForeignFile, tail: int = _TAIL) -> Step[ReadFooter]:
+    """Read a file's footer, by one ranged GET, two where it is larger than ``tail``.
+
+    :raises SnapshotGoneError: the file is gone, or another one since it was listed.
+    :raises DamagedError: it is not Parquet, or contradicts itself.
+    """
     body = yield from _read_range(file, max(0, file.size - tail), file.size)
     length = int.from_bytes(body[-_END:-4], "little") + _END if len(body) >= _END else 0
     if len(body) < length <= file.size:
@@ -169,23 +191,39 @@ def read_columns(
     try:
         metadata = pq.read_metadata(pa.BufferReader(body))
         counted_rows(metadata)
+    except (pa.ArrowException, OSError) as error:
+        raise not_parquet(file.key, error) from error
+    return ReadFooter(metadata, body, length)
+
+
+def columns_of(
+    file: ForeignFile, partition_by: Sequence[str], footer: ReadFooter
+) -> Step[FileColumns]:
+    """The columns of a file, of its footer; its partition columns are read where it has some and
+    the footer does not say that each row has the directory's value.
+
+    :raises SnapshotGoneError: the file is gone, or another one since it was listed.
+    :raises DamagedError: it is not Parquet.
+    """
+    metadata = footer.metadata
+    try:
         arrow, refused = annotated_schema(metadata)
     except (pa.ArrowException, OSError) as error:
         raise not_parquet(file.key, error) from error
     if refused:
-        return FileColumns(pa.schema([]), problem="; ".join(refused.values())), length
+        return FileColumns(pa.schema([]), problem="; ".join(refused.values()))
     inside = [field for field in arrow if find_column(field.name, partition_by)]
     try:
         plain = _columns(metadata, arrow, [field.name for field in inside])
         places = _bare(normalise(pa.schema(inside))) if inside else pa.schema([])
     except InvalidInputError as error:
-        return FileColumns(pa.schema([]), problem=error.message.rstrip(".")), length
+        return FileColumns(pa.schema([]), problem=error.message.rstrip("."))
     for place in places:
-        problem = yield from _contradiction(file, partition_by, place, metadata, body)
+        problem = yield from _contradiction(file, partition_by, place, metadata, footer.body)
         if problem:
-            return FileColumns(plain.schema, problem=problem), length
+            return FileColumns(plain.schema, problem=problem)
     renamed = [field.with_name(find_column(field.name, partition_by) or "") for field in places]
-    return FileColumns(plain.schema, plain.int96, plain.ranges, pa.schema(renamed)), length
+    return FileColumns(plain.schema, plain.int96, plain.ranges, pa.schema(renamed))
 
 
 def not_parquet(key: str, error: BaseException) -> DamagedError:
