@@ -9,7 +9,8 @@ import typer
 
 from ..committer import Readers, Table
 from ..committer.commit.state.context import Progress
-from ..committer.errors import counted, first_few
+from ..committer.errors import InvalidInputError, counted, first_few
+from ..committer.format.job_spec import FileOptions, TableLayout
 from ..committer.format.parquet.row_filter import comparison
 from ..committer.format.records.data_file import rows_of
 from ..committer.store.clients import profile_client
@@ -136,6 +137,10 @@ def copy(
     readers: Annotated[
         Readers, typer.Option(help="How readers of the new table find its files.")
     ] = Readers.LISTING,
+    layout: Annotated[
+        TableLayout,
+        typer.Option(help="Of the new table. delta: rows are written anew by this process."),
+    ] = TableLayout.DIRECTORY,
     from_profile: Annotated[
         str | None,
         typer.Option(
@@ -165,14 +170,26 @@ def copy(
         say(f"{progress.done:,} of {counted(progress.total, 'file')} copied")
 
     client = None if from_profile is None else profile_client(from_profile)
-    for given, of in ((old, client), (new, None)):
+    to_delta = layout is TableLayout.DELTA
+    if to_delta and readers is not Readers.LISTING:
+        raise InvalidInputError(
+            "--readers is of tables of directories, and --layout delta is given. Nothing was "
+            "copied.",
+            remedy="Leave --readers out.",
+        )
+    for given, of in ((old, client), *(() if to_delta else ((new, None),))):
         refuse_delta(
             given,
             "files of a Delta table are not copied by themselves",
             f"Write its rows by a job: save(load(spark, {old!r}), {new!r}, layout='delta').",
             of,
         )
-    done = Table(old, client).copy(Table(new), readers, tell, encryption, encryption_key)
+    source = Table(old, client)
+    if to_delta:
+        files = FileOptions(encryption=encryption, encryption_key=encryption_key)
+        done = DeltaTable(new).copy_of(source, tell, files)
+    else:
+        done = source.copy(Table(new), readers, tell, encryption, encryption_key)
     cells = (done.job, done.partitions, done.files, done.rows, done.bytes, done.rewritten)
     columns = ("job", "partitions", "files", "rows", "bytes", "files written anew")
     print_rows(as_json, columns, [cells], dataclasses.asdict(done), "")

@@ -231,7 +231,7 @@ def _refuse_table(root: TableRoot, layout: DeltaLayout) -> Step[None]:
             "It is a table of directories with records of its own, which its readers and writers "
             "go by. Nothing was changed.",
             table=root.url,
-            remedy="Write its rows by a job: save(load(spark, …), …, layout='delta').",
+            remedy=f"Copy it: zero-rename copy {root.url} NEW --layout delta",
         )
 
 

@@ -180,6 +180,11 @@ class DeltaSteps:
         self._begun[opened.job] = log
         return opened
 
+    def count_files(self) -> int:
+        """Count the live files of the table as it is."""
+        opened = self.driver.run(open_log(self.layout, LogDepth.FILES))
+        return len(opened.state.live)
+
     def forget(self, job: str) -> None:
         self.driver.run(abandon_job(self.layout, job))
 

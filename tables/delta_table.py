@@ -53,11 +53,13 @@ from ..committer.format.records.typed_json import from_members
 from ..committer.format.row_changes import RowChanges
 from ..committer.format.run_rank import RunRanks
 from ..committer.overview.rival_jobs import RivalJob
+from ..committer.readable_table import ReadableTable
 from ..committer.scan.current_table import stored_in
 from ..committer.scan.reads import note_read, stated_inputs
 from ..committer.scan.table_scan import ScanPlan, TableAccess, TableScan
 from ..committer.store.driver import BotoDriver, connect
 from ..committer.store.requests import Work
+from ..committer.table_copy import Copied
 from ..committer.upkeep.adopt import AdoptAction, AdoptReport
 from ..committer.upkeep.compaction import (
     TARGET_BYTES,
@@ -84,6 +86,7 @@ from ..log.restoring import plan_restore
 from ..log.searching import find_run
 from .delta_adopt import adopt_directory, plan_adoption
 from .delta_conflicts import find_log_conflicts
+from .delta_copy import copy_table
 from .delta_doctor import examine
 from .delta_files import snapshot_of
 from .delta_ranks import find_superseded
@@ -702,6 +705,29 @@ class DeltaTable(ChangeableTable):
             return self.run(adopting)
         plan = self.run(plan_adoption(self.root, self._layout, progress))
         return plan.report(AdoptAction.WOULD_ADOPT)
+
+    def copy_of(
+        self,
+        old: ReadableTable | str,
+        progress: Callable[[Progress], None] = lambda _: None,
+        files: FileOptions | None = None,
+    ) -> Copied:
+        """Make this table a copy of a table of directories, by one job: all of it or nothing. Rows
+        are written anew. History and runs' keys do not come along.
+
+        :param old: that table; a URL is reached by this table's client.
+        :param progress: called after each file.
+        :param files: how files are written.
+        :raises InvalidInputError: this table holds rows. Nothing was copied.
+        :raises TableNotFoundError: there is no table to copy.
+        :raises UnsupportedTypeError: Delta has no type for a column.
+        """
+        if isinstance(old, str):
+            source = ReadableTable(old)
+            source.driver = BotoDriver(source.root.bucket, self.driver.clients)
+            old = source
+        steps = DeltaSteps(self.driver, self.root)
+        return copy_table(old, old.driver, steps, files or FileOptions(), progress)
 
     def repair(self, apply: bool = False, accept_loss: bool = False) -> list[RepairedEntry]:
         """Commit again what jobs of this package had committed, where a writer without conditions

@@ -190,6 +190,31 @@ def test_adopt_with_layout_delta_makes_a_table_of_a_directory(s3_bucket: Bucket)
     assert "It is a Delta table" in again.output
 
 
+@pytest.mark.parametrize("readers", ["listing", "heads"])
+def test_copy_with_layout_delta_copies_a_table_of_directories_once(
+    s3_bucket: Bucket, readers: str
+) -> None:
+    old, new = f"s3://{s3_bucket.name}/old", f"s3://{s3_bucket.name}/new"
+    with Table(old).job(ROWS.schema, partition_by=["day"], readers=readers) as job:
+        job.write(ROWS)
+    done = invoke("copy", old, new, "--layout", "delta")
+    assert done.exit_code == Exit.DONE, done.output
+    table = DeltaTable(new)
+    assert sorted(it["delay"] for it in table.scan().to_arrow().to_pylist()) == [5, 6]
+    assert table.partition_by == ("day",)
+    again = invoke("copy", old, new, "--layout", "delta")
+    assert again.exit_code == Exit.DONE
+    assert "It was copied before: nothing was done." in again.output
+    assert table.state().log_version == 0
+    with Table(old).job(ROWS.schema) as job:
+        job.write(ROWS)
+    changed = invoke("copy", old, new, "--layout", "delta")
+    assert changed.exit_code == Exit.REFUSED
+    assert "holds 2 files already" in changed.output
+    assert table.state().log_version == 0
+    assert not table.open_jobs()
+
+
 def test_repair_commits_what_was_written_over_and_says_so_before(table: DeltaTable) -> None:
     log = f"{table.root.prefix}/_delta_log/00000000000000000001.json"
     table.driver.perform(Put(log, b'{"commitInfo": {"engineInfo": "Apache-Spark", "txnId": "s"}}'))

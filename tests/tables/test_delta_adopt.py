@@ -231,7 +231,7 @@ UNFIT: dict[str, tuple[dict[str, pa.Table | bytes], str]] = {
     ),
     "records of directories": (
         {"a.parquet": delays(1), "_zero_rename/table.json": b"{}"},
-        "Write its rows by a job",
+        "zero-rename copy s3://bucket/flights NEW --layout delta",
     ),
 }
 

@@ -1,0 +1,109 @@
+"""Copy of a table of directories to a new Delta table, by one job.
+
+Rows are written anew, file after file, in bounded memory: the files of a Delta table hold the
+partition columns and no type that Delta lacks, so that the bytes are not the same. The job's key is
+of the very state that is copied: made once more it does nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..committer.commit.snapshot import Snapshot
+from ..committer.commit.state.context import Progress
+from ..committer.errors import InvalidInputError, SnapshotGoneError, ZeroRenameError
+from ..committer.format.job_spec import FileOptions, SuccessMarkers
+from ..committer.format.parquet.reader import read_batches
+from ..committer.stateful_table import StatefulTable
+from ..committer.store.driver import BotoDriver
+from ..committer.table_copy import Copied, copy_spec
+from ..committer.write_job import WriteJob, this_process
+from .delta_steps import DeltaSteps
+
+logger = logging.getLogger("zero_rename.tables.delta_copy")
+
+
+def copy_table(
+    old: StatefulTable,
+    source: BotoDriver,
+    steps: DeltaSteps,
+    files: FileOptions,
+    progress: Callable[[Progress], None],
+) -> Copied:
+    """Copy a table's present state: all of it or nothing.
+
+    :param source: reaches the files of ``old``.
+    :param steps: of the table to copy to.
+    :raises InvalidInputError: it holds rows. Nothing was copied.
+    :raises SnapshotGoneError: a file of ``old`` is gone, or changed without a record, meanwhile.
+    :raises UnsupportedTypeError: Delta has no type for a column of ``old``.
+    """
+    state = old.state()
+    spec = copy_spec(state, None, this_process())
+    spec = replace(spec, lacked=(), success_markers=SuccessMarkers.NONE, files=files)
+    with WriteJob(steps, spec) as job:
+        if not job.repeats:
+            assert job.opened.log is not None
+            _refuse_rows(steps)
+            for done, file in enumerate(state.files):
+                for rows in read_batches(
+                    source, state.schema, state.partition_by, file, rewrites=True
+                ):
+                    job.write(rows)
+                progress(Progress(job.opened.job, done + 1, len(state.files)))
+            _refuse_changed(state, old.state())
+    assert job.committed is not None
+    changed: tuple[str, ...] | None = None
+    try:
+        changed = _changed(state, old.state())
+    except ZeroRenameError as error:
+        logger.warning(
+            "%s: the copy is committed, as job %s; whether %s has changed meanwhile could not be "
+            "seen: %s",
+            steps.root.url,
+            job.job,
+            state.root.url,
+            error,
+        )
+    copied = Copied.of(state, job.committed, False, changed)
+    return replace(copied, rewritten=0 if copied.repeated else len(state.files))
+
+
+def _refuse_rows(steps: DeltaSteps) -> None:
+    """Refuse to copy into a table that holds rows.
+
+    :raises InvalidInputError: it does.
+    """
+    count = steps.count_files()
+    if count:
+        raise InvalidInputError(
+            f"The table to copy to holds {count:,} files already. Nothing was copied.",
+            table=steps.root.url,
+            remedy="Copy to another root, or empty it first.",
+        )
+
+
+def _changed(before: Snapshot, now: Snapshot) -> tuple[str, ...]:
+    """The partitions that hold other files than in a former state."""
+    former, present = before.by_partition(), now.by_partition()
+    return tuple(
+        sorted(it for it in former.keys() | present.keys() if former.get(it) != present.get(it))
+    )
+
+
+def _refuse_changed(state: Snapshot, now: Snapshot) -> None:
+    """Refuse a change of partitions that no head tells of: half of a job of others may have been
+    read.
+
+    :raises SnapshotGoneError: there is one.
+    """
+    told = state.versions.keys() & now.versions.keys()
+    if changed := [name for name in _changed(state, now) if name not in told]:
+        raise SnapshotGoneError(
+            f"Files of {changed[0] or 'the table'} changed while they were copied, and no record "
+            "tells of it. Nothing of the copy is visible.",
+            table=state.root.url,
+            remedy="Copy again while nobody writes.",
+        )
