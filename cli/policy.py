@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -11,14 +12,30 @@ from ..committer import Table, TableRoot
 from ..committer.store.fast_root import FastRoot
 from ..committer.upkeep.access_policy import Role, Service, access_policy
 from ..committer.upkeep.doctor import backstop
+from ..committer.upkeep.log_guard import log_guard
 from ..committer.upkeep.upload_selection import UploadsPath
 from .amounts import MaxDuration
 from .output import DRY, Apply, AsJson, Url, say
 
 
+class PolicyFor(StrEnum):
+    """Policies that can be printed: of those who work with a table, and of the bucket of logs."""
+
+    READER = Role.READER.value
+    WRITER = Role.WRITER.value
+    MAINTAINER = Role.MAINTAINER.value
+    AIRFLOW = Role.AIRFLOW.value
+    DELTA_LOG = "delta-log"
+
+
 def policy(
     role: Annotated[
-        Role, typer.Argument(help="Who it is for.", metavar="reader|writer|maintainer|airflow")
+        PolicyFor,
+        typer.Argument(
+            help="Who it is for; delta-log: the bucket's own policy, which refuses log entries of "
+            "Delta tables below the URL that are put without a condition.",
+            metavar="reader|writer|maintainer|airflow|delta-log",
+        ),
     ],
     table: Url,
     data_root: Annotated[
@@ -46,11 +63,16 @@ def policy(
         bool, typer.Option("--json", help="What is printed is a JSON document in any case.")
     ] = False,
 ) -> None:
-    """Print the IAM policy of the least rights on a table, and of what submits loads of it. Asks no
-    store."""
+    """Print the IAM policy of the least rights on a table, and of what submits loads of it; or the
+    bucket policy that guards the logs of Delta tables. Asks no store."""
+    if role is PolicyFor.DELTA_LOG:
+        document = log_guard(TableRoot.parse(table))
+        typer.echo(json.dumps(document, indent=None if as_json else 2))
+        say("Add the statement to the bucket's policy, on AWS: other stores may not know its keys.")
+        return
     place = UploadsPath.parse(package_location) if package_location else None
     document = access_policy(
-        role,
+        Role(role.value),
         TableRoot.parse(table),
         fast=FastRoot.parse(data_root) if data_root else None,
         packages=f"{place.bucket}/{place.prefix}" if place else None,

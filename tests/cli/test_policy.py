@@ -12,6 +12,7 @@ from typing import Any
 import boto3
 import pyarrow as pa
 import pytest
+from botocore.exceptions import ClientError
 from torture.servers import Store, of_server
 
 from support.command_line import as_json, invoke
@@ -24,6 +25,7 @@ from zero_rename.committer.store.fast_root import FastPlace, FastRoot
 from zero_rename.committer.store.requests import Found, Head, Step
 from zero_rename.committer.upkeep.access_policy import Role, Service, access_policy
 from zero_rename.committer.upkeep.checkpoint import CheckpointAction
+from zero_rename.committer.upkeep.log_guard import log_guard
 from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
 from zero_rename.committer.upkeep.upload_sweep import UploadSweep
 from zero_rename.orchestration.submit.package_file import put_once
@@ -367,3 +369,30 @@ class TestLifecycle:
         assert "--days 3 or more" in result.stderr
         assert invoke("lifecycle", url, "--days", "9", "--max-duration", "864000").exit_code == 2
         assert self.rules(s3_bucket) == []
+
+
+class TestLogGuard:
+    """The bucket policy that refuses log entries of Delta tables without a condition."""
+
+    def test_guard_is_of_entries_at_the_url_and_below(self) -> None:
+        (statement,) = as_json("policy", "delta-log", "s3://bucket/lake")["Statement"]
+        entry = "_delta_log/????????????????????.json"
+        place = "arn:aws:s3:::bucket/lake"
+        assert statement["Resource"] == [f"{place}/{entry}", f"{place}/*/{entry}"]
+        assert (statement["Effect"], statement["Action"]) == ("Deny", "s3:PutObject")
+        assert statement["Condition"]["Null"] == {"s3:if-none-match": "true"}
+
+    def test_guard_does_nothing_on_ceph_which_does_not_know_its_keys(self, ceph: Store) -> None:
+        """Without the key that spares parts of uploads it would refuse our own commits there."""
+        client, bucket = ceph.client(), f"guard-{uuid.uuid4().hex[:12]}"
+        client.create_bucket(Bucket=bucket)
+        root = TableRoot.parse(f"s3://{bucket}/lake")
+        document = log_guard(root)
+        client.put_bucket_policy(Bucket=bucket, Policy=json.dumps(document))
+        entry = f"{root.prefix}/flights/_delta_log/{0:020d}.json"
+        client.put_object(Bucket=bucket, Key=entry, Body=b"{}", IfNoneMatch="*")
+        client.put_object(Bucket=bucket, Key=entry, Body=b"{}")
+        del document["Statement"][0]["Condition"]["Bool"]
+        client.put_bucket_policy(Bucket=bucket, Policy=json.dumps(document))
+        with pytest.raises(ClientError, match="AccessDenied"):
+            client.put_object(Bucket=bucket, Key=entry, Body=b"{}", IfNoneMatch="*")
