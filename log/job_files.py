@@ -4,8 +4,8 @@
 key                   written                                  deleted
 ====================  =======================================  ==================================
 ``open/J.json``       before the job reads its base            last of all, by whoever finished J
-``jobs/J.json``       before the job may be handed over        by an abort; by purge once no live
-                                                               add names J
+``jobs/J.json``       as the job is handed over                by whoever closes J, before the open
+                                                               record
 ``runs/<key>.json``   by finish, before the open record goes   never; an opening then needs no
                                                                checkpoint for a run's key
 ``entries/J.json``    by finish, before the open record goes,  by purge, a week after
@@ -53,11 +53,15 @@ class JobFiles:
     def opened(self) -> str:
         return f"{self.control}open/"
 
+    @property
+    def waiting(self) -> str:
+        return f"{self.control}jobs/"
+
     def open(self, job: str) -> str:
         return f"{self.opened}{job}.json"
 
     def handed_over(self, job: str) -> str:
-        return f"{self.control}jobs/{job}.json"
+        return f"{self.waiting}{job}.json"
 
     def run(self, key: str) -> str:
         return f"{self.control}runs/{quote(key, safe='')}.json"
@@ -70,8 +74,8 @@ class JobFiles:
         return f"{self.kept}{job}.json"
 
     def job_of(self, key: str) -> str:
-        """The job of an open record's key."""
-        return key.removeprefix(self.opened).removesuffix(".json")
+        """The job of the key of its open record, or of the record by which it was handed over."""
+        return key.rpartition("/")[2].removesuffix(".json")
 
 
 def open_body(job: str, owner: Mapping[str, Any], run: str | None = None) -> bytes:
@@ -154,6 +158,7 @@ def hand_over(change: LogChange) -> bytes:
             "changesData": change.changes_data,
             "operation": change.operation,
             "owner": dict(change.owner),
+            "told": dict(change.told),
         },
         ensure_ascii=False,
     ).encode()
@@ -186,7 +191,7 @@ def take_over(body: bytes, key: str) -> LogChange:
     overtaking = given.text("overtaking")
     if overtaking not in {it.value for it in Overtaking}:
         raise given.damage("overtaking", f"is unknown: {overtaking!r}")
-    owner = members.get("owner")
+    owner, told = members.get("owner"), members.get("told")
     return LogChange(
         given.text("job"),
         LogBase(base.number("version"), base.text_or("table")),
@@ -207,4 +212,5 @@ def take_over(body: bytes, key: str) -> LogChange:
         given.flag("changesData", True),
         given.text("operation"),
         owner if isinstance(owner, dict) else {},
+        told if isinstance(told, dict) else {},
     )

@@ -4,7 +4,7 @@
 step       requests
 =========  ====================================================================================
 open       PUT ``open/J.json`` beside GET hint; LIST; GET crc beside the entries since
-hand over  PUT ``jobs/J.json``: from now on others may commit it
+hand over  PUT ``jobs/J.json``: from now on others may commit it (``publishing.py``)
 commit     PUT the entry
 finish     what the layout does after it; PUT ``N.crc`` and ``runs/<key>``; DELETE ``open/J``
 abandon    DELETE ``jobs/J``; DELETE ``open/J``. Never data
@@ -38,11 +38,11 @@ from .checksum import keeps_actions, write_checksum
 from .committing import EntryCommitted, commit_change
 from .entries import LogEntry
 from .fencing import fence_job
-from .job_files import JobFiles, hand_over, open_body, report_body, take_over, version_of_report
+from .job_files import JobFiles, open_body, report_body, version_of_report
 from .kept_entries import kept_body
 from .log_layout import LogLayout
 from .opening import LogDepth, OpenedLog, open_log, read_entries
-from .searching import JobVerdict, RunDone, find_run, has_hidden_fence, search_since_opened
+from .searching import JobVerdict, RunDone, find_run, has_hidden_fence
 
 #: Tries of a request that may be repeated blindly.
 _TRIES = 10
@@ -138,21 +138,6 @@ def _record(
     return (yield from Put(JobFiles(layout.control).open(job), open_body(job, owner, run)))
 
 
-def hand_over_job(layout: LogLayout, change: LogChange) -> Step[None]:
-    """Let others commit a job.
-
-    :raises OtherJobError: it would make the table; without a log it could not be fenced.
-    """
-    if change.base.version < 0:
-        raise OtherJobError(
-            "A job that makes the table cannot be published later. Nothing was handed over.",
-            job=change.job,
-            other=change.job,
-            remedy="Make the table first, by a job without rows.",
-        )
-    yield from repeat(Put(JobFiles(layout.control).handed_over(change.job), hand_over(change)))
-
-
 def commit_job(
     layout: LogLayout, opened: OpenedLog, change: LogChange, now: int
 ) -> Step[EntryCommitted | RunDone]:
@@ -166,10 +151,11 @@ def commit_job(
 
 
 def finish_job(
-    layout: LogLayout, job: str, done: EntryCommitted | RunDone
+    layout: LogLayout, job: str, done: EntryCommitted | RunDone, handed_over: bool = False
 ) -> Step[tuple[int, ...]]:
     """Carry out what the job's entry says and close the job; idempotent, by any process.
 
+    :param handed_over: others might have committed it: the record by which they would goes, too.
     :return: versions whose entry is not the one that was committed: somebody overwrote them.
     :raises UnfinishedCommitError: the job is committed; run it again to finish.
     :raises OtherJobError: another job has done the run's work, and that is not finished. This one
@@ -181,6 +167,8 @@ def finish_job(
         if done.entry is not None:
             yield from layout.finish(done.entry)
             overwritten = yield from _report(layout, done, done.entry)
+        if handed_over:
+            yield from repeat(Delete(records.handed_over(job)))
         yield from repeat(Delete(records.open(job)))
     except ZeroRenameError as error:
         if isinstance(done, RunDone):
@@ -269,7 +257,7 @@ def withdraw_job(
     """
     verdict = yield from fence_job(layout, job, opened_at, fencer, now)
     if verdict.entry is not None:
-        yield from finish_job(layout, job, EntryCommitted(verdict.entry))
+        yield from finish_job(layout, job, EntryCommitted(verdict.entry), handed_over=True)
     else:
         yield from abandon_job(layout, job)
     return verdict
@@ -281,25 +269,3 @@ def recover_job(layout: LogLayout, job: str, recoverer: str, now: int) -> Step[J
     if not isinstance(record, Found):
         return None
     return (yield from withdraw_job(layout, job, record.last_modified, recoverer, now))
-
-
-def publish_job(layout: LogLayout, job: str, now: int) -> Step[EntryCommitted | RunDone | None]:
-    """Commit a job that was handed over, by any process; ``None``: there is nothing to do.
-
-    :raises JobFencedError: it was declared dead.
-    """
-    records = JobFiles(layout.control)
-    opened_at, record = yield from All((Get(records.open(job)), Get(records.handed_over(job))))
-    if not isinstance(opened_at, Found) or not isinstance(record, Found):
-        return None
-    change = take_over(record.body, record.key)
-    opened = yield from open_log(layout, change.depth)
-    verdict = yield from search_since_opened(layout, opened.state, job, opened_at.last_modified)
-    if verdict.fenced:
-        raise JobFencedError("The job was declared dead. It was not committed.", job=job)
-    if verdict.entry is not None:
-        done: EntryCommitted | RunDone = EntryCommitted(verdict.entry)
-    else:
-        done = yield from commit_change(layout, opened, change, now)
-    yield from finish_job(layout, job, done)
-    return done

@@ -27,14 +27,9 @@ from zero_rename.log.actions import AddFile, AppTransaction, CommitInfo, RemoveF
 from zero_rename.log.change import FENCE, LogBase, LogChange, Overtaking
 from zero_rename.log.committing import EntryCommitted, commit_change
 from zero_rename.log.job_files import hand_over, take_over
-from zero_rename.log.job_steps import (
-    hand_over_job,
-    open_log_job,
-    publish_job,
-    recover_job,
-    withdraw_job,
-)
+from zero_rename.log.job_steps import open_log_job, recover_job, withdraw_job
 from zero_rename.log.opening import LogDepth
+from zero_rename.log.publishing import hand_over_job, publish_job
 from zero_rename.log.ranks import LogRanks
 from zero_rename.log.scope import ALL
 from zero_rename.log.searching import RunDone

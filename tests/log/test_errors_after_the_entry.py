@@ -27,8 +27,9 @@ from zero_rename.committer.errors import (
 from zero_rename.committer.store import requests as s
 from zero_rename.log import put_entry
 from zero_rename.log.committing import commit_change
-from zero_rename.log.job_steps import commit_job, finish_job, hand_over_job
+from zero_rename.log.job_steps import commit_job, finish_job
 from zero_rename.log.opening import FRESH
+from zero_rename.log.publishing import hand_over_job
 from zero_rename.log.purging import purge_log
 
 #: A table whose log others clean, so that a late answer is no proof.

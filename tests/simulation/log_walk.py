@@ -50,14 +50,13 @@ from zero_rename.log.job_steps import (
     abandon_job,
     commit_job,
     finish_job,
-    hand_over_job,
     open_log_job,
-    publish_job,
     recover_job,
     withdraw_job,
 )
 from zero_rename.log.opening import LogDepth, open_log
 from zero_rename.log.partitions import Partition
+from zero_rename.log.publishing import hand_over_job, publish_job
 from zero_rename.log.purging import purge_log
 from zero_rename.log.ranks import LogRanks
 from zero_rename.log.replay import LogState, replay

@@ -1,0 +1,133 @@
+"""Publishing: the entry of a job that was handed over is written later, by whoever knows its id.
+
+=============  ============  ==========================  ==========================================
+``open/J``     ``jobs/J``    the log, since the opening  a publisher of J
+=============  ============  ==========================  ==========================================
+there          there         no entry of J, no fence     judges all entries since the job's own
+                                                         base, and writes the entry
+there          there         the entry of J              finishes it
+there          there         the fence of J              refused: the job was aborted
+there          there         another entry of its run    refused: its rows would be there twice
+there          absent        any                         nothing: its owner is at work, or somebody
+                                                         closes it
+absent         any           any                         nothing: the job is closed
+=============  ============  ==========================  ==========================================
+
+A job waits for the table's retention, counted from its opening. After that any engine's VACUUM may
+delete its files, which no entry names, so publishing it is refused, and recovery may fence it.
+``jobs/J`` goes before ``open/J``: of a job that is closed nothing says that it waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..committer.errors import CommitConflictError, JobFencedError, OtherJobError
+from ..committer.store.requests import All, Found, Get, Put, Step
+from .change import LogChange
+from .committing import EntryCommitted, commit_change
+from .job_files import JobFiles, hand_over, take_over
+from .job_steps import finish_job, repeat
+from .log_layout import LogLayout
+from .opening import open_log
+from .replay import LogState
+from .searching import RunDone, search_since_opened
+
+#: Seconds before the end of the retention from which on no job is published: for the commit itself
+#: and for clocks that differ.
+_MARGIN = 3600.0
+
+
+@dataclass(frozen=True)
+class WaitingJob:
+    """A job that was handed over and is not closed.
+
+    :param opened_at: when its open record was written, and ``now``, by the store's clock.
+    """
+
+    change: LogChange
+    opened_at: float
+    now: float
+
+
+def hand_over_job(layout: LogLayout, change: LogChange) -> Step[None]:
+    """Let others commit a job.
+
+    :raises OtherJobError: it would make the table; without a log it could not be fenced.
+    """
+    if change.base.version < 0:
+        raise OtherJobError(
+            "A job that makes the table cannot be published later. Nothing was handed over.",
+            job=change.job,
+            other=change.job,
+            remedy="Make the table first, by a job without rows.",
+        )
+    yield from repeat(Put(JobFiles(layout.control).handed_over(change.job), hand_over(change)))
+
+
+def read_waiting(layout: LogLayout, job: str) -> Step[WaitingJob | None]:
+    """Read a job that waits; ``None``: it does not.
+
+    :raises RecordDamagedError: its record cannot be read.
+    """
+    records = JobFiles(layout.control)
+    opened, record = yield from All((Get(records.open(job)), Get(records.handed_over(job))))
+    if not isinstance(opened, Found) or not isinstance(record, Found):
+        return None
+    change = take_over(record.body, record.key)
+    return WaitingJob(change, opened.last_modified, opened.date)
+
+
+def publish_job(layout: LogLayout, job: str, now: int) -> Step[EntryCommitted | None]:
+    """Commit a job that was handed over, by any process; ``None``: it does not wait.
+
+    :param now: milliseconds, for the entry's readers.
+    :raises JobFencedError: it was aborted.
+    :raises CommitConflictError: it does not stand on what came since its base, or its run has
+        committed meanwhile, or it has waited for too long. It waits as before.
+    """
+    waiting = yield from read_waiting(layout, job)
+    if waiting is None:
+        return None
+    opened = yield from open_log(layout, waiting.change.depth)
+    verdict = yield from search_since_opened(layout, opened.state, job, waiting.opened_at)
+    if verdict.fenced:
+        raise JobFencedError("The job was aborted. It was not published.", job=job)
+    if verdict.entry is not None:
+        done: EntryCommitted | RunDone = EntryCommitted(verdict.entry)
+    else:
+        _refuse_late(layout, opened.state, waiting)
+        done = yield from commit_change(layout, opened, waiting.change, now)
+    if isinstance(done, RunDone):
+        raise _loaded_again(job, done)
+    overwritten = yield from finish_job(layout, job, done, handed_over=True)
+    found = tuple(sorted({*opened.overwritten, *overwritten}))
+    return EntryCommitted(done.entry, done.state, done.met, found)
+
+
+def kept_for(layout: LogLayout, state: LogState) -> float:
+    """Seconds since its opening for which a job waits."""
+    return layout.retention(state)
+
+
+def _refuse_late(layout: LogLayout, state: LogState, waiting: WaitingJob) -> None:
+    age, allowed = waiting.now - waiting.opened_at, kept_for(layout, state)
+    if age < allowed - _MARGIN:
+        return
+    raise CommitConflictError(
+        f"The job has waited for {age / 86400:.1f} days, and the table keeps files that no entry "
+        f"names for {allowed / 86400:.1f}: some of its own may be gone. It was not published.",
+        job=waiting.change.job,
+        remedy="Load its rows again. Where an audit takes longer, lengthen "
+        "delta.deletedFileRetentionDuration of the table.",
+    )
+
+
+def _loaded_again(job: str, done: RunDone) -> CommitConflictError:
+    by = f"job {done.entry.job}, " if done.entry is not None and done.entry.job else ""
+    return CommitConflictError(
+        f"The run of this job has loaded again meanwhile: {by}version {done.version}, is in the "
+        "table. This job was not published.",
+        job=job,
+        remedy="Abort the job. To see its rows in the place of the other's, load the run again.",
+    )
