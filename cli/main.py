@@ -12,7 +12,15 @@ from typing import Annotated
 
 import typer
 
-from ..committer import AdoptAction, Outcome, RebuildAction, RebuiltHead, RepairAction, Table
+from ..committer import (
+    AdoptAction,
+    OpenJob,
+    Outcome,
+    RebuildAction,
+    RebuiltHead,
+    RepairAction,
+    Table,
+)
 from ..committer.errors import InvalidInputError, counted
 from ..committer.format.job_spec import TableLayout
 from ..tables import DeltaTable
@@ -25,6 +33,7 @@ from . import (
     fast_root,
     lineage,
     past,
+    publishing,
     s3a,
     upkeep,
     uploads,
@@ -60,6 +69,7 @@ app = typer.Typer(
 for command in (
     *(content.compact, content.copy, content.delete, fast_root.checkpoint, fast_root.data_root),
     encryption.encryption,
+    publishing.publish,
     *(upkeep.purge, upkeep.maintain, past.gc, content.show),
     *(conflicts.conflicts, conflicts.resolve, conflicts.keep_rows),
     *(past.history, past.undo, past.restore, past.retention, policy, lifecycle),
@@ -74,6 +84,12 @@ app.add_typer(lineage.app, name="lineage")
 _NO_TABLE = "No job is open, and there is no zero_rename table here"
 
 
+def _decision(job: OpenJob) -> str:
+    if job.damage:
+        return "damaged"
+    return "unpublished" if job.unpublished else job.decided or "undecided"
+
+
 @app.command()
 def jobs(table: Url, as_json: AsJson = False) -> None:
     """List the jobs that are not wholly cleaned up yet."""
@@ -83,7 +99,7 @@ def jobs(table: Url, as_json: AsJson = False) -> None:
     rows = [
         (
             job.job,
-            "damaged" if job.damage else job.decided or "undecided",
+            _decision(job),
             f"{job.age_seconds:.0f}",
             job.owner.dag_id or job.owner.application,
             job.owner.run_id,

@@ -28,6 +28,21 @@ def table_of_directories(url: str, why: str, remedy: str) -> Table:
     return opened
 
 
+def delta_table(url: str, why: str, remedy: str) -> DeltaTable:
+    """Open a Delta table for a command that others have no use for.
+
+    :param why: what a table of directories does instead.
+    :param remedy: what to do there.
+    :raises TableMismatchError: it is a table of directories.
+    """
+    opened = open_table(url)
+    if isinstance(opened, DeltaTable):
+        return opened
+    raise TableMismatchError(
+        f"It is no Delta table: {why}. Nothing was changed.", table=url, remedy=remedy
+    )
+
+
 def refuse_delta(url: str, why: str, remedy: str, client: Any = None) -> None:
     """Refuse a Delta table.
 

@@ -10,6 +10,7 @@ from .commit.state.job_state import Committed as Committed
 from .commit.state.job_state import JobState as JobState
 from .commit.state.job_state import OpenedJob as OpenedJob
 from .commit.state.job_state import PartitionCommit as PartitionCommit
+from .commit.state.job_state import UnpublishedJob as UnpublishedJob
 from .errors import CommitConflictError as CommitConflictError
 from .errors import CommitStateUnknownError as CommitStateUnknownError
 from .errors import DamagedError as DamagedError

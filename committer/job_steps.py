@@ -10,7 +10,7 @@ from .commit.checked_open import open_checked
 from .commit.commit import abort_job, commit_job
 from .commit.state.context import Context
 from .commit.state.heartbeat import Beats, heartbeat_of
-from .commit.state.job_state import Aborted, Committed, OpenedJob
+from .commit.state.job_state import Aborted, Committed, OpenedJob, UnpublishedJob
 from .format.job_spec import JobSpec
 from .format.layout import TableRoot
 from .format.records.pending_file import TaskResult
@@ -47,8 +47,10 @@ class JobSteps(Protocol):
         ``None``: nobody reads them."""
         ...
 
-    def commit(self, opened: OpenedJob, results: Sequence[TaskResult], tasks: int) -> Committed:
-        """Commit an open job.
+    def commit(
+        self, opened: OpenedJob, results: Sequence[TaskResult], tasks: int
+    ) -> Committed | UnpublishedJob:
+        """Commit an open job, or leave it unpublished where its specification says so.
 
         :param results: one of each task; ``tasks``: how many there were.
         :raises RefusedError: nothing of it is visible.

@@ -15,7 +15,7 @@ from .attempt import task_writer
 from .commit.failures import failures_told
 from .commit.interrupted import JobInterrupted, alone, fate
 from .commit.state.heartbeat import Beats
-from .commit.state.job_state import Committed, JobState, OpenedJob
+from .commit.state.job_state import Committed, JobState, OpenedJob, UnpublishedJob
 from .errors import (
     DataLostError,
     InvalidInputError,
@@ -45,8 +45,9 @@ class WriteJob:
     """One write into a table, as a context manager.
 
     Entering the block opens the job, leaving it commits, an exception in it aborts.
-    ``committed`` then tells what was done. Rows are written in the block, or by tasks in other
-    processes, which get ``opened`` and whose results are taken.
+    ``committed`` then tells what was done; of a job that is published later ``unpublished`` tells
+    what waits, and ``committed`` stays ``None``. Rows are written in the block, or by tasks in
+    other processes, which get ``opened`` and whose results are taken.
 
     Heartbeats are sent from a thread while the job is open, so that nobody takes a job for dead
     that only waits. They end with the block, and at the latest when the job has been open for its
@@ -90,6 +91,7 @@ class WriteJob:
         self._pid = os.getpid()
         self._retries = self._driver.retries
         self.committed: Committed | None = None
+        self.unpublished: UnpublishedJob | None = None
 
     @property
     def job(self) -> str | None:
@@ -102,16 +104,20 @@ class WriteJob:
 
         :raises InvalidInputError: it is not open.
         """
-        if self._opened is None or self.committed is not None:
+        if self._opened is None or self._is_over:
             raise InvalidInputError(
                 "A job is open inside its with block.", table=self._steps.root.url
             )
         return self._opened
 
     @property
+    def _is_over(self) -> bool:
+        return self.committed is not None or self.unpublished is not None
+
+    @property
     def repeats(self) -> bool:
         """Whether an earlier job of the run has done this, so that nothing is written."""
-        return self._opened is not None and self._opened.repeated is not None
+        return self._opened is not None and self._opened.is_repeat
 
     def made_of(self, inputs: Inputs) -> None:
         """Say what the rows are computed from, unless that was stated."""
@@ -154,7 +160,7 @@ class WriteJob:
             not fit.
         """
         self._refuse_children()
-        if self._opened is None or self.committed is not None:
+        if self._opened is None or self._is_over:
             raise InvalidInputError(
                 "A job is written to inside its with block.", table=self._steps.root.url
             )
@@ -193,7 +199,7 @@ class WriteJob:
             error.add_note(f"A job of {self._steps.root.url} was not opened; nothing was written.")
             raise
         self._opened = replace(opened, inputs=inputs)
-        if opened.repeated is not None:
+        if opened.is_repeat:
             return
         self._writer = task_writer(self._driver, opened, task=0, attempt=0)
         beats = self._beats
@@ -250,8 +256,8 @@ class WriteJob:
             raise
 
     def _commit_or_skip(self, opened: OpenedJob) -> None:
-        if opened.repeated is not None:
-            self.committed = opened.repeated
+        if opened.is_repeat:
+            self.committed, self.unpublished = opened.repeated, opened.unpublished
             return
         assert self._writer is not None
         # Before the first claim: nothing that is read from here on is in the rows.
@@ -271,8 +277,12 @@ class WriteJob:
             done = self._steps.commit(opened, self._reported, expected)
         retries = self._driver.retries - self._retries
         retries += sum(result.retries for result in self._taken or ())
-        self.committed = replace(done, retries=retries)
-        log_retries(logger, self.committed)
+        if isinstance(done, Committed):
+            self.committed = replace(done, retries=retries)
+            log_retries(logger, self.committed)
+        else:
+            self.unpublished = replace(done, retries=retries)
+            log_retries(logger, self.unpublished)
 
     def _results(self, own: TaskResult) -> list[TaskResult]:
         if self._taken is None:
@@ -322,7 +332,7 @@ class WriteJob:
             )
 
 
-def log_retries(log: logging.Logger, done: Committed) -> None:
+def log_retries(log: logging.Logger, done: Committed | UnpublishedJob) -> None:
     """Say how often a job's requests were sent again, where they were."""
     if done.retries:
         log.info(

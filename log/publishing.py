@@ -20,6 +20,7 @@ delete its files, which no entry names, so publishing it is refused, and recover
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..committer.errors import CommitConflictError, JobFencedError, OtherJobError
@@ -78,10 +79,17 @@ def read_waiting(layout: LogLayout, job: str) -> Step[WaitingJob | None]:
     return WaitingJob(change, opened.last_modified, opened.date)
 
 
-def publish_job(layout: LogLayout, job: str, now: int) -> Step[EntryCommitted | None]:
+def _unchecked(state: LogState) -> Step[None]:
+    yield from ()
+
+
+def publish_job(
+    layout: LogLayout, job: str, now: int, check: Callable[[LogState], Step[None]] = _unchecked
+) -> Step[EntryCommitted | None]:
     """Commit a job that was handed over, by any process; ``None``: it does not wait.
 
     :param now: milliseconds, for the entry's readers.
+    :param check: refuses to write the entry, by the state that it comes after.
     :raises JobFencedError: it was aborted.
     :raises CommitConflictError: it does not stand on what came since its base, or its run has
         committed meanwhile, or it has waited for too long. It waits as before.
@@ -97,6 +105,7 @@ def publish_job(layout: LogLayout, job: str, now: int) -> Step[EntryCommitted | 
         done: EntryCommitted | RunDone = EntryCommitted(verdict.entry)
     else:
         _refuse_late(layout, opened.state, waiting)
+        yield from check(opened.state)
         done = yield from commit_change(layout, opened, waiting.change, now)
     if isinstance(done, RunDone):
         raise _loaded_again(job, done)

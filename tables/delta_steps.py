@@ -37,6 +37,7 @@ from ..committer.commit.state.job_state import (
     LoggedJob,
     OpenedJob,
     PartitionCommit,
+    UnpublishedJob,
 )
 from ..committer.commit.state.task_results import check_results, destination_exists
 from ..committer.errors import (
@@ -70,7 +71,7 @@ from ..committer.format.schema.evolution import evolved, overwritten
 from ..committer.format.schema.row_metadata import renamed
 from ..committer.format.schema.types import find_column, normalise
 from ..committer.store.driver import BotoDriver, Driver
-from ..committer.store.requests import DeleteMany, Step
+from ..committer.store.requests import Step
 from ..layouts.delta.columns import arrow_schema, delta_schema, needed_protocol, storable
 from ..layouts.delta.delta_layout import PROPERTIES, DeltaLayout
 from ..layouts.delta.paths import DeltaRoot
@@ -92,6 +93,7 @@ from .delta_files import added_file, name_told, partition_name, refuse_nulls, ro
 from .delta_ranks import LeftOut, ranks_of_job, refuse_at_opening, without_superseded
 from .new_table import check_free
 from .store_check import ATOMIC, facts_of, refuse_second_writer
+from .unpublished import check_held_back, delete_files, leave_unpublished, unpublished_of_run
 
 logger = logging.getLogger("zero_rename.tables.delta_steps")
 #: What was found of the stores of tables, by the driver and the table's URL.
@@ -192,11 +194,14 @@ class DeltaSteps:
         # A job's silence says nothing here: it counts as alive for its whole max_duration.
         return None
 
-    def commit(self, opened: OpenedJob, results: Sequence[TaskResult], tasks: int) -> Committed:
+    def commit(
+        self, opened: OpenedJob, results: Sequence[TaskResult], tasks: int
+    ) -> Committed | UnpublishedJob:
         log = self._begun.pop(opened.job, None)
         self._sent.add(opened.job)
+        end = _commit if opened.spec.publish else _leave
         try:
-            return self.driver.run(_commit(self.layout, opened, log, self._amend, results, tasks))
+            return self.driver.run(end(self.layout, opened, log, self._amend, results, tasks))
         except RefusedError as error:
             # A store that stops answering may have done so after the entry was there.
             if not isinstance(error, StoreRefusedError | StoreUnreachableError):
@@ -239,6 +244,8 @@ def checked(root: TableRoot, spec: JobSpec) -> JobSpec:
     check_options(spec.files)
     if spec.base is not None:
         spec.base.check_table(root.url)
+    if not spec.publish:
+        check_held_back(root, spec)
     return spec
 
 
@@ -255,13 +262,46 @@ def _open(
     layout = layout_of(root)
     writes = {"partitions": spec.named_partitions, "appends": spec.mode is Mode.APPEND}
     owner = {**_owner(spec.owner), "max_duration": spec.max_duration, "writes": writes}
-    opened = yield from open_log_job(layout, _ids(job), owner, _depth(spec), spec.idempotency_key)
+    ids, depth, run = _ids(job), _depth(spec), spec.idempotency_key
+    opened = yield from open_log_job(layout, ids, owner, depth, run)
+    if not spec.publish and not opened.log.state.exists:
+        # Without a log nobody could fence a job that waits.
+        yield from abandon_job(layout, opened.job)
+        yield from _make_table(root, spec, known)
+        opened = yield from open_log_job(layout, ids, owner, depth, run)
     try:
         return (yield from _opened(root, layout, opened, spec, known)), opened.log
     except ZeroRenameError:
         # Nothing but the open record was written: there are no tasks yet.
         yield from abandon_job(layout, opened.job)
         raise
+
+
+def _make_table(root: TableRoot, spec: JobSpec, known: StoreFacts | None) -> Step[None]:
+    """Make a table without rows, for a job whose rows nobody is to see yet."""
+    spec = replace(
+        spec,
+        mode=Mode.APPEND,
+        replace_partitions=None,
+        replace_table=False,
+        replace_where=None,
+        only_partitions=None,
+        schema_mode=SchemaMode.KEEP,
+        on_conflict=OnConflict.FAIL,
+        idempotency_key=None,
+        base=None,
+        publish=True,
+    )
+    opened, log = yield from _open(root, new_job_id(), spec, known)
+    try:
+        yield from _commit(layout_of(root), opened, log, _making, (), 0)
+    except CommitConflictError:
+        # Somebody else has made it meanwhile: the opening after this one sees that.
+        yield from abandon_job(layout_of(root), opened.job)
+
+
+def _making(change: LogChange, state: LogState) -> LogChange:
+    return replace(change, operation="CREATE TABLE")
 
 
 def _depth(spec: JobSpec) -> LogDepth:
@@ -292,6 +332,9 @@ def _opened(
     if done is not None and spec.on_repeat is OnRepeat.SKIP:
         repeated = yield from _repeated(root, layout, state, done)
         yield from abandon_job(layout, opened.job)
+    waiting = None
+    if not spec.publish and done is None:
+        waiting = yield from _waiting_of(root, layout, state, spec, opened.job)
     log = LoggedJob(
         state.version,
         state.table_id,
@@ -308,12 +351,26 @@ def _opened(
         partition_by=partition_by,
         facts=facts,
         repeated=repeated,
+        unpublished=waiting,
         opened_at=opened.opened_at,
         log=log,
     )
-    if repeated is None:
+    if not job.is_repeat:
         refuse_at_opening(job, state)
     return job
+
+
+def _waiting_of(
+    root: TableRoot, layout: DeltaLayout, state: LogState, spec: JobSpec, job: str
+) -> Step[UnpublishedJob | None]:
+    """Find the job that an earlier try of a run has left unpublished, and close this one for it."""
+    if spec.idempotency_key is None or spec.on_repeat is not OnRepeat.SKIP:
+        return None
+    found = yield from unpublished_of_run(root, layout, state, spec.idempotency_key, job)
+    if found is None:
+        return None
+    yield from abandon_job(layout, job)
+    return replace(found, repeated=True)
 
 
 def _columns(
@@ -370,24 +427,18 @@ def _commit(
     """Commit a job; ``log``: the state that it began on, ``None``: it is read anew."""
     if opened.repeated is not None:
         return opened.repeated
-    check_results(opened, results, tasks)
     now = int(time.time() * 1000)
-    files = [file for result in results for file in result.files]
-    if log is None:
-        log = yield from open_log(layout, _depth(opened.spec))
-    change = amend(_change(layout, opened, log.state, files, now), log.state)
-    spec = opened.spec
-    if spec.idempotency_key is not None and spec.on_repeat is not OnRepeat.SKIP:
-        change = yield from _again(layout, log, change, spec.on_repeat, now)
+    log, change = yield from _planned(layout, opened, log, amend, results, tasks, now)
+    spec, files = opened.spec, [file for result in results for file in result.files]
     done, left = yield from _commit_what_counts(layout, opened, log, change, now)
     if isinstance(done, EntryCommitted):
-        yield from _delete(left.keys)
-        _tell_overwritten(opened, done)
-        yield from _checkpoint_where_due(layout, opened, log.state, done.entry.version, now)
+        yield from delete_files(left.keys)
+        tell_overwritten(opened.root, done)
+        yield from checkpoint_where_due(layout, opened.root, log.state, done.entry.version, now)
         metadata = done.entry.of(LogMetadata)
         state = replace(log.state, metadata=metadata[-1]) if metadata else log.state
         return replace(committed(opened.root, state, done.entry), rewritten=not change.changes_data)
-    yield from _delete(file.key for file in files)
+    yield from delete_files(file.key for file in files)
     if spec.on_repeat is OnRepeat.SKIP:
         return (yield from _repeated(opened.root, layout, log.state, done))
     raise CommitConflictError(
@@ -395,6 +446,47 @@ def _commit(
         job=opened.job,
         remedy="Run it again, if the rows of the other one are to be replaced.",
     )
+
+
+def _leave(
+    layout: DeltaLayout,
+    opened: OpenedJob,
+    log: OpenedLog | None,
+    amend: Amend,
+    results: Sequence[TaskResult],
+    tasks: int,
+) -> Step[Committed | UnpublishedJob]:
+    """Leave a job to be published later, unless its run has loaded before."""
+    if opened.repeated is not None:
+        return opened.repeated
+    if opened.unpublished is not None:
+        return opened.unpublished
+    now = int(time.time() * 1000)
+    log, change = yield from _planned(layout, opened, log, amend, results, tasks, now)
+    return (
+        yield from leave_unpublished(opened.root, layout, log.state, change, opened.opened_at, now)
+    )
+
+
+def _planned(
+    layout: DeltaLayout,
+    opened: OpenedJob,
+    log: OpenedLog | None,
+    amend: Amend,
+    results: Sequence[TaskResult],
+    tasks: int,
+    now: int,
+) -> Step[tuple[OpenedLog, LogChange]]:
+    """Return what a job's entry is to do, and the state that it began on."""
+    check_results(opened, results, tasks)
+    files = [file for result in results for file in result.files]
+    spec = opened.spec
+    if log is None:
+        log = yield from open_log(layout, _depth(spec))
+    change = amend(_change(layout, opened, log.state, files, now), log.state)
+    if spec.idempotency_key is not None and spec.on_repeat is not OnRepeat.SKIP:
+        change = yield from _again(layout, log, change, spec.on_repeat, now)
+    return log, change
 
 
 def _commit_what_counts(
@@ -422,8 +514,8 @@ def _named_conflict(opened: OpenedJob, error: LogOvertakenError) -> CommitConfli
     return made
 
 
-def _checkpoint_where_due(
-    layout: DeltaLayout, opened: OpenedJob, state: LogState, version: int, now: int
+def checkpoint_where_due(
+    layout: DeltaLayout, root: TableRoot, state: LogState, version: int, now: int
 ) -> Step[None]:
     """Write a checkpoint after every so many commits, so that openings and other engines read few
     entries. The job is committed: what fails here is logged, and left to the next one."""
@@ -432,7 +524,7 @@ def _checkpoint_where_due(
     try:
         yield from make_checkpoint(layout, now)
     except ZeroRenameError as error:
-        logger.warning("%s: no checkpoint was written: %s", opened.root.url, error)
+        logger.warning("%s: no checkpoint was written: %s", root.url, error)
 
 
 def checkpoint_interval(state: LogState) -> int:
@@ -441,7 +533,7 @@ def checkpoint_interval(state: LogState) -> int:
     return int(asked) if asked.isdecimal() and int(asked) else CHECKPOINT_INTERVAL
 
 
-def _tell_overwritten(opened: OpenedJob, done: EntryCommitted) -> None:
+def tell_overwritten(root: TableRoot, done: EntryCommitted) -> None:
     """Warn of entries that a writer without conditional writes has written over."""
     if done.overwritten:
         logger.warning(
@@ -449,9 +541,9 @@ def _tell_overwritten(opened: OpenedJob, done: EntryCommitted) -> None:
             "without conditional writes has written over them, and what they added or removed is "
             "lost from the table. Their files are still there. Let that writer use a log store "
             "that writes conditionally, then commit them again: zero-rename repair %s --apply",
-            opened.root.url,
+            root.url,
             ", ".join(map(str, done.overwritten)),
-            opened.root.url,
+            root.url,
         )
 
 
@@ -676,7 +768,9 @@ def _abort(
     """Abort a job whose owner this is: nobody else can commit it, as it was not handed over."""
     if opened.repeated is not None:
         return opened.repeated
-    yield from _delete(file.key for result in results for file in result.files)
+    if opened.unpublished is not None:
+        return Aborted(opened.job, opened.root.url, 0)  # It wrote nothing; the other one waits.
+    yield from delete_files(file.key for result in results for file in result.files)
     yield from abandon_job(layout, opened.job)
     return Aborted(opened.job, opened.root.url, 0)
 
@@ -692,17 +786,12 @@ def _withdraw(
     """
     if opened.repeated is not None:
         return opened.repeated
+    if opened.unpublished is not None:
+        return Aborted(opened.job, opened.root.url, 0)
     now = int(time.time() * 1000)
     verdict = yield from withdraw_job(layout, opened.job, opened.opened_at, new_job_id(), now)
     if verdict.entry is None:
-        yield from _delete(file.key for result in results for file in result.files)
+        yield from delete_files(file.key for result in results for file in result.files)
         return Aborted(opened.job, opened.root.url, 0)
     log = yield from open_log(layout, LogDepth.BLIND)
     return committed(opened.root, log.state, verdict.entry)
-
-
-def _delete(keys: Iterable[str]) -> Step[None]:
-    """Delete files that no entry names. What stays is unseen, and purge's."""
-    names = sorted(keys)
-    for start in range(0, len(names), 1000):
-        yield from DeleteMany(tuple((key, None) for key in names[start : start + 1000]))

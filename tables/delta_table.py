@@ -16,10 +16,11 @@ from ..committer.commit.newest_run import SupersededBy
 from ..committer.commit.snapshot import Snapshot
 from ..committer.commit.state.context import Progress
 from ..committer.commit.state.heartbeat import OF_TASKS
-from ..committer.commit.state.job_state import Committed, OpenedJob
+from ..committer.commit.state.job_state import Aborted, Committed, OpenedJob, UnpublishedJob
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import (
     CommitConflictError,
+    InvalidInputError,
     RefusedError,
     SnapshotGoneError,
     TableMismatchError,
@@ -104,7 +105,9 @@ from .delta_upkeep import (
 )
 from .delta_verify import verify_table
 from .last_changes import LastChanges, Since, last_changes
+from .publishing import abort, publish, rows_of_job
 from .store_check import ATOMIC
+from .unpublished import all_unpublished, unpublished_of_run, waiting_jobs
 
 T = TypeVar("T")
 #: Entries that are read at once in search of one.
@@ -277,6 +280,7 @@ class DeltaTable(ChangeableTable):
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         as_of: Past | None = None,
+        job: str | None = None,
     ) -> TableScan:
         """Read one state lazily, as batches, Arrow, pandas, Polars or DuckDB. Sends nothing yet.
 
@@ -285,14 +289,38 @@ class DeltaTable(ChangeableTable):
         :param columns: names in the order wanted; ``None`` for all.
         :param limit: at most so many rows.
         :param as_of: a former state: a version, or a time with its zone.
+        :param job: instead of a state, the rows of this job alone, before it is published or after.
+        :raises InvalidInputError: both are given.
         """
+        if as_of is not None and job is not None:
+            raise InvalidInputError(
+                "as_of names a state of the table, and job the rows of one job; nothing was read.",
+                table=self.root.url,
+                remedy="Give one of the two.",
+            )
         past = None if as_of is None else AsOf.parse(as_of)
         reads = TableAccess(
             self.driver, lambda names: self.snapshot(names, past), self.shape, self.stored_names
         )
+        if job is not None:
+            reads = self._job_access(job)
         wanted = None if columns is None else tuple(columns)
         conditions = () if filter is None else (filter,)
         return TableScan(reads, ScanPlan(partitions, conditions, wanted, limit))
+
+    def _job_access(self, job: str) -> TableAccess:
+        """What a scan asks for of the rows of one job."""
+
+        def shape() -> tuple[pa.Schema, tuple[str, ...]]:
+            state = self.rows_of_job(job)
+            return state.schema, state.partition_by
+
+        def stored_names(names: Collection[str]) -> Collection[str]:
+            return stored_in(self.root, shape, names)
+
+        return TableAccess(
+            self.driver, lambda names: self.rows_of_job(job, names), shape, stored_names
+        )
 
     def newest_entry(self, since: int = 0) -> NewestEntry | None:
         """Tell the newest entry of the log, by one listing; ``None``: no table here.
@@ -353,12 +381,16 @@ class DeltaTable(ChangeableTable):
         files: FileOptions | None = None,
         inputs: Sequence[Snapshot | TableScan | str] | None = None,
         wait_for_other_runs: timedelta | float | None = None,
+        publish: bool = True,
     ) -> WriteJob:
         """A job from plain Python: ``with table.job(mode="append") as job: job.write(data)``.
 
         Arguments as of :meth:`.committer.table.Table.job`. ``max_duration`` is how long the job
         may take: recovery leaves it alone so long.
 
+        :param publish: ``False``: nobody sees the rows before :meth:`publish` is called with the
+            job's id, and ``job.unpublished`` tells what waits. Where there is no table, one without
+            rows is made.
         :return: a context manager. Nothing is sent before its block is entered.
         :raises TableNotFoundError: no schema given and no table here.
         :raises InvalidInputError: what a Delta table does not keep.
@@ -374,6 +406,7 @@ class DeltaTable(ChangeableTable):
             only_partitions=partition_names("only_partitions", only_partitions),
             base=base.base if isinstance(base, Snapshot) else base,
             idempotency_key=idempotency_key,
+            publish=publish,
             success_markers=SuccessMarkers.NONE,
             max_duration=max_duration,
             owner=owner or this_process(),
@@ -383,6 +416,55 @@ class DeltaTable(ChangeableTable):
         stated = None if inputs is None else partial(stated_inputs, self.driver, inputs)
         before = self._waiting(spec, wait_for_other_runs)
         return WriteJob(DeltaSteps(self.driver, self.root), spec, inputs=stated, before=before)
+
+    # Jobs that are published later
+
+    def publish(self, job: str) -> Committed:
+        """Let everybody see the rows of a job that waits, by one entry of the log: what came since
+        the job opened is judged now. A job that is published already is *repeated*.
+
+        :param job: its id.
+        :raises CommitConflictError: it does not stand on what came since, its run has loaded again,
+            or it has waited for longer than the table's retention. It waits as before.
+        :raises JobFencedError: it was aborted.
+        :raises CommitStateUnknownError: it may be published: ask again.
+        :raises InvalidInputError: no such job.
+        """
+        return self.run(publish(self.root, self._layout, job))
+
+    def abort(self, job: str) -> Aborted:
+        """Throw a job away that waits to be published, with its files.
+
+        :param job: its id.
+        :raises CommitConflictError: it is published.
+        :raises InvalidInputError: no such job.
+        """
+        return self.run(abort(self.root, self._layout, job))
+
+    def unpublished(self) -> list[UnpublishedJob]:
+        """The jobs that wait to be published, the oldest first.
+
+        :raises TableNotFoundError: no table here.
+        """
+        state = self._found(self._open(LogDepth.BLIND)).state
+        jobs = self.run(waiting_jobs(self._layout))
+        return self.run(all_unpublished(self.root, self._layout, state, jobs))
+
+    def unpublished_of_key(self, idempotency_key: str) -> UnpublishedJob | None:
+        """The job of a run that waits and may still be published, or ``None``."""
+        state = self._open(LogDepth.BLIND).state
+        if not state.exists:
+            return None
+        return self.run(unpublished_of_run(self.root, self._layout, state, idempotency_key))
+
+    def rows_of_job(self, job: str, partitions: Collection[str] | None = None) -> Snapshot:
+        """The files that a job adds, whether it is published or not, and nothing else.
+
+        :param partitions: by name; ``None``: all.
+        :raises JobFencedError: it was aborted.
+        :raises InvalidInputError: no such job.
+        """
+        return self.run(rows_of_job(self.root, self._layout, job, partitions))
 
     def tasks_job(
         self,
@@ -639,7 +721,8 @@ class DeltaTable(ChangeableTable):
 
     def recover(self, patience: float | None = None) -> list[Recovered]:
         """Settle jobs whose process is taken for dead: finish those that are committed, fence and
-        close the others.
+        close the others. Jobs that wait to be published are left, for the table's retention since
+        they opened.
 
         :param patience: seconds since a job opened, after which it counts as dead; ``None``: its
             own ``max_duration``. 0 says that no job is at work.
@@ -651,16 +734,17 @@ class DeltaTable(ChangeableTable):
         return self.run(plan_recovery(self._layout, patience))
 
     def settle(self, jobs: Collection[str]) -> list[Recovered]:
-        """Settle open jobs whose processes have ended. One whose process is alive is fenced."""
+        """Settle open jobs whose processes have ended. One whose process is alive is fenced; one
+        that waits to be published is left."""
         return self.run(recover_jobs(self._layout, 0.0, jobs))
 
     def give_up(self, jobs: Collection[str]) -> list[Recovered]:
-        """Settle open jobs that a caller names as dead.
+        """Settle open jobs that a caller names as dead, those that wait to be published, too.
 
         :raises InvalidInputError: one of them is not open. Nothing was changed.
         """
         self.run(refuse_unknown(self._layout, jobs))
-        return self.settle(jobs)
+        return self.run(recover_jobs(self._layout, 0.0, jobs, spares_waiting=False))
 
     def open_jobs(self) -> list[OpenJob]:
         """The jobs with an open record, oldest first."""

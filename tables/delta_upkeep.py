@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,8 +23,10 @@ from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.job_files import JobFiles
 from ..log.job_steps import recover_job
 from ..log.opening import LogDepth, open_log
+from ..log.publishing import kept_for
 from ..log.purging import plan_log_purge, purge_log
 from ..log.searching import JobVerdict, search_since_opened
+from .unpublished import waiting_jobs
 
 
 def store_now(layout: DeltaLayout) -> Step[int]:
@@ -34,8 +37,10 @@ def store_now(layout: DeltaLayout) -> Step[int]:
 
 def open_jobs(layout: DeltaLayout) -> Step[list[OpenJob]]:
     """The jobs with an open record, oldest first."""
+    waiting = yield from waiting_jobs(layout)
     now, found = yield from _open_records(layout)
-    return [_open_job(job, record, now) for job, record in found.items()]
+    jobs = (_open_job(job, record, now) for job, record in found.items())
+    return [replace(it, unpublished=it.job in waiting) for it in jobs]
 
 
 def _open_records(layout: DeltaLayout) -> Step[tuple[float, dict[str, Found]]]:
@@ -94,21 +99,27 @@ def _rival(job: str, record: Found, now: float, appends: bool, run: str | None) 
 
 
 def recover_jobs(
-    layout: DeltaLayout, silent_for: float | None, jobs: Collection[str] | None = None
+    layout: DeltaLayout,
+    silent_for: float | None,
+    jobs: Collection[str] | None = None,
+    spares_waiting: bool = True,
 ) -> Step[list[Recovered]]:
     """Settle the jobs whose process is taken for dead: finish those that are committed, fence and
     close the others. One that cannot be settled does not keep the others from being.
 
     :param silent_for: seconds since a job opened; ``None``: its own maximum duration.
     :param jobs: these only; ``None``: any.
+    :param spares_waiting: leave those that wait to be published, for the table's retention: no
+        process is at work on them, and none has to be.
     """
+    kept = (yield from _kept_waiting(layout)) if spares_waiting else {}
     now, found = yield from _open_records(layout)
     settled: list[Recovered] = []
     for job, record in found.items():
         if jobs is not None and job not in jobs:
             continue
         try:
-            if (left := _left(job, record, now, silent_for)) is not None:
+            if (left := (yield from _left(layout, job, record, now, silent_for, kept))) is not None:
                 settled.append(left)
             else:
                 milliseconds = int(now * 1000)
@@ -121,11 +132,12 @@ def recover_jobs(
 
 def plan_recovery(layout: DeltaLayout, silent_for: float | None) -> Step[list[Recovered]]:
     """Tell what :func:`recover_jobs` would do, by the same judgement. Changes nothing."""
+    kept = yield from _kept_waiting(layout)
     now, found = yield from _open_records(layout)
     planned: list[Recovered] = []
     for job, record in found.items():
         try:
-            left = _left(job, record, now, silent_for)
+            left = yield from _left(layout, job, record, now, silent_for, kept)
             planned.append(left or (yield from _plan(layout, job, record)))
         except ZeroRenameError as error:
             planned.append(Recovered.failed(job, error))
@@ -144,9 +156,39 @@ def _plan(layout: DeltaLayout, job: str, record: Found) -> Step[Recovered]:
     return Recovered(job, Outcome.WOULD_ABORT, why)
 
 
-def _left(job: str, record: Found, now: float, silent_for: float | None) -> Recovered | None:
-    """Report a job that may be alive as left; ``None``: it counts as dead."""
+def _kept_waiting(layout: DeltaLayout) -> Step[dict[str, float]]:
+    """List the jobs that wait to be published, each with the seconds since its opening for which it
+    is kept."""
+    waiting = yield from waiting_jobs(layout)
+    if not waiting:
+        return {}
+    opened = yield from open_log(layout, LogDepth.BLIND)
+    return dict.fromkeys(waiting, kept_for(layout, opened.state))
+
+
+def _left(
+    layout: DeltaLayout,
+    job: str,
+    record: Found,
+    now: float,
+    silent_for: float | None,
+    kept: Mapping[str, float],
+) -> Step[Recovered | None]:
+    """Report a job that may be alive, or waits to be published, as left; ``None``: it counts as
+    dead, or its publisher does.
+
+    :param kept: of jobs that were handed over, for how many seconds they wait.
+    """
     age, allowed = now - record.last_modified, silent_for
+    if job in kept and age < kept[job]:
+        opened = yield from open_log(layout, LogDepth.BLIND)
+        at = record.last_modified
+        verdict = yield from search_since_opened(layout, opened.state, job, at)
+        if verdict.entry is not None or verdict.fenced:
+            return None
+        days = (kept[job] - age) / 86400
+        why = f"it waits to be published; it is kept for {days:.1f} days more"
+        return Recovered(job, Outcome.LEFT, why)
     if allowed is None:
         allowed = _max_duration(record)
     if age >= allowed:

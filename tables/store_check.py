@@ -49,11 +49,15 @@ def refuse_second_writer(
         return
     records = JobFiles(layout.control)
     listing = yield from list_objects(records.opened)
-    others = sorted({records.job_of(key) for key in listing.keys} - {job})
+    others = {records.job_of(key) for key in listing.keys} - {job}
+    if others:
+        # A job that waits to be published writes nothing until then.
+        waiting = yield from list_objects(records.waiting)
+        others -= {records.job_of(key) for key in waiting.keys}
     if others:
         raise StoreUnfitError(
             "The store carries out conditional writes in two steps, so it holds one writer at a "
-            f"time, and another job is open: {first_few(others)}. No data was written.",
+            f"time, and another job is open: {first_few(sorted(others))}. No data was written.",
             table=root.url,
             remedy="Wait for that job; if its process is dead, DeltaTable(…).recover(patience=0) "
             "closes it. Or use a store that writes in one step.",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import (
     DamagedError,
+    InvalidInputError,
     JobFencedError,
     OtherJobError,
     OutcomeUnknownError,
@@ -99,6 +100,13 @@ def checked(context: Context, spec: JobSpec) -> JobSpec:
     check_options(spec.files)
     if spec.base is not None:
         spec.base.check_table(context.root.url)
+    if not spec.publish:
+        raise InvalidInputError(
+            "publish=False is given for a table of directories, whose files are there for whoever "
+            "lists them once they are complete; nothing was sent.",
+            table=context.root.url,
+            remedy="Write a Delta table, by layout='delta', or leave publish out.",
+        )
     if spec.coordination is Coordination.NONE:
         check_uncoordinated(context.root, spec)
     return spec

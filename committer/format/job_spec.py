@@ -338,6 +338,8 @@ class JobSpec:
     :param idempotency_key: the run's key (DAG, run, task, map index; not the try); ``None`` for
         none.
     :param on_repeat: what to do where an earlier job under that key has committed.
+    :param publish: ``False``: the job's rows are written, and nobody sees them before somebody
+        publishes the job, by its id. Only in a Delta table.
     :param data_root: of a new table that is read by heads: where its jobs' files lie first, as
         ``s3://bucket/prefix``; ``None``: in the table. A job that names another one than the
         table's is refused.
@@ -377,6 +379,7 @@ class JobSpec:
     success_markers: SuccessMarkers = SuccessMarkers.PARTITION_AND_TABLE
     idempotency_key: str | None = None
     on_repeat: OnRepeat = OnRepeat.SKIP
+    publish: bool = True
     coordination: Coordination = Coordination.STORE
     readers: Readers | None = None
     data_root: FastRoot | str | None = None

@@ -80,6 +80,7 @@ class OpenJob:
     :param age_seconds: seconds without a heartbeat, by the store's clock.
     :param decided: its verdict; ``None`` while it has none.
     :param damage: what of its records cannot be read; ``""`` where all can.
+    :param unpublished: it is written, and waits to be published.
     """
 
     job: str
@@ -88,6 +89,7 @@ class OpenJob:
     decided: Verdict | None
     idempotency_key: str | None
     damage: str = ""
+    unpublished: bool = False
 
 
 #: The least that a store of which nothing is known may keep.

@@ -121,5 +121,6 @@ def _living(table: LoadedTable, run: LoadRun) -> dict[str, tuple[int | None, flo
         if run.owns(job.owner)
         and not run.made(job.owner)
         and job.decided is None
+        and not job.unpublished
         and job.age_seconds < PATIENCE
     }

@@ -35,6 +35,7 @@ WORKS = {
     "lifecycle": "{t}",
     "maintain": "{t}",
     "policy": "writer {t}",
+    "publish": "{t}",
     "purge": "{t}",
     "recover": "{t}",
     "repair": "{t}",
@@ -256,6 +257,43 @@ def test_jobs_and_recover_go_by_the_open_records_of_the_log(table: DeltaTable) -
     (done,) = as_json("recover", table.root.url, "--patience", "0", "--apply")
     assert (done["job"], done["outcome"]) == (job.job, "aborted")
     assert table.open_jobs() == []
+
+
+def leave(table: DeltaTable) -> str:
+    """Write a job that waits; return its id."""
+    with table.job(mode="append", publish=False) as job:
+        job.write(pa.table({"day": ["3"], "delay": [7]}))
+    assert job.unpublished is not None
+    return job.unpublished.job
+
+
+def test_job_that_waits_is_listed_and_published_with_apply_alone(table: DeltaTable) -> None:
+    job = leave(table)
+    (listed,) = as_json("publish", table.root.url)
+    assert (listed["job"], listed["rows"]) == (job, 1)
+    assert "unpublished" in invoke("jobs", table.root.url).stdout
+    assert "--apply does it" in invoke("publish", table.root.url, job).stderr
+    before = table.scan().count()
+    found = as_json("publish", table.root.url, job, "--apply")
+    assert (found["job"], found["repeated"], table.scan().count()) == (job, False, before + 1)
+    assert as_json("publish", table.root.url, job, "--apply")["repeated"]
+    assert as_json("publish", table.root.url) == []
+
+
+def test_job_that_waits_is_aborted_by_its_name(table: DeltaTable) -> None:
+    job = leave(table)
+    assert invoke("publish", table.root.url, "--abort", "--apply").exit_code == Exit.REFUSED
+    assert invoke("publish", table.root.url, job, "--abort", "--apply").exit_code == Exit.DONE
+    again = invoke("publish", table.root.url, job, "--apply")
+    assert (again.exit_code, "was aborted" in again.stderr) == (Exit.REFUSED, True)
+
+
+def test_publish_refuses_a_table_of_directories(s3_bucket: Bucket) -> None:
+    url = f"s3://{s3_bucket.name}/directories"
+    with Table(url).job(ROWS.schema, partition_by=["day"]) as job:
+        job.write(ROWS)
+    found = invoke("publish", url)
+    assert (found.exit_code, "no Delta table" in found.stderr) == (Exit.REFUSED, True)
 
 
 def test_doctor_names_a_job_that_is_not_finished(table: DeltaTable) -> None:

@@ -44,3 +44,34 @@ def test_each_further_file_takes_one(s3_bucket: Bucket) -> None:
 def test_a_run_writes_its_report_besides(s3_bucket: Bucket) -> None:
     found = requests_of(s3_bucket, 1, idempotency_key="run")
     assert found == {**OPENED, "PutObject": 5, "DeleteObject": 1}
+
+
+class TestPublishing:
+    def test_leaving_a_job_takes_a_request_fewer_than_committing_it(
+        self, s3_bucket: Bucket
+    ) -> None:
+        # Open record, file, the job's record; the open record stays.
+        assert requests_of(s3_bucket, 1, publish=False) == {**OPENED, "PutObject": 3}
+
+    @pytest.mark.parametrize("count", [1, 365])
+    def test_publishing_takes_the_same_whatever_the_files(
+        self, s3_bucket: Bucket, count: int
+    ) -> None:
+        # Its two records, hint, checksum file, an entry as young as the job; its entry and checksum
+        # file; its two records go.
+        found = publishing(s3_bucket, count)
+        assert found == {"GetObject": 5, "ListObjects": 2, "PutObject": 2, "DeleteObject": 2}
+
+    def test_second_publication_writes_nothing(self, s3_bucket: Bucket) -> None:
+        assert publishing(s3_bucket, 1, times=2) == {"GetObject": 6, "ListObjects": 2}
+
+
+def publishing(bucket: Bucket, count: int, times: int = 1) -> dict[str, int]:
+    """The requests of the last of some publications of a job, in a process of its own."""
+    requests_of(bucket, count, publish=False)
+    table = DeltaTable(f"s3://{bucket.name}/flights")
+    (job,) = [it.job for it in table.unpublished()]
+    for _ in range(times):
+        bucket.counter.reset()
+        DeltaTable(table.root.url).publish(job)
+    return bucket.counter.counts()

@@ -82,6 +82,30 @@ def once(**options: Any) -> Act:
     return lambda table: write(table, rows(10), idempotency_key="run", **options)
 
 
+def leave(table: DeltaTable) -> Any:
+    """Write a job that waits."""
+    with table.job(rows(10).schema, idempotency_key="run", publish=False) as job:
+        job.write(rows(10))
+    return job.unpublished
+
+
+def waiting() -> MemoryStore:
+    store = filled()
+    leave(on(store))
+    return store
+
+
+def publish(table: DeltaTable) -> Any:
+    """Publish the job that waits, or the run's that was published before."""
+    jobs = [it.job for it in table.unpublished()]
+    return table.publish(jobs[0] if jobs else table.job_of_key("run") or "")
+
+
+def leave_and_publish(table: DeltaTable) -> Any:
+    done = leave(table)
+    return None if done is None else table.publish(done.job)
+
+
 #: By name: the store before, the verb, the values before and after it.
 VERBS: dict[str, tuple[Callable[[], MemoryStore], Act, list[int], list[int]]] = {
     "first job": (MemoryStore, once(), [], [10]),
@@ -99,6 +123,8 @@ VERBS: dict[str, tuple[Callable[[], MemoryStore], Act, list[int], list[int]]] = 
         [1, 2, 3],
         [1, 2, 3, 10],
     ),
+    "publish": (waiting, publish, [1, 2, 3], [1, 2, 3, 10]),
+    "leave and publish": (filled, leave_and_publish, [1, 2, 3], [1, 2, 3, 10]),
     "compact": (filled, lambda it: it.compact(apply=True), [1, 2, 3], [1, 2, 3]),
     "restore": (filled, lambda it: it.restore(0), [1, 2, 3], [1]),
     "repair": (overwritten, repair, [1, 2, 3], [1, 2, 3, 10]),
@@ -155,7 +181,7 @@ def test_what_is_told_is_true_and_a_retry_brings_each_row_once(verb: str, fault:
     prepare, act, before, after = VERBS[verb]
     number = 0
     while True:
-        store = prepare()
+        store = prepare()  # With a clock of its own.
         table = on(store, at(number, FAULTS[fault]))
         told = _told(table, act)
         if told is None and len(table.driver.requests) <= number:  # type: ignore[attr-defined]
@@ -196,6 +222,35 @@ def _settle(store: MemoryStore, act: Act, after: list[int], where: str) -> None:
     assert values(store) == after, where
     live = {file.key for file in on(store).state().files}
     assert live <= set(store.objects), where
+
+
+def abort(table: DeltaTable) -> Any:
+    return [table.abort(it.job) for it in table.unpublished()]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("verb", [leave, abort])
+def test_job_that_waits_is_whole_or_gone_whatever_fails(verb: Act, fault: str) -> None:
+    number = 0
+    while True:
+        store = filled() if verb is leave else waiting()
+        table = on(store, at(number, FAULTS[fault]))
+        told = _told(table, verb)
+        if told is None and len(table.driver.requests) <= number:  # type: ignore[attr-defined]
+            break
+        where = f"{fault} at request {number}: {told!r}"
+        assert values(store) == [1, 2, 3], where
+        verb(on(store))  # Whatever it was told, it may be asked again.
+        left = on(store).unpublished()
+        assert len(left) == (verb is leave), where
+        on(store).recover(patience=0)
+        on(store).purge(apply=True)
+        for job in left:
+            on(store).publish(job.job)
+        assert values(store) == [1, 2, 3, *([10] * len(left))], where
+        assert not on(store).open_jobs(), where
+        number += 1
+    assert number > 3
 
 
 def test_a_sleeper_that_recovery_has_fenced_commits_nothing() -> None:

@@ -1,4 +1,4 @@
-"""State of a job: opened, committed, aborted."""
+"""State of a job: opened, unpublished, committed, aborted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ...format.job_spec import JobSpec, Readers
+from ...format.job_spec import NOBODY, JobSpec, Owner, Readers
 from ...format.layout import TableRoot
 from ...format.records.inputs import Inputs
 from ...format.records.store_facts import StoreFacts
@@ -126,6 +126,45 @@ class Committed:
 
 
 @dataclass(frozen=True)
+class UnpublishedJob:
+    """A job that is written, and waits to be published or aborted: only those see its rows who ask
+    for it by its id.
+
+    :param job: its id, ``zr1-…``.
+    :param table: the table's root, ``s3://bucket/prefix``.
+    :param partitions: each that it will change, as far as that is known before; at version 0.
+    :param opened_at: when it opened, by the store's clock, in Unix seconds.
+    :param kept_until: from when on it counts as dead, by the same clock.
+    :param owner: who ran it.
+    :param run: its idempotency key.
+    :param repeated: nothing was written now: an earlier try of the run had written ``job``.
+    :param retries: as of :class:`Committed`.
+    """
+
+    job: str
+    table: str
+    partitions: tuple[PartitionCommit, ...]
+    opened_at: float
+    kept_until: float
+    owner: Owner = NOBODY
+    run: str | None = None
+    repeated: bool = False
+    retries: int = 0
+
+    @property
+    def files(self) -> int:
+        return sum(it.files for it in self.partitions)
+
+    @property
+    def rows(self) -> int:
+        return sum(it.rows for it in self.partitions)
+
+    @property
+    def bytes(self) -> int:
+        return sum(it.bytes for it in self.partitions)
+
+
+@dataclass(frozen=True)
 class Aborted:
     """A job that is aborted: nothing of it is visible or ever will be.
 
@@ -175,6 +214,7 @@ class OpenedJob:
     :param planned: of partitions that a plan lets this one do again, the versions it may replace.
     :param settles: of those, the ones in which this job settles a conflict of runs.
     :param repeated: the earlier job of this run, when nothing is to be written.
+    :param unpublished: instead, the one that waits to be published.
     :param opened_at: when it opened, by the store's clock, not after it listed the heads; 0 if
         that is not known.
     :param schema_version: of the table's columns when the job opened.
@@ -206,6 +246,7 @@ class OpenedJob:
     planned: Mapping[str, int] = field(default_factory=dict)
     settles: Mapping[str, Settling] = field(default_factory=dict)
     repeated: Committed | None = None
+    unpublished: UnpublishedJob | None = None
     opened_at: float = 0.0
     new_table: TableRecord | None = None
     symlinks: bool = False
@@ -217,6 +258,11 @@ class OpenedJob:
     data_root: FastRoot | None = None
     log: LoggedJob | None = None
     inputs: Inputs | None = None
+
+    @property
+    def is_repeat(self) -> bool:
+        """Whether an earlier job of the run has done this, so that nothing is written."""
+        return self.repeated is not None or self.unpublished is not None
 
     def rank(self, partition: str) -> RunRank | None:
         """Return the rank of its run in a partition; ``None``: it only writes again what is

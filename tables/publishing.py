@@ -1,0 +1,182 @@
+"""Publishing, aborting and reading of unpublished jobs of a Delta table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from ..committer.commit.newest_run import SupersededBy, superseded_run
+from ..committer.commit.snapshot import Snapshot
+from ..committer.commit.state.job_state import Aborted, Committed
+from ..committer.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    JobFencedError,
+    SupersededRunError,
+    TableNotFoundError,
+)
+from ..committer.format.layout import TableRoot
+from ..committer.format.records.store_facts import StoreFacts
+from ..committer.store.requests import Step
+from ..layouts.delta.columns import arrow_schema
+from ..layouts.delta.delta_layout import DeltaLayout
+from ..log.actions import AddFile, LogMetadata
+from ..log.change import FENCE
+from ..log.committing import EntryCommitted
+from ..log.entries import LogEntry
+from ..log.opening import LogDepth, list_log, open_log, read_entries
+from ..log.publishing import publish_job, read_waiting
+from ..log.ranks import LogSupersededError
+from ..log.replay import LogState
+from .delta_files import partition_name, snapshot_of
+from .delta_steps import checkpoint_where_due, committed, tell_overwritten
+from .store_check import ATOMIC, refuse_second_writer
+from .unpublished import abort_waiting
+
+#: Entries that are read at once in search of one.
+AT_ONCE = 64
+
+
+def publish(root: TableRoot, layout: DeltaLayout, job: str) -> Step[Committed]:
+    """Publish a job that waits; one that is published is told as *repeated*.
+
+    :raises RefusedError: it is not in the log. But for one that was aborted, it waits as before.
+    :raises CommitStateUnknownError: it may be in the log, or come.
+    :raises UnfinishedCommitError: it is.
+    """
+    now = int(time.time() * 1000)
+    alone = partial(_refuse_beside_others, root, layout, job)
+    try:
+        done = yield from publish_job(layout, job, now, alone)
+    except LogSupersededError as error:
+        raise (yield from _superseded(layout, job, error)) from error
+    if done is None:
+        entry, state = yield from _entry_of(root, layout, job, "published")
+        return replace(committed(root, _named_by(state, entry), entry), repeated=True)
+    return (yield from _told(root, layout, done, now))
+
+
+def _refuse_beside_others(
+    root: TableRoot, layout: DeltaLayout, job: str, state: LogState
+) -> Step[None]:
+    """Refuse to publish beside a job at work, where the store holds one writer at a time."""
+    atomic = state.property_of(ATOMIC, "true") == "true"
+    yield from refuse_second_writer(root, layout, job, StoreFacts(atomic=atomic))
+
+
+def abort(root: TableRoot, layout: DeltaLayout, job: str) -> Step[Aborted]:
+    """Abort a job that waits, and delete its files; one that is aborted stays so.
+
+    :raises CommitConflictError: it is published.
+    """
+    waiting = yield from read_waiting(layout, job)
+    entry: LogEntry | None = None
+    if waiting is not None:
+        entry = (yield from abort_waiting(layout, waiting, int(time.time() * 1000))).entry
+    else:
+        with suppress(JobFencedError):
+            entry, _ = yield from _entry_of(root, layout, job, "aborted")
+    if entry is not None:
+        raise CommitConflictError(
+            f"The job is published, in version {entry.version}. It was not aborted.",
+            job=job,
+            remedy=f"To take it back, restore the table: zero-rename restore {root.url} "
+            f"--as-of {entry.version - 1}.",
+        )
+    return Aborted(job, root.url, 0)
+
+
+def rows_of_job(
+    root: TableRoot, layout: DeltaLayout, job: str, partitions: Collection[str] | None
+) -> Step[Snapshot]:
+    """Look at the files that a job adds, published or not, under the columns of that job.
+
+    :param partitions: by name, or a condition for them; ``None``: all.
+    """
+    waiting = yield from read_waiting(layout, job)
+    if waiting is not None:
+        metadata, adds = waiting.change.columns, waiting.change.adds
+        version = waiting.change.base.version
+        assert metadata is not None
+    else:
+        entry, _ = yield from _entry_of(root, layout, job, "read")
+        opened = yield from open_log(layout, LogDepth.BLIND, entry.version)
+        metadata, version = opened.state.metadata, entry.version
+        adds = tuple(it for it in entry.of(AddFile) if it.tags.get("job") == job)
+    files = {it.path: it for it in adds}
+    state = LogState(version, metadata=metadata, files=files)
+    return snapshot_of(root, layout, state, partitions)
+
+
+def _told(root: TableRoot, layout: DeltaLayout, done: EntryCommitted, now: int) -> Step[Committed]:
+    """Tell what a job has done that is published now, and write a checkpoint where one is due."""
+    tell_overwritten(root, done)
+    state = done.state
+    if state is None or state.metadata is None:
+        state = (yield from open_log(layout, LogDepth.BLIND)).state
+    yield from checkpoint_where_due(layout, root, state, done.entry.version, now)
+    return committed(root, _named_by(state, done.entry), done.entry)
+
+
+def _named_by(state: LogState, entry: LogEntry) -> LogState:
+    metadata = entry.of(LogMetadata)
+    return replace(state, metadata=metadata[-1]) if metadata else state
+
+
+def _entry_of(
+    root: TableRoot, layout: DeltaLayout, job: str, undone: str
+) -> Step[tuple[LogEntry, LogState]]:
+    """Find the entry of a job that does not wait, and read the state of now without its files.
+
+    :param undone: what did not happen to it, for the error.
+    :raises JobFencedError: it was aborted.
+    :raises InvalidInputError: the log has no entry of it.
+    """
+    state = (yield from open_log(layout, LogDepth.BLIND)).state
+    if not state.exists:
+        raise TableNotFoundError("There is no Delta table here.", table=root.url)
+    if FENCE + job in state.transactions:
+        raise _aborted(job, undone)
+    listed = yield from list_log(layout.folder)
+    versions = sorted(listed.entries, reverse=True)
+    for start in range(0, len(versions), AT_ONCE):
+        for entry in (yield from read_entries(layout.folder, versions[start : start + AT_ONCE])):
+            if entry is not None and entry.job == job:
+                return entry, state
+            if entry is not None and entry.transaction(FENCE + job):
+                raise _aborted(job, undone)
+    raise InvalidInputError(
+        f"No job {job} waits in this table, and its log has no entry of one. Nothing was {undone}.",
+        table=root.url,
+        remedy=f"See which jobs wait: zero-rename publish {root.url}. One that is at work waits "
+        "once it has ended.",
+    )
+
+
+def _aborted(job: str, undone: str) -> JobFencedError:
+    return JobFencedError(
+        f"The job was aborted, by somebody or since its run was loaded again. It was not {undone}.",
+        job=job,
+        remedy="Load its rows again, or publish the job that waits in its place.",
+    )
+
+
+def _superseded(
+    layout: DeltaLayout, job: str, error: LogSupersededError
+) -> Step[SupersededRunError]:
+    """Name the partitions in which a job gives way."""
+    waiting = yield from read_waiting(layout, job)
+    metadata = None if waiting is None else waiting.change.columns
+    if metadata is None:
+        return error
+    schema, by = arrow_schema(metadata), metadata.partition_columns
+    return superseded_run(
+        {
+            partition_name(place, schema, by): SupersededBy(other or "an unknown job")
+            for place, other in error.found.items()
+        },
+        skips=False,
+    )

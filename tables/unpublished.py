@@ -1,0 +1,224 @@
+"""Unpublished jobs of a Delta table: written, audited by whoever has their id, then published.
+
+==================================  ==============================================================
+what happens to a job that waits    then
+==================================  ==============================================================
+it is published                     its entry is judged on all that came since the job opened
+it is aborted                       fenced; its files are deleted
+its run is loaded again, unseen     the later job waits in its place: the earlier one is fenced
+                                    before the later one can be published
+its run is loaded again, seen       it is refused from then on
+another try of its run, no reload   writes nothing, and names the job that waits
+recovery, maintenance, purge        leave it and its files, for the retention since it opened
+==================================  ==============================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from ..committer.commit.state.job_state import SMALL, PartitionCommit, UnpublishedJob
+from ..committer.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    StoreRefusedError,
+    StoreUnreachableError,
+    UnfinishedAbortError,
+)
+from ..committer.format.job_spec import NOBODY, JobSpec, OnRepeat, OnSuperseded, Owner
+from ..committer.format.layout import TableRoot, new_job_id
+from ..committer.format.records.typed_json import Unfit, from_members
+from ..committer.store.listing import list_objects
+from ..committer.store.requests import All, DeleteMany, Found, Get, Step
+from ..layouts.delta.columns import arrow_schema
+from ..layouts.delta.delta_layout import DeltaLayout
+from ..log.actions import AddFile
+from ..log.change import LogChange
+from ..log.job_files import JobFiles, run_of_record
+from ..log.job_steps import withdraw_job
+from ..log.publishing import WaitingJob, hand_over_job, kept_for, read_waiting
+from ..log.replay import LogState
+from ..log.searching import JobVerdict, find_run
+from .delta_files import name_told, rows_of_add
+
+
+def check_held_back(root: TableRoot, spec: JobSpec) -> None:
+    """Refuse policies that a job cannot keep whose entry is written later.
+
+    :raises InvalidInputError: names the policy.
+    """
+    unkept = {
+        "on_repeat": (spec.on_repeat is OnRepeat.APPEND, "on_repeat='replace_own'"),
+        "on_superseded": (spec.on_superseded is OnSuperseded.SKIP, "on_superseded='fail'"),
+        "row_changes": (bool(spec.row_changes), "a merge, an update or a deletion that commits"),
+    }
+    for name, (is_asked, instead) in unkept.items():
+        if is_asked:
+            asked = "a change of rows" if name == "row_changes" else f"{name}={getattr(spec, name)}"
+            raise InvalidInputError(
+                f"publish=False is given with {asked}, which a job that is published later does "
+                "not keep; nothing was sent.",
+                table=root.url,
+                remedy=f"Ask for {instead}, or leave publish out.",
+            )
+
+
+def leave_unpublished(
+    root: TableRoot,
+    layout: DeltaLayout,
+    state: LogState,
+    change: LogChange,
+    opened_at: float,
+    now: int,
+) -> Step[UnpublishedJob]:
+    """Hand a job over to whoever publishes it, in the place of those that its run has left before.
+
+    :param state: that it began on.
+    :raises CommitConflictError: one of those was published meanwhile. Nothing was handed over.
+    """
+    former = []
+    if change.run is not None:
+        former = yield from waiting_of_run(layout, change.run, but=change.job)
+    for waiting in former:
+        verdict = yield from abort_waiting(layout, waiting, now)
+        if verdict.entry is not None:
+            raise CommitConflictError(
+                f"Job {waiting.change.job} of the same run was published meanwhile, in version "
+                f"{verdict.entry.version}. This job was not handed over.",
+                job=change.job,
+                remedy="Run it again, if its rows are to take the place of those.",
+            )
+    yield from hand_over_job(layout, change)
+    return as_unpublished(root, layout, state, change, opened_at)
+
+
+def abort_waiting(layout: DeltaLayout, waiting: WaitingJob, now: int) -> Step[JobVerdict]:
+    """Fence a job that waits, and delete its files; or find it published.
+
+    :raises UnfinishedAbortError: it is fenced, and files of it are left to purge.
+    """
+    job = waiting.change.job
+    verdict = yield from withdraw_job(layout, job, waiting.opened_at, new_job_id(), now)
+    if verdict.entry is None:
+        own = f"{layout.data}{job}/"
+        keys = (layout.key_of(it.path) for it in waiting.change.adds)
+        try:
+            yield from delete_files(key for key in keys if key.startswith(own))
+        except (StoreRefusedError, StoreUnreachableError) as error:
+            raise UnfinishedAbortError(
+                f"The job is aborted, and files of it were not deleted: {error.message}",
+                job=job,
+                remedy="Purge deletes them: zero-rename purge.",
+            ) from error
+    return verdict
+
+
+def delete_files(keys: Iterable[str]) -> Step[None]:
+    """Delete files that no entry names. What stays is unseen, and purge's."""
+    names = sorted(keys)
+    for start in range(0, len(names), 1000):
+        yield from DeleteMany(tuple((key, None) for key in names[start : start + 1000]))
+
+
+def waiting_of_run(layout: DeltaLayout, run: str, but: str = "") -> Step[list[WaitingJob]]:
+    """Read the jobs of a run that wait, the oldest first.
+
+    :param but: a job that is left out.
+    """
+    records = JobFiles(layout.control)
+    jobs = sorted((yield from waiting_jobs(layout)) - {but})
+    opened = yield from All(tuple(Get(records.open(job)) for job in jobs))
+    of_run = [
+        job
+        for job, it in zip(jobs, opened, strict=True)
+        if isinstance(it, Found) and run_of_record(it.body, it.key) == run
+    ]
+    found = yield from All(tuple(read_waiting(layout, job) for job in of_run))
+    return sorted((it for it in found if it is not None), key=lambda it: it.opened_at)
+
+
+def waiting_jobs(layout: DeltaLayout) -> Step[set[str]]:
+    """List the jobs that were handed over. One that has no open record is closed."""
+    records = JobFiles(layout.control)
+    listing = yield from list_objects(records.waiting)
+    return {records.job_of(key) for key in listing.keys}
+
+
+def unpublished_of_run(
+    root: TableRoot, layout: DeltaLayout, state: LogState, run: str, but: str = ""
+) -> Step[UnpublishedJob | None]:
+    """Find the job of a run that waits and may still be published; ``None``: there is none.
+
+    :param state: of now.
+    :param but: a job that is left out.
+    """
+    found = yield from waiting_of_run(layout, run, but)
+    if not found:
+        return None
+    done = yield from find_run(layout, state, run, but)
+    last = None if done is None else done.version
+    kept = kept_for(layout, state)
+    for waiting in reversed(found):
+        change = waiting.change
+        if change.former == last and waiting.now - waiting.opened_at < kept:
+            return as_unpublished(root, layout, state, change, waiting.opened_at)
+    return None
+
+
+def all_unpublished(
+    root: TableRoot, layout: DeltaLayout, state: LogState, jobs: Collection[str]
+) -> Step[list[UnpublishedJob]]:
+    """Read jobs that wait, the oldest first; those that do not any more are left out."""
+    found = yield from All(tuple(read_waiting(layout, job) for job in sorted(jobs)))
+    waiting = sorted((it for it in found if it is not None), key=lambda it: it.opened_at)
+    return [as_unpublished(root, layout, state, it.change, it.opened_at) for it in waiting]
+
+
+def as_unpublished(
+    root: TableRoot, layout: DeltaLayout, state: LogState, change: LogChange, opened_at: float
+) -> UnpublishedJob:
+    """Tell of a job that waits.
+
+    :param state: of its table, which says for how long.
+    """
+    return UnpublishedJob(
+        change.job,
+        root.url,
+        _partitions(state, change),
+        opened_at,
+        opened_at + kept_for(layout, state),
+        _owner(change),
+        change.run,
+    )
+
+
+def _owner(change: LogChange) -> Owner:
+    try:
+        return from_members(Owner, dict(change.owner))
+    except Unfit:
+        return NOBODY
+
+
+def _partitions(state: LogState, change: LogChange) -> tuple[PartitionCommit, ...]:
+    """What a change does to the partitions that it names or adds to."""
+    metadata = change.metadata or change.columns or state.metadata
+    assert metadata is not None
+    schema, by = arrow_schema(metadata), metadata.partition_columns
+    added: dict[str, list[AddFile]] = {
+        name_told(place, schema, by): [] for place in change.replaced.partitions
+    }
+    for add in change.adds:
+        place = tuple(add.values.get(name) or None for name in by)
+        added.setdefault(name_told(place, schema, by), []).append(add)
+    return tuple(
+        PartitionCommit(
+            name,
+            0,
+            len(files),
+            sum(max(0, rows_of_add(it)) for it in files),
+            sum(it.size for it in files),
+            0,
+            sum(it.size < SMALL for it in files),
+        )
+        for name, files in sorted(added.items())
+    )
