@@ -10,6 +10,7 @@ rerun          ``former``, ``removes``                     these, too: what its 
 compaction     the same, ``changes_data`` false            exactly these
 restore        ``returned``, ``removes``, ``reads`` all    exactly these; brings back tombstones
 repair         those of the entry that was written over    what it removed
+settlement     ``settles``, ``reads``                      none, or those of a restore
 fence          ``fences``                                  none
 purge          ``forgets``                                 none; tombstones become forgotten
 =============  ==========================================  =====================================
@@ -26,6 +27,7 @@ from enum import StrEnum
 from typing import Any
 
 from ..committer.format.records.partition_ranks import NO_RANKS, PartitionRanks
+from ..committer.format.settling import Settling
 from .actions import (
     FORGOTTEN,
     Action,
@@ -39,13 +41,16 @@ from .actions import (
 from .entries import OURS
 from .opening import LogDepth
 from .ranks import TAG, LogRanks, emptied_transactions, ranks_after, tag_of
-from .replay import LogState
+from .replay import LogState, Partition
 from .scope import NONE, Scope
+from .settling import settled_in, settled_transactions, settles_as_json
 
 #: The operation of an entry that restores a version.
 RESTORE = "RESTORE"
 #: That of one which commits again what was written over.
 REPAIR = "REPAIR"
+#: That of one which settles a conflict by rows that are there.
+SETTLE = "SETTLE"
 #: Applications of our transactions.
 FENCE, RUN = "zero_rename.fence/", "zero_rename.run/"
 
@@ -78,6 +83,7 @@ class LogChange:
     :param run: the key under which a run does its work once.
     :param former: the version of the run's last entry, whose rows this change takes the place of;
         ``None``: it has none.
+    :param settles: the conflicts of runs that it settles, by partition.
     :param owner: who runs it, as the entry tells it.
     :param told: what the entry says besides for whoever asks what the job did, as JSON.
     """
@@ -100,6 +106,7 @@ class LogChange:
     protocol: LogProtocol | None = None
     changes_data: bool = True
     operation: str = "WRITE"
+    settles: Mapping[Partition, Settling] = field(default_factory=dict)
     owner: Mapping[str, Any] = field(default_factory=dict)
     told: Mapping[str, Any] = field(default_factory=dict)
 
@@ -153,6 +160,7 @@ def change_actions(change: LogChange, state: LogState, now: int) -> tuple[Action
         *(AppTransaction(FENCE + job, 1, now) for job in sorted(change.fences)),
         *([AppTransaction(RUN + change.run, version, now)] if change.run is not None else []),
         *emptied_transactions(state, ranks, new, removed, change.replaced, now),
+        *settled_transactions(state, change.settles, _ended(change, state, removed), now),
     ]
     return (
         CommitInfo(_info(change, state, now, len(removed))),
@@ -167,6 +175,21 @@ def change_actions(change: LogChange, state: LogState, now: int) -> tuple[Action
         ),
         *change.returned,
     )
+
+
+def _ended(change: LogChange, state: LogState, removed: list[AddFile]) -> set[Partition]:
+    """The partitions whose settlement a change ends: another run replaces them, or files of them
+    are restored."""
+    settled = settled_in(state)
+    if not settled:
+        return set()
+    restored = {state.partition(it) for it in (*removed, *change.returned)}
+    return {
+        place
+        for place, it in settled.items()
+        if (change.operation == RESTORE and place in restored)
+        or (change.replaced.has(place) and it.runs.stands != change.run)
+    }
 
 
 def _tagged(change: LogChange, version: int, add: AddFile, ranks: PartitionRanks | None) -> AddFile:
@@ -201,6 +224,7 @@ def _info(change: LogChange, state: LogState, now: int, removed: int) -> dict[st
             "replaced": change.replaced.as_json() if change.replaced else None,
             "former": change.former,
             "onConflict": change.overtaking.value,
+            "settles": settles_as_json(change.settles) or None,
             "owner": dict(change.owner),
         },
     }

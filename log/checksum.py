@@ -33,6 +33,7 @@ from .actions import (
 )
 from .entries import OURS, ListedLog, LogEntry
 from .replay import LogState
+from .settling import standing
 
 #: Live files that a checksum file names at the most.
 FILES = 400
@@ -41,7 +42,7 @@ FILES = 400
 ACTIONS = 2_000
 #: The member with the actions of the entry.
 KEPT = "entry"
-#: Transactions that it names at the most, the newest.
+#: Transactions that it names at the most, the newest; settlements that stand besides.
 TRANSACTIONS = 1_000
 
 
@@ -54,6 +55,7 @@ def write_checksum(state: LogState, entry: LogEntry) -> bytes | None:
     if state.count is None or state.protocol is None or state.metadata is None:
         return None
     newest = list(state.transactions.values())[-TRANSACTIONS:]
+    newest = [*(it for it in standing(state) if it not in newest), *newest]
     whole = state.all_transactions and len(newest) == len(state.transactions)
     transactions = [action_members(it)[1] for it in newest]
     kept = kept_actions(entry) if len(entry.actions) <= ACTIONS else None

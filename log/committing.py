@@ -31,7 +31,7 @@ from ..committer.store.requests import Clock, Step
 from .actions import FORGOTTEN, write_actions
 from .change import FENCE, LogChange, Overtaking, change_actions
 from .entries import LogEntry
-from .judging import JobDecided, RunRepeated, judge, judge_ranks
+from .judging import JobDecided, RunRepeated, judge, judge_ranks, judge_settled
 from .log_layout import LogLayout
 from .opening import FRESH, LogDepth, OpenedLog, list_log, open_log, read_entries
 from .put_entry import ListingExpired, NumberUnsure, is_ours, put_entry
@@ -216,6 +216,7 @@ def check_state(layout: LogLayout, change: LogChange, state: LogState) -> None:
         tombstone = (state.removed or {}).get(add.path)
         if tombstone is None or tombstone.removed_at == FORGOTTEN:
             raise _gone(change, add.path)
+    judge_settled(change, state)
     judge_ranks(change, state)
 
 

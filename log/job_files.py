@@ -35,6 +35,7 @@ from .actions import (
 from .change import LogBase, LogChange, Overtaking
 from .ranks import read_log_ranks
 from .scope import read_scope
+from .settling import read_settles, settles_as_json
 
 #: What an open record says that it is: beside tables of directories lie others of this name.
 KIND = "open-in-log"
@@ -157,6 +158,7 @@ def hand_over(change: LogChange) -> bytes:
             "protocol": members(protocol),
             "changesData": change.changes_data,
             "operation": change.operation,
+            "settles": settles_as_json(change.settles),
             "owner": dict(change.owner),
             "told": dict(change.told),
         },
@@ -211,6 +213,7 @@ def take_over(body: bytes, key: str) -> LogChange:
         protocol,
         given.flag("changesData", True),
         given.text("operation"),
+        read_settles(members.get("settles", []), key),
         owner if isinstance(owner, dict) else {},
         told if isinstance(told, dict) else {},
     )

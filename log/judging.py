@@ -14,6 +14,7 @@ replace, ``fail``               any change of rows in its partitions         con
 replace, ``last_wins``          the same                                     removes it, too
 replace or append, newest run   rows of a newer rank, whenever they came     superseded
 the same                        rows of the same rank that came since        conflict
+its run lost a conflict         its settlement, whenever that came           superseded
 ``removes``, ``adds``           a removal of the same file                   conflict
 ``returned``                    a removal of it, so what purge forgets       conflict
 ``forgets``, ``returned``       an entry that brings the file back           conflict
@@ -33,7 +34,7 @@ from ..committer.errors import CommitConflictError, JobFencedError
 from .actions import AddFile, LogMetadata, RemoveFile
 from .change import FENCE, REPAIR, RESTORE, RUN, LogChange, Overtaking
 from .entries import LogEntry
-from .ranks import LogSupersededError, gave_way, is_met
+from .ranks import LogSupersededError, gave_way, is_met, lost_to
 from .replay import LogState, Partition
 from .scope import ALL, NONE, Scope, read_scope
 
@@ -160,6 +161,19 @@ def _judge_equals(
             )
 
 
+def judge_settled(change: LogChange, state: LogState) -> None:
+    """Refuse a run against which a conflict over a partition was settled, whenever it comes.
+
+    :raises LogSupersededError: it gives way; names the partitions.
+    """
+    if change.overtaking is Overtaking.LAST_WINS:
+        return
+    filled = frozenset(it for a in change.adds if (it := state.partition(a)) is not None)
+    touched = Scope(change.replaced.partitions | filled, change.replaced.all)
+    if touched and (found := lost_to(state, touched, change.run, change.settles)):
+        raise LogSupersededError(change.job, found)
+
+
 def judge_ranks(change: LogChange, state: LogState) -> None:
     """Refuse a run that is to give way, if a partition that it touches holds rows of a newer one.
 
@@ -172,7 +186,8 @@ def judge_ranks(change: LogChange, state: LogState) -> None:
         return
     filled = frozenset(it for a in change.adds if (it := state.partition(a)) is not None)
     touched = Scope(change.replaced.partitions | filled, change.replaced.all)
-    if found := gave_way(state, touched, change.ranks, change.replaced, change.run):
+    found = gave_way(state, touched, change.ranks, change.replaced, change.run)
+    if found := {place: it for place, it in found.items() if place not in change.settles}:
         raise LogSupersededError(change.job, found)
 
 

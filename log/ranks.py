@@ -29,7 +29,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..committer.errors import RecordDamagedError, SupersededRunError
 from ..committer.format.records.partition_ranks import NO_RANKS, PartitionRanks
@@ -38,6 +38,7 @@ from .actions import AddFile, AppTransaction
 from .entries import LogEntry
 from .replay import LogState, Partition
 from .scope import Scope
+from .settling import lost_in, settled_in
 
 #: The application of transactions that keep the ranks of partitions without files.
 RANKS = "zero_rename.ranks/"
@@ -83,16 +84,28 @@ def read_log_ranks(said: object, key: str) -> LogRanks:
         ) from error
 
 
-class LogSupersededError(SupersededRunError):
-    """A run gives way to newer ones.
+@dataclass(frozen=True)
+class LogSuperseder:
+    """What a run gives way to in a partition.
 
-    :param found: the partitions in which it does, each with the job that wrote it last; ``""``
-        where that is not known.
+    :param job: that wrote it last; ``""``: not known.
+    :param settled_for: the key of the run for which a conflict over it was settled; ``None``: the
+        run gives way to a newer one.
     """
 
-    def __init__(self, job: str, found: Mapping[Partition, str]) -> None:
+    job: str
+    settled_for: str | None = None
+
+
+class LogSupersededError(SupersededRunError):
+    """A run gives way to newer ones, or to those for which conflicts were settled.
+
+    :param found: the partitions in which it does.
+    """
+
+    def __init__(self, job: str, found: Mapping[Partition, LogSuperseder]) -> None:
         super().__init__(
-            "Newer runs have loaded partitions of this one. Nothing was committed.", job=job
+            "Other runs stand in partitions of this one. Nothing was committed.", job=job
         )
         self.found = dict(found)
 
@@ -109,13 +122,15 @@ def ranks_in(state: LogState, scope: Scope) -> dict[Partition, PartitionRanks]:
         place = state.partition(file)
         if place is not None and scope.has(place):
             files[place].append(file)
-    return found | {place: _combined(there) for place, there in files.items()}
+    found |= {place: _combined(there) for place, there in files.items()}
+    settled = {place: it for place, it in settled_in(state).items() if scope.has(place)}
+    return found | {place: it.ranks(found.get(place, NO_RANKS)) for place, it in settled.items()}
 
 
 def last_jobs(state: LogState, places: Collection[Partition]) -> dict[Partition, str]:
     """The job that wrote each of some partitions last; ``""`` where no live file says it."""
     last: dict[Partition, AddFile] = {}
-    for file in state.live.values():
+    for file in state.files.values() if places and state.files is not None else ():
         place = state.partition(file)
         if place in places and place is not None:
             last[place] = max(last.get(place, file), file, key=_age)
@@ -124,9 +139,8 @@ def last_jobs(state: LogState, places: Collection[Partition]) -> dict[Partition,
 
 def gave_way(
     state: LogState, scope: Scope, ranks: LogRanks, replaced: Scope, run: str | None
-) -> dict[Partition, str]:
-    """The partitions of a scope in which a run gives way to newer ones, each with the job that
-    wrote it last.
+) -> dict[Partition, LogSuperseder]:
+    """The partitions of a scope in which a run gives way to newer ones.
 
     :param replaced: the partitions that it would replace; to others it would add.
     :raises InvalidInputError: ranks of two kinds.
@@ -137,7 +151,19 @@ def gave_way(
         for place, its in there.items()
         if its.supersede(ranks.of(place), replaced.has(place), run)
     ]
-    return last_jobs(state, found)
+    return {place: LogSuperseder(job) for place, job in last_jobs(state, found).items()}
+
+
+def lost_to(
+    state: LogState, scope: Scope, run: str | None, settles: Collection[Partition] = ()
+) -> dict[Partition, LogSuperseder]:
+    """The partitions of a scope over which a conflict was settled against a run.
+
+    :param settles: those in which the run settles one itself.
+    """
+    lost = {it: said for it, said in lost_in(state, run, settles).items() if scope.has(it)}
+    jobs = last_jobs(state, lost)
+    return {it: LogSuperseder(jobs[it], said.runs.stands) for it, said in lost.items()}
 
 
 def is_met(entry: LogEntry, before: LogState, place: Partition, rank: RunRank | None) -> bool:
@@ -199,7 +225,8 @@ def ranks_after(
         else:
             its = emptied[place][1] if place in emptied else NO_RANKS
             said[place] = its.after(rank, False)
-    return {place: its for place, its in said.items() if its != NO_RANKS or place in emptied}
+    bare = {place: replace(its, settled=None) for place, its in said.items()}
+    return {place: its for place, its in bare.items() if its != NO_RANKS or place in emptied}
 
 
 def emptied_transactions(

@@ -48,6 +48,7 @@ from .opening import LogDepth, OpenedLog, open_log, read_entries
 from .ranks import ranks_said
 from .replay import LogState
 from .scope import NONE, Scope, read_scope
+from .settling import read_settles
 
 #: Seconds before the end of the retention from which on a file may be on its way out.
 _MARGIN = 3600.0
@@ -219,6 +220,7 @@ def repairing_change(was: LogEntry, before: LogState) -> LogChange:
         ranks=ranks_said(was, before),
         run=runs[0].removeprefix(RUN) if runs else None,
         former=former if isinstance(former, int) else None,
+        settles=read_settles(was.ours.get("settles") or [], str(was.version)),
         metadata=metadata,
         protocol=protocol,
         changes_data=changes_data,

@@ -16,7 +16,7 @@ file which is to come back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from .actions import FORGOTTEN, AddFile
 from .change import RESTORE, LogBase, LogChange
 from .log_layout import LogLayout
 from .opening import LogDepth, OpenedLog, open_log
+from .replay import LogState
 from .scope import ALL
 
 
@@ -50,29 +51,42 @@ def plan_restore(
     opened = yield from open_log(layout, LogDepth.WHOLE)
     former = yield from open_log(layout, LogDepth.FILES, version)
     state, then = opened.state, former.state
-    kept_since = now - int(layout.retention(state) * 1000)
-    returned: list[AddFile] = []
-    lost: list[str] = []
-    for path, add in then.live.items():
-        if path in state.live:
-            continue
-        tombstone = (state.removed or {}).get(path)
-        at = FORGOTTEN if tombstone is None else tombstone.removed_at
-        if at == FORGOTTEN or at <= kept_since:
-            lost.append(path)
-        else:
-            returned.append(replace(add, changes_data=True))
-    found = yield from All(tuple(Head(layout.key_of(add.path)) for add in returned))
-    there = [add for add, it in zip(returned, found, strict=True) if isinstance(it, Found)]
-    lost += [add.path for add, it in zip(returned, found, strict=True) if not isinstance(it, Found)]
+    there, lost = yield from find_returned(layout, state, then.live.values(), now)
     change = LogChange(
         job,
         LogBase(state.version, state.table_id),
         removes=frozenset(state.live.keys() - then.live.keys()),
-        returned=tuple(there),
+        returned=there,
         reads=ALL,
         metadata=then.metadata if then.metadata != state.metadata else None,
         operation=RESTORE,
         owner=owner,
     )
-    return LogRestore(opened, change, tuple(sorted(lost)))
+    return LogRestore(opened, change, lost)
+
+
+def find_returned(
+    layout: LogLayout, state: LogState, wanted: Iterable[AddFile], now: int
+) -> Step[tuple[tuple[AddFile, ...], tuple[str, ...]]]:
+    """Find the files that can be brought back, of those that are not live; and the paths of the
+    others.
+
+    :param state: with its tombstones.
+    :param now: milliseconds, by the store's clock.
+    """
+    kept_since = now - int(layout.retention(state) * 1000)
+    returned: list[AddFile] = []
+    lost: list[str] = []
+    for add in wanted:
+        if add.path in state.live:
+            continue
+        tombstone = (state.removed or {}).get(add.path)
+        at = FORGOTTEN if tombstone is None else tombstone.removed_at
+        if at == FORGOTTEN or at <= kept_since:
+            lost.append(add.path)
+        else:
+            returned.append(replace(add, changes_data=True))
+    found = yield from All(tuple(Head(layout.key_of(add.path)) for add in returned))
+    there = [add for add, it in zip(returned, found, strict=True) if isinstance(it, Found)]
+    lost += [add.path for add, it in zip(returned, found, strict=True) if not isinstance(it, Found)]
+    return tuple(there), tuple(sorted(lost))

@@ -12,7 +12,6 @@ from ..committer.errors import (
     DamagedError,
     InvalidInputError,
     OtherJobError,
-    TableMismatchError,
     TableNotFoundError,
     ZeroRenameError,
     counted,
@@ -42,6 +41,7 @@ from .destinations import destination_at, destinations_in
 
 if TYPE_CHECKING:
     from ..committer import Table
+    from ..tables import DeltaTable
     from .destinations import Destination
 
 #: Conflicts that a report names at most; a table's record has all.
@@ -146,7 +146,7 @@ def resolve_by_restore(
     chosen = SettlementPolicy.parse(policy)
     place = _destination(table)
     if not place.is_s3a:
-        return table.resolve(chosen, partitions, apply, owner)
+        return _own(table, place).resolve(chosen, partitions, apply, owner)
     found = _open_at(table, place, partitions)
     theirs = [it for committer, it in found if committer]
     ours = [it for committer, it in found if not committer]
@@ -154,23 +154,15 @@ def resolve_by_restore(
     return [*done, *_restore(table, place, ours, chosen, apply, owner)]
 
 
-def _refuse_delta(table: Table, place: Destination) -> None:
-    """Refuse to settle conflicts of a Delta table."""
-    if place.is_delta and not place.is_s3a:
-        raise TableMismatchError(
-            "Conflicts of runs of a Delta table are found, and not settled here. Nothing was "
-            "changed.",
-            table=table.root.url,
-            remedy="Restore a version by DeltaTable(…).restore(), or let the run that is to stand "
-            "load the partition again with on_conflict='last_wins'.",
-        )
+def _own(table: Table, place: Destination) -> Table | DeltaTable:
+    """Open the table of this package at a destination, of whichever layout."""
+    return delta_at(table) if place.is_delta else table
 
 
 def _destination(table: Table) -> Destination:
     """:raises InvalidInputError: it is none."""
     place = table.run(destination_at(table.root))
-    _refuse_delta(table, place)
-    if place.is_table or place.is_s3a:
+    if not place.is_directory:
         return place
     raise InvalidInputError(
         "There is no table, and no destination of Hadoop's committers. Nothing was changed.",
@@ -187,11 +179,11 @@ def _open_at(
 
     :raises InvalidInputError: with none of them one is on record over a partition.
     """
-    is_there = {"": place.is_table, S3A: place.is_s3a}
+    is_there = {"": place.is_table or place.is_delta, S3A: place.is_s3a}
     committers = [name for name, it in is_there.items() if it]
     names = partitions
-    if partitions is not None and place.is_table:
-        names = table.stored_names(partitions)
+    if partitions is not None and is_there[""]:
+        names = _own(table, place).stored_names(partitions)
     found = [
         (committer, it)
         for committer in committers
@@ -236,14 +228,14 @@ def _restore(
     refused, free = [], []
     for it in conflicts:
         try:
-            _refuse_delta(table, place)
             _refuse_others_rows(table, place, "", it)
             free.append(it.partition)
         except ZeroRenameError as error:
             who = owner or NOBODY
             said = Settlement("", (), None, who, str(policy), SettledBy.RESTORE, error=str(error))
             refused.append(_noted(table, "", it, said, apply))
-    return [*refused, *(table.resolve(policy, free, apply, owner) if free else ())]
+    own = _own(table, place)
+    return [*refused, *(own.resolve(policy, free, apply, owner) if free else ())]
 
 
 def _noted(
@@ -359,7 +351,7 @@ def _chosen(
     try:
         winner = policy.winner(conflict)
         if not committer:
-            table.check_rerun(conflict, winner)
+            _own(table, place).check_rerun(conflict, winner)
         _refuse_others_rows(table, place, committer, conflict)
     except (InvalidInputError, OtherJobError, DamagedError) as error:
         said = Settlement("", (), None, owner, str(policy), SettledBy.RERUN, error=str(error))

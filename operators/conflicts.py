@@ -345,7 +345,11 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
         jobs = [
             it.settlement.job for it in done if it.settlement and it.settlement.how == "restore"
         ]
-        made = [table.result(job) for job in jobs if job is not None]
+        # On use: DAG files are parsed by processes that change nothing.
+        from ..tables.table_at import opened_as_it_is
+
+        own = opened_as_it_is(table) if any(jobs) else table
+        made = [own.result(job) for job in jobs if job is not None]
         reports = [commit_report(it) for it in made if it is not None]
         if not reports:
             return

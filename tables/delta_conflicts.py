@@ -21,7 +21,7 @@ from ..committer.errors import (
     counted,
 )
 from ..committer.format.layout import TableRoot
-from ..committer.format.records.run_conflict import ConflictingRun, ConflictRecord
+from ..committer.format.records.run_conflict import ConflictingRun, ConflictRecord, SettledBy
 from ..committer.store.listing import Listing, list_objects
 from ..committer.store.requests import Step
 from ..committer.upkeep.conflict_book import ConflictBook
@@ -32,12 +32,14 @@ from ..committer.upkeep.met_runs import RunCommit
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.actions import AddFile, RemoveFile
+from ..log.change import RESTORE
 from ..log.entries import ListedLog, LogEntry
 from ..log.opening import LogDepth, list_log, open_log, read_entries
 from ..log.replay import LogState, Partition, replay
 from ..log.searching import find_run
+from ..log.settling import lost_in
 from .delta_files import log_partition, name_told
-from .delta_runs import LogRuns, takes_place
+from .delta_runs import LogRuns, settles_of, takes_place
 
 #: Whose runs they are, in a report: this package's own, and those of engines beside them.
 COMMITTER = "zero_rename"
@@ -87,6 +89,7 @@ class _Look:
     :param table: the id of the table that the look before has seen.
     :param state: after the entries that are judged; ``None``: nothing was opened.
     :param changed: by partition, the last entry that changed it.
+    :param lost: versions of entries that were cleaned, and whose runs' rows are concerned.
     """
 
     root: TableRoot
@@ -99,6 +102,7 @@ class _Look:
     runs: LogRuns
     state: LogState | None = None
     changed: dict[str, int] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
     unread: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -215,10 +219,16 @@ class _Look:
         :param state: with the files before it, and the columns after it.
         """
         self.runs.note(entry, state)
-        parts = self.runs.parts(entry, state)
-        for place in sorted(parts.changed | takes_place(entry, state).partitions, key=repr):
+        parts, settles = self.runs.parts(entry, state), settles_of(entry)
+        taken = takes_place(entry, state).partitions
+        for place in sorted(parts.changed | taken | settles.keys(), key=repr):
             name = self._name(place, state)
             commit = self.runs.commit(entry, place, state)
+            if place in settles and not commit.takes_place:
+                how = SettledBy.RESTORE if entry.operation == RESTORE else SettledBy.KEPT
+                self.book.restored(name, commit, settles[place].runs.stands, how)
+                self.changed[name] = entry.version
+                continue
             others: list[RunCommit] = []
             if commit.takes_place:
                 others = yield from self._writers(parts.removed.get(place, ()), place, state)
@@ -228,8 +238,9 @@ class _Look:
     def _writers(
         self, files: Iterable[AddFile | RemoveFile], place: Partition, state: LogState
     ) -> Step[list[RunCommit]]:
-        versions = yield from self.runs.writers(files, place, state)
-        return self.runs.commits(versions, place, state)
+        found = yield from self.runs.writers(files, place, state)
+        self.lost |= found.lost
+        return self.runs.commits(found.versions, place, state)
 
     def _name(self, place: Partition, state: LogState) -> str:
         assert state.metadata is not None
@@ -281,6 +292,8 @@ class _Look:
         for name, job in said.gave_way.items():
             if (place := self._place(name, state)) is None:
                 continue
+            if place in lost_in(state, said.idempotency_key, ()):
+                continue  # A settlement has decided so, and is on record itself.
             found = yield from self._writers(_files_at(state, place), place, state)
             last = found[-1] if found else None
             other = (yield from self._commit_of(job, place, state)) if job else last
@@ -315,8 +328,8 @@ class _Look:
             self.book.see(name, {it.key: it for it in found}, version or state.version)
 
     def _note_lost(self) -> None:
-        if self.runs.lost:
-            number = counted(len(self.runs.lost), "run", "runs")
+        if self.lost:
+            number = counted(len(self.lost), "run")
             self.notes.append(
                 f"The entries of {number} whose rows are concerned were cleaned from the log: they "
                 "are not compared."

@@ -1,4 +1,5 @@
-"""Runs of a Delta table that give way to newer ones, under ``on_conflict=newest_run``.
+"""Runs of a Delta table that give way: to newer ones, under ``on_conflict=newest_run``, and to
+those for which a conflict was settled, under any policy but *last_wins*.
 
 The log compares ranks by its partitions (``log/ranks.py``); here they have their names, and what
 a job leaves out is taken from its entry.
@@ -20,7 +21,7 @@ from ..committer.format.run_rank import RunRanks, rank_in
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.change import LogChange
-from ..log.ranks import LogRanks, LogSupersededError, gave_way
+from ..log.ranks import LogRanks, LogSupersededError, LogSuperseder, gave_way, lost_to
 from ..log.replay import LogState, Partition
 from ..log.scope import NONE, Scope
 from .delta_files import log_partition, partition_name, rows_of_add, scope_of
@@ -72,19 +73,25 @@ def find_superseded(
     replaces: bool,
     run: str | None,
     job: str = "",
+    policy: OnConflict = OnConflict.NEWEST_RUN,
+    settles: Collection[Partition] = (),
 ) -> dict[str, SupersededBy]:
     """Find the partitions in which a run gives way that is about to write them.
 
     :param state: with its files.
     :param replaces: whether it replaces them; else it appends.
+    :param settles: those in which it settles a conflict itself.
     :raises InvalidInputError: ranks of two kinds.
     """
-    if state.metadata is None:
+    if state.metadata is None or policy is OnConflict.LAST_WINS:
         return {}
     schema, by = arrow_schema(state.metadata), state.metadata.partition_columns
     scope = scope_of(partitions, schema, by)
     own = log_ranks(ranks, job, partitions, schema, by)
-    found = gave_way(state, scope, own, scope if replaces else NONE, run)
+    found = lost_to(state, scope, run, settles)
+    if policy is OnConflict.NEWEST_RUN:
+        newer = gave_way(state, scope, own, scope if replaces else NONE, run)
+        found = {it: by for it, by in newer.items() if it not in settles} | found
     return _named(found, schema, by)
 
 
@@ -95,12 +102,14 @@ def refuse_at_opening(opened: OpenedJob, state: LogState) -> None:
     :raises SupersededRunError: newer runs have loaded what it is to write.
     """
     spec = opened.spec
-    if spec.on_conflict is not OnConflict.NEWEST_RUN:
-        return
     named = {*(spec.replace_partitions or ())} if opened.partition_by else {UNPARTITIONED}
     ranks = RunRanks({name: rank for name in named if (rank := opened.rank(name)) is not None})
     replaces = spec.mode is Mode.REPLACE
-    found = find_superseded(state, named, ranks, replaces, spec.idempotency_key, opened.job)
+    run, policy = spec.idempotency_key, spec.on_conflict
+    settled = scope_of(opened.settles, opened.schema, opened.partition_by).partitions
+    if opened.narrowed is not None:
+        named &= opened.narrowed
+    found = find_superseded(state, named, ranks, replaces, run, opened.job, policy, settled)
     _refuse(opened, found, named)
 
 
@@ -147,9 +156,11 @@ def _refuse(opened: OpenedJob, found: Mapping[str, SupersededBy], named: Collect
 
 
 def _named(
-    found: Mapping[Partition, str], schema: pa.Schema, by: tuple[str, ...]
+    found: Mapping[Partition, LogSuperseder], schema: pa.Schema, by: tuple[str, ...]
 ) -> dict[str, SupersededBy]:
-    return {
-        partition_name(place, schema, by): SupersededBy(job or "an unknown job")
-        for place, job in found.items()
-    }
+    return {partition_name(place, schema, by): superseded_by(it) for place, it in found.items()}
+
+
+def superseded_by(it: LogSuperseder) -> SupersededBy:
+    """What a run gives way to, as errors tell it."""
+    return SupersededBy(it.job or "an unknown job", it.settled_for)

@@ -20,6 +20,7 @@ from functools import partial
 from ..committer.format.job_spec import NOBODY, OnConflict, Owner
 from ..committer.format.records.partition_ranks import NO_RANKS, PartitionRanks
 from ..committer.format.records.typed_json import Unfit, from_members
+from ..committer.format.settling import Settling
 from ..committer.store.requests import Step
 from ..committer.upkeep.met_runs import RunCommit
 from ..log.actions import AddFile, AppTransaction, RemoveFile
@@ -30,6 +31,7 @@ from ..log.opening import read_entries
 from ..log.ranks import emptied_by, newest_in
 from ..log.replay import LogState, Partition
 from ..log.scope import NONE, Scope
+from ..log.settling import read_settles
 from .delta_files import rows_of_add
 
 #: Entries that write rows again which are followed back from one file.
@@ -56,6 +58,19 @@ class EntryParts:
         return {place for place, files in both if any(it.changes_data for it in files)}
 
 
+@dataclass(frozen=True)
+class Writers:
+    """The entries whose runs the rows of files are of.
+
+    :param lost: versions that files name, and whose entries were cleaned.
+    :param unknown: paths of files of which nobody knows who added them.
+    """
+
+    versions: frozenset[int]
+    lost: frozenset[int]
+    unknown: frozenset[str]
+
+
 @dataclass
 class LogRuns:
     """The entries of a log that were read, and the files that they say something of.
@@ -63,7 +78,6 @@ class LogRuns:
     :param added: of files of other engines, the version of the entry that added each.
     :param gone: files that were removed, as the states before had them.
     :param seen: files that these entries have added.
-    :param lost: versions that files name, and that were cleaned.
     """
 
     folder: LogFolder
@@ -71,7 +85,6 @@ class LogRuns:
     added: dict[str, int] = field(default_factory=dict)
     gone: dict[str, AddFile] = field(default_factory=dict)
     seen: dict[str, AddFile] = field(default_factory=dict)
-    lost: set[int] = field(default_factory=set)
     _parts: dict[int, EntryParts] = field(default_factory=dict)
 
     def note(self, entry: LogEntry, before: LogState) -> None:
@@ -97,25 +110,28 @@ class LogRuns:
 
     def writers(
         self, files: Iterable[AddFile | RemoveFile], place: Partition, state: LogState
-    ) -> Step[frozenset[int]]:
-        """Find the versions of the entries whose runs the rows of a partition's files are of."""
+    ) -> Step[Writers]:
+        """Find the entries whose runs the rows of a partition's files are of."""
         found, followed = set[int](), set[int]()
+        lost, unknown = set[int](), set[str]()
         todo: list[AddFile | RemoveFile] = list(files)
         while todo and len(followed) < _MOST:
+            unknown |= {it.path for it in todo if self._version(it) is None}
             versions = {it for file in todo if (it := self._version(file)) is not None} - followed
             yield from self.read(versions)
             followed, todo = followed | versions, []
             for version in sorted(versions):
                 entry = self.entries[version]
                 if entry is None:
-                    self.lost.add(version)
+                    lost.add(version)
                 elif not writes_again(entry, state):
                     found.add(version)
                 else:
                     if any(it.changes_data for it in entry.of(AddFile)):
                         found.add(version)
                     todo += self.parts(entry, state).removed.get(place, ())
-        return frozenset(found)
+        unknown |= {it.path for it in todo}
+        return Writers(frozenset(found), frozenset(lost), frozenset(unknown))
 
     def _version(self, file: AddFile | RemoveFile) -> int | None:
         tagged = _tagged_version(file.tags)
@@ -150,6 +166,7 @@ class LogRuns:
             base if isinstance(base, int) else entry.version - 1,
             takes_place(entry, state).has(place),
             _on_conflict(entry),
+            settles=place in settles_of(entry),
         )
 
     def parts(self, entry: LogEntry, state: LogState) -> EntryParts:
@@ -176,6 +193,11 @@ def writes_again(entry: LogEntry, state: LogState) -> bool:
         return entry.operation in _REWRITES
     removes = bool(entry.of(RemoveFile)) and bool(entry.of(AddFile))
     return removes and entry.operation != RESTORE and replaced_by(entry, state) == NONE
+
+
+def settles_of(entry: LogEntry) -> Mapping[Partition, Settling]:
+    """The conflicts that an entry settles, by partition."""
+    return read_settles(entry.ours.get("settles") or [], f"version {entry.version}")
 
 
 def takes_place(entry: LogEntry, state: LogState) -> Scope:

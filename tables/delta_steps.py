@@ -261,7 +261,7 @@ def _open(
     """Open a job; ``known``: what this process has found of the store."""
     layout = layout_of(root)
     writes = {"partitions": spec.named_partitions, "appends": spec.mode is Mode.APPEND}
-    owner = {**_owner(spec.owner), "max_duration": spec.max_duration, "writes": writes}
+    owner = {**owner_members(spec.owner), "max_duration": spec.max_duration, "writes": writes}
     ids, depth, run = _ids(job), _depth(spec), spec.idempotency_key
     opened = yield from open_log_job(layout, ids, owner, depth, run)
     if not spec.publish and not opened.log.state.exists:
@@ -581,7 +581,7 @@ def _change(
         run=spec.idempotency_key,
         metadata=metadata,
         protocol=needed_protocol(schema) if not state.exists else None,
-        owner=_owner(spec.owner),
+        owner=owner_members(spec.owner),
         told=_told(spec),
     )
 
@@ -627,7 +627,8 @@ def _told(spec: JobSpec) -> dict[str, Any]:
     return told
 
 
-def _owner(owner: Owner) -> dict[str, Any]:
+def owner_members(owner: Owner) -> dict[str, Any]:
+    """Who runs a job, as the log's entry tells it."""
     return {name: value for name, value in asdict(owner).items() if value is not None}
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from ..committer.attempt import attempt_writer
 from ..committer.changeable_table import ChangeableTable
 from ..committer.commit.newest_run import SupersededBy
+from ..committer.commit.settled import SettledPartition
 from ..committer.commit.snapshot import Snapshot
 from ..committer.commit.state.context import Progress
 from ..committer.commit.state.heartbeat import OF_TASKS
@@ -23,8 +24,11 @@ from ..committer.errors import (
     InvalidInputError,
     RefusedError,
     SnapshotGoneError,
+    StoreRefusedError,
+    StoreUnreachableError,
     TableMismatchError,
     TableNotFoundError,
+    ZeroRenameError,
     about,
     counted,
 )
@@ -50,6 +54,12 @@ from ..committer.format.parquet.row_filter import Filter
 from ..committer.format.parquet.task_writer import TaskWriter
 from ..committer.format.read_base import ReadBase
 from ..committer.format.records.inputs import UNKNOWN_INPUTS, Inputs
+from ..committer.format.records.run_conflict import (
+    ConflictingRun,
+    RunConflict,
+    SettledBy,
+    Settlement,
+)
 from ..committer.format.records.typed_json import from_members
 from ..committer.format.row_changes import RowChanges
 from ..committer.format.run_rank import RunRanks
@@ -69,10 +79,12 @@ from ..committer.upkeep.compaction import (
     CompactionPlan,
     compactible,
 )
+from ..committer.upkeep.conflict_record import open_conflicts, settle
 from ..committer.upkeep.conflicts import ConflictReport
 from ..committer.upkeep.problem import Problem
 from ..committer.upkeep.purge import PurgeEntry
 from ..committer.upkeep.recovery import OpenJob, Recovered
+from ..committer.upkeep.settlement_policy import SettlementPolicy
 from ..committer.upkeep.verify import Finding
 from ..committer.write_job import WriteJob, this_process
 from ..layouts.delta.columns import arrow_schema
@@ -91,7 +103,21 @@ from .delta_copy import copy_table
 from .delta_doctor import examine
 from .delta_files import snapshot_of
 from .delta_ranks import find_superseded
-from .delta_steps import DeltaSteps, amends, checkpoint_interval, committed, layout_of, rewriting
+from .delta_settling import (
+    LogSettlementPlan,
+    check_log_rerun,
+    plan_log_settlement,
+    read_log_settled,
+)
+from .delta_steps import (
+    DeltaSteps,
+    amends,
+    checkpoint_interval,
+    committed,
+    layout_of,
+    owner_members,
+    rewriting,
+)
 from .delta_upkeep import (
     open_jobs,
     plan_recovery,
@@ -587,19 +613,20 @@ class DeltaTable(ChangeableTable):
         run: str | None = None,
         on_conflict: OnConflict | str = OnConflict.NEWEST_RUN,
     ) -> dict[str, SupersededBy]:
-        """Find the partitions in which a run gives way to newer ones, as of now; no conflict of
-        runs is settled here.
+        """Find the partitions in which a run gives way to newer ones, or to those for which a
+        conflict was settled, as of now.
 
         :param run_rank: how new the run is.
         :param replaces: whether it replaces them; else it appends.
         :param run: its key, if it has one.
         :raises InvalidInputError: ranks of two kinds.
         """
-        if OnConflict(on_conflict) is not OnConflict.NEWEST_RUN:
+        policy = OnConflict(on_conflict)
+        if policy is OnConflict.LAST_WINS:
             return {}
         state = self._open(LogDepth.FILES).state
         names = self.stored_names([*partitions]) if state.exists else ()
-        return find_superseded(state, names, run_rank, replaces, run)
+        return find_superseded(state, names, run_rank, replaces, run, policy=policy)
 
     def rival_jobs(
         self, partitions: Collection[str], appends: bool, *, run: str | None = None
@@ -762,6 +789,94 @@ class DeltaTable(ChangeableTable):
         :raises RecordDamagedError: the record of the looks before cannot be read.
         """
         return self.run(find_log_conflicts(self.root, self._layout, seconds, remember))
+
+    def settled(self, seen: Mapping[str, int]) -> dict[str, SettledPartition]:
+        """Read which conflicts over partitions are settled.
+
+        :param seen: by partition, the version at which somebody has seen it, which is its version
+            where nothing has changed it since.
+        """
+        return self.run(read_log_settled(self.root, self._layout, seen))
+
+    def check_rerun(self, conflict: RunConflict, winner: ConflictingRun) -> None:
+        """See that the run that is to stand may load a partition in conflict again.
+
+        :raises InvalidInputError: rows of runs that are not in the conflict would go.
+        :raises OtherJobError: a job is at work on the partition, or may be.
+        """
+        self.run(check_log_rerun(self.root, self._layout, conflict, winner))
+
+    def resolve(
+        self,
+        policy: object,
+        partitions: Collection[str] | None = None,
+        apply: bool = False,
+        owner: Owner | None = None,
+    ) -> list[RunConflict]:
+        """Settle the conflicts that looks have found, by bringing back the rows of the run that is
+        to stand, or naming it where they are what readers see: each partition by an entry of its
+        own. The runs that lost give way until another one replaces the partition.
+
+        :param policy: ``"newest_run"``; ``{"prefer": [...]}``, DAGs, tasks, applications or assets
+            in order; or ``{"keep": [...]}``, jobs.
+        :param partitions: only these; ``None``: all.
+        :param apply: do it; ``False`` only says what would be done.
+        :param owner: who decides; ``None``: this process.
+        :returns: the conflicts, each with what was decided, or why it is not settled.
+        :raises InvalidInputError: no policy; or no conflict is on record over a partition.
+        """
+        chosen = SettlementPolicy.parse(policy)
+        names = None if partitions is None else self.stored_names(partitions)
+        found = self.run(open_conflicts(self.root.conflicts_key, names))
+        return [self._resolve(it, chosen, apply, owner or this_process()) for it in found]
+
+    def _resolve(
+        self, conflict: RunConflict, policy: SettlementPolicy, apply: bool, owner: Owner
+    ) -> RunConflict:
+        said = Settlement("", (), None, owner, str(policy), SettledBy.RESTORE)
+        try:
+            winner = policy.winner(conflict)
+            rank = conflict.highest_rank(winner)
+            said = replace(said, stands=winner.key, rank=rank)
+            if apply:
+                how, losers, job = self._settle_conflict(conflict, winner, owner)
+            else:
+                plan = self._planned_settlement(conflict, winner, new_job_id(), owner)
+                how, losers, job = plan.how, plan.losers, plan.job
+            said = replace(said, losers=losers, how=how, job=job)
+        except ZeroRenameError as error:
+            said = replace(said, stands="", rank=None, error=str(error))
+        if not apply:
+            return conflict.settled(said)
+        return self.run(settle(self.root.conflicts_key, conflict, said))
+
+    def _planned_settlement(
+        self, conflict: RunConflict, winner: ConflictingRun, job: str, owner: Owner
+    ) -> LogSettlementPlan:
+        now, root, layout = self.run(store_now(self._layout)), self.root, self._layout
+        told = owner_members(owner)
+        return self.run(plan_log_settlement(root, layout, conflict, winner, job, now, told))
+
+    def _settle_conflict(
+        self, conflict: RunConflict, winner: ConflictingRun, owner: Owner
+    ) -> tuple[SettledBy, tuple[str, ...], str | None]:
+        """Commit the entry that settles a conflict, unless it is in the log already."""
+        writes = {"partitions": [conflict.partition], "appends": False}
+        told = {**owner_members(owner), "max_duration": MAX_DURATION, "writes": writes}
+        opened = self.run(open_log_job(self._layout, iter(new_job_id, ""), told, LogDepth.BLIND))
+        try:
+            plan = self._planned_settlement(conflict, winner, opened.job, owner)
+            if plan.change is None:
+                self.driver.run(abandon_job(self._layout, opened.job))
+                return plan.how, plan.losers, plan.job
+            now = self.run(store_now(self._layout))
+            self.run(commit_job(self._layout, plan.opened, plan.change, now))
+        except RefusedError as error:
+            # A store that stops answering may have done so after the entry was there.
+            if not isinstance(error, StoreRefusedError | StoreUnreachableError):
+                self.driver.run(abandon_job(self._layout, opened.job))
+            raise
+        return plan.how, plan.losers, opened.job
 
     def verify(self) -> list[Finding]:
         """Compare the files that the log names with those that are there, and look for entries that

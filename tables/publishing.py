@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from ..committer.commit.newest_run import SupersededBy, superseded_run
+from ..committer.commit.newest_run import superseded_run
 from ..committer.commit.snapshot import Snapshot
 from ..committer.commit.state.job_state import Aborted, Committed
 from ..committer.errors import (
@@ -32,6 +32,7 @@ from ..log.publishing import publish_job, read_waiting
 from ..log.ranks import LogSupersededError
 from ..log.replay import LogState
 from .delta_files import partition_name, snapshot_of
+from .delta_ranks import superseded_by
 from .delta_steps import checkpoint_where_due, committed, tell_overwritten
 from .store_check import ATOMIC, refuse_second_writer
 from .unpublished import abort_waiting
@@ -175,7 +176,7 @@ def _superseded(
     schema, by = arrow_schema(metadata), metadata.partition_columns
     return superseded_run(
         {
-            partition_name(place, schema, by): SupersededBy(other or "an unknown job")
+            partition_name(place, schema, by): superseded_by(other)
             for place, other in error.found.items()
         },
         skips=False,

@@ -26,7 +26,8 @@ from ..format.records.run_conflict import ConflictingRun, RunConflict, SettledBy
 from ..store.requests import All, Step
 from .restoring import Restored, RestorePlan
 
-_RERUN = "Let the run that is to stand load the partition again."
+#: Advice where rows cannot be brought back.
+RERUN_REMEDY = "Let the run that is to stand load the partition again."
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def plan_settlement(
             raise InvalidInputError(
                 f"The rows of {winner} in {conflict.name} cannot be brought back: {why}. Nothing "
                 "was changed.",
-                remedy=_RERUN,
+                remedy=RERUN_REMEDY,
             )
         version, held = yield from _find_kept(context, state, conflict, winner)
     _refuse_lost_rows(conflict, winner, now, held)
@@ -224,8 +225,8 @@ def _find_kept(
     raise InvalidInputError(
         f"The rows of {winner} in {conflict.name} are not kept any more. Nothing was changed.",
         key=state.slot.key,
-        remedy=f"{_RERUN} How long they are kept is the table's retention: zero-rename retention "
-        f"{context.root.url}",
+        remedy=f"{RERUN_REMEDY} How long they are kept is the table's retention: zero-rename "
+        f"retention {context.root.url}",
     )
 
 
@@ -241,5 +242,5 @@ def _refuse_lost_rows(
         raise InvalidInputError(
             f"{first_few(lost)} wrote rows to {conflict.name} since those of {winner} were "
             "removed: they would go, too. Nothing was changed.",
-            remedy=_RERUN,
+            remedy=RERUN_REMEDY,
         )

@@ -15,6 +15,7 @@ from support.command_line import as_json, invoke
 from zero_rename import Table
 from zero_rename.cli import app
 from zero_rename.cli.output import Exit
+from zero_rename.committer import Owner
 from zero_rename.committer.format.as_of import AsOf
 from zero_rename.committer.format.layout import new_job_id
 from zero_rename.committer.store.requests import Delete, Put, PutFile
@@ -28,6 +29,7 @@ WORKS = {
     "catalog ddl": "{t} --engine duckdb",
     "checkpoint": "{t}",
     "compact": "{t}",
+    "conflicts": "{t}",
     "delete": "{t} --where delay>5",
     "doctor": "{t}",
     "history": "{t}",
@@ -40,6 +42,7 @@ WORKS = {
     "recover": "{t}",
     "repair": "{t}",
     "restore": "{t} --as-of 0",
+    "resolve": "{t} --policy newest_run",
     "retention": "{t}",
     "s3a-jobs": "{t}",
     "s3a-recover": "{t}",
@@ -53,7 +56,6 @@ WORKS = {
 REFUSES = {
     "adopt": ("{t}", "layout='delta'"),
     "catalog manifests": ("{t}", "zero-rename catalog sync"),
-    "conflicts": ("{t}", "history()"),
     "copy": ("{t} {t}2", "load(spark"),
     "data-root": ("{t}", "Leave data_root out"),
     "encryption": ("{t}", "bucket's default"),
@@ -64,7 +66,6 @@ REFUSES = {
     "lineage plan": ("{t}", "zero-rename history"),
     "lineage show": ("{t}", "zero-rename history"),
     "lineage stale": ("{t}/day=1", "zero-rename history"),
-    "resolve": ("{t} --policy newest_run", "history()"),
     "undo": ("{t} --job zr1-00000000000000000000000000", "zero-rename restore"),
 }
 #: Commands that ask no table, or a catalog (tests/catalog/test_delta.py).
@@ -336,3 +337,19 @@ def test_copy_refuses_a_delta_table_as_the_new_one_too(table: DeltaTable) -> Non
 def test_a_plain_directory_is_looked_at_as_before(s3_bucket: Bucket) -> None:
     done = invoke("jobs", f"s3://{s3_bucket.name}/nothing")
     assert "there is no zero_rename table here" in done.output
+
+
+def test_late_run_is_found_and_the_newest_brought_back(table: DeltaTable) -> None:
+    url = table.root.url
+    for rank in (2, 1):
+        run = {"run_rank": rank, "idempotency_key": f"d/{rank}", "owner": Owner("daily", str(rank))}
+        with table.job(ROWS.schema, mode="overwrite", replace_partitions=["day=1"], **run) as job:
+            job.write(pa.table({"day": ["1"], "delay": [rank]}))
+    (found,) = as_json("conflicts", url, "--partition", "day=1", code=1)["conflicts"]
+    assert (found["partition"], found["cause"]) == ("day=1", "the older came later")
+    dry = invoke("resolve", url, "--policy", "prefer=daily", "--partition", "day=1")
+    assert "--apply" in dry.stderr
+    resolved = as_json("resolve", url, "--policy", "keep=d/2", "--apply")["conflicts"]
+    assert [(it["settled"], it["settlement"]["how"]) for it in resolved] == [(True, "restore")]
+    assert table.scan(["day=1"]).to_arrow()["delay"].to_pylist() == [2]
+    assert invoke("conflicts", url).exit_code == 0

@@ -19,6 +19,7 @@ from zero_rename.committer.store.requests import Put
 from zero_rename.maintenance.conflicts import find_here
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
+from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
 
@@ -162,3 +163,17 @@ def test_check_maintenance_and_job_see_what_hadoops_committers_loaded(
     (conflict,) = found.conflicts
     assert conflict.settlement is not None
     assert (conflict.is_settled, conflict.settlement.how) == (True, SettledBy.KEPT)
+
+
+def test_job_and_check_serve_a_delta_table(zero: ZeroRenameResource) -> None:
+    table = DeltaTable(zero.table("late").root.url)
+    for rank in (2, 1):
+        run_of = {"owner": Owner("daily", f"run {rank}", "late"), "idempotency_key": f"run {rank}"}
+        given: dict[str, Any] = {"mode": "replace", "run_rank": rank, **run_of}
+        with table.job(SCHEMA, partition_by=["day"], **given) as job:
+            job.write(pa.table({"number": [rank], "day": [1]}, SCHEMA))
+    assert not checked(zero).passed
+    done = run(resolve_conflicts_job(policy="newest_run", apply=True), zero)
+    assert (done.success, metadata_of(done)["settled"].value) == (True, 1)
+    assert table.scan().to_arrow()["number"].to_pylist() == [2]
+    assert checked(zero).passed

@@ -6,6 +6,7 @@ import contextlib
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -22,6 +23,7 @@ from zero_rename.orchestration.runs.task_run import NamedTask
 from zero_rename.provider import clearing
 from zero_rename.s3a.runs import ledger
 from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
+from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
 
@@ -94,8 +96,8 @@ def resolve(connection: str, **arguments: Any) -> tuple[Any, dict[str, Any]]:
     return run(task)
 
 
-def rows(table: Table) -> int:
-    return table.to_arrow().num_rows
+def rows(table: Table | DeltaTable) -> int:
+    return table.scan().to_arrow().num_rows
 
 
 class TestFind:
@@ -395,3 +397,43 @@ class TestMaintenance:
             MaintainTablesOperator(task_id="maintain", conflicts="oldest")
         with pytest.raises(InvalidInputError, match="Invalid policy 'oldest'"):
             ResolveConflictsOperator(task_id="settle", table="flights", policy="oldest")
+
+
+class TestDeltaTables:
+    @pytest.fixture
+    def delta(self, tables: Tables) -> DeltaTable:
+        """A day of a newer run with three rows, and of a late one that has replaced them by two."""
+        table = DeltaTable(tables.url(), driver=tables.table().driver)
+        for rank, count in ((2, 3), (1, 2)):
+            delta_load(table, rank, count)
+        return table
+
+    def test_conflict_is_found_resolved_and_told_to_the_asset(
+        self, tables: Tables, connection: str, delta: DeltaTable
+    ) -> None:
+        with pytest.raises(AirflowFailException, match="1 conflict is not settled"):
+            find(connection, fail_on="unresolved")
+        asset = Asset("flights", uri=tables.url())
+        report, pushed = resolve(connection, apply=True, outlets=[asset])
+        assert (report["settled"], report["unresolved"], rows(delta)) == (1, 0, 3)
+        extra = pushed["events"][asset].extra
+        assert (extra["table"], extra["partition"]) == (tables.url(), DAY1)
+        assert find(connection, fail_on="unresolved")[0]["unresolved"] == 0
+
+    def test_maintenance_settles_by_a_policy(self, connection: str, delta: DeltaTable) -> None:
+        given = {"zero_rename_conn_id": connection, "apply": True, "conflicts": "newest_run"}
+        report, _ = run(MaintainTablesOperator(task_id="maintain", **given))
+        assert report["tables"][0]["conflicts"] == {"settled": 1}
+        assert rows(delta) == 3
+        (last,) = delta.history(1)
+        assert last.owner["task_id"] == "maintain"
+
+
+def delta_load(table: DeltaTable, rank: int, rows: int, **policy: Any) -> None:
+    """Replace the day by a run of a DAG."""
+    schema = pa.schema([("day", pa.int32()), ("flight", pa.string())])
+    owner = Owner("daily", f"run {rank}", "load", try_number=1)
+    given = {"mode": "replace", "run_rank": rank, "owner": owner, **policy}
+    key = f"daily/{rank}"
+    with table.job(schema, partition_by=["day"], idempotency_key=key, **given) as job:
+        job.write(pa.table({"day": [1] * rows, "flight": ["x"] * rows}, schema=schema))

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 from support.faults import Crash
+from support.faults_in_turn import FAULTS, at
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from zero_rename.committer.errors import (
     OutcomeUnknownError,
     RefusedError,
-    StoreUnreachableError,
     StreamError,
     UnfinishedCommitError,
     UnfinishedUpkeepError,
@@ -28,8 +28,6 @@ from zero_rename.tables import DeltaTable, RepairOutcome
 
 URL = "s3://bucket/flights"
 Act = Callable[[DeltaTable], Any]
-#: Requests whose answer may be that nobody knows whether they were carried out.
-UNSURE = (s.Put, s.PutFile, s.Delete, s.DeleteMany)
 
 
 def on(store: MemoryStore, fault: Any = None) -> DeltaTable:
@@ -129,49 +127,6 @@ VERBS: dict[str, tuple[Callable[[], MemoryStore], Act, list[int], list[int]]] = 
     "restore": (filled, lambda it: it.restore(0), [1, 2, 3], [1]),
     "repair": (overwritten, repair, [1, 2, 3], [1, 2, 3, 10]),
     "checkpoint": (filled, lambda it: it.checkpoint(), [1, 2, 3], [1, 2, 3]),
-}
-
-
-def at(number: int, then: Callable[[Any, Callable[[Any], Any]], Any]) -> Any:
-    """A fault at one request; before and after it the store works, unless the process dies: its
-    requests end there, whatever it still tries."""
-    left, dies = number, then is dying_before
-
-    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
-        nonlocal left
-        left -= 1
-        return then(request, apply) if left == -1 or (dies and left < 0) else apply(request)
-
-    return fault
-
-
-def unsent(request: Any, apply: Callable[[Any], Any]) -> Any:
-    if isinstance(request, UNSURE):
-        return s.Unknown("no answer")
-    raise StoreUnreachableError("The store is gone.")
-
-
-def unanswered(request: Any, apply: Callable[[Any], Any]) -> Any:
-    apply(request)
-    return unsent(request, apply)
-
-
-def interrupted_before(request: Any, apply: Callable[[Any], Any]) -> Any:
-    raise KeyboardInterrupt
-
-
-def interrupted_after(request: Any, apply: Callable[[Any], Any]) -> Any:
-    apply(request)
-    raise KeyboardInterrupt
-
-
-def dying_before(request: Any, apply: Callable[[Any], Any]) -> Any:
-    raise Crash
-
-
-FAULTS = {
-    it.__name__: it
-    for it in (unsent, unanswered, interrupted_before, interrupted_after, dying_before)
 }
 
 

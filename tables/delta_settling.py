@@ -1,0 +1,348 @@
+"""Settlements of conflicts over partitions of a Delta table: one entry each, which says for whom.
+
+==========================  =====================================================================
+the rows of the run that    the entry
+is to stand
+==========================  =====================================================================
+are what readers see        names the runs alone
+were removed, and are kept  brings back what the partition held before, and removes what it holds
+are gone                    none: refused
+==========================  =====================================================================
+
+It is bound to the version that the look saw: any change of the partition since is a conflict. It
+takes away no row of a run that is not in the conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..committer.commit.settled import SettledPartition
+from ..committer.errors import InvalidInputError, OtherJobError, counted, first_few
+from ..committer.format.layout import TableRoot
+from ..committer.format.records.run_conflict import ConflictingRun, RunConflict, SettledBy
+from ..committer.format.settling import SettledRuns, Settling
+from ..committer.store.requests import Step
+from ..committer.upkeep.conflict_restoring import RERUN_REMEDY
+from ..layouts.delta.columns import arrow_schema
+from ..layouts.delta.delta_layout import DeltaLayout
+from ..log.actions import AddFile, LogMetadata, RemoveFile
+from ..log.change import RESTORE, SETTLE, LogBase, LogChange
+from ..log.entries import LogEntry
+from ..log.opening import LogDepth, OpenedLog, open_log, read_entries
+from ..log.replay import LogState, Partition
+from ..log.restoring import find_returned
+from ..log.scope import Scope
+from ..log.settling import settled_in
+from .delta_files import log_partition
+from .delta_runs import LogRuns, key_of, settles_of, takes_place
+from .delta_upkeep import rival_jobs
+
+#: Entries that are read at once.
+_AT_ONCE = 64
+#: How a run of another engine is called, with the version of its entry.
+_VERSION = "version "
+
+
+@dataclass(frozen=True)
+class LogSettlementPlan:
+    """What is to be done about a conflict.
+
+    :param losers: the keys of the runs whose rows are not visible then.
+    :param change: the entry; ``None``: ``job`` has settled it so already.
+    """
+
+    how: SettledBy
+    losers: tuple[str, ...]
+    opened: OpenedLog
+    change: LogChange | None
+    job: str | None = None
+
+
+def plan_log_settlement(
+    root: TableRoot,
+    layout: DeltaLayout,
+    conflict: RunConflict,
+    winner: ConflictingRun,
+    job: str,
+    now: int,
+    owner: Mapping[str, Any],
+) -> Step[LogSettlementPlan]:
+    """Plan the entry by which the rows of a run become, or stay, what readers see.
+
+    :param job: whose entry it is, which is open.
+    :param now: milliseconds, by the store's clock.
+    :raises InvalidInputError: the partition has changed since the look, or the rows are not kept,
+        or rows of runs that are not in the conflict would go.
+    :raises OtherJobError: a job is at work on the partition, or may be.
+    """
+    yield from refuse_log_jobs(layout, conflict, job)
+    opened = yield from open_log(layout, LogDepth.WHOLE)
+    place, state = _place_of(root, conflict, opened.state), opened.state
+    others = {it.key for it in conflict.runs if it.key != winner.key}
+    known = settled_in(state).get(place)
+    if known is not None and known.runs.stands == winner.key and known.version > conflict.version:
+        (entry,) = yield from read_entries(layout.folder, [known.version])
+        how = SettledBy.RESTORE if entry and entry.operation == RESTORE else SettledBy.KEPT
+        done = entry.job if entry is not None else None
+        return LogSettlementPlan(how, known.runs.losers, opened, None, done)
+    runs = LogRuns(layout.folder)
+    yield from _refuse_changed(runs, conflict, place, state)
+    yield from _note_engines(runs, conflict)
+    there = [it for it in state.live.values() if state.partition(it) == place]
+    present = yield from _content(runs, there, place, state)
+    if winner.key in present and not others & present:
+        held, former = present, _Content({it.path: it for it in there}, state.metadata)
+    else:
+        former = yield from _find_kept(layout, runs, conflict, winner, place)
+        held = yield from _content(runs, former.files.values(), place, state)
+    _refuse_lost_rows(conflict, winner, present - held)
+    losers = tuple(sorted(others - held))
+    change = LogChange(
+        job,
+        LogBase(conflict.version, state.table_id),
+        reads=Scope(frozenset([place])),
+        operation=SETTLE,
+        settles={place: Settling(SettledRuns(winner.key, losers), conflict.highest_rank(winner))},
+        owner=owner,
+    )
+    removes = frozenset(it.path for it in there) - former.files.keys()
+    if not removes and former.files.keys() <= state.live.keys():
+        return LogSettlementPlan(SettledBy.KEPT, losers, opened, change)
+    _refuse_columns(layout, conflict, winner, former.metadata, state)
+    returned, lost = yield from find_returned(layout, state, former.files.values(), now)
+    if lost:
+        raise InvalidInputError(
+            f"The rows of {winner} in {conflict.name} are not kept any more: "
+            f"{counted(len(lost), 'file')} of them cannot be brought back, such as {lost[0]}. "
+            "Nothing was changed.",
+            key=layout.key_of(lost[0]),
+            remedy=f"{RERUN_REMEDY} How long they are kept is the table's property "
+            "delta.deletedFileRetentionDuration.",
+        )
+    restore = replace(change, removes=removes, returned=returned, operation=RESTORE)
+    return LogSettlementPlan(SettledBy.RESTORE, losers, opened, restore)
+
+
+def check_log_rerun(
+    root: TableRoot, layout: DeltaLayout, conflict: RunConflict, winner: ConflictingRun
+) -> Step[None]:
+    """See that the run that is to stand may load a partition again. Changes nothing.
+
+    :raises InvalidInputError: rows of runs that are not in the conflict would go.
+    :raises OtherJobError: a job is at work on the partition, or may be.
+    """
+    yield from refuse_log_jobs(layout, conflict)
+    state = (yield from open_log(layout, LogDepth.FILES)).state
+    place, runs = _place_of(root, conflict, state), LogRuns(layout.folder)
+    yield from _refuse_changed(runs, conflict, place, state)
+    yield from _note_engines(runs, conflict)
+    there = [it for it in state.live.values() if state.partition(it) == place]
+    present = yield from _content(runs, there, place, state)
+    others = sorted(present - {it.key for it in conflict.runs})
+    if others:
+        raise InvalidInputError(
+            f"{first_few(others)} wrote rows to {conflict.name} that are no part of the conflict: "
+            "they would go, too. Nothing was changed.",
+            remedy="Clear the run that is to stand by hand, and then those.",
+        )
+
+
+def read_log_settled(
+    root: TableRoot, layout: DeltaLayout, seen: Mapping[str, int]
+) -> Step[dict[str, SettledPartition]]:
+    """Read which conflicts over partitions are settled, and which job has changed each last.
+
+    :param seen: by partition, the version at which somebody has seen it: it is the partition's
+        version where nothing has changed it since.
+    """
+    state = (yield from open_log(layout, LogDepth.FILES)).state
+    settled, runs = settled_in(state), LogRuns(layout.folder)
+    places = {_place(root, name, state): name for name in seen}
+    last: dict[Partition, LogEntry] = {}
+    for version in range(min(seen.values(), default=0) + 1, state.version + 1):
+        yield from runs.read([version])
+        entry = runs.entries[version]
+        if entry is not None:
+            last |= dict.fromkeys(_changed(runs, entry, state) & places.keys(), entry)
+    found = {}
+    for place, name in places.items():
+        entry, it = last.get(place), settled.get(place)
+        moved = entry is not None and entry.version > seen[name]
+        version = entry.version if entry is not None and moved else seen[name]
+        job = entry.job if entry is not None else None
+        found[name] = SettledPartition(version, job, None if it is None else it.runs)
+    return found
+
+
+def refuse_log_jobs(
+    layout: DeltaLayout, conflict: RunConflict, but: str | None = None
+) -> Step[None]:
+    """See that no job is at work on a partition: one that names no partitions may be.
+
+    :param but: a job that does not count.
+    :raises OtherJobError: there is one.
+    """
+    found = yield from rival_jobs(layout, [conflict.partition], appends=False, run=None)
+    for rival in found:
+        if rival.job != but:
+            raise OtherJobError(
+                f"{rival.job} is at work, and may write {conflict.name}. Nothing was changed.",
+                job=rival.job,
+                remedy="Settle the conflict when that job has ended. One whose driver has died "
+                "ends by recovery.",
+            )
+
+
+@dataclass(frozen=True)
+class _Content:
+    """The files of a partition by path, and the columns that they were under."""
+
+    files: dict[str, AddFile] = field(default_factory=dict)
+    metadata: LogMetadata | None = None
+
+
+def _place_of(root: TableRoot, conflict: RunConflict, state: LogState) -> Partition:
+    return _place(root, conflict.partition, state)
+
+
+def _place(root: TableRoot, name: str, state: LogState) -> Partition:
+    if state.metadata is None:
+        raise InvalidInputError("There is no table any more. Nothing was changed.", table=root.url)
+    return log_partition(name, arrow_schema(state.metadata), state.metadata.partition_columns)
+
+
+def _content(
+    runs: LogRuns, files: Iterable[AddFile], place: Partition, state: LogState
+) -> Step[frozenset[str]]:
+    """Find the keys of the runs whose rows files of a partition have. Files of which nobody knows
+    the run, and runs whose entries were cleaned, have names of their own."""
+    found = yield from runs.writers(files, place, state)
+    known = {key_of(it) for v in found.versions if (it := runs.entries[v]) is not None}
+    unknown = {f"an unknown writer of {path}" for path in found.unknown}
+    return frozenset({*known, *unknown, *(f"{_VERSION}{it}" for it in found.lost)})
+
+
+def _changed(runs: LogRuns, entry: LogEntry, state: LogState) -> set[Partition]:
+    """The partitions that an entry has changed, or settled."""
+    taken = takes_place(entry, state).partitions
+    return {*runs.parts(entry, state).changed, *taken, *settles_of(entry)}
+
+
+def _refuse_changed(
+    runs: LogRuns, conflict: RunConflict, place: Partition, state: LogState
+) -> Step[None]:
+    """Refuse a partition that has changed since the conflict was looked at; the entry of a
+    settlement is bound to the same."""
+    since = range(conflict.version + 1, state.version + 1)
+    for start in range(0, len(since), _AT_ONCE):
+        yield from runs.read(since[start : start + _AT_ONCE])
+        for version in since[start : start + _AT_ONCE]:
+            entry = runs.entries[version]
+            if entry is not None and place in _changed(runs, entry, state):
+                raise InvalidInputError(
+                    f"{conflict.name} has changed since the conflict was looked at: version "
+                    f"{version} of the table has changed it, and the look saw {conflict.version}. "
+                    "Nothing was changed.",
+                    remedy="Look for conflicts again, and settle what is there then.",
+                )
+
+
+def _note_engines(runs: LogRuns, conflict: RunConflict) -> Step[None]:
+    """Read the entries of other engines in the conflict, whose files say nothing of them."""
+    engines = [int(it.job.removeprefix(_VERSION)) for it in conflict.runs if _is_engine(it)]
+    yield from runs.read(engines)
+    for version in engines:
+        entry = runs.entries[version]
+        if entry is not None:
+            runs.added |= {add.path: version for add in entry.of(AddFile)}
+
+
+def _is_engine(run: ConflictingRun) -> bool:
+    return run.job.startswith(_VERSION) and not run.gave_way
+
+
+def _find_kept(
+    layout: DeltaLayout,
+    runs: LogRuns,
+    conflict: RunConflict,
+    winner: ConflictingRun,
+    place: Partition,
+) -> Step[_Content]:
+    """Find what a partition held when it had rows of a run last, as far as the log goes back.
+
+    :raises InvalidInputError: the run wrote nothing, or its entry is not in the log.
+    """
+    if winner.gave_way:
+        raise InvalidInputError(
+            f"The rows of {winner} in {conflict.name} cannot be brought back: it gave way, and "
+            "wrote nothing. Nothing was changed.",
+            remedy=RERUN_REMEDY,
+        )
+    entry = yield from _entry_of(runs, conflict, winner)
+    opened = yield from open_log(layout, LogDepth.FILES, entry.version)
+    state = opened.state
+    there = {it.path: it for it in state.live.values() if state.partition(it) == place}
+    kept, metadata = _Content(dict(there), state.metadata), state.metadata
+    for version in range(entry.version + 1, conflict.version + 1):
+        yield from runs.read([version])
+        later = runs.entries[version]
+        if later is None:
+            break
+        metadata = later.of(LogMetadata)[-1] if later.of(LogMetadata) else metadata
+        gone = {it.path for it in later.of(RemoveFile)}
+        added = {it.path: it for it in later.of(AddFile) if state.partition(it) == place}
+        if not (added or gone & there.keys()):
+            continue
+        there = {**{path: it for path, it in there.items() if path not in gone}, **added}
+        if winner.key in (yield from _content(runs, there.values(), place, state)):
+            kept = _Content(dict(there), metadata)
+    return kept
+
+
+def _entry_of(runs: LogRuns, conflict: RunConflict, winner: ConflictingRun) -> Step[LogEntry]:
+    """Find the entry of a run's job, which came before the look."""
+    for start in range(conflict.version, -1, -_AT_ONCE):
+        some = range(start, max(-1, start - _AT_ONCE), -1)
+        yield from runs.read(some)
+        for version in some:
+            entry = runs.entries[version]
+            if entry is not None and winner.job in (entry.job, f"{_VERSION}{version}"):
+                return entry
+    raise InvalidInputError(
+        f"The entry by which {winner} has loaded {conflict.name} was cleaned from the log, so "
+        "nobody can tell which rows are its own. Nothing was changed.",
+        remedy=RERUN_REMEDY,
+    )
+
+
+def _refuse_lost_rows(conflict: RunConflict, winner: ConflictingRun, lost: Collection[str]) -> None:
+    """See that no rows go but those of runs in the conflict.
+
+    :raises InvalidInputError: others would.
+    """
+    others = sorted(set(lost) - {it.key for it in conflict.runs})
+    if others:
+        raise InvalidInputError(
+            f"{first_few(others)} wrote rows to {conflict.name} since those of {winner} were "
+            "removed: they would go, too. Nothing was changed.",
+            remedy=RERUN_REMEDY,
+        )
+
+
+def _refuse_columns(
+    layout: DeltaLayout,
+    conflict: RunConflict,
+    winner: ConflictingRun,
+    former: LogMetadata | None,
+    state: LogState,
+) -> None:
+    assert state.metadata is not None
+    if former is not None and not layout.columns_fit(former, state.metadata):
+        raise InvalidInputError(
+            f"The rows of {winner} in {conflict.name} have other columns than the table has now. "
+            "Nothing was changed.",
+            remedy=RERUN_REMEDY,
+        )
