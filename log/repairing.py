@@ -10,7 +10,8 @@ replaces partitions                      the same, and removes what is live ther
 writes files again, deletes, updates     removes these files, which must be live
 compacts                                 nothing: the rows are as they were
 changes columns or properties            changes them again
-makes the table, restores a version      nothing: it is left, and said
+makes the table, restores a version,     nothing: it is left, and said
+settles a conflict of runs
 cannot be found beside the log           nothing: it is left, and said
 =======================================  =======================================================
 
@@ -31,6 +32,7 @@ from ..committer.errors import (
     CommitConflictError,
     JobFencedError,
     OutcomeUnknownError,
+    SupersededRunError,
     TableMismatchError,
     counted,
 )
@@ -133,7 +135,7 @@ def _repair(
         return (yield from _judged(layout, lost, report, now, apply))
     except OutcomeUnknownError as error:
         return replace(report, outcome=RepairOutcome.UNKNOWN, reason=error.message)
-    except (CommitConflictError, TableMismatchError, JobFencedError) as error:
+    except (CommitConflictError, SupersededRunError, TableMismatchError, JobFencedError) as error:
         return replace(report, reason=error.message)
     except _Unrepairable as error:
         return replace(report, reason=str(error))
@@ -159,6 +161,8 @@ def _judged(
         raise _Unrepairable("it had made the table, which another one is now")
     if was.operation == RESTORE:
         raise _Unrepairable("it had restored a version: restore it again")
+    if was.ours.get("settles"):
+        raise _Unrepairable("it had settled a conflict of runs: settle it again")
     before = (yield from open_log(layout, LogDepth.BLIND, was.version - 1)).state
     change = repairing_change(was, before)
     entries = yield from read_entries(layout.folder, range(was.version, opened.state.version + 1))

@@ -215,6 +215,20 @@ class TestRemovals:
         assert jobs_live(table) == {"old", "spark"}
 
 
+def test_settlement_that_was_written_over_is_left(table: LogTable) -> None:
+    said = {"settles": [[["1"], {}]]}
+    entry = table.append("1", job="ours").entry
+    body = table.store.objects[LOG.checksum(1)].body
+    members = json.loads(body)
+    kept = members["zeroRename"]["entry"]
+    kept[0]["commitInfo"]["zeroRename"] |= said
+    table.put("00000000000000000001.crc", json.dumps(members).encode())
+    write_over(table, entry.version)
+    found = only(table)
+    assert found.outcome is RepairOutcome.LEFT
+    assert "settle it again" in found.reason
+
+
 class TestColumns:
     def test_columns_that_a_job_had_added_come_with_it(self, table: LogTable) -> None:
         wider = replace(COLUMNS, schema=COLUMNS.schema.replace('"long"', '"string"'))
