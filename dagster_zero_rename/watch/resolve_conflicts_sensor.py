@@ -67,8 +67,8 @@ def resolve_conflicts_sensor(
     and says so. Runs of the same assets' partitions that others have started are waited for.
 
     A tick that fails names what is not settled, with the reason: no run that the policy names, one
-    that was made outside Dagster, an asset that appends or merges, rows of runs that are no part of
-    the conflict, a run whose record cannot be read.
+    that was made outside Dagster, an asset that appends or merges, a Delta table, rows of runs that
+    are no part of the conflict, a run whose record cannot be read.
 
     :param targets: assets whose tables are looked at, as definitions or by their keys.
     :param policy: ``newest_run``; ``{"prefer": ["corrections", "flights_daily"]}``, jobs or assets

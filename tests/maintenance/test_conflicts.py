@@ -341,3 +341,7 @@ class TestDeltaTables:
             assert (report.table, report.committer) == (delta.root.url, "zero_rename")
             assert [it.partition for it in report.unresolved] == [DAY1]
         assert "daily of run 1" in conflicts_as_markdown(found)
+        (chosen,) = choose_reruns(here, "newest_run", None, WHO)
+        assert "no rerun settles it" in chosen.settlement.error
+        (done,) = resolve_by_restore(here, "newest_run", [DAY1], apply=True)
+        assert done.is_settled
