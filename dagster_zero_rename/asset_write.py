@@ -21,6 +21,7 @@ from zero_rename.committer.format.job_spec import (
     OnRepeat,
     OnSuperseded,
     SchemaMode,
+    TableLayout,
     choice,
 )
 from zero_rename.committer.format.layout import UNPARTITIONED
@@ -30,10 +31,12 @@ from zero_rename.committer.format.records.success_marker import COMMITTER as NAT
 from zero_rename.committer.scan.table_scan import TableScan
 from zero_rename.committer.store.encryption import Encryption
 from zero_rename.committer.table import Table
+from zero_rename.orchestration.load_policies import check_delta_policies
 from zero_rename.orchestration.merge_arguments import check_merge, read_across
 from zero_rename.orchestration.runs.outcomes import settled, tell_narrowing
 from zero_rename.orchestration.runs.partitions import made_partitions
 from zero_rename.orchestration.runs.reports import commit_report, summary
+from zero_rename.tables import DeltaTable
 
 from .asset_step import AssetStep, begin_reads
 from .distinct_keys import check_keys
@@ -51,7 +54,11 @@ from .rows import Rows, is_spark_frame, rows_of
 from .waiting import wait_for_others
 
 #: Members of an asset's metadata that say how its rows are written.
-CONTENT, SCHEMA_MODE = "content", "schema_mode"
+CONTENT, SCHEMA_MODE, LAYOUT = "content", "schema_mode", "layout"
+
+
+#: An asset's table, of either layout.
+AssetTable = Table | DeltaTable
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,7 @@ class WritePolicy:
     :param registration: where the table is registered afterwards.
     :param inputs: what the rows were computed from; ``None``: what the step has read.
     :param content: what an identical load is known by, where ``files`` does not say it.
+    :param layout: of the table, ``directory`` or ``delta``.
     """
 
     mode: str = "overwrite"
@@ -91,6 +99,7 @@ class WritePolicy:
     across_partitions: bool | None = None
     inputs: Sequence[Snapshot | TableScan | str] | None = None
     content: Content | str | None = None
+    layout: str = TableLayout.DIRECTORY
 
     def __post_init__(self) -> None:
         """:raises InvalidInputError: a word that is none of the choices, or another mode."""
@@ -99,6 +108,9 @@ class WritePolicy:
             choice("on_superseded", OnSuperseded, self.on_superseded)
         if self.content is not None:
             choice(CONTENT, Content, self.content)
+        choice(LAYOUT, TableLayout, self.layout)
+        if self.is_delta:
+            check_delta_policies(vars(self), "Nothing was written")
         if self.across_partitions is not None:
             read_across(self.across_partitions)
         if self.parsed_mode is Mode.FAIL_IF_EXISTS:
@@ -127,6 +139,11 @@ class WritePolicy:
             )
 
     @property
+    def is_delta(self) -> bool:
+        """Tell whether the table is a Delta table."""
+        return self.layout == TableLayout.DELTA
+
+    @property
     def waits(self) -> bool:
         """Tell whether the write waits for other runs."""
         return bool(self.wait_for_other_runs)
@@ -150,7 +167,7 @@ class _Job:
     """
 
     step: AssetStep
-    table: Table
+    table: AssetTable
     policy: WritePolicy
     layout: Layout
     paths: Mapping[str, str]
@@ -168,21 +185,23 @@ class _Job:
     @property
     def policies(self) -> dict[str, Any]:
         """What a job and a merge are both told."""
-        return {
+        policies: dict[str, Any] = {
             "partition_by": self.partition_by,
             "only_partitions": self.named,
             "schema_mode": self.policy.schema_mode,
-            "readers": self.policy.readers,
-            "data_root": self.policy.data_root,
             "files": self.policy.file_options,
             "idempotency_key": self.step.idempotency_key,
             "on_repeat": OnRepeat.REPLACE_OWN,
             "owner": self.step.owner,
-            "code_version": self.step.code_version,
         }
+        if not self.policy.is_delta:
+            # A Delta table's log does not tell what rows were made from, by which code.
+            of_directories = {"readers": self.policy.readers, "data_root": self.policy.data_root}
+            policies |= {**of_directories, "code_version": self.step.code_version}
+        return policies
 
 
-def write_asset(step: AssetStep, table: Table, data: Any, policy: WritePolicy) -> Committed:
+def write_asset(step: AssetStep, table: AssetTable, data: Any, policy: WritePolicy) -> Committed:
     """Write an asset's rows by one job, and put what it did into the asset's events.
 
     What the same chain of retries has committed before is reported and not written again; what
@@ -222,7 +241,7 @@ def asset_paths(step: AssetStep, policy: WritePolicy, layout: Layout) -> dict[st
     return paths
 
 
-def _layout(table: Table, schema: pa.Schema | None) -> Layout:
+def _layout(table: AssetTable, schema: pa.Schema | None) -> Layout:
     """The table's, or that of the rows which are to make it."""
     try:
         return Layout(table.schema, table.partition_by)
@@ -232,7 +251,7 @@ def _layout(table: Table, schema: pa.Schema | None) -> Layout:
         return Layout(schema, None)
 
 
-def _schema(step: AssetStep, table: Table, rows: Rows) -> pa.Schema | None:
+def _schema(step: AssetStep, table: AssetTable, rows: Rows) -> pa.Schema | None:
     """The rows' columns; ``None``: the table's, since there are no rows.
 
     :raises InvalidInputError: there is no table either, or no type.
@@ -251,7 +270,7 @@ def _schema(step: AssetStep, table: Table, rows: Rows) -> pa.Schema | None:
     return rows.schema
 
 
-def earlier_commit(step: AssetStep, table: Table) -> Committed | None:
+def earlier_commit(step: AssetStep, table: AssetTable) -> Committed | None:
     """What this chain of retries has committed before, applied to its end."""
     job = table.job_of_key(step.idempotency_key)
     owner = None if job is None else table.owner_of(job)
@@ -352,7 +371,7 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
         "readers": policy.readers,
         "dataRoot": policy.data_root,
         "defaultEncryption": policy.encryption,
-        "codeVersion": job.step.code_version,
+        "codeVersion": None if policy.is_delta else job.step.code_version,
         **_file_options(policy),
     }
     options = {name: str(value) for name, value in options.items() if value is not None}
@@ -368,6 +387,7 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
         mode=policy.parsed_mode,
         partitions=job.named,
         committer=NATIVE,
+        layout=policy.layout,
         base=policy.base,
         options=options,
     )
@@ -396,6 +416,7 @@ def _merge_spark(job: _Job, frame: Any, options: dict[str, str]) -> Committed:
         across_partitions=policy.across_partitions is True,
         schema_mode="merge" if policy.schema_mode is SchemaMode.MERGE else None,
         partition_by=job.partition_by,
+        layout=policy.layout if policy.is_delta else None,
         options=options,
     )
     assert done.committed is not None  # Of a run with a key there is always a job.
@@ -415,7 +436,7 @@ def _file_options(policy: WritePolicy) -> dict[str, str]:
 
 def tell(
     step: AssetStep,
-    table: Table,
+    table: AssetTable,
     committed: Committed,
     paths: Mapping[str, str],
     policy: WritePolicy,

@@ -15,6 +15,7 @@ from zero_rename.committer.format.layout import UNPARTITIONED, TableRoot
 from zero_rename.committer.format.records.inputs import content_of, digest_of
 from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.committer.readable_table import ReadableTable
+from zero_rename.tables import DeltaTable
 
 JOB = "zero_rename/job"
 VERSION = "zero_rename/version"
@@ -86,7 +87,7 @@ def partition_url(root: TableRoot, partition: str) -> str:
     return root.url if partition == UNPARTITIONED else f"{root.url}/{partition}"
 
 
-def data_version(table: ReadableTable, paths: Collection[str] = ()) -> dg.DataVersion:
+def data_version(table: ReadableTable | DeltaTable, paths: Collection[str] = ()) -> dg.DataVersion:
     """What tells the rows of partitions from others, whichever job wrote them: of one its content,
     of several a digest of theirs, since Dagster keeps one version for all partitions of a step.
 

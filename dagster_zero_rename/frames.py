@@ -9,13 +9,17 @@ from typing import Any, Union, get_args, get_origin
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.scan.table_scan import TableScan
 from zero_rename.committer.table import Table
+from zero_rename.tables import DeltaTable
 
 #: Columns; ``None`` for all.
 Columns = Sequence[str] | None
 
 
 def read_as(
-    kind: Any, table: Table, partitions: Collection[str] | None, columns: Columns = None
+    kind: Any,
+    table: Table | DeltaTable,
+    partitions: Collection[str] | None,
+    columns: Columns = None,
 ) -> Any:
     """Read one state of a table.
 
@@ -55,7 +59,9 @@ def _name_of(kind: Any) -> str:
     return f"{library}.{getattr(kind, '__name__', kind)}"
 
 
-def _spark_frame(table: Table, partitions: Collection[str] | None, columns: Columns) -> Any:
+def _spark_frame(
+    table: Table | DeltaTable, partitions: Collection[str] | None, columns: Columns
+) -> Any:
     from pyspark.sql import SparkSession
 
     from zero_rename.spark import load

@@ -85,7 +85,7 @@ class ZeroRenameIOManager(dg.ConfigurableIOManager, ZeroRenameResource):
         tables = self.zero_rename or self
         if is_spark(kind):
             tables.check_spark_session()
-        table = tables.asset_table(asset, metadata)
+        table = tables.read_table(asset, metadata)
         name = asset.to_user_string()
         try:
             layout = Layout(table.schema, table.partition_by)

@@ -11,6 +11,7 @@ from zero_rename.orchestration.table_names import check_catalog
 
 if TYPE_CHECKING:
     from zero_rename.committer import Table
+    from zero_rename.tables import DeltaTable
 
     from .asset_step import AssetStep
 
@@ -30,7 +31,7 @@ class Registration:
         """:raises InvalidInputError: it is no such place."""
         check_catalog(self.catalog)
 
-    def sync(self, table: Table) -> dict[str, Any]:
+    def sync(self, table: Table | DeltaTable) -> dict[str, Any]:
         """Tell the catalog what the table is now, where that is somebody's work.
 
         :return: what the catalog was told; empty where no job has made the table yet.
@@ -41,7 +42,7 @@ class Registration:
         report = sync_settled(table, self.catalog, connect=self.connect)
         return {} if report is None else asdict(report)
 
-    def tell(self, step: AssetStep, table: Table) -> dict[str, Any]:
+    def tell(self, step: AssetStep, table: Table | DeltaTable) -> dict[str, Any]:
         """Tell the catalog what the table is now. What keeps it from being told is a warning, never
         a failure of the step: the next load, retry or ``zero-rename catalog sync`` tells it all
         that it has missed.

@@ -20,6 +20,7 @@ from zero_rename.committer.format.job_spec import (
     OnSuperseded,
     Readers,
     SchemaMode,
+    TableLayout,
     choice,
 )
 from zero_rename.committer.format.layout import TableRoot
@@ -32,13 +33,16 @@ from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.committer.table import Table
 from zero_rename.committer.upkeep.upload_selection import UploadsPath
 from zero_rename.maintenance.destinations import Destination
+from zero_rename.orchestration.load_policies import check_delta_policies
 from zero_rename.orchestration.merge_arguments import OF_MERGES, listed_columns
 from zero_rename.orchestration.runs.arguments import read_seconds
 from zero_rename.orchestration.table_names import all_below, check_catalog, table_url, urls_below
 from zero_rename.s3a.hadoop.settings import check_committer
+from zero_rename.s3a.policies import check_kept
+from zero_rename.tables.table_at import delta_at, opened_as_it_is
 
 from .asset_step import AssetStep, step_of
-from .asset_write import CONTENT, SCHEMA_MODE, WritePolicy, write_asset
+from .asset_write import CONTENT, LAYOUT, SCHEMA_MODE, AssetTable, WritePolicy, write_asset
 from .failures import final_failures
 from .registration import Registration
 from .rows import is_spark_frame
@@ -70,12 +74,14 @@ _VARIABLES = {
     "secret_access_key": "AWS_SECRET_ACCESS_KEY",
     "session_token": "AWS_SESSION_TOKEN",
 }
+_UNDONE = "Nothing was written"
 #: What a field's value has to be, where it has one.
 _CHECKS: dict[str, Callable[[str], object]] = {
     "table_root": UploadsPath.parse,
     "committer": check_committer,
     "on_conflict": partial(choice, "on_conflict", OnConflict),
     "on_superseded": partial(choice, "on_superseded", OnSuperseded),
+    "layout": partial(choice, "layout", TableLayout),
     "readers": partial(choice, "readers", Readers),
     "data_root": FastRoot.parse,
     "encryption": Encryption.parse,
@@ -94,6 +100,7 @@ def written_metadata(
     on = listed_columns(merge_on or ())
     names = (DELETE_WHEN, LATEST_BY, ACROSS_PARTITIONS, CONTENT)
     words: dict[str, Any] = {name: more.get(name) for name in names}
+    words |= {name: more[name] for name in (LAYOUT,) if more.get(name) is not None}
     WritePolicy(mode=mode or WritePolicy.mode, merge_on=on, **words)
     if catalog:
         check_catalog(catalog)
@@ -142,6 +149,11 @@ class ZeroRenameResource(dg.ConfigurableResource):
         description="Seconds, or a timedelta, for which a write waits while another run is at work "
         "on its partitions, before it goes by on_conflict. Left out, it does not wait.",
     )
+    layout: str | None = Field(
+        default=None,
+        description="Of the tables that writes make and load: directory (the default), or delta, "
+        "a Delta table; an asset's own layout wins.",
+    )
     readers: str | None = Field(
         default=None,
         description="How readers find the files of tables that writes make: listing, or heads.",
@@ -181,8 +193,13 @@ class ZeroRenameResource(dg.ConfigurableResource):
         return None if value is None else read_seconds("wait_for_other_runs", value)
 
     @model_validator(mode="after")
-    def _check_keys(self) -> Self:
+    def _check_together(self) -> Self:
         self._keys()
+        # What an ``EnvVar`` holds is seen when a run resolves it.
+        known = [it for it in (self.layout, self.committer) if isinstance(it, str)]
+        if len(known) == 2 and TableLayout.DELTA in known:
+            check_kept(self.committer, {LAYOUT: TableLayout.DELTA}, _UNDONE)
+            check_delta_policies({"readers": self.readers, "data_root": self.data_root}, _UNDONE)
         return self
 
     def table(self, name: str) -> Table:
@@ -263,6 +280,10 @@ class ZeroRenameResource(dg.ConfigurableResource):
     def asset_table(self, asset: dg.AssetKey, metadata: Any) -> Table:
         """The table of an asset: its metadata's ``table``, else its key's path."""
         return self.table(metadata.get(TABLE) or "/".join(asset.path))
+
+    def read_table(self, asset: dg.AssetKey, metadata: Any) -> AssetTable:
+        """The table of an asset as it is: which layout it has, three requests tell."""
+        return opened_as_it_is(self.asset_table(asset, metadata))
 
     def write(
         self,
@@ -366,6 +387,8 @@ class ZeroRenameResource(dg.ConfigurableResource):
             committer = check_committer(self.committer)
             if committer == NATIVE:
                 return NativeLoad.of(step, target, policy)
+            check_kept(committer, {LAYOUT: TableLayout(policy.layout)}, _UNDONE)
+            assert isinstance(target, Table)  # Hadoop's committers write directories.
             return HadoopLoad.of(step, target, policy, committer)
 
     def spark_env(self, context: dg.AssetExecutionContext, **asked: Any) -> dict[str, str]:
@@ -388,7 +411,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
         partition_expr: PartitionExpr | None,
         catalog: str | None,
         **more: Any,
-    ) -> tuple[AssetStep, Table, WritePolicy]:
+    ) -> tuple[AssetStep, AssetTable, WritePolicy]:
         """What a call and the asset's metadata come to."""
         key = None if asset_key is None else dg.AssetKey.from_coercible(asset_key)
         step = AssetStep.of(context, key)
@@ -415,9 +438,11 @@ class ZeroRenameResource(dg.ConfigurableResource):
             schema_mode=choice(SCHEMA_MODE, SchemaMode, meta.get(SCHEMA_MODE) or SchemaMode.KEEP),
             registration=self.registration(meta.get(CATALOG) if catalog is None else catalog),
             content=meta.get(CONTENT),
+            layout=meta.get(LAYOUT) or self.layout or TableLayout.DIRECTORY,
             **more,
         )
-        return step, self.asset_table(step.asset, meta if table is None else {TABLE: table}), policy
+        named = self.asset_table(step.asset, meta if table is None else {TABLE: table})
+        return step, delta_at(named) if policy.is_delta else named, policy
 
     @property
     def _seconds_of_waiting(self) -> float | None:

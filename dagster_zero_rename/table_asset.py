@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from zero_rename.committer.errors import InvalidInputError
-from zero_rename.committer.format.job_spec import Content, SchemaMode
+from zero_rename.committer.format.job_spec import Content, SchemaMode, TableLayout
 
 from .distinct_keys import check_formats
 from .key_paths import PartitionExpr
@@ -25,6 +25,7 @@ def zero_rename_asset(
     latest_by: str | None = None,
     across_partitions: bool | None = None,
     content: Content | str | None = None,
+    layout: TableLayout | str | None = None,
     metadata: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
@@ -48,6 +49,7 @@ def zero_rename_asset(
     :param latest_by: the column whose greatest value counts.
     :param across_partitions: whether rows match those of all partitions, and move.
     :param content: ``"rows"``: the same rows have the same data version in any order and files.
+    :param layout: ``"delta"``: a Delta table; ``None``: the resource's.
     :param metadata: more of that.
     :param given: further arguments of ``dagster.asset``.
     :raises InvalidInputError: a mode that is none for an asset, no catalog, ``partition_expr``
@@ -65,6 +67,7 @@ def zero_rename_asset(
         latest_by=latest_by,
         across_partitions=across_partitions,
         content=content,
+        layout=layout,
     )
     if given.get("partitions_def") is not None:
         given.setdefault("backfill_policy", dg.BackfillPolicy.single_run())

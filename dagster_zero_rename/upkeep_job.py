@@ -96,7 +96,7 @@ def maintenance_job(
             found = _destinations(resource, tables)
             registration = resource.registration(catalog)
             if registration is not None:
-                check_catalog_of(registration.catalog, sum(it.is_table for it in found))
+                check_catalog_of(registration.catalog, sum(map(_is_registered, found)))
         register = registration.sync if registration is not None and apply else None
         decided = about_conflicts and replace(about_conflicts, owner=owner_of(context))
         done = []
@@ -226,6 +226,11 @@ def _destinations(resource: ZeroRenameResource, tables: Sequence[str] | None) ->
         return resource.destinations()
     named = [resource.table(it) for it in tables]
     return [place for table in named for place in table.run(destinations_in(table.root))]
+
+
+def _is_registered(place: Destination) -> bool:
+    """Tell whether a catalog is told of what lies there."""
+    return place.is_table or place.is_delta
 
 
 def _seconds(time: timedelta | None) -> float | None:

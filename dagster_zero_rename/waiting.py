@@ -9,9 +9,8 @@ from zero_rename.committer.format.job_spec import Mode, OnConflict
 from zero_rename.committer.rival_wait import RivalWait
 
 if TYPE_CHECKING:
-    from zero_rename.committer.table import Table
-
     from .asset_step import AssetStep
+    from .asset_write import AssetTable
 
 
 def rival_wait(step: AssetStep, longest: float | None) -> RivalWait | None:
@@ -24,7 +23,7 @@ def rival_wait(step: AssetStep, longest: float | None) -> RivalWait | None:
 
 def wait_for_others(
     step: AssetStep,
-    table: Table,
+    table: AssetTable,
     partitions: Collection[str],
     longest: float | None,
     mode: Mode,

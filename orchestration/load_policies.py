@@ -38,7 +38,7 @@ def check_policies(
     check_merge(said, committer)
     check_kept(committer, said, _UNDONE)
     if said.get("layout") is TableLayout.DELTA:
-        _check_of_delta(said)
+        check_delta_policies(said, _UNDONE)
     check_s3a_options(committer, said.get("mode"), s3a_options or {})
     on_conflict = said.get("on_conflict")
     if on_conflict is not None or said.get("on_superseded") is not None:
@@ -66,12 +66,14 @@ _NOT_IN_DELTA: Mapping[str, str] = {
     "readers": "whose readers go by its log",
     "data_root": "whose files lie in it",
     "success_markers": "which has no _SUCCESS",
+    "content": "whose log knows files by their names and sizes",
 }
 
 
-def _check_of_delta(said: Mapping[str, Any]) -> None:
+def check_delta_policies(said: Mapping[str, Any], undone: str) -> None:
     """Refuse what a Delta table does not keep.
 
+    :param undone: what was not done, as the beginning of a sentence.
     :raises InvalidInputError: names it.
     """
     given = {name: said.get(name) for name in _NOT_IN_DELTA}
@@ -79,8 +81,8 @@ def _check_of_delta(said: Mapping[str, Any]) -> None:
     why = "" if named is None else f"{named}={given[named]}, {_NOT_IN_DELTA[named]}"
     if why:
         raise InvalidInputError(
-            f"layout=delta is given for a table with {why}. {_UNDONE}.",
-            remedy="Leave one of the two out of the task and its connection.",
+            f"layout=delta is given for a table with {why}. {undone}.",
+            remedy="Leave one of the two out.",
         )
 
 

@@ -116,7 +116,7 @@ ROOMS: Mapping[str, Mapping[str, set[str]]] = {
             *("asset_step", "asset_write", "distinct_keys", "event_metadata", "failures"),
             *("key_paths", "resource", "waiting"),
         },
-        "watch": {"asset_step", "event_metadata", "key_paths", "resource"},
+        "watch": {"asset_step", "asset_write", "event_metadata", "key_paths", "resource"},
     },
     "orchestration": {
         "runs": set(),

@@ -10,6 +10,7 @@ from pydantic import Field
 from zero_rename.committer.errors import InvalidInputError
 
 from ..asset_step import step_of
+from ..asset_write import LAYOUT
 from ..distinct_keys import check_formats
 from ..failures import final_failures
 from ..resource import (
@@ -54,6 +55,10 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
         "codes, year=%Y/month=%-m/day=%-d; by dimension where there are several.",
     )
     mode: str = Field(default="overwrite", description="overwrite, append or merge.")
+    layout: str | None = Field(
+        default=None,
+        description="directory or delta, a Delta table; left out, that of the resource.",
+    )
     merge_on: Sequence[str] = Field(default=(), description="With mode merge: the key's columns.")
     delete_when: str | None = Field(
         default=None, description="With mode merge: of which rows the match is deleted, op = 'D'."
@@ -93,7 +98,7 @@ class SparkTableComponent(dg.Component, dg.Model, dg.Resolvable):
         return path if "://" in path or Path(path).is_absolute() else str(folder / path)
 
     def _asset(self, application: str) -> dg.AssetsDefinition:
-        names = (TABLE, PARTITION_EXPR, DELETE_WHEN, LATEST_BY, ACROSS_PARTITIONS)
+        names = (TABLE, PARTITION_EXPR, DELETE_WHEN, LATEST_BY, ACROSS_PARTITIONS, LAYOUT)
         more = {name: getattr(self, name) for name in names}
         given = written_metadata(self.mode, self.merge_on, self.catalog, **more)
         spec = self.asset.merge_attributes(metadata=given, kinds={"spark", "s3"})

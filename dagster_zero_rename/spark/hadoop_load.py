@@ -58,6 +58,7 @@ class HadoopLoad(SparkLoad):
     :param tried: this try.
     """
 
+    table: Table
     earlier: dict[str, Any] | None
     tried: S3ALoad
     _in_force: dict[str, str] = field(default_factory=dict)

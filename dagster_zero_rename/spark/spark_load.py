@@ -29,6 +29,7 @@ from zero_rename.committer.format.job_spec import (
     OnSuperseded,
     Readers,
     SchemaMode,
+    TableLayout,
 )
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.store.fast_root import FastRoot
@@ -53,6 +54,7 @@ from zero_rename.orchestration.runs.partitions import (
     sure_partitions,
 )
 from zero_rename.orchestration.s3a.load import loaded_by_s3a
+from zero_rename.tables import DeltaTable
 
 from ..asset_write import CONTENT, SCHEMA_MODE, asset_paths, earlier_commit, tell
 from ..failures import BEFORE_WAIT, final_failure, final_failures
@@ -63,11 +65,11 @@ from .service_request import completed, service_named
 if TYPE_CHECKING:
     from dagster import PipesExecutionResult
 
-    from zero_rename.committer import Committed, Table
+    from zero_rename.committer import Committed
     from zero_rename.committer.upkeep.access_policy import Service
 
     from ..asset_step import AssetStep
-    from ..asset_write import WritePolicy
+    from ..asset_write import AssetTable, WritePolicy
 
 #: Members of metadata that this package writes itself, from what the table says.
 _OURS = ("zero_rename/", "dagster/")
@@ -90,7 +92,7 @@ class SparkLoad(ABC):
     """
 
     step: AssetStep
-    table: Table
+    table: AssetTable
     policy: WritePolicy
     committer: str
     paths: Mapping[str, str]
@@ -221,7 +223,7 @@ class NativeLoad(SparkLoad):
     _began: float = field(default_factory=time.monotonic)
 
     @staticmethod
-    def of(step: AssetStep, table: Table, policy: WritePolicy) -> NativeLoad:
+    def of(step: AssetStep, table: AssetTable, policy: WritePolicy) -> NativeLoad:
         """Look at what the chain of retries has done. Waits for an application of it that has
         outlived its worker.
 
@@ -280,7 +282,8 @@ class NativeLoad(SparkLoad):
             run_rank=self.step.run_rank(self.paths),
             readers=None if policy.readers is None else Readers(policy.readers),
             data_root=None if data_root is None else FastRoot.parse(data_root),
-            code_version=self.step.code_version,
+            layout=TableLayout(policy.layout) if policy.is_delta else None,
+            code_version=None if policy.is_delta else self.step.code_version,
             merge_on=policy.merge_on,
             delete_when=delete_when,
             latest_by=policy.latest_by,
@@ -352,18 +355,21 @@ def check_application_policies(
                 f"{str(value)!r}}}).",
             )
     told = (*OF_MERGES, "on_conflict", "on_superseded", "readers", "data_root")
+    is_delta = {"layout": TableLayout.DELTA if policy.is_delta else None}
     registration = policy.registration
     said = {name: getattr(policy, name) for name in told}
-    said |= {"mode": policy.parsed_mode, "partitions": partitions}
+    said |= {"mode": policy.parsed_mode, "partitions": partitions, **is_delta}
     said["catalog"] = None if registration is None else registration.catalog
     check_policies(committer, said)
 
 
-def _refuse_hadoops(step: AssetStep, table: Table, policy: WritePolicy) -> None:
+def _refuse_hadoops(step: AssetStep, table: AssetTable, policy: WritePolicy) -> None:
     """Refuse a load that this chain of retries has made by one of Hadoop's committers.
 
     :raises RefusedError: it has.
     """
+    if isinstance(table, DeltaTable):
+        return  # Hadoop's committers write directories.
     try:
         report = loaded_by_s3a(table, step, policy.parsed_mode, "auto")
     except StoreRefusedError:
@@ -380,7 +386,7 @@ def _refuse_hadoops(step: AssetStep, table: Table, policy: WritePolicy) -> None:
     )
 
 
-def run_paths(step: AssetStep, table: Table, policy: WritePolicy) -> dict[str, str]:
+def run_paths(step: AssetStep, table: AssetTable, policy: WritePolicy) -> dict[str, str]:
     """The partitions that a run asks for, by their keys; the table may not be there yet.
 
     :raises InvalidInputError: its keys are no partitions of the table.
@@ -388,7 +394,7 @@ def run_paths(step: AssetStep, table: Table, policy: WritePolicy) -> dict[str, s
     return asset_paths(step, policy, _layout(step, table, policy.partition_expr))
 
 
-def _layout(step: AssetStep, table: Table, expr: PartitionExpr | None) -> Layout:
+def _layout(step: AssetStep, table: AssetTable, expr: PartitionExpr | None) -> Layout:
     """The table's; of one that the application is to make, the columns that hold the keys, whose
     types nobody knows yet."""
     try:

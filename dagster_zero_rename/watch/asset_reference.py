@@ -15,6 +15,8 @@ from ..resource import PARTITION_EXPR, TABLE, ZeroRenameResource
 if TYPE_CHECKING:
     from zero_rename.committer.table import Table
 
+    from ..asset_write import AssetTable
+
 #: How an asset may be given.
 AssetLike = dg.AssetsDefinition | dg.AssetSpec | dg.AssetKey | str
 #: The resource's key where nothing else is said.
@@ -72,7 +74,11 @@ class AssetReference:
     def table(self, resource: ZeroRenameResource) -> Table:
         return resource.asset_table(self.key, self.metadata or {})
 
-    def paths(self, keys: Any, table: Table) -> dict[str, str]:
+    def read_table(self, resource: ZeroRenameResource) -> AssetTable:
+        """Open the table in the layout that it has."""
+        return resource.read_table(self.key, self.metadata or {})
+
+    def paths(self, keys: Any, table: AssetTable) -> dict[str, str]:
         """The partition of each key.
 
         :raises TableNotFoundError: no table here.
@@ -82,7 +88,7 @@ class AssetReference:
         expr = (self.metadata or {}).get(PARTITION_EXPR)
         return key_paths(self.name, keys, self.partitions_def, expr, layout)
 
-    def keys(self, table: Table, instance: dg.DagsterInstance) -> dict[str, str]:
+    def keys(self, table: AssetTable, instance: dg.DagsterInstance) -> dict[str, str]:
         """The key of each partition that the asset has now; empty for an asset without any.
 
         A key is looked up once in a process: ten years of hours have 88,000.

@@ -1,11 +1,14 @@
 """Asset check by the time of a table's last commit, as its store has it."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import dagster as dg
 
 from zero_rename.committer.commit.state.job_state import Committed
+from zero_rename.committer.errors import TableNotFoundError
 from zero_rename.committer.table import Table
+from zero_rename.tables import DeltaTable, Since
 
 from .asset_reference import RESOURCE, AssetLike, AssetReference
 from .heads import list_heads, read_heads
@@ -47,8 +50,9 @@ def freshness_check(
         description=f"The table's last commit is at most {within} old.",
     )
     def check(context) -> dg.AssetCheckResult:
-        target = reference.table(getattr(context.resources, resource_key))
-        last, now = last_commit(target)
+        target = reference.read_table(getattr(context.resources, resource_key))
+        is_delta = isinstance(target, DeltaTable)
+        last, now = last_entry(target, within) if is_delta else last_commit(target)
         if last is None:
             return dg.AssetCheckResult(
                 passed=False,
@@ -81,3 +85,21 @@ def last_commit(table: Table) -> tuple[Committed | None, float]:
     jobs = {state.head.last_job for state in table.run(read_heads(table.root, newest))} - {None}
     found = [done for job in jobs if (done := table.result(str(job))) is not None]
     return max(found, key=lambda done: done.decided_at, default=None), listing.date
+
+
+def last_entry(table: DeltaTable, within: timedelta) -> tuple[Committed | None, float]:
+    """Find the last entry of a Delta table's log that changed rows, and the time by the store's
+    clock.
+
+    :param within: entries that are older are read only where there is none so young.
+    """
+    now = table.now()
+    for since in (Since(time=now - within.total_seconds()), Since()):
+        try:
+            _, changes = table.last_changes(None, since)
+        except TableNotFoundError:
+            break
+        if changes.of:
+            last = max(changes.of.values(), key=lambda it: it.version)
+            return replace(last.done, decided_at=last.at), now
+    return None, now

@@ -14,8 +14,10 @@ from zero_rename.committer.format.records.inputs import content_of
 from zero_rename.committer.format.schema.hive_paths import parse_partition, unescape
 from zero_rename.committer.table import Table
 from zero_rename.orchestration.new_commits import ListingCursor
+from zero_rename.tables import DeltaTable, LastChange, Since
 
-from ..event_metadata import commit_metadata, partition_metadata, table_metadata, version_of
+from ..asset_write import AssetTable
+from ..event_metadata import JOB, commit_metadata, partition_metadata, table_metadata, version_of
 from .asset_reference import RESOURCE, AssetLike, AssetReference
 from .heads import list_heads, read_heads
 
@@ -37,7 +39,8 @@ def heads_sensor(
 
     So assets that depend on it see what Airflow, Spark or a person loaded. Commits that Dagster
     has on record are not told again. A tick lists the heads once and reads those that moved; of
-    several changes between two ticks the last one is told. A partition without a key is left out;
+    several changes between two ticks the last one is told. Of a Delta table it reads the entries of
+    the log, of whichever engine, since the tick before. A partition without a key is left out;
     to an asset of dynamic partitions its key is added.
 
     :param asset: a definition, which may be an ``AssetSpec`` for a table that Dagster never
@@ -59,8 +62,10 @@ def heads_sensor(
         description=f"Commits of {reference.name}, whoever made them.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        target = reference.table(getattr(context.resources, resource_key))
+        target = reference.read_table(getattr(context.resources, resource_key))
         try:
+            if isinstance(target, DeltaTable):
+                return _tick_by_log(reference, target, context)
             return _tick(reference, target, context)
         except TableNotFoundError:
             return dg.SkipReason(f"There is no table at {target.root.url} yet.")
@@ -77,7 +82,8 @@ def _tick(
     if not unread:
         return dg.SkipReason(f"Nothing has changed {table.root.url}.")
     moved = [state for state in table.run(read_heads(table.root, unread)) if state.head.last_job]
-    keys, added = _keys(reference, table, moved, context.instance)
+    names = [state.slot.name for state in moved]
+    keys, added = _keys(reference, table, names, context.instance)
     # One event for each key and job: an asset without partitions may have a table with many.
     new = {
         (keys[state.slot.name], state.head.last_job): state
@@ -103,14 +109,74 @@ def _tick(
     )
 
 
+def _tick_by_log(
+    reference: AssetReference, table: DeltaTable, context: dg.SensorEvaluationContext
+) -> dg.SensorResult | dg.SkipReason:
+    """Look at the log of a Delta table: which partitions its entries after the last look have
+    changed. The cursor is the version of that look."""
+    cursor = context.cursor or ""
+    seen = int(cursor) if cursor.isdigit() else None
+    newest = table.newest_entry(seen or 0)
+    if newest is None and seen is not None:
+        seen, newest = None, table.newest_entry()  # The table was made anew.
+    if newest is None:
+        return dg.SkipReason(f"There is no table at {table.root.url} yet.")
+    if newest.version == seen:
+        return dg.SkipReason(f"Nothing has changed {table.root.url}.")
+    known = {*reference.keys(table, context.instance), *table.state().by_partition()}
+    state, changes = table.last_changes(known, Since(seen))
+    moved = _next_changes(changes.of)
+    keys, added = _keys(reference, table, [*moved], context.instance)
+    # As of heads, one event for each key and entry.
+    new = {
+        (keys[name], it.version): (name, it)
+        for name, it in moved.items()
+        if name in keys
+        and (not it.done.job or reference.told(context.instance, keys[name]) != it.done.job)
+    }
+    common = table_metadata(table.root, state.schema) if new else {}
+    versions = _versions(table, {name: key for (key, _), (name, _) in new.items()})
+    told = max(it.version for it in moved.values()) if len(moved) < len(changes.of) else None
+    return dg.SensorResult(
+        asset_events=[
+            dg.AssetMaterialization(
+                reference.key,
+                partition=key,
+                metadata={**common, **_of_entry(table.root, name, key, it)},
+                tags={DATA_VERSION_TAG: versions[name]},
+            )
+            for (key, _), (name, it) in new.items()
+        ],
+        dynamic_partitions_requests=added,
+        cursor=str(state.log_version if told is None else told),
+    )
+
+
+def _next_changes(changes: Mapping[str, LastChange]) -> dict[str, LastChange]:
+    """The changes that one tick tells: the oldest ones, all of an entry or none."""
+    found: dict[str, LastChange] = {}
+    for name, it in sorted(changes.items(), key=lambda pair: pair[1].version):
+        if len(found) >= LIMIT and it.version != [*found.values()][-1].version:
+            break
+        found[name] = it
+    return found
+
+
+def _of_entry(root: TableRoot, name: str, key: str | None, it: LastChange) -> dict[str, Any]:
+    """The metadata of a partition that an entry has changed; one of another engine has no job."""
+    metadata = commit_metadata(root, it.done)
+    if not it.done.job:
+        del metadata[JOB]
+    for partition in it.done.partitions if key is not None or name == UNPARTITIONED else ():
+        if partition.partition == name:
+            metadata |= partition_metadata(root, partition, replaced=False)
+    return metadata
+
+
 def _keys(
-    reference: AssetReference,
-    table: Table,
-    moved: Sequence[HeadState],
-    instance: dg.DagsterInstance,
+    reference: AssetReference, table: AssetTable, names: Sequence[str], instance: dg.DagsterInstance
 ) -> tuple[dict[str, str | None], list[Any]]:
     """The keys of partitions that the asset has, and requests to add those it lacks."""
-    names = [state.slot.name for state in moved]
     if reference.partitions_def is None:
         return dict.fromkeys(names), []
     known: dict[str, str | None] = dict(reference.keys(table, instance))
@@ -127,7 +193,7 @@ def _dynamic_key(partition: str) -> str:
     return unescape(parts[0][1]) if len(parts) == 1 else partition
 
 
-def _versions(table: Table, told: Mapping[str, str | None]) -> dict[str, str]:
+def _versions(table: AssetTable, told: Mapping[str, str | None]) -> dict[str, str]:
     """The data version of each event, by the partition that it tells: of an asset that does not
     tell partitions apart, the whole table's.
 

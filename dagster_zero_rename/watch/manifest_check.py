@@ -19,7 +19,9 @@ from zero_rename.orchestration.job_query import READY
 from zero_rename.orchestration.partitions_query import PartitionsQuery
 from zero_rename.s3a.hadoop.settings import check_committer
 from zero_rename.s3a.runs.try_record import is_of
+from zero_rename.tables import DeltaTable
 
+from ..asset_write import AssetTable
 from .asset_reference import RESOURCE, AssetLike, AssetReference
 
 #: Partitions shown of a result.
@@ -93,7 +95,7 @@ def manifest_check(
 
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         resource = getattr(context.resources, resource_key)
-        target = reference.table(resource)
+        target = reference.read_table(resource)
         if min_partitions is not None:
             return _counted(asked.query(target, resource.committer, ()), target, severity)
         keys = None
@@ -103,7 +105,10 @@ def manifest_check(
         paths = reference.paths(keys, target)
         jobs = _jobs(reference, context.instance, paths)
         query = asked.query(target, resource.committer, tuple(jobs))
-        found = _look(target, jobs, query) if query.is_by_heads else _held(target, jobs, query)
+        if isinstance(target, DeltaTable):
+            found = _look_by_log(target, jobs, query)
+        else:
+            found = _look(target, jobs, query) if query.is_by_heads else _held(target, jobs, query)
         return _result(list(found), severity)
 
     with warnings.catch_warnings():
@@ -146,7 +151,9 @@ class _Asked:
                 remedy="Leave min_partitions out: each partition of the run is checked.",
             )
 
-    def query(self, table: Table, committer: str, partitions: tuple[str, ...]) -> PartitionsQuery:
+    def query(
+        self, table: AssetTable, committer: str, partitions: tuple[str, ...]
+    ) -> PartitionsQuery:
         """Make the query that partitions are checked by.
 
         :raises InvalidInputError: it cannot be answered.
@@ -182,7 +189,7 @@ def _held(
 
 
 def _counted(
-    query: PartitionsQuery, table: Table, severity: dg.AssetCheckSeverity
+    query: PartitionsQuery, table: AssetTable, severity: dg.AssetCheckSeverity
 ) -> dg.AssetCheckResult:
     """Look whether enough partitions of a table are there."""
     found = query.ask(table)
@@ -230,6 +237,26 @@ def _look(
             wrong.append(f"{counted(len(named), 'file')}, at least {min_files} are wanted")
         version = snapshot.versions.get(path, 0)
         yield _PartitionRecord(path, job, version, len(named), rows, tuple(wrong))
+
+
+def _look_by_log(
+    table: DeltaTable, jobs: Mapping[str, str | None], query: PartitionsQuery
+) -> Iterator[_PartitionRecord]:
+    """Look at partitions of a Delta table: its log tells files and jobs, and a listing of the
+    folders of these files whether they are there.
+
+    :raises InvalidInputError: a ``_SUCCESS`` or another committer is asked for, by its name.
+    """
+    held, lacking = query.judge(table)
+    committed = {job: table.result(job) is not None for job in jobs.values() if job is not None}
+    for path, job in jobs.items():
+        it = held.get(path)
+        wrong = ["no materialisation names its job"] if job is None else []
+        if job is not None and not committed[job]:
+            wrong.append(f"the log has no entry of job {job}")
+        wrong += [lacking[path]] if path in lacking else []
+        rows, files, version = (0, 0, 0) if it is None else (it.rows, it.files, it.version or 0)
+        yield _PartitionRecord(path, job, version, files, rows, tuple(wrong))
 
 
 def _state(table: Table, job: str) -> str:

@@ -45,7 +45,7 @@ def observable_table(
         **given,
     )
     def observed(context) -> Any:
-        target = reference.table(getattr(context.resources, resource_key))
+        target = reference.read_table(getattr(context.resources, resource_key))
         state = target.state()
         if partitions_def is None:
             return dg.DataVersion(version_of(state))

@@ -83,6 +83,11 @@ def recompute_sensor(
 def _tick(
     context: dg.SensorEvaluationContext, assets: _Assets, targets: Sequence[dg.AssetKey], lost: bool
 ) -> dg.SensorResult | dg.SkipReason:
+    assets.refuse_delta(
+        targets,
+        "whose log does not tell what its rows were made from",
+        "Leave it out, and let automation conditions start its runs.",
+    )
     # Before the plan: what ends after this look may have loaded what the plan calls stale.
     running = _Running.of(assets)
     urls = [table.root.url for key in targets if (table := assets.table(key)).exists()]

@@ -94,6 +94,11 @@ def resolve_conflicts_sensor(
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         assets = KnownAssets(context, getattr(context.resources, resource_key))
+        assets.refuse_delta(
+            keys,
+            "in which a rerun settles no conflict",
+            "Leave it out, and run the asset's partitions again.",
+        )
         tick = _Tick(assets, chosen, apply, int(timeout.total_seconds()), name)
         for url in dict.fromkeys(assets.table(key).root.url for key in keys):
             tick.look_at(assets.resource.table(url))
