@@ -11,7 +11,8 @@ from zero_rename.committer.format.settling import SettledRuns, Settling
 from zero_rename.log.actions import AppTransaction
 from zero_rename.log.change import LogBase, LogChange
 from zero_rename.log.job_files import hand_over, take_over
-from zero_rename.log.replay import LogState, Partition
+from zero_rename.log.partitions import Partition
+from zero_rename.log.replay import LogState
 from zero_rename.log.settling import SETTLED, settled_in, settled_transactions, standing
 
 PLACE: Partition = ("1",)
