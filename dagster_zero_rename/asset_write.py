@@ -391,7 +391,8 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
         base=policy.base,
         options=options,
     )
-    assert committed is not None  # Of Hadoop's committers alone save() tells nothing.
+    # Of Hadoop's committers save() tells nothing, and nothing here is held back.
+    assert isinstance(committed, Committed)
     return committed
 
 

@@ -17,6 +17,7 @@ from ..committer.format.job_spec import (
 from ..s3a.hadoop.settings import NATIVE
 from ..s3a.policies import check_kept, check_s3a_options
 from .merge_arguments import check_merge
+from .runs.arguments import read_flag
 
 if TYPE_CHECKING:
     from ..committer import Table
@@ -39,6 +40,8 @@ def check_policies(
     check_kept(committer, said, _UNDONE)
     if said.get("layout") is TableLayout.DELTA:
         check_delta_policies(said, _UNDONE)
+    if said.get("publish") is False:
+        _check_held_back(committer, said)
     check_s3a_options(committer, said.get("mode"), s3a_options or {})
     on_conflict = said.get("on_conflict")
     if on_conflict is not None or said.get("on_superseded") is not None:
@@ -83,6 +86,36 @@ def check_delta_policies(said: Mapping[str, Any], undone: str) -> None:
         raise InvalidInputError(
             f"layout=delta is given for a table with {why}. {undone}.",
             remedy="Leave one of the two out.",
+        )
+
+
+def read_publish(given: object) -> bool | None:
+    """Read whether a load's rows are seen as it ends, from a boolean or one of Airflow's words for
+    it; ``None``, as a handoff has it, where they are.
+
+    :raises InvalidInputError: anything else.
+    """
+    return None if read_flag("publish", given) else False
+
+
+def _check_held_back(committer: str, said: Mapping[str, Any]) -> None:
+    """Refuse to hold back rows where that cannot be kept.
+
+    :raises InvalidInputError: says why.
+    """
+    whys = {
+        f"the committer {committer}, whose files are there as its job commits": committer != NATIVE,
+        "a table of directories, whose files are there for whoever lists them": said.get("layout")
+        is not TableLayout.DELTA,
+        "mode=merge, which commits as it ends": said.get("mode") is Mode.MERGE,
+        "on_superseded=skip, which leaves rows out as a job commits": said.get("on_superseded")
+        == OnSuperseded.SKIP,
+    }
+    why = next((name for name, is_so in whys.items() if is_so), None)
+    if why is not None:
+        raise InvalidInputError(
+            f"publish=False is given with {why}. {_UNDONE}.",
+            remedy="Append to or overwrite a Delta table, by layout='delta'; or leave publish out.",
         )
 
 

@@ -149,6 +149,13 @@ class WriterOptions:
         OnRepeat.SKIP,
         "on_repeat",
     )
+    publish: bool = option(
+        values.flag,
+        "`false`, of a Delta table by `save()`: the rows are written, and nobody sees them before "
+        "somebody publishes the job, by its id.",
+        True,
+        "publish",
+    )
     schema_mode: SchemaMode = option(
         partial(texts.choice, SchemaMode),
         "What becomes of the table's columns where the frame brings others. `keep`: refused. "

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from ..committer.commit.state.job_state import Committed, UnpublishedJob
 from ..committer.errors import InvalidInputError
 from ..committer.format.handoff import Handoff
 from ..committer.format.job_spec import Distribute, Mode
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from ..committer.commit.snapshot import Snapshot
-    from ..committer.commit.state.job_state import Committed
 
 logger = logging.getLogger("zero_rename.spark.save_frame")
 
@@ -49,8 +49,9 @@ def save(
     distribute: str | None = None,
     wait_for_other_runs: timedelta | float | None = None,
     code_version: str | None = None,
+    publish: bool | None = None,
     options: Mapping[str, str] | None = None,
-) -> Committed | None:
+) -> Committed | UnpublishedJob | None:
     """Write a frame into a table, as one job (magic and directory: one for each
     partition named, where those are replaced).
 
@@ -82,11 +83,15 @@ def save(
         their own argument, before they submit.
     :param code_version: natively, of the program that computes the frame, as it calls it: lineage
         can tell the rows that another one made. ``None`` for what the operator says.
+    :param publish: ``False``, of a Delta table: the rows are written, and nobody sees them before
+        the job is published, by its id (docs/guides/delta.md, *Write, audit, publish*). ``None``
+        for what the operator says, else ``True``.
     :param options: further options of the writer: ``format("zero_rename")``'s natively, else
         Parquet's, such as ``compression``; those that only the native one has are refused then.
     :returns: natively, what the job did: its id, and of each partition its version, the files, rows
         and bytes added, the files removed; ``repeated`` where an earlier try of the run had
-        committed it. ``None`` with a committer of Hadoop's, which tells its own ``_SUCCESS``.
+        committed it. With ``publish=False`` the job that waits.
+        ``None`` with a committer of Hadoop's, which tells its own ``_SUCCESS``.
     :raises InvalidInputError: a call that cannot be right, or one that contradicts the operator.
     :raises SettingsRefusedError: the session's settings, or a partition column's type, would lose
         or double rows. In either case nothing was written.
@@ -108,10 +113,12 @@ def save(
             distribute=distribute,
             wait_for_other_runs=wait_for_other_runs,
             code_version=code_version,
+            publish=publish,
             options=options,
         )
         if target.mode is Mode.MERGE:
             given = {"base": base, "distribute": distribute, "partitions": partitions}
+            given |= {"publish": None if target.publish else False}
             given |= {"wait_for_other_runs": wait_for_other_runs}
             return _merged(frame, target, handoff.about(target.root), given)
         if target.committer == NATIVE:
@@ -119,7 +126,7 @@ def save(
 
             session = pipes_session()
             committed = save_by_arrow(frame, target, handoff)
-            if session is not None:
+            if session is not None and isinstance(committed, Committed):
                 report_commit(session, committed, is_asset=handoff.table in (None, target.root))
             return committed
         if target.partitions == ():

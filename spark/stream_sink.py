@@ -150,6 +150,13 @@ def _check_options(options: WriterOptions, rules: MergeRules | None, table: str)
     :raises InvalidInputError: a policy that a batch cannot keep.
     """
     check_superseded(options.on_conflict, options.on_superseded, "nothing was started")
+    if not options.publish:
+        raise InvalidInputError(
+            "publish=False is given (as an option or from the environment), and nobody would "
+            "publish the jobs of a stream's batches; nothing was started.",
+            table=table,
+            remedy="Leave it out, or write each batch by save() in foreachBatch.",
+        )
     if rules is not None:
         refuse_policies(options, table)
 

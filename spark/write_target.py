@@ -47,6 +47,7 @@ class WriteTarget:
     :param distribute: as the call says; ``None`` for what the options and the submitter do.
     :param wait_for_other_runs: seconds that the write waits for other runs; ``None``: not at all.
     :param code_version: of the program; ``None`` for the options' and the submitter's.
+    :param publish: whether its rows are seen as it ends.
     :param options: of Spark's writer, as texts.
     """
 
@@ -60,6 +61,7 @@ class WriteTarget:
     distribute: Distribute | None = None
     wait_for_other_runs: timedelta | float | None = None
     code_version: str | None = None
+    publish: bool = True
     options: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -80,6 +82,8 @@ class WriteTarget:
             "code_version": self.code_version,
         }
         named = {name: value for name, value in named.items() if value}
+        if not self.publish:
+            named["publish"] = False
         if self.partitions is not None:
             named["replace_partitions" if replaces else "only_partitions"] = self.partitions
         return named
@@ -98,6 +102,7 @@ def resolve(
     distribute: str | None = None,
     wait_for_other_runs: timedelta | float | None = None,
     code_version: str | None = None,
+    publish: bool | None = None,
     options: Mapping[str, str] | None = None,
 ) -> WriteTarget:
     """The arguments of ``save()``, completed by what the submitter says about its table.
@@ -121,6 +126,7 @@ def resolve(
     if word != NATIVE:
         check_unwatched(word, {"wait_for_other_runs": wait_for_other_runs})
         _check_policies(word, said, options, state, code_version)
+    publishes = _publishes(root, publish, options, said, kept)
     return WriteTarget(
         root=root,
         committer=word,
@@ -132,8 +138,43 @@ def resolve(
         distribute=None if distribute is None else choice("distribute", Distribute, distribute),
         wait_for_other_runs=wait_for_other_runs,
         code_version=None if code_version is None else checked_code_version(code_version),
+        publish=publishes,
         options=options,
     )
+
+
+def _publishes(
+    root: TableRoot,
+    given: bool | None,
+    options: Mapping[str, str],
+    said: Handoff,
+    layout: TableLayout,
+) -> bool:
+    """Tell whether a write's rows are seen as it ends.
+
+    :raises InvalidInputError: the call publishes what its submitter holds back; or they are held
+        back in a table that is no Delta table, or by a merge.
+    """
+    text = next((it for name, it in options.items() if plain(name) == "publish"), None)
+    if given is None and text is not None:
+        given = text.strip().lower() != "false"
+    if given and said.publish is False:
+        raise InvalidInputError(
+            "The application publishes what it writes, and its rows are to be held back "
+            f"({Handoff.variable('publish')}, which the Airflow operator's publish= sets); nothing "
+            "was written.",
+            table=root.url,
+            remedy="Leave the application's publish= out, or the operator's.",
+        )
+    publishes = said.publish is not False if given is None else given
+    if not publishes and layout is not TableLayout.DELTA:
+        raise InvalidInputError(
+            "publish=False is given for a table of directories, whose files are there for whoever "
+            "lists them; nothing was written.",
+            table=root.url,
+            remedy="Write a Delta table, by layout='delta', or leave publish out.",
+        )
+    return publishes
 
 
 def chosen_committer(root: TableRoot, given: str | None, handoff: Handoff) -> str:

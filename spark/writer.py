@@ -105,7 +105,7 @@ def _opened(table: Table, planned: PlannedJob, freeze: bool) -> TableWriter:
             table.abort(opened)
         raise
     if opened.repeated is not None:
-        log_skipped(opened.repeated, planned.spec.idempotency_key)
+        log_skipped(opened, planned.spec.idempotency_key)
     else:
         heartbeat.announce(opened.job, table.root.url, opened.spec.files.encrypted)
         logger.info("%s: job %s opened, mode %s", table.root.url, opened.job, planned.spec.mode)

@@ -69,6 +69,12 @@ def _true(text: str) -> bool:
     return True
 
 
+def _false(text: str) -> bool:
+    if text.strip().lower() != "false":
+        raise ValueError("is false")
+    return False
+
+
 def _variable(name: str, parse: Callable[[str], Any], doc: str, default: Any = None) -> Any:
     """A variable.
 
@@ -166,6 +172,12 @@ class Handoff:
         "ZERO_RENAME_LAYOUT",
         partial(values.choice, TableLayout),
         "How the table is kept: directory, or delta, as a Delta table.",
+    )
+    publish: bool | None = _variable(
+        "ZERO_RENAME_PUBLISH",
+        _false,
+        "false: the rows of a Delta table are written, and nobody sees them before somebody "
+        "publishes the job.",
     )
     data_root: FastRoot | None = _variable(
         "ZERO_RENAME_DATA_ROOT",

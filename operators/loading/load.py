@@ -25,7 +25,7 @@ from ...committer.format.job_spec import (
     choice,
 )
 from ...committer.format.run_rank import RunRanks
-from ...orchestration.load_policies import check_policies, check_table_layout
+from ...orchestration.load_policies import check_policies, check_table_layout, read_publish
 from ...orchestration.merge_arguments import OF_MERGES, check_merge, listed_columns, read_across
 from ...orchestration.runs.arguments import Parser, read_any, read_flag, read_seconds, read_text
 from ...orchestration.runs.heartbeat import wait_for_living
@@ -46,7 +46,14 @@ from ...orchestration.runs.partitions import (
     stored_partitions,
     sure_partitions,
 )
-from ...orchestration.runs.reports import commit_report, one_line, opening, partitions_line, summary
+from ...orchestration.runs.reports import (
+    commit_report,
+    one_line,
+    opening,
+    partitions_line,
+    summary,
+    unpublished_report,
+)
 from ...orchestration.runs.rivals import wait_for_rivals
 from ...orchestration.runs.task_run import check_on_repeat
 from ...orchestration.table_names import check_catalog, check_table_name
@@ -72,7 +79,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage  # pyright: ignore
     from airflow.sdk import Context
 
-    from ...committer import Table
+    from ...committer import Table, UnpublishedJob
     from ...committer.format.handoff import Handoff
     from ...committer.rival_wait import RivalWait
     from ...orchestration.runs.loaded_table import LoadedTable
@@ -94,6 +101,7 @@ POLICIES: Mapping[str, Callable[[str], Any]] = {
     "delete_when": str,
     "latest_by": str,
     "across_partitions": read_across,
+    "publish": read_publish,
 }
 #: Of a load that says nothing.
 _NO_POLICIES: Mapping[str, Any] = dict.fromkeys(POLICIES)
@@ -104,10 +112,12 @@ _KEEP_APART = (
 )
 #: Seconds between two looks for other runs of a task that is deferred meanwhile.
 _LOOK_DEFERRED_EVERY = 60.0
+#: Policies that are no texts.
+_NO_TEXTS = ("merge_on", "across_partitions", "run_rank", "publish")
 #: Arguments that are texts once they are rendered.
 _TEXTS = (
     *("table", "partition_format", "on_repeat", "committer", "catalog", "zero_rename_conn_id"),
-    *(name for name in POLICIES if name not in ("merge_on", "across_partitions", "run_rank")),
+    *(name for name in POLICIES if name not in _NO_TEXTS),
 )
 
 
@@ -135,6 +145,16 @@ class TableLoad:
     def is_delta(self) -> bool:
         """Whether it loads a Delta table."""
         return self.handoff.layout is TableLayout.DELTA
+
+    def waiting(self) -> UnpublishedJob | None:
+        """The run's job that waits to be published, if this load holds rows back."""
+        # On use: DAG files are parsed by processes that know no table.
+        from ...tables import DeltaTable
+
+        if self.handoff.publish is not False:
+            return None
+        assert isinstance(self.table, DeltaTable)
+        return self.table.unpublished_of_key(self.run.idempotency_key)
 
     @property
     def directories(self) -> Table:
@@ -191,6 +211,9 @@ class LoadOperator(TaskArguments, BaseOperator):
         natively ``heads``; ``None`` takes the connection's. (templated)
     :param layout: natively, ``delta`` for a Delta table, which other engines read by its log;
         ``None`` or ``directory`` for directories. (templated)
+    :param publish: ``False``, of a Delta table: the rows are written, and nobody sees them before
+        :class:`.publishing.PublishLoadOperator` publishes the job, whose id is returned as ``job``;
+        no asset event is told before that. Left out, they are seen as the load ends. (templated)
     :param code_version: of the application's code: lineage tells rows of another one. (templated)
     :param on_repeat: when this run has committed before. ``auto``: report that commit after a
         retry; replace it after the task was cleared or its run made anew. Or always ``skip``,
@@ -224,7 +247,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         **dict.fromkeys(_TEXTS, read_text),
         # Read where their names are known: in the tables of partitions, merges and ranks.
         **dict.fromkeys(("partition", "merge_on", "run_rank"), read_any),
-        **dict.fromkeys(("across_partitions", "asset_partitions"), read_flag),
+        **dict.fromkeys(("across_partitions", "asset_partitions", "publish"), read_flag),
         "wait_for_other_runs": read_seconds,
     }
     operator_extra_links = (PartitionPageLink(), ManifestLink(), TableConsoleLink())
@@ -259,6 +282,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         delete_when: str | None = None,
         latest_by: str | None = None,
         across_partitions: bool | str | None = None,
+        publish: bool | str | None = None,
         on_repeat: str = "auto",
         committer: str | None = None,
         catalog: str | None = None,
@@ -287,6 +311,7 @@ class LoadOperator(TaskArguments, BaseOperator):
         self.delete_when = delete_when
         self.latest_by = latest_by
         self.across_partitions: Any = across_partitions
+        self.publish: Any = publish
         self.on_repeat = on_repeat
         self.committer = committer
         self.catalog = catalog
@@ -448,6 +473,12 @@ class LoadOperator(TaskArguments, BaseOperator):
         wait_for_living(table, run)
         earlier = table.job_of_key(run.idempotency_key)
         on_repeat = run.on_repeat(self.on_repeat, table.owner_of(earlier) if earlier else None)
+        waits = load.waiting()
+        if waits is not None:
+            on_repeat = run.on_repeat(self.on_repeat, waits.owner)
+            if on_repeat == "skip":
+                self.log.info("Not submitted: job %s of this run waits to be published", waits.job)
+                return unpublished_report(waits) | {"repeated": True}
         if earlier is not None and on_repeat == "skip":
             report = commit_report(settled(table, earlier))
             self.log.info("Not submitted: this run has committed %s", one_line(report))
@@ -499,6 +530,11 @@ class LoadOperator(TaskArguments, BaseOperator):
         :raises TaskResultsError: more than its partitions.
         """
         table, run = load.table, load.run
+        waits = load.waiting()
+        if waits is not None:
+            report = unpublished_report(waits) | {"repeated": not run.made(waits.owner)}
+            self.log.info("Held back %s", summary(report))
+            return report
         job = table.job_of_key(run.idempotency_key)
         if job is None or job == load.earlier:
             raise nothing_committed(table, run, load.earlier)
@@ -513,7 +549,10 @@ class LoadOperator(TaskArguments, BaseOperator):
     def _published(
         self, context: Context, load: TableLoad, report: dict[str, Any]
     ) -> dict[str, Any]:
-        """Tell the catalog and the outlets; the report, with what the catalog was told."""
+        """Tell the catalog and the outlets; the report, with what the catalog was told. Of what is
+        held back they are told as it is published."""
+        if report.get("unpublished"):
+            return report
         link_to_report(self, report, load.hook.settings.conn_id)
         catalog = load.hook.catalog_of(self.catalog)
         opened = load.hook.get_delta_table if load.is_delta else load.hook.get_table

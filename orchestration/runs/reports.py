@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...committer.errors import counted, escaped
 
 if TYPE_CHECKING:
-    from ...committer import Committed
+    from ...committer import Committed, UnpublishedJob
 
 
 #: Partitions in a text for a log.
@@ -52,6 +52,23 @@ def commit_report(committed: Committed, partitions: Collection[str] = ()) -> dic
         report["partitions_left"] = committed.change_reads.partitions_left
         report["bytes_read"] = committed.change_reads.bytes_read
     return report
+
+
+def unpublished_report(waiting: UnpublishedJob) -> dict[str, Any]:
+    """A job that waits to be published as a dictionary.
+
+    :return: as :func:`commit_report`, without ``decided_at``, partitions at version 0; and
+        ``unpublished``, which is true, and ``kept_until`` (seconds, the store's clock).
+    """
+    entries = [{name: getattr(it, name) for name in _COLUMNS} for it in waiting.partitions]
+    return {
+        "job": waiting.job,
+        "table": waiting.table,
+        "repeated": waiting.repeated,
+        "unpublished": True,
+        "kept_until": waiting.kept_until,
+        **of_partitions(entries),
+    }
 
 
 def of_partitions(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -181,7 +181,9 @@ class RowWriter:
         own, name = self._own_key, self._name
         planned = planned_job(self.table, frame.schema, False, options, own, name, self.any_case)
         planned = replace(planned, spec=replace(planned.spec, **policies))
-        return carry_out(frame, planned, options, self._reads, expected, inputs)
+        done = carry_out(frame, planned, options, self._reads, expected, inputs)
+        assert isinstance(done, Committed)  # A change of rows that is held back is refused.
+        return done
 
 
 def table_to_change(target: WriteTarget, handoff: Handoff) -> Table | DeltaTable:
@@ -218,6 +220,7 @@ def refuse_policies(options: WriterOptions, table: str) -> None:
         "replacePartitions": options.replace_partitions is not None,
         "schemaMode": options.schema_mode is not SchemaMode.KEEP,
         "base": options.base,
+        "publish=False": not options.publish,
         f"onConflict={options.on_conflict}": options.on_conflict is not OnConflict.FAIL,
     }
     found = [name for name, value in given.items() if value]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from ...committer.format.as_of import AsOf, Past
 from ...committer.format.job_spec import choice
 from ...committer.format.parquet.reader import partition_constants
 from ...committer.format.schema.compatibility import find_column
-from ...committer.format.schema.hive_paths import is_read_alike_by_spark
+from ...committer.format.schema.hive_paths import is_read_alike_by_spark, normalise_partition
 from ...committer.format.schema.other_formats import DELTA, OtherFormatError
 from ...committer.store.fast_root import is_fast
 from ...committer.table import Table
@@ -37,7 +37,7 @@ from ..worker import application_of
 from .file_rows import file_rows
 from .listed_parquet import FilePaths, hidden_column, listed_parquet
 from .loaded_frame import LoadedFiles
-from .predicate import row_filter
+from .predicate import row_filter, selected_partitions
 from .session_store import OURS, SessionStore, session_store
 from .table_reads import TableReads, plan_on
 
@@ -89,6 +89,7 @@ def load(
     where: str | None = None,
     by: str = By.AUTO,
     as_of: Past | None = None,
+    job: str | None = None,
 ) -> DataFrame:
     """A data frame of one consistent state of a table: the one that is there now.
 
@@ -109,6 +110,8 @@ def load(
         Spark wherever the session reaches the table's store by itself.
     :param as_of: of a table read by heads, a former state: a time with its zone, or a version of
         the one partition named (:meth:`.Table.scan`). No later write is held against it.
+    :param job: of a Delta table, instead of a state: the rows of this job alone, before it is
+        published or after (:meth:`.DeltaTable.scan`). No later write is held against it.
     :raises InvalidInputError: a call that cannot be right, or ``by="spark"`` where the session
         cannot read the table by itself; the message says why.
     :raises TableNotFoundError: no table there.
@@ -125,6 +128,11 @@ def load(
     reads = TableReads.of(application_of(spark), Table(table).root.url)
     reads.loaded()
     source, (schema, partition_by) = found_table(table)
+    if job is not None:
+        state = _rows_of_job(source, job, partitions, where, as_of)
+        shown = list(columns) if columns is not None else state.schema.names
+        types = spark_schema(state.schema, _needed(shown, where, state.schema))
+        return _frame(spark, _ReadRequest(source, state, where, shown, types), way)[0]
     past = None if as_of is None else AsOf.parse(as_of)
     names = list(columns) if columns is not None else schema.names
     types = spark_schema(schema, _needed(names, where, schema))
@@ -132,6 +140,35 @@ def load(
     frame, paths = _frame(spark, _ReadRequest(source, snapshot, where, names, types), way)
     shown = frozenset(find_column(name, schema.names) or name for name in names)
     return LoadedFiles(snapshot, shown, paths).on(frame)
+
+
+def _rows_of_job(
+    table: Table | DeltaTable,
+    job: str,
+    partitions: Sequence[str] | None,
+    where: str | None,
+    as_of: Past | None,
+) -> Snapshot:
+    """The files of a job that may hold the rows wanted.
+
+    :raises InvalidInputError: a former state is asked for, too, or the table is no Delta table.
+    """
+    if as_of is not None or not isinstance(table, DeltaTable):
+        why = "as_of is given, too" if as_of is not None else "it is no Delta table"
+        raise InvalidInputError(
+            f"job={job} names rows of one job of a Delta table, and {why}; nothing was read.",
+            table=table.root.url,
+            remedy="Leave one of the two out.",
+        )
+    whole = table.rows_of_job(job)
+    by, schema = whole.partition_by, whole.schema
+    named = None
+    if partitions is not None:
+        named = tuple(normalise_partition(path, schema, by) for path in partitions)
+    selected = named if where is None else selected_partitions(where, schema, by, named)
+    if selected is None:
+        return whole
+    return replace(whole, files=tuple(it for it in whole.files if it.partition in selected))
 
 
 def found_table(url: str) -> tuple[Table | DeltaTable, tuple[pa.Schema, tuple[str, ...]]]:

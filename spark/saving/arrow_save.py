@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ...committer.commit.commit import fenced
-from ...committer.commit.state.job_state import Committed
+from ...committer.commit.state.job_state import Committed, UnpublishedJob
 from ...committer.errors import (
     CommitConflictError,
     InvalidInputError,
@@ -35,7 +35,7 @@ from ..reading.table_reads import TableReads
 from ..startup.preflight import check_versions
 from ..worker import application_of
 from ..write_target import WriteTarget
-from .commit_log import CommitProgress, log_commit, log_skipped
+from .commit_log import CommitProgress, log_commit, log_skipped, log_unpublished
 from .planned_job import PlannedJob, advise, in_any_case, planned_job
 from .spark_tasks import PlannedFrame, plan_frame, run_tasks
 from .task_errors import error_of_task
@@ -48,7 +48,9 @@ logger = logging.getLogger("zero_rename.spark.saving.arrow_save")
 _ROWS_PER_FILE = "spark.sql.files.maxRecordsPerFile"
 
 
-def save_by_arrow(frame: DataFrame, target: WriteTarget, handoff: Handoff) -> Committed:
+def save_by_arrow(
+    frame: DataFrame, target: WriteTarget, handoff: Handoff
+) -> Committed | UnpublishedJob:
     """Write a frame as one job.
 
     :param target: what is asked for; ``handoff``: what completes its options.
@@ -96,7 +98,7 @@ def carry_out(
     expected: int | None = None,
     inputs: Inputs | None = None,
     waits: timedelta | float | None = None,
-) -> Committed:
+) -> Committed | UnpublishedJob:
     """Open a job, let Spark's tasks write a frame's rows, and commit.
 
     :param expected: how many rows the frame has, where that is known.
@@ -114,12 +116,12 @@ def carry_out(
             if base is not None:
                 job.check_against(base)
             planned.refuse_second_use(opened)
-            if opened.repeated is None:
+            if not job.repeats:
                 _write(planned_frame, job, options, expected)
                 # A frame that is planned late, by its tasks, counts as of its plan.
                 job.made_of(all_read(reads) if inputs is None else inputs)
             else:
-                log_skipped(opened.repeated, planned.spec.idempotency_key)
+                log_skipped(opened, planned.spec.idempotency_key)
     except CommitConflictError as error:
         if base is not None:
             advise(error, opened, base)
@@ -127,6 +129,9 @@ def carry_out(
     finally:
         if not job.repeats:
             reads.wrote(job.committed, planned.spec.mode is Mode.REPLACE)
+    if job.unpublished is not None:
+        log_unpublished(job.unpublished)
+        return job.unpublished
     done = job.committed
     assert done is not None
     log_commit(done)

@@ -6,7 +6,7 @@ import logging
 import time
 
 from ...committer.commit.state.context import Progress
-from ...committer.commit.state.job_state import Committed
+from ...committer.commit.state.job_state import Committed, OpenedJob, UnpublishedJob
 from ...committer.errors import first_few
 
 logger = logging.getLogger("zero_rename.spark.saving.commit_log")
@@ -33,13 +33,28 @@ class CommitProgress:
             )
 
 
-def log_skipped(done: Committed, idempotency_key: str | None) -> None:
+def log_skipped(opened: OpenedJob, idempotency_key: str | None) -> None:
     """Say that nothing is written, since an earlier job has done it."""
+    done = opened.repeated or opened.unpublished
+    assert done is not None
     logger.warning(
         "%s: job %s has done this already (idempotency key %r); nothing is computed or written",
         done.table,
         done.job,
         idempotency_key,
+    )
+
+
+def log_unpublished(job: UnpublishedJob) -> None:
+    """Say what waits to be published."""
+    logger.info(
+        "%s: job %s waits to be published, %d rows, %d bytes, %d files in %d partitions",
+        job.table,
+        job.job,
+        job.rows,
+        job.bytes,
+        job.files,
+        len(job.partitions),
     )
 
 

@@ -124,7 +124,7 @@ def _uploaded(opened: OpenedJob, batches: Iterable[pa.RecordBatch]) -> TaskResul
     """Rows and bytes are in the task's log and in the result. Spark's metrics have no place for
     them."""
     task, attempt = task_number()
-    if opened.repeated is not None:
+    if opened.is_repeat:
         return TaskResult(opened.job, task, attempt, ())
     started = time.monotonic()
     table = Table(opened.root.url)

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
-from support.airflow import Connect, Tables
+from support.airflow import Connect, Tables, run_task, task_context
 from support.fake_spark import WRITES, FakeSpark
 from support.s3a_loads import EARLIER, LATER
 from support.spark_loads import operator, refused, run
 from zero_rename.committer import InvalidInputError, RefusedError
+from zero_rename.operators.publishing import PublishLoadOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.tables import DeltaTable
 
@@ -53,7 +54,7 @@ def delta(tables: Tables, spark: FakeSpark) -> Any:
 
 
 def load(tables: Tables, **arguments: Any) -> Any:
-    return operator(tables, layout="delta", **{"partition": "day=1", **arguments})
+    return operator(tables, **{"layout": "delta", "partition": "day=1", **arguments})
 
 
 def rows(delta: DeltaTable) -> int:
@@ -184,3 +185,71 @@ def test_delta_table_is_registered_once_the_job_is_committed(
     assert (report["catalog"]["table"], report["catalog"]["read_by"]) == ("created", "log")
     found = glue.get_table(DatabaseName=tables.bucket.name, Name="days")["Table"]
     assert found["Parameters"]["table_type"] == "DELTA"
+
+
+#: The same, where the operator says that the rows are held back.
+HELD_BACK = WRITES_DELTA.replace(
+    'options.owner("test"),', 'options.owner("test"), publish=options.publish,'
+).replace("job.committed.job", "(job.committed or job.unpublished).job")
+
+
+class TestWriteAuditPublish:
+    @pytest.fixture
+    def held(self, tables: Tables, spark: FakeSpark) -> Any:
+        spark.runs(HELD_BACK)
+        return ZeroRenameHook().get_delta_table(tables.url())
+
+    def publish(self, tables: Tables, job: str) -> Any:
+        task = PublishLoadOperator(task_id="publish", table=tables.url(), job=job)
+        return run_task(task, task_context(task))
+
+    def test_rows_of_a_load_are_seen_and_told_once_they_are_published(
+        self, tables: Tables, held: DeltaTable
+    ) -> None:
+        report = run(load(tables, publish=False))
+        assert (report["unpublished"], report["rows"], rows(held)) == (True, 1, 0)
+        assert held.scan(job=report["job"]).count() == 1
+        assert held.job_of_key(ONCE) is None
+        done = self.publish(tables, report["job"])
+        assert (done["job"], done["rows"], done["repeated"]) == (report["job"], 1, False)
+        assert rows(held) == 1
+        assert self.publish(tables, report["job"])["repeated"]
+
+    def test_retry_of_a_load_submits_nothing_beside_the_job_that_waits(
+        self, tables: Tables, held: DeltaTable, spark: FakeSpark
+    ) -> None:
+        first = run(load(tables, publish=False))
+        again = run(load(tables, publish=False), try_number=2)
+        assert (again["job"], again["repeated"]) == (first["job"], True)
+        assert len(spark.calls()) == 1
+
+    def test_job_that_was_aborted_fails_for_good(self, tables: Tables, held: DeltaTable) -> None:
+        report = run(load(tables, publish=False))
+        held.abort(report["job"])
+        with pytest.raises(AirflowFailException, match="was aborted"):
+            self.publish(tables, report["job"])
+
+    def test_conflict_with_what_came_since_fails_for_good(
+        self, tables: Tables, held: DeltaTable
+    ) -> None:
+        report = run(load(tables, publish=False))
+        with held.job(mode="overwrite", replace_partitions=["day=1"]):
+            pass
+        with pytest.raises(AirflowFailException, match="replaced a partition"):
+            self.publish(tables, report["job"])
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            {"layout": "directory"},
+            {"layout": "directory", "committer": "magic"},
+            {"mode": "merge", "merge_on": ["n"]},
+            {"on_conflict": "newest_run", "on_superseded": "skip"},
+        ],
+        ids=str,
+    )
+    def test_rows_that_cannot_be_held_back_are_refused_by_name(
+        self, tables: Tables, words: dict[str, Any]
+    ) -> None:
+        with pytest.raises(AirflowFailException, match="publish=False is given with"):
+            run(load(tables, **{"publish": False, **words}))

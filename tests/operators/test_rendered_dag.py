@@ -85,7 +85,7 @@ def tasks(url: str) -> dict[str, dict[str, Any]]:
             **{"on_superseded": "{{ 'fail' }}", "run_rank": "{{ ds_nodash }}"},
             "wait_for_other_runs": "PT{{ 1 }}M",
             **{"distribute": "{{ 'none' }}", "readers": "{{ 'heads' }}"},
-            "layout": "{{ 'directory' }}",
+            **{"layout": "{{ 'directory' }}", "publish": "{{ 'yes' }}"},
             **{"on_repeat": "{{ 'auto' }}", "committer": "{{ 'zero_rename' }}"},
             **{"catalog": "{{ '' }}", "asset_partitions": "{{ false }}"},
             **{"ship_package": "{{ 'no' }}", "pass_credentials": "{{ 'true' }}"},

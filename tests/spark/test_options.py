@@ -63,6 +63,7 @@ EVERY = {
     "path": ("s3://bucket/t", "s3://bucket/t"),
     "partitionBy": ('["a,b", "c"]', ("a,b", "c")),
     "failIfExists": ("true", True),
+    "publish": ("false", False),
     "replacePartitions": ("day=1;day=2;", ("day=1", "day=2")),
     "replaceWhere": ("day > 1", "day > 1"),
     "onlyPartitions": ('["day=1", "day=2", "day=3"]', ("day=1", "day=2", "day=3")),

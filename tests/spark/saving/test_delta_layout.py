@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 from conftest import Bucket
 
+from zero_rename.committer import UnpublishedJob
 from zero_rename.committer.errors import CommitConflictError, InvalidInputError, TableMismatchError
-from zero_rename.spark import load, save
+from zero_rename.committer.format.handoff import Handoff
+from zero_rename.committer.format.job_spec import TableLayout
+from zero_rename.committer.format.layout import TableRoot
+from zero_rename.spark import delete, load, save
 from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.spark
@@ -66,3 +70,47 @@ def test_a_layout_that_hadoops_committers_do_not_write_is_refused(spark: Any, ur
         save(frame, url, committer="magic", layout="delta")
     with pytest.raises(InvalidInputError, match="Choose one of directory, delta"):
         save(frame, url, layout="deltas")
+
+
+def test_rows_that_are_held_back_are_loaded_by_their_job_and_seen_once_it_is_published(
+    spark: Any, url: str
+) -> None:
+    frame = spark.createDataFrame([(9, "a"), (8, "c")], "n int, p string")
+    held = save(frame, url, mode="overwrite", layout="delta", publish=False)
+    assert isinstance(held, UnpublishedJob)
+    assert held.rows == 2
+    assert found(load(spark, url)) == [(1, "a"), (2, "a"), (3, "b")]
+    assert found(load(spark, url, job=held.job)) == [(8, "c"), (9, "a")]
+    assert found(load(spark, url, job=held.job, where="p = 'a'", columns=["n"])) == [(9,)]
+    assert found(load(spark, url, job=held.job, partitions=["p=c"])) == [(8, "c")]
+    assert DeltaTable(url).publish(held.job).rows == 2
+    assert found(load(spark, url)) == [(3, "b"), (8, "c"), (9, "a")]
+
+
+def test_rows_are_held_back_where_the_submitter_says_so(
+    spark: Any, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = Handoff(table=TableRoot.parse(url), layout=TableLayout.DELTA, publish=False)
+    for name, value in said.encode().items():
+        monkeypatch.setenv(name, value)
+    frame = spark.createDataFrame([(9, "a")], "n int, p string")
+    held = save(frame, url)
+    assert isinstance(held, UnpublishedJob)
+    with pytest.raises(InvalidInputError, match="to be held back"):
+        save(frame, url, publish=True)
+    with pytest.raises(InvalidInputError, match="publish=False says nothing to a change"):
+        delete(url, where="n = 1")
+    assert found(load(spark, url)) == [(1, "a"), (2, "a"), (3, "b")]
+
+
+def test_rows_are_not_held_back_in_directories_or_by_hadoops_committers(
+    spark: Any, s3_bucket: Bucket
+) -> None:
+    frame, other = spark.createDataFrame([(1,)], "n int"), f"s3://{s3_bucket.name}/other"
+    refused = pytest.raises(InvalidInputError, match="publish=False is given for a table of dir")
+    with refused:
+        save(frame, other, publish=False)
+    with refused:
+        save(frame, other, publish=False, committer="magic")
+    with refused:
+        save(frame, other, options={"publish": "false"})

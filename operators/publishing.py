@@ -1,0 +1,84 @@
+"""Publishing: let everybody see what a load has written and held back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
+
+from ..committer.errors import JobFencedError
+from ..orchestration.runs.arguments import Parser, read_flag, read_text
+from ..orchestration.runs.reports import commit_report, summary
+from ..orchestration.table_names import check_table_name
+from ..orchestration.templates import is_known
+from ..provider.assets.outlets import UnsaidOutlets, default_outlets, tell_outlets
+from ..provider.failures import ended_for_good, final_where_refused
+from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
+from ..provider.task_arguments import TaskArguments
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class PublishLoadOperator(TaskArguments, BaseOperator):
+    """Publish a job of a Delta table that a load with ``publish=False`` has left, by one entry of
+    the table's log: what came since the job opened is judged now.
+
+    Returns (XCom) what a load returns, with ``repeated`` where the job was published before, as by
+    an earlier try. The asset events of the load are told here. A conflict with what came since is
+    final, and so is a job that was aborted or whose run was loaded again.
+
+    :param table: the table, whole or below the connection's table root. (templated)
+    :param job: the job's id, as the load returns it: ``{{ ti.xcom_pull('load')['job'] }}``.
+        (templated)
+    :param asset_partitions: as of :class:`.loading.load.LoadOperator`. (templated)
+    :param outlets: as there.
+    :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
+    """
+
+    template_fields: Sequence[str] = ("table", "job", "asset_partitions", "zero_rename_conn_id")
+    parsers: ClassVar[Mapping[str, Parser]] = {
+        **dict.fromkeys(("table", "job", "zero_rename_conn_id"), read_text),
+        "asset_partitions": read_flag,
+    }
+    ui_color = "#e6f2ec"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        job: str,
+        asset_partitions: bool | str | None = None,
+        zero_rename_conn_id: str = DEFAULT_CONN_ID,
+        outlets: Any = UnsaidOutlets(),  # noqa: B008 - never changed
+        **kwargs: Any,
+    ) -> None:
+        if isinstance(outlets, UnsaidOutlets):
+            outlets = default_outlets(table)
+        super().__init__(outlets=outlets, **kwargs)
+        self.table = table
+        self.job = job
+        self.asset_partitions: Any = asset_partitions
+        self.zero_rename_conn_id = zero_rename_conn_id
+        self.note_arguments()
+        if is_known(table) or not table:
+            check_table_name(table)
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Publish the job, and tell the outlets.
+
+        :raises AirflowFailException: it is refused, and a retry would be, too.
+        """
+        with final_where_refused(), ended_for_good():
+            self.read_arguments()
+            table = ZeroRenameHook(self.zero_rename_conn_id).get_delta_table(self.table)
+            try:
+                committed = table.publish(self.job)
+            except JobFencedError as error:
+                raise AirflowFailException(str(error)) from error
+        report = commit_report(committed)
+        before = "before " if committed.repeated else ""
+        self.log.info("Published %s%s", before, summary(report))
+        tell_outlets(self, context, report)
+        return report
