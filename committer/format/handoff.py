@@ -311,7 +311,7 @@ def _encoded(option: Field[Any], value: Any) -> str:
         text = json.dumps(value)
     else:
         text = value.url if isinstance(value, TableRoot) else str(value)
-        text = "true" if value is True else text
+        text = text.lower() if isinstance(value, bool) else text
     try:
         size = len(f"{name}={text}\0".encode(errors="surrogateescape"))
         comes_back = "\0" not in text and option.metadata["parse"](text) == value

@@ -549,18 +549,19 @@ class LoadOperator(TaskArguments, BaseOperator):
     def _published(
         self, context: Context, load: TableLoad, report: dict[str, Any]
     ) -> dict[str, Any]:
-        """Tell the catalog and the outlets; the report, with what the catalog was told. Of what is
-        held back they are told as it is published."""
-        if report.get("unpublished"):
-            return report
-        link_to_report(self, report, load.hook.settings.conn_id)
+        """Tell the catalog and the outlets; the report, with what the catalog was told. Outlets are
+        told of rows that are held back as these are published."""
+        is_seen = not report.get("unpublished")
+        if is_seen:
+            link_to_report(self, report, load.hook.settings.conn_id)
         catalog = load.hook.catalog_of(self.catalog)
         opened = load.hook.get_delta_table if load.is_delta else load.hook.get_table
         table = opened(self.table) if catalog else None
         if table and (registered := load.hook.register(table, catalog)) is not None:
             report["catalog"] = registered
-        tell_outlets(self, context, report)
-        self._published_load = load, report
+        if is_seen:
+            tell_outlets(self, context, report)
+            self._published_load = load, report
         return report
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:

@@ -167,6 +167,7 @@ def test_variables_a_person_reads() -> None:
         "ZERO_RENAME_SUCCESS_MARKERS": "table",
         "ZERO_RENAME_READERS": "heads",
         "ZERO_RENAME_LAYOUT": "delta",
+        "ZERO_RENAME_PUBLISH": "false",
         "ZERO_RENAME_DATA_ROOT": "s3://fast/a b/lake?endpoint=http://nvme.example:9000"
         "&profile=my+nvme&temporary=true",
         "ZERO_RENAME_ENCRYPTION": "SSE-KMS alias/lake",
