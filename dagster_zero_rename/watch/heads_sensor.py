@@ -62,7 +62,10 @@ def heads_sensor(
         description=f"Commits of {reference.name}, whoever made them.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        target = reference.read_table(getattr(context.resources, resource_key))
+        resource, cursor = getattr(context.resources, resource_key), context.cursor or ""
+        # A cursor of heads says that the table is of directories: only the first tick asks.
+        of_heads = bool(cursor) and not cursor.isdigit()
+        target = reference.table(resource) if of_heads else reference.read_table(resource)
         try:
             if isinstance(target, DeltaTable):
                 return _tick_by_log(reference, target, context)
