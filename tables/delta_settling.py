@@ -94,7 +94,7 @@ def plan_log_settlement(
     there = [it for it in state.live.values() if state.partition(it) == place]
     present = yield from _content(runs, there, place, state)
     if winner.key in present and not others & present:
-        held, former = present, _Content({it.path: it for it in there}, state.metadata)
+        held, former = present, _PastFiles({it.path: it for it in there}, state.metadata)
     else:
         former = yield from _find_kept(layout, runs, conflict, winner, place)
         held = yield from _content(runs, former.files.values(), place, state)
@@ -197,7 +197,7 @@ def refuse_log_jobs(
 
 
 @dataclass(frozen=True)
-class _Content:
+class _PastFiles:
     """The files of a partition by path, and the columns that they were under."""
 
     files: dict[str, AddFile] = field(default_factory=dict)
@@ -270,7 +270,7 @@ def _find_kept(
     conflict: RunConflict,
     winner: ConflictingRun,
     place: Partition,
-) -> Step[_Content]:
+) -> Step[_PastFiles]:
     """Find what a partition held when it had rows of a run last, as far as the log goes back.
 
     :raises InvalidInputError: the run wrote nothing, or its entry is not in the log.
@@ -285,7 +285,7 @@ def _find_kept(
     opened = yield from open_log(layout, LogDepth.FILES, entry.version)
     state = opened.state
     there = {it.path: it for it in state.live.values() if state.partition(it) == place}
-    kept, metadata = _Content(dict(there), state.metadata), state.metadata
+    kept, metadata = _PastFiles(dict(there), state.metadata), state.metadata
     for version in range(entry.version + 1, conflict.version + 1):
         yield from runs.read([version])
         later = runs.entries[version]
@@ -298,7 +298,7 @@ def _find_kept(
             continue
         there = {**{path: it for path, it in there.items() if path not in gone}, **added}
         if winner.key in (yield from _content(runs, there.values(), place, state)):
-            kept = _Content(dict(there), metadata)
+            kept = _PastFiles(dict(there), metadata)
     return kept
 
 

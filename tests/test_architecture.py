@@ -53,6 +53,7 @@ ONLY = {
     ("log", "committer"): (
         *("zero_rename.committer.store", "zero_rename.committer.errors"),
         "zero_rename.committer.format.run_rank",
+        "zero_rename.committer.format.settling",
         "zero_rename.committer.format.records.partition_ranks",
     ),
     ("layouts", "committer"): ("zero_rename.committer.store", "zero_rename.committer.errors"),
