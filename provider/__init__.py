@@ -48,6 +48,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.conflicts",
             "operators.maintenance",
             "operators.restoring",
+            "operators.publishing",
             "operators.s3a_maintenance",
             "operators.recompute",
         ),

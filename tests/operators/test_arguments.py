@@ -88,6 +88,7 @@ MADE: dict[str, dict[str, Any]] = {
     "PurgeStaleUploadsOperator": {},
     "MaintainTablesOperator": {},
     "RecoverS3AJobsOperator": {},
+    "PublishLoadOperator": {"job": "zr1-01J0000000000000000000000A"},
     "RestoreTableOperator": {"as_of": "2025-12-31T00:00:00+00:00"},
     "PlanRecomputeOperator": {},
     "RecomputeOperator": {"timeout": 0},
