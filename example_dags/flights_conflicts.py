@@ -6,9 +6,8 @@ and says so. What no policy decides is a conflict: here a run with ``policy`` ``
 which an older load replaces a correction.
 
 ``flights_settle`` finds what conflicts since its last run, and lets corrections stand: their rows
-are brought back, which takes a table that is read by heads. It fails while a conflict is not
-settled; the report by XCom and Airflow's page of the table say which runs these are, and who
-decided what.
+are brought back, which takes a table that keeps its history, such as a Delta table. It fails while
+a conflict is not settled; the report by XCom says which runs these are, and who decided what.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def load(day: str, **arguments: Any) -> ZeroRenameSparkSubmitOperator:
         application_args=["--csv", "{{ params.csv }}", "--day", day],
         table=TABLE,
         mode="overwrite",
-        readers="heads",
+        layout="delta",
         on_conflict="{{ params.policy }}",
         **arguments,
     )

@@ -144,7 +144,7 @@ def _loser_refused(meeting: Meeting, late: str) -> str:
 
 
 def settled_by_restore(world: World) -> str:
-    """the examples: a late backfill by `last_wins`, and `flights_settle` brings the rows back"""
+    """the examples, a Delta table: a late run by `last_wins`, and `flights_settle` undoes it"""
     airflow, name = world.airflow, "flights_of_two"
     day = "2013-02-03"
     conf = world.conf(world.mended) | {"day": day}
@@ -153,7 +153,7 @@ def settled_by_restore(world: World) -> str:
     airflow.backfill("flights_of_day", day, dag_run_conf=world.conf() | {"policy": "last_wins"})
     late = airflow.run_of("flights_of_day", day)["dag_run_id"]
     world.succeeded(late, "flights_of_day")
-    check_day(world.table(name), day, world.flights.of(day))
+    check_day(world.delta(name), day, world.flights.of(day))
     run = airflow.trigger("flights_settle")
     airflow.succeeded("flights_settle", run)
     [conflict] = conflicts_in(airflow.report("flights_settle", run, "find"))
@@ -162,7 +162,7 @@ def settled_by_restore(world: World) -> str:
     said = settled["settlement"]
     [winner] = [it for it in settled["runs"] if it["run_id"] == stands]
     assert (said["how"], said["stands"]) == ("restore", winner["run"]), said
-    check_day(world.table(name), day, world.mended.of(day))
+    check_day(world.delta(name), day, world.mended.of(day))
     assert airflow.task("flights_corrected", stands, LOAD)["try_number"] == 1
     assert conflicts_in(airflow.report("flights_settle", run, "check")) == []
     return f"decided by {said['by']}; no load ran again"

@@ -20,6 +20,7 @@ from support.airflow_runs import events, let_run, run_tasks, started_by_assets, 
 from support.fake_spark import FakeSpark, installed
 from support.s3a_jobs import MagicJob
 from zero_rename.committer.format.layout import TableRoot
+from zero_rename.tables import DeltaTable
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 EXAMPLES = Path(__file__).parents[2] / "example_dags"
@@ -31,9 +32,11 @@ NAMES = (
 APPLICATION = """
 import os
 import pyarrow as pa
-from zero_rename import committer
+from zero_rename import committer, tables
+from zero_rename.committer.format.handoff import Handoff
 from zero_rename.spark.options import read_writer_options
 
+is_delta = Handoff.decode(os.environ).layout == "delta"
 named = read_writer_options({}, os.environ).replace_partitions
 columns = [part.split("=")[0] for part in named[0].split("/")]
 options = read_writer_options({"partitionBy": ",".join(columns)}, os.environ)
@@ -43,14 +46,14 @@ table = pa.table(
     | {"dep_delay": [0, 16] * len(named)},
     schema=pa.schema([(name, pa.int32()) for name in [*columns, "dep_delay"]]),
 )
-job = committer.Table(os.environ["ZERO_RENAME_TABLE"]).job(
+to = (tables.DeltaTable if is_delta else committer.Table)(os.environ["ZERO_RENAME_TABLE"])
+job = to.job(
     table.schema,
     mode=options.mode(True),
     partition_by=options.partition_by,
     replace_partitions=named,
     on_conflict=options.on_conflict,
     on_superseded=options.on_superseded,
-    readers=options.readers,
     run_rank=options.run_rank,
     idempotency_key=options.idempotency_key,
     on_repeat=options.on_repeat,
@@ -189,9 +192,10 @@ def test_correction_comes_back_after_an_older_load_has_replaced_it(
         return dags[dag].test(logical_date=datetime(2013, 2, at, tzinfo=UTC), run_conf=conf)
 
     def job() -> str:
-        (name,) = {it.job for it in tables.table("flights_of_two").files()}
+        (name,) = {it.job for it in table.state().files}
         return name
 
+    table = DeltaTable(tables.url("flights_of_two"), client=tables.bucket.client)
     day = "year=2013/month=2/day=1"
     assert str(run("flights_of_day", 2).state) == "success"
     assert str(run("flights_settle", 2).state) == "success"
