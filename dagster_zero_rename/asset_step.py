@@ -26,6 +26,8 @@ from zero_rename.committer.format.job_spec import Owner
 from zero_rename.committer.format.layout import UNPARTITIONED
 from zero_rename.committer.format.run_rank import RunRank, RunRanks
 from zero_rename.committer.scan.reads import forget_reads
+from zero_rename.committer.table import Table
+from zero_rename.tables import DeltaTable
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance, DagsterRun
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 DOES_AGAIN = "zero_rename/does_again"
 #: Names of a job's idempotency key and owner that say that Dagster ran it.
 APPLICATION = "dagster"
+#: An asset's table, of either layout.
+AssetTable = Table | DeltaTable
 
 
 @dataclass(frozen=True)

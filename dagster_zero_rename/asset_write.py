@@ -38,7 +38,7 @@ from zero_rename.orchestration.runs.partitions import made_partitions
 from zero_rename.orchestration.runs.reports import commit_report, summary
 from zero_rename.tables import DeltaTable
 
-from .asset_step import AssetStep, begin_reads
+from .asset_step import AssetStep, AssetTable, begin_reads
 from .distinct_keys import check_keys
 from .event_metadata import (
     SUPERSEDED_BY,
@@ -55,10 +55,6 @@ from .waiting import wait_for_others
 
 #: Members of an asset's metadata that say how its rows are written.
 CONTENT, SCHEMA_MODE, LAYOUT = "content", "schema_mode", "layout"
-
-
-#: An asset's table, of either layout.
-AssetTable = Table | DeltaTable
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,8 @@ from zero_rename.s3a.hadoop.settings import check_committer
 from zero_rename.s3a.policies import check_kept
 from zero_rename.tables.table_at import delta_at, opened_as_it_is
 
-from .asset_step import AssetStep, step_of
-from .asset_write import CONTENT, LAYOUT, SCHEMA_MODE, AssetTable, WritePolicy, write_asset
+from .asset_step import AssetStep, AssetTable, step_of
+from .asset_write import CONTENT, LAYOUT, SCHEMA_MODE, WritePolicy, write_asset
 from .failures import final_failures
 from .registration import Registration
 from .rows import is_spark_frame

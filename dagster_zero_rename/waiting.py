@@ -9,8 +9,7 @@ from zero_rename.committer.format.job_spec import Mode, OnConflict
 from zero_rename.committer.rival_wait import RivalWait
 
 if TYPE_CHECKING:
-    from .asset_step import AssetStep
-    from .asset_write import AssetTable
+    from .asset_step import AssetStep, AssetTable
 
 
 def rival_wait(step: AssetStep, longest: float | None) -> RivalWait | None:

@@ -15,7 +15,7 @@ from ..resource import PARTITION_EXPR, TABLE, ZeroRenameResource
 if TYPE_CHECKING:
     from zero_rename.committer.table import Table
 
-    from ..asset_write import AssetTable
+    from ..asset_step import AssetTable
 
 #: How an asset may be given.
 AssetLike = dg.AssetsDefinition | dg.AssetSpec | dg.AssetKey | str

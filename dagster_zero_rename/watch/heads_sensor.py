@@ -16,7 +16,7 @@ from zero_rename.committer.table import Table
 from zero_rename.orchestration.new_commits import ListingCursor
 from zero_rename.tables import DeltaTable, LastChange, Since
 
-from ..asset_write import AssetTable
+from ..asset_step import AssetTable
 from ..event_metadata import JOB, commit_metadata, partition_metadata, table_metadata, version_of
 from .asset_reference import RESOURCE, AssetLike, AssetReference
 from .heads import list_heads, read_heads

@@ -21,7 +21,7 @@ from zero_rename.s3a.hadoop.settings import check_committer
 from zero_rename.s3a.runs.try_record import is_of
 from zero_rename.tables import DeltaTable
 
-from ..asset_write import AssetTable
+from ..asset_step import AssetTable
 from .asset_reference import RESOURCE, AssetLike, AssetReference
 
 #: Partitions shown of a result.
