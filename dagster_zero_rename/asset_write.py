@@ -30,13 +30,11 @@ from zero_rename.committer.format.read_base import ReadBase
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.scan.table_scan import TableScan
 from zero_rename.committer.store.encryption import Encryption
-from zero_rename.committer.table import Table
 from zero_rename.orchestration.load_policies import check_delta_policies
 from zero_rename.orchestration.merge_arguments import check_merge, read_across
 from zero_rename.orchestration.runs.outcomes import settled, tell_narrowing
 from zero_rename.orchestration.runs.partitions import made_partitions
 from zero_rename.orchestration.runs.reports import commit_report, summary
-from zero_rename.tables import DeltaTable
 
 from .asset_step import AssetStep, AssetTable, begin_reads
 from .distinct_keys import check_keys
