@@ -19,7 +19,7 @@ from support.dagster_loads import days
 from support.dagster_loads import told as metadata
 from support.fake_spark import FAILS_AFTERWARDS, IDLE, WRITES, FakeSpark
 from support.moto_server import S3Server
-from zero_rename.committer import RefusedError
+from zero_rename.committer import RefusedError, Table
 from zero_rename.committer.commit.state.job_state import JobState
 from zero_rename.committer.format.job_spec import JobSpec
 
@@ -302,6 +302,7 @@ def test_a_terminated_run_takes_its_applications_job_back(asset: Asset) -> None:
         schema = pa.schema([("day", pa.int32()), ("flight", pa.string())])
         spec = JobSpec(schema, partition_by=("day",), owner=load.step.owner)
         with load.submitted():
+            assert isinstance(load.table, Table)
             opened.append(load.table.open_job(spec).job)
             raise DagsterExecutionInterruptedError
 

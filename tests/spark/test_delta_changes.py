@@ -13,7 +13,7 @@ import pytest
 from conftest import Bucket
 
 from support.delta_log import commit
-from zero_rename.committer import CommitConflictError, InvalidInputError, Table
+from zero_rename.committer import CommitConflictError, Committed, InvalidInputError, Table
 from zero_rename.committer.errors import TableMismatchError, TableNotFoundError
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.row_changes import RowChanges
@@ -170,7 +170,7 @@ def test_rows_are_merged_by_the_submitter_s_words(
         monkeypatch.setenv(Handoff.variable(name), value)
     news = spark.createDataFrame([(1, 5, "x"), (9, 9, "y")], SCHEMA)
     done = save(news)
-    assert done is not None
+    assert isinstance(done, Committed)
     assert done.row_changes == RowChanges(inserted=1, updated=1, unchanged=2)
     assert save(spark.createDataFrame([(9, 8, "y")], SCHEMA), url, layout="delta") is not None
     assert held(url) == [(1, 5, "x"), (2, None, "x"), (3, 30, "y"), (4, 40, "z"), (9, 8, "y")]

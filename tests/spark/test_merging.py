@@ -12,6 +12,7 @@ from support import spark_tables
 from support.spark_tables import held
 from zero_rename.committer import (
     CommitConflictError,
+    Committed,
     InvalidInputError,
     RefusedError,
     Table,
@@ -294,7 +295,7 @@ class TestHandoff:
             schema="k long, v string, p string, op string, at int",
         )
         done = save(rows, url, code_version="4")
-        assert done is not None
+        assert isinstance(done, Committed)
         assert done.row_changes == RowChanges(inserted=1, updated=1, deleted=1, unchanged=1)
         assert "4" in Table(url).inputs_of(done.job).code_versions
         assert held(url) == [(1, "B", "x"), (3, "c", "x"), (4, "d", "x")]

@@ -12,7 +12,7 @@ import pytest
 
 from support.spark import environment, run_program
 from support.spark_tables import data_keys, numbers, open_records
-from zero_rename.committer import InvalidInputError, Table
+from zero_rename.committer import Committed, InvalidInputError, Table
 from zero_rename.spark import save, stream, stream_sink
 from zero_rename.tables import DeltaTable
 
@@ -187,7 +187,7 @@ def test_save_in_foreach_batch_leaves_out_what_newer_runs_have_loaded(
             "idempotencyKey": f"batch {number}",
         }
         done = save(batch, url, partition_by=["p"], options=options)
-        assert done is not None
+        assert isinstance(done, Committed)
         left.append((dict(done.superseded).keys(), done.left_out))
 
     rows = spark.readStream.schema(SCHEMA).json(str(source))

@@ -50,7 +50,7 @@ def frame(spark: Any) -> Any:
 def saved(frame: Any, url: str, **given: Any) -> Committed:
     """What a native save did."""
     done = save(frame, url, **given)
-    assert done is not None
+    assert isinstance(done, Committed)
     return done
 
 
@@ -435,7 +435,7 @@ class TestConflicts:
         older = {"onConflict": "newest_run", "onSuperseded": "skip", "runRank": "1"}
         rows = spark.sql("select * from values (1L, 'x'), (2L, 'y') as t(n, p)")
         done = save(rows, url, mode="overwrite", options=older)
-        assert done is not None
+        assert isinstance(done, Committed)
         assert (list(done.superseded), done.left_out, done.rows) == (["p=x"], 1, 1)
         with pytest.raises(SupersededRunError) as caught:
             save(spark.sql("select 1L n, 'x' p"), url, mode="overwrite", options=older)
