@@ -71,7 +71,8 @@ def rival_jobs(
     layout: DeltaLayout, partitions: Collection[str], appends: bool, run: str | None
 ) -> Step[list[RivalJob]]:
     """Find the jobs of other runs that are at work on partitions, the oldest first: as
-    :func:`.overview.rival_jobs.find_rivals` does in tables of directories.
+    :func:`.overview.rival_jobs.find_rivals` does in tables of directories. A job that waits to be
+    published is none: nobody is at work on it.
 
     :param partitions: none: any.
     :param appends: whether the run appends: two appends are no rivals.
@@ -79,7 +80,9 @@ def rival_jobs(
     """
     now, found = yield from _open_records(layout)
     rivals = (_rival(job, record, now, appends, run) for job, record in found.items())
-    return [it for it in rivals if it is not None and meet(partitions, it.partitions)]
+    there = [it for it in rivals if it is not None and meet(partitions, it.partitions)]
+    waiting = (yield from waiting_jobs(layout)) if there else set()
+    return [it for it in there if it.job not in waiting]
 
 
 def _rival(job: str, record: Found, now: float, appends: bool, run: str | None) -> RivalJob | None:

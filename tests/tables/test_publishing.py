@@ -83,6 +83,13 @@ class TestWriteAuditPublish:
         assert values(store) == [1, 5, 6]
         assert records(store) == []
 
+    def test_job_that_waits_is_no_rival_of_another_run(self, store: MemoryStore) -> None:
+        at_work = on(store).job(rows(5).schema, mode="append")
+        with at_work:
+            leave(store, 6)
+            assert [it.job for it in on(store).rival_jobs(["day=1"], False)] == [at_work.job]
+        assert on(store).rival_jobs(["day=1"], False) == []
+
     def test_rows_of_a_published_job_are_read_by_its_id(self, store: MemoryStore) -> None:
         job = leave(store, 5)
         on(store).publish(job)
