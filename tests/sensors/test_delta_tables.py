@@ -101,6 +101,25 @@ def test_task_that_ended_without_a_commit_is_waited_for_in_vain_once_its_job_is_
     assert query.after(query.ask(days.table), "failed").state == "failed"
 
 
+@pytest.mark.parametrize("task", ["success", "failed"])
+def test_job_that_waits_to_be_published_is_waited_for(days: Days, task: str) -> None:
+    days.load(1)
+    owner = Owner("flights", "scheduled__2013-02-02", "load")
+    with days.table.job(SCHEMA, idempotency_key=KEY, owner=owner, publish=False) as job:
+        job.write(pa.table({"day": [2], "n": [1]}, schema=SCHEMA))
+    assert job.unpublished is not None
+    query = JobQuery(days.url, idempotency_key=KEY)
+    assert query.after(query.ask(days.table), task).state == "waiting"
+    for asked in ({"upstream_task_id": "load"}, {"job": job.unpublished.job}):
+        with pytest.raises(AirflowSensorTimeout):
+            days.wait(**asked)
+    assert not days.looks(partitions=["day=2"])
+    days.table.publish(job.unpublished.job)
+    report = days.wait(upstream_task_id="load", min_rows=1)
+    assert (report["job"], report["rows"]) == (job.unpublished.job, 1)
+    assert days.looks(partitions=["day=2"])
+
+
 def test_partitions_are_waited_for_whoever_committed_them(days: Days) -> None:
     assert not days.looks(partitions=["day=1", "day=2"])
     days.load(1)
