@@ -25,8 +25,8 @@ from zero_rename.tables import DeltaTable
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 EXAMPLES = Path(__file__).parents[2] / "example_dags"
 NAMES = (
-    *("flights_backfill.py", "flights_conflicts.py", "flights_daily.py", "flights_hourly.py"),
-    *("flights_last_week.py", "flights_s3a.py", "flights_two_producers.py"),
+    *("flights_audited.py", "flights_backfill.py", "flights_conflicts.py", "flights_daily.py"),
+    *("flights_hourly.py", "flights_last_week.py", "flights_s3a.py", "flights_two_producers.py"),
 )
 #: Writes two rows for each partition that the operator names, by the writer's own options.
 APPLICATION = """
@@ -47,8 +47,10 @@ table = pa.table(
     schema=pa.schema([(name, pa.int32()) for name in [*columns, "dep_delay"]]),
 )
 to = (tables.DeltaTable if is_delta else committer.Table)(os.environ["ZERO_RENAME_TABLE"])
+held_back = {"publish": options.publish} if is_delta else {}
 job = to.job(
     table.schema,
+    **held_back,
     mode=options.mode(True),
     partition_by=options.partition_by,
     replace_partitions=named,
@@ -218,6 +220,27 @@ def test_correction_comes_back_after_an_older_load_has_replaced_it(
     assert job() == corrected
     assert {it["partition"] for _, _, it in events(settled)} == {day}
     assert xcom(run("flights_settle", 5), "find")["unresolved"] == 0
+
+
+def test_day_is_published_once_its_audit_has_passed(
+    dags: dict[str, Any], tables: Tables, spark: FakeSpark
+) -> None:
+    spark.runs(APPLICATION.replace("dep_delay", "carrier"))
+    dag, at = dags["flights_audited"], datetime(2013, 2, 2, tzinfo=UTC)
+    table = DeltaTable(tables.url("flights_audited"), client=tables.bucket.client)
+    refused = dag.test(logical_date=at, run_conf={"least": 3})
+    states = {it.task_id: str(it.state) for it in refused.get_task_instances()}
+    assert states == {"load": "success", "audit": "failed", "publish": "upstream_failed"}
+    [waits] = table.unpublished()
+    assert (waits.job, table.scan().count()) == (xcom(refused, "load")["job"], 0)
+    assert events(refused) == []
+    later = datetime(2013, 2, 3, tzinfo=UTC)
+    published = dag.test(logical_date=later, run_conf={"least": 2})
+    assert str(published.state) == "success"
+    assert (xcom(published, "audit"), xcom(published, "publish")["rows"]) == (2, 2)
+    assert table.scan().count() == 2
+    assert {it["partition"] for _, _, it in events(published)} == {"year=2013/month=2/day=2"}
+    assert [it.job for it in table.unpublished()] == [waits.job]
 
 
 def test_an_hour_starts_its_report(dags: dict[str, Any], tables: Tables, spark: FakeSpark) -> None:

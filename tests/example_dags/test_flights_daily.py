@@ -30,6 +30,7 @@ def dags() -> dict[str, Any]:
 
 def test_which_there_are(dags: dict[str, Any]) -> None:
     assert set(dags) == {
+        "flights_audited",
         "flights_backfill",
         "flights_by_day",
         "flights_corrected",
