@@ -55,6 +55,7 @@ from .format.job_spec import Owner as Owner
 from .format.job_spec import Readers as Readers
 from .format.job_spec import SchemaMode as SchemaMode
 from .format.job_spec import SuccessMarkers as SuccessMarkers
+from .format.job_spec import TableLayout as TableLayout
 from .format.layout import UNPARTITIONED as UNPARTITIONED
 from .format.layout import TableRoot as TableRoot
 from .format.parquet.task_writer import TaskWriter as TaskWriter
