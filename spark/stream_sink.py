@@ -155,7 +155,7 @@ def _check_options(options: WriterOptions, rules: MergeRules | None, table: str)
             "publish=False is given (as an option or from the environment), and nobody would "
             "publish the jobs of a stream's batches; nothing was started.",
             table=table,
-            remedy="Leave it out, or write each batch by save() in foreachBatch.",
+            remedy="Leave it out, or let a function of yours write each batch by save().",
         )
     if rules is not None:
         refuse_policies(options, table)
