@@ -151,8 +151,8 @@ class ZeroRenameResource(dg.ConfigurableResource):
     )
     layout: str | None = Field(
         default=None,
-        description="Of the tables that writes fill and loads read: directory (the default), or delta, "
-        "a Delta table; an asset's own layout wins.",
+        description="Of the tables that writes fill and loads read: directory (the default), or "
+        "delta, a Delta table; an asset's own layout wins.",
     )
     readers: str | None = Field(
         default=None,
