@@ -142,7 +142,8 @@ def _trino_name(name: str) -> tuple[str, str, str]:
     parts = name.split(".")
     if len(parts) != 3:
         raise InvalidInputError(
-            f"{name!r} is no table of Trino.", remedy="Name it as catalog.schema.table."
+            f"{name!r} is not the name of a table in Trino.",
+            remedy="Name it as catalog.schema.table.",
         )
     return parts[0], parts[1], parts[2]
 

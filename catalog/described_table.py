@@ -125,7 +125,7 @@ def _describe_delta(
     is told the place and the columns alone."""
     if read_by not in (None, ReadBy.LOG):
         raise InvalidInputError(
-            f"read_by={read_by!s} is given for a Delta table, of which folders hold files that no "
+            f"read_by={read_by!s} is given for a Delta table, whose folders hold files that no "
             "longer count, and no lists are kept. Nothing was registered.",
             table=table.root.url,
             remedy="Leave read_by out: engines read it by its log.",

@@ -316,8 +316,8 @@ def _partition(values: tuple[str, ...], storage: Mapping[str, Any]) -> dict[str,
 
 def _is_delta(there: Mapping[str, Any]) -> bool:
     """Tell whether a table is registered as a Delta table, by whomever."""
-    told = {name.lower(): str(it).lower() for name, it in there.get("Parameters", {}).items()}
-    return any(told.get(name) == value.lower() for name, value in _OF_DELTA.items())
+    given = {name.lower(): str(it).lower() for name, it in there.get("Parameters", {}).items()}
+    return any(given.get(name) == value.lower() for name, value in _OF_DELTA.items())
 
 
 def _is_told(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -116,7 +116,7 @@ class WriteJob:
 
     @property
     def repeats(self) -> bool:
-        """Whether an earlier job of the run has done this, so that nothing is written."""
+        """Whether an earlier job of the run has written the rows: this one writes none."""
         return self._opened is not None and self._opened.is_repeat
 
     def made_of(self, inputs: Inputs) -> None:

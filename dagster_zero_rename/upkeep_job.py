@@ -229,7 +229,7 @@ def _destinations(resource: ZeroRenameResource, tables: Sequence[str] | None) ->
 
 
 def _is_registered(place: Destination) -> bool:
-    """Tell whether a catalog is told of what lies there."""
+    """Say whether what lies there is registered in a catalog."""
     return place.is_table or place.is_delta
 
 

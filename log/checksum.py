@@ -58,7 +58,6 @@ def write_checksum(state: LogState, entry: LogEntry) -> bytes | None:
     newest = [*(it for it in standing(state) if it not in newest), *newest]
     whole = state.all_transactions and len(newest) == len(state.transactions)
     transactions = [action_members(it)[1] for it in newest]
-    kept = kept_actions(entry) if len(entry.actions) <= ACTIONS else None
     members: dict[str, Any] = {
         "txnId": entry.txn_id or "",
         "tableSizeBytes": state.size,
@@ -72,7 +71,7 @@ def write_checksum(state: LogState, entry: LogEntry) -> bytes | None:
             "checkpoint": state.checkpoint,
             "etags": {str(version): etag for version, etag in state.etags.items()},
             **({} if whole else {"newestTransactions": transactions}),
-            **({} if kept is None else {KEPT: kept}),
+            **({KEPT: kept_actions(entry)} if _is_kept(entry) else {}),
         },
     }
     if whole:
@@ -84,7 +83,11 @@ def write_checksum(state: LogState, entry: LogEntry) -> bytes | None:
 
 def keeps_actions(body: bytes | None, entry: LogEntry) -> bool:
     """Tell whether a checksum file of an entry keeps its actions."""
-    return body is not None and len(entry.actions) <= ACTIONS
+    return body is not None and _is_kept(entry)
+
+
+def _is_kept(entry: LogEntry) -> bool:
+    return len(entry.actions) <= ACTIONS
 
 
 def kept_actions(entry: LogEntry) -> list[dict[str, Any]]:

@@ -191,9 +191,8 @@ def ranks_said(entry: LogEntry, before: LogState) -> LogRanks:
     for file in entry.of(AddFile):
         if (place := before.partition(file)) is not None:
             files[place].append(file)
-    emptied = (_read_name(it.app) for it in entry.of(AppTransaction) if it.app.startswith(RANKS))
-    found = {place: its.newest for place, its in emptied}
-    return LogRanks(found | {place: _combined(there).newest for place, there in files.items()})
+    found = {place: its.newest for place, its in emptied_by(entry).items()}
+    return LogRanks(found | {place: newest_in(there) for place, there in files.items()})
 
 
 def ranks_after(

@@ -351,8 +351,8 @@ def _chosen(
     try:
         winner = policy.winner(conflict)
         if not committer:
-            _own(table, place).check_rerun(conflict, winner)
             _refuse_rerun(place, conflict)
+            table.check_rerun(conflict, winner)
         _refuse_others_rows(table, place, committer, conflict)
     except (InvalidInputError, OtherJobError, DamagedError) as error:
         said = Settlement("", (), None, owner, str(policy), SettledBy.RERUN, error=str(error))

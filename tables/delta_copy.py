@@ -16,8 +16,7 @@ from ..committer.commit.state.context import Progress
 from ..committer.errors import InvalidInputError, SnapshotGoneError, ZeroRenameError
 from ..committer.format.job_spec import FileOptions, SuccessMarkers
 from ..committer.format.parquet.reader import read_batches
-from ..committer.stateful_table import StatefulTable
-from ..committer.store.driver import BotoDriver
+from ..committer.readable_table import ReadableTable
 from ..committer.table_copy import Copied, copy_spec
 from ..committer.write_job import WriteJob, this_process
 from .delta_steps import DeltaSteps
@@ -26,15 +25,10 @@ logger = logging.getLogger("zero_rename.tables.delta_copy")
 
 
 def copy_table(
-    old: StatefulTable,
-    source: BotoDriver,
-    steps: DeltaSteps,
-    files: FileOptions,
-    progress: Callable[[Progress], None],
+    old: ReadableTable, steps: DeltaSteps, files: FileOptions, progress: Callable[[Progress], None]
 ) -> Copied:
     """Copy a table's present state: all of it or nothing.
 
-    :param source: reaches the files of ``old``.
     :param steps: of the table to copy to.
     :raises InvalidInputError: it holds rows. Nothing was copied.
     :raises SnapshotGoneError: a file of ``old`` is gone, or changed without a record, meanwhile.
@@ -49,7 +43,7 @@ def copy_table(
             _refuse_rows(steps)
             for done, file in enumerate(state.files):
                 for rows in read_batches(
-                    source, state.schema, state.partition_by, file, rewrites=True
+                    old.driver, state.schema, state.partition_by, file, rewrites=True
                 ):
                     job.write(rows)
                 progress(Progress(job.opened.job, done + 1, len(state.files)))

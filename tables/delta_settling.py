@@ -78,7 +78,7 @@ def plan_log_settlement(
         or rows of runs that are not in the conflict would go.
     :raises OtherJobError: a job is at work on the partition, or may be.
     """
-    yield from refuse_log_jobs(layout, conflict, job)
+    yield from _refuse_log_jobs(layout, conflict, job)
     opened = yield from open_log(layout, LogDepth.WHOLE)
     place, state = _place_of(root, conflict, opened.state), opened.state
     others = {it.key for it in conflict.runs if it.key != winner.key}
@@ -126,30 +126,6 @@ def plan_log_settlement(
     return LogSettlementPlan(SettledBy.RESTORE, losers, opened, restore)
 
 
-def check_log_rerun(
-    root: TableRoot, layout: DeltaLayout, conflict: RunConflict, winner: ConflictingRun
-) -> Step[None]:
-    """See that the run that is to stand may load a partition again. Changes nothing.
-
-    :raises InvalidInputError: rows of runs that are not in the conflict would go.
-    :raises OtherJobError: a job is at work on the partition, or may be.
-    """
-    yield from refuse_log_jobs(layout, conflict)
-    state = (yield from open_log(layout, LogDepth.FILES)).state
-    place, runs = _place_of(root, conflict, state), LogRuns(layout.folder)
-    yield from _refuse_changed(runs, conflict, place, state)
-    yield from _note_engines(runs, conflict)
-    there = [it for it in state.live.values() if state.partition(it) == place]
-    present = yield from _content(runs, there, place, state)
-    others = sorted(present - {it.key for it in conflict.runs})
-    if others:
-        raise InvalidInputError(
-            f"{first_few(others)} wrote rows to {conflict.name} that are no part of the conflict: "
-            "they would go, too. Nothing was changed.",
-            remedy="Clear the run that is to stand by hand, and then those.",
-        )
-
-
 def read_log_settled(
     root: TableRoot, layout: DeltaLayout, seen: Mapping[str, int]
 ) -> Step[dict[str, SettledPartition]]:
@@ -177,9 +153,7 @@ def read_log_settled(
     return found
 
 
-def refuse_log_jobs(
-    layout: DeltaLayout, conflict: RunConflict, but: str | None = None
-) -> Step[None]:
+def _refuse_log_jobs(layout: DeltaLayout, conflict: RunConflict, but: str) -> Step[None]:
     """See that no job is at work on a partition: one that names no partitions may be.
 
     :param but: a job that does not count.

@@ -209,6 +209,10 @@ class DeltaSteps:
             raise
 
     def abort(self, opened: OpenedJob, results: Sequence[TaskResult]) -> Aborted | Committed:
+        if opened.repeated is not None:
+            return opened.repeated
+        if opened.unpublished is not None:
+            return Aborted(opened.job, self.root.url, 0)  # It wrote nothing; the other one waits.
         withdraws = opened.job in self._sent
         return self.driver.run((_withdraw if withdraws else _abort)(self.layout, opened, results))
 
@@ -763,14 +767,8 @@ def _repeated(
 # Aborting
 
 
-def _abort(
-    layout: DeltaLayout, opened: OpenedJob, results: Sequence[TaskResult]
-) -> Step[Aborted | Committed]:
+def _abort(layout: DeltaLayout, opened: OpenedJob, results: Sequence[TaskResult]) -> Step[Aborted]:
     """Abort a job whose owner this is: nobody else can commit it, as it was not handed over."""
-    if opened.repeated is not None:
-        return opened.repeated
-    if opened.unpublished is not None:
-        return Aborted(opened.job, opened.root.url, 0)  # It wrote nothing; the other one waits.
     yield from delete_files(file.key for result in results for file in result.files)
     yield from abandon_job(layout, opened.job)
     return Aborted(opened.job, opened.root.url, 0)
@@ -785,10 +783,6 @@ def _withdraw(
     :raises OtherJobError: it would have made the table, and without one nothing can be fenced:
         whether it comes is not known, and its files stay.
     """
-    if opened.repeated is not None:
-        return opened.repeated
-    if opened.unpublished is not None:
-        return Aborted(opened.job, opened.root.url, 0)
     now = int(time.time() * 1000)
     verdict = yield from withdraw_job(layout, opened.job, opened.opened_at, new_job_id(), now)
     if verdict.entry is None:

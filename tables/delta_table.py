@@ -103,12 +103,7 @@ from .delta_copy import copy_table
 from .delta_doctor import examine
 from .delta_files import snapshot_of
 from .delta_ranks import find_superseded
-from .delta_settling import (
-    LogSettlementPlan,
-    check_log_rerun,
-    plan_log_settlement,
-    read_log_settled,
-)
+from .delta_settling import LogSettlementPlan, plan_log_settlement, read_log_settled
 from .delta_steps import (
     DeltaSteps,
     amends,
@@ -798,14 +793,6 @@ class DeltaTable(ChangeableTable):
         """
         return self.run(read_log_settled(self.root, self._layout, seen))
 
-    def check_rerun(self, conflict: RunConflict, winner: ConflictingRun) -> None:
-        """See that the run that is to stand may load a partition in conflict again.
-
-        :raises InvalidInputError: rows of runs that are not in the conflict would go.
-        :raises OtherJobError: a job is at work on the partition, or may be.
-        """
-        self.run(check_log_rerun(self.root, self._layout, conflict, winner))
-
     def resolve(
         self,
         policy: object,
@@ -926,7 +913,7 @@ class DeltaTable(ChangeableTable):
             source.driver = BotoDriver(source.root.bucket, self.driver.clients)
             old = source
         steps = DeltaSteps(self.driver, self.root)
-        return copy_table(old, old.driver, steps, files or FileOptions(), progress)
+        return copy_table(old, steps, files or FileOptions(), progress)
 
     def repair(self, apply: bool = False, accept_loss: bool = False) -> list[RepairedEntry]:
         """Commit again what jobs of this package had committed, where a writer without conditions

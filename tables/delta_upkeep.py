@@ -25,6 +25,7 @@ from ..log.job_steps import recover_job
 from ..log.opening import LogDepth, open_log
 from ..log.publishing import kept_for
 from ..log.purging import plan_log_purge, purge_log
+from ..log.replay import LogState
 from ..log.searching import JobVerdict, search_since_opened
 from .unpublished import waiting_jobs
 
@@ -115,14 +116,15 @@ def recover_jobs(
     :param spares_waiting: leave those that wait to be published, for the table's retention: no
         process is at work on them, and none has to be.
     """
-    kept = (yield from _kept_waiting(layout)) if spares_waiting else {}
+    waiting = (yield from waiting_jobs(layout)) if spares_waiting else set()
     now, found = yield from _open_records(layout)
+    log = yield from _log_of(layout, waiting & found.keys())
     settled: list[Recovered] = []
     for job, record in found.items():
         if jobs is not None and job not in jobs:
             continue
         try:
-            if (left := (yield from _left(layout, job, record, now, silent_for, kept))) is not None:
+            if (left := (yield from _left(layout, job, record, now, silent_for, log))) is not None:
                 settled.append(left)
             else:
                 milliseconds = int(now * 1000)
@@ -135,12 +137,13 @@ def recover_jobs(
 
 def plan_recovery(layout: DeltaLayout, silent_for: float | None) -> Step[list[Recovered]]:
     """Tell what :func:`recover_jobs` would do, by the same judgement. Changes nothing."""
-    kept = yield from _kept_waiting(layout)
+    waiting = yield from waiting_jobs(layout)
     now, found = yield from _open_records(layout)
+    log = yield from _log_of(layout, waiting & found.keys())
     planned: list[Recovered] = []
     for job, record in found.items():
         try:
-            left = yield from _left(layout, job, record, now, silent_for, kept)
+            left = yield from _left(layout, job, record, now, silent_for, log)
             planned.append(left or (yield from _plan(layout, job, record)))
         except ZeroRenameError as error:
             planned.append(Recovered.failed(job, error))
@@ -159,14 +162,12 @@ def _plan(layout: DeltaLayout, job: str, record: Found) -> Step[Recovered]:
     return Recovered(job, Outcome.WOULD_ABORT, why)
 
 
-def _kept_waiting(layout: DeltaLayout) -> Step[dict[str, float]]:
-    """List the jobs that wait to be published, each with the seconds since its opening for which it
-    is kept."""
-    waiting = yield from waiting_jobs(layout)
+def _log_of(layout: DeltaLayout, waiting: Collection[str]) -> Step[dict[str, LogState]]:
+    """Read the log's state, once, for each of the jobs that wait to be published."""
     if not waiting:
         return {}
     opened = yield from open_log(layout, LogDepth.BLIND)
-    return dict.fromkeys(waiting, kept_for(layout, opened.state))
+    return dict.fromkeys(waiting, opened.state)
 
 
 def _left(
@@ -175,21 +176,19 @@ def _left(
     record: Found,
     now: float,
     silent_for: float | None,
-    kept: Mapping[str, float],
+    log: Mapping[str, LogState],
 ) -> Step[Recovered | None]:
     """Report a job that may be alive, or waits to be published, as left; ``None``: it counts as
     dead, or its publisher does.
 
-    :param kept: of jobs that were handed over, for how many seconds they wait.
+    :param log: the state of the log, by the jobs that were handed over.
     """
     age, allowed = now - record.last_modified, silent_for
-    if job in kept and age < kept[job]:
-        opened = yield from open_log(layout, LogDepth.BLIND)
-        at = record.last_modified
-        verdict = yield from search_since_opened(layout, opened.state, job, at)
+    if (state := log.get(job)) is not None and age < (kept := kept_for(layout, state)):
+        verdict = yield from search_since_opened(layout, state, job, record.last_modified)
         if verdict.entry is not None or verdict.fenced:
             return None
-        days = (kept[job] - age) / 86400
+        days = (kept - age) / 86400
         why = f"it waits to be published; it is kept for {days:.1f} days more"
         return Recovered(job, Outcome.LEFT, why)
     if allowed is None:

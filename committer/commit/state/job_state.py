@@ -261,7 +261,7 @@ class OpenedJob:
 
     @property
     def is_repeat(self) -> bool:
-        """Whether an earlier job of the run has done this, so that nothing is written."""
+        """Whether an earlier job of the run has written the rows: this one writes none."""
         return self.repeated is not None or self.unpublished is not None
 
     def rank(self, partition: str) -> RunRank | None:
