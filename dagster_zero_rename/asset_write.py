@@ -187,11 +187,10 @@ class _Job:
             "idempotency_key": self.step.idempotency_key,
             "on_repeat": OnRepeat.REPLACE_OWN,
             "owner": self.step.owner,
+            "code_version": self.step.code_version,
         }
         if not self.policy.is_delta:
-            # A Delta table's log does not tell what rows were made from, by which code.
-            of_directories = {"readers": self.policy.readers, "data_root": self.policy.data_root}
-            policies |= {**of_directories, "code_version": self.step.code_version}
+            policies |= {"readers": self.policy.readers, "data_root": self.policy.data_root}
         return policies
 
 
@@ -365,7 +364,7 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
         "readers": policy.readers,
         "dataRoot": policy.data_root,
         "defaultEncryption": policy.encryption,
-        "codeVersion": None if policy.is_delta else job.step.code_version,
+        "codeVersion": job.step.code_version,
         **_file_options(policy),
     }
     options = {name: str(value) for name, value in options.items() if value is not None}

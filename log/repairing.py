@@ -54,6 +54,10 @@ from .settling import read_settles
 
 #: Seconds before the end of the retention from which on a file may be on its way out.
 _MARGIN = 3600.0
+#: The member by which an entry tells what its rows were computed from.
+INPUTS = "inputs"
+#: Members that an entry tells of its job's rows: they are told again.
+_TOLD = ("rowChanges", "changeReads", INPUTS)
 
 
 class RepairOutcome(StrEnum):
@@ -211,7 +215,7 @@ def repairing_change(was: LogEntry, before: LogState) -> LogChange:
     touched = frozenset(it for file in was.changes if (it := before.partition(file)) is not None)
     runs = [it.app for it in was.of(AppTransaction) if it.app.startswith(RUN)]
     former, owner = was.ours.get("former"), was.ours.get("owner")
-    told = {k: v for k, v in was.ours.items() if k in ("rowChanges", "changeReads")}
+    told = {k: v for k, v in was.ours.items() if k in _TOLD}
     return LogChange(
         job,
         LogBase(was.version - 1, before.table_id),

@@ -69,7 +69,6 @@ _NOT_IN_DELTA: Mapping[str, str] = {
     "readers": "whose readers go by its log",
     "data_root": "whose files lie in it",
     "success_markers": "which has no _SUCCESS",
-    "content": "whose log knows files by their names and sizes",
 }
 
 

@@ -10,19 +10,21 @@ import pyarrow as pa
 from ..committer.commit.snapshot import Snapshot
 from ..committer.errors import InvalidInputError, RecordDamagedError
 from ..committer.format.layout import UNPARTITIONED, TableRoot
-from ..committer.format.records.data_file import DataFile
+from ..committer.format.records.data_file import DataFile, is_content
 from ..committer.format.records.pending_file import PendingFile
 from ..committer.format.schema.hive_paths import NULL, escape, partition_path, partition_values
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..layouts.delta.partition_text import partition_text
-from ..log.actions import AddFile
+from ..log.actions import AddFile, RemoveFile
 from ..log.partitions import Partition
 from ..log.replay import LogState
 from ..log.scope import Scope
 
 #: The tag of files that a job has adopted, and not written.
 ADOPTED = "adopted"
+#: The tag of what a file's rows are known by, in whatever order or file they are.
+CONTENT = "content"
 
 
 def log_partition(path: str, schema: pa.Schema, partition_by: Sequence[str]) -> Partition:
@@ -84,7 +86,10 @@ def added_file(
     """
     partition = log_partition(file.partition, schema, partition_by)
     values = dict(zip(partition_by, partition, strict=True))
-    return AddFile(layout.path_of(file.key), values, file.size, now, statistics=file.summary)
+    tags = {CONTENT: file.content} if file.content else {}
+    return AddFile(
+        layout.path_of(file.key), values, file.size, now, statistics=file.summary, tags=tags
+    )
 
 
 def refuse_nulls(
@@ -121,12 +126,22 @@ def rows_of_add(add: AddFile) -> int:
     return found if isinstance(found, int) and found >= 0 else -1
 
 
+def version_of_job(file: AddFile | RemoveFile) -> int | None:
+    """The version of the entry by which a job of this package has added a file; ``None``: the file
+    does not say."""
+    version = file.tags.get("v") or ""
+    return int(version) if version.isdecimal() and file.tags.get("job") else None
+
+
 def data_file(layout: DeltaLayout, add: AddFile, partition: str) -> DataFile:
     """A live file as readers meet it. One that a job of this package did not write, but has
     adopted perhaps, has any columns, so that its footer is read."""
     job = "" if ADOPTED in add.tags else add.tags.get("job") or ""
     rows = rows_of_add(add) if job else -1
-    return DataFile(layout.key_of(add.path), partition, add.size, rows, "", job, may_lack=True)
+    content = add.tags.get(CONTENT) or ""
+    content = content if job and is_content(content) else ""
+    key = layout.key_of(add.path)
+    return DataFile(key, partition, add.size, rows, "", job, content=content, may_lack=True)
 
 
 def snapshot_of(
@@ -141,13 +156,19 @@ def snapshot_of(
     schema, by = arrow_schema(state.metadata), state.metadata.partition_columns
     names: dict[Partition, str] = {}
     files: list[DataFile] = []
+    entries: dict[str, int] = {}
     for add in state.live.values():
         partition = state.partition(add) or ()
         name = names.get(partition)
         if name is None:
             name = names[partition] = partition_name(partition, schema, by)
         if asked is None or name in asked:
-            files.append(data_file(layout, add, name))
+            file = data_file(layout, add, name)
+            files.append(file)
+            if file.job and (at := version_of_job(add)) is not None:
+                entries[file.job] = at
     files.sort(key=lambda it: it.partition)  # Stable: within a partition by age.
     versions = {it.partition: state.version for it in files}
-    return Snapshot(root, schema, by, tuple(files), versions, asked, log_version=state.version)
+    return Snapshot(
+        root, schema, by, tuple(files), versions, asked, log_version=state.version, entries=entries
+    )

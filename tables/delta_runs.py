@@ -32,7 +32,7 @@ from ..log.ranks import emptied_by, newest_in
 from ..log.replay import LogState, Partition
 from ..log.scope import NONE, Scope
 from ..log.settling import read_settles
-from .delta_files import rows_of_add
+from .delta_files import rows_of_add, version_of_job
 
 #: Entries that write rows again which are followed back from one file.
 _MOST = 256
@@ -99,7 +99,7 @@ class LogRuns:
                 self.gone[remove.path] = file
         for add in entry.of(AddFile):
             self.seen[add.path] = add
-            if _tagged_version(add.tags) is None:
+            if version_of_job(add) is None:
                 self.added[add.path] = entry.version
 
     def read(self, versions: Iterable[int]) -> Step[None]:
@@ -134,9 +134,9 @@ class LogRuns:
         return Writers(frozenset(found), frozenset(lost), frozenset(unknown))
 
     def _version(self, file: AddFile | RemoveFile) -> int | None:
-        tagged = _tagged_version(file.tags)
+        tagged = version_of_job(file)
         if tagged is None and file.path in self.gone:
-            tagged = _tagged_version(self.gone[file.path].tags)
+            tagged = version_of_job(self.gone[file.path])
         return self.added.get(file.path) if tagged is None else tagged
 
     def commits(
@@ -232,8 +232,3 @@ def _on_conflict(entry: LogEntry) -> OnConflict:
 
 def _is_own(file: AddFile, entry: LogEntry) -> bool:
     return entry.job is None or file.tags.get("job") == entry.job
-
-
-def _tagged_version(tags: Mapping[str, str]) -> int | None:
-    version = tags.get("v") or ""
-    return int(version) if version.isdecimal() and tags.get("job") else None

@@ -90,6 +90,7 @@ from ..log.rerunning import find_past
 from ..log.scope import ALL, NONE, Scope
 from ..log.searching import RunDone, find_run
 from .delta_files import added_file, name_told, partition_name, refuse_nulls, rows_of_add, scope_of
+from .delta_inputs import tell_inputs
 from .delta_ranks import LeftOut, ranks_of_job, refuse_at_opening, without_superseded
 from .new_table import check_free
 from .store_check import ATOMIC, facts_of, refuse_second_writer
@@ -294,6 +295,7 @@ def _make_table(root: TableRoot, spec: JobSpec, known: StoreFacts | None) -> Ste
         on_conflict=OnConflict.FAIL,
         idempotency_key=None,
         base=None,
+        code_version=None,
         publish=True,
     )
     opened, log = yield from _open(root, new_job_id(), spec, known)
@@ -586,7 +588,7 @@ def _change(
         metadata=metadata,
         protocol=needed_protocol(schema) if not state.exists else None,
         owner=owner_members(spec.owner),
-        told=_told(spec),
+        told=_told(opened),
     )
 
 
@@ -619,9 +621,9 @@ def _base_version(spec: JobSpec, log: LoggedJob, files: Iterable[PendingFile]) -
     return min((it for it in read if it is not None), default=log.version)
 
 
-def _told(spec: JobSpec) -> dict[str, Any]:
-    """What the entry tells of a change of rows."""
-    told: dict[str, Any] = {}
+def _told(opened: OpenedJob) -> dict[str, Any]:
+    """What the entry tells of the job's inputs, and of a change of rows."""
+    spec, told = opened.spec, tell_inputs(opened)
     if spec.row_changes:
         told["rowChanges"] = {name: to_members(it) for name, it in spec.row_changes.items()}
     if spec.change_reads is not None:

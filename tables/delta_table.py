@@ -36,6 +36,7 @@ from ..committer.format.as_of import AsOf, Past
 from ..committer.format.given_rows import schema_of
 from ..committer.format.job_spec import (
     MAX_DURATION,
+    Content,
     FileOptions,
     JobSpec,
     Mode,
@@ -53,7 +54,7 @@ from ..committer.format.parquet.reader import read_batches
 from ..committer.format.parquet.row_filter import Filter
 from ..committer.format.parquet.task_writer import TaskWriter
 from ..committer.format.read_base import ReadBase
-from ..committer.format.records.inputs import UNKNOWN_INPUTS, Inputs
+from ..committer.format.records.inputs import Inputs
 from ..committer.format.records.run_conflict import (
     ConflictingRun,
     RunConflict,
@@ -78,6 +79,7 @@ from ..committer.upkeep.compaction import (
     CompactedPartition,
     CompactionPlan,
     compactible,
+    content_kept,
 )
 from ..committer.upkeep.conflict_record import open_conflicts, settle
 from ..committer.upkeep.conflicts import ConflictReport
@@ -102,6 +104,7 @@ from .delta_conflicts import find_log_conflicts
 from .delta_copy import copy_table
 from .delta_doctor import examine
 from .delta_files import snapshot_of
+from .delta_inputs import inputs_of_rows, inputs_told
 from .delta_ranks import find_superseded
 from .delta_settling import LogSettlementPlan, plan_log_settlement, read_log_settled
 from .delta_steps import (
@@ -401,6 +404,7 @@ class DeltaTable(ChangeableTable):
         owner: Owner | None = None,
         files: FileOptions | None = None,
         inputs: Sequence[Snapshot | TableScan | str] | None = None,
+        code_version: str | None = None,
         wait_for_other_runs: timedelta | float | None = None,
         publish: bool = True,
     ) -> WriteJob:
@@ -432,6 +436,7 @@ class DeltaTable(ChangeableTable):
             max_duration=max_duration,
             owner=owner or this_process(),
             files=files or FileOptions(),
+            code_version=code_version,
             **words,
         )
         stated = None if inputs is None else partial(stated_inputs, self.driver, inputs)
@@ -534,7 +539,10 @@ class DeltaTable(ChangeableTable):
             "serializable": state.read is not None,
             "row_changes": dict(changes),
         }
-        return policies, []
+        if content_kept(state.of(changes).files) is Content.ROWS:
+            policies["files"] = replace(files, content=Content.ROWS)
+        inputs = self.run(inputs_of_rows(self._layout.folder, state, changes))
+        return policies, [inputs] if state.of(changes).files else []
 
     def rewriting_job(self, spec: JobSpec, inputs: Inputs) -> WriteJob:
         """A job that writes rows of a state again, some of them changed."""
@@ -596,8 +604,9 @@ class DeltaTable(ChangeableTable):
         return False
 
     def inputs_of(self, job: str) -> Inputs:
-        """What a job's rows were computed from: the log does not tell."""
-        return UNKNOWN_INPUTS
+        """What a job's rows were computed from, and by which version of their program, as far as
+        it was told; nothing of a job that is not committed, or whose entry was cleaned."""
+        return inputs_told(self._entry_of(job))
 
     def newer_runs(
         self,
@@ -657,17 +666,18 @@ class DeltaTable(ChangeableTable):
 
     def _compact(self, plan: CompactionPlan) -> CompactedPartition:
         state = plan.snapshot
-        policies, _ = self.rewrite_policies(state, {plan.partition: RowChanges()}, FileOptions())
+        files = FileOptions(bytes_per_file=plan.target_bytes)
+        policies, inputs = self.rewrite_policies(state, {plan.partition: RowChanges()}, files)
         spec = JobSpec(
             state.schema,
             owner=this_process(),
-            files=FileOptions(bytes_per_file=plan.target_bytes),
             success_markers=SuccessMarkers.NONE,
-            **policies,
+            **{"files": files, **policies},
         )
+        made_of = Inputs.all_of(inputs)
         steps = DeltaSteps(self.driver, self.root, rewriting("OPTIMIZE", False))
         try:
-            with self.held_against(state), WriteJob(steps, spec, inputs=Inputs) as job:
+            with self.held_against(state), WriteJob(steps, spec, inputs=lambda: made_of) as job:
                 for file in plan.files:
                     for batch in read_batches(
                         self.driver, state.schema, state.partition_by, file, rewrites=True

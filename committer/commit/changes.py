@@ -12,7 +12,6 @@ from ..format.parquet.foreign_columns import ForeignFile, check_files
 from ..format.read_base import listing_digest
 from ..format.records.decision import Decision
 from ..format.records.head import HeadState
-from ..format.records.inputs import UNKNOWN_INPUTS
 from ..format.records.partition_decision import NO_HEAD, PartitionDecision, StoredFile
 from ..format.records.partition_ranks import NO_RANKS, PartitionRanks
 from ..format.records.pending_file import PendingFile, TaskResult
@@ -83,16 +82,11 @@ def compose_decision(
     decision = Decision.commit(
         opened.job, context.write_id(), opened.spec, tuple(changes), run_version, opened.symlinks
     )
-    inputs = opened.inputs or UNKNOWN_INPUTS
-    if opened.spec.code_version is not None and not inputs.code_versions:
-        inputs = inputs.made_by(opened.spec.code_version)
-    if inputs:
-        inputs = replace(inputs, began=opened.opened_at or None)
     return replace(
         decision,
         schema_version=opened.schema_version,
         readers=opened.readers,
-        inputs=inputs,
+        inputs=opened.told_inputs,
         own_since=None if opened.repeat_of is None else opened.own_since,
     )
 

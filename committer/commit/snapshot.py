@@ -52,6 +52,7 @@ class Snapshot:
     :param read: what was read of the table besides, that rows computed from this depend on, too;
         ``None``: nothing.
     :param log_version: of the log that told the state; ``None``: heads or a listing did.
+    :param entries: by job with files here, the version of its entry in that log.
     """
 
     root: TableRoot
@@ -63,6 +64,7 @@ class Snapshot:
     lists: bool = False
     read: ReadBase | None = None
     log_version: int | None = None
+    entries: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def base(self) -> ReadBase:

@@ -283,7 +283,7 @@ class NativeLoad(SparkLoad):
             readers=None if policy.readers is None else Readers(policy.readers),
             data_root=None if data_root is None else FastRoot.parse(data_root),
             layout=TableLayout(policy.layout) if policy.is_delta else None,
-            code_version=None if policy.is_delta else self.step.code_version,
+            code_version=self.step.code_version,
             merge_on=policy.merge_on,
             delete_when=delete_when,
             latest_by=policy.latest_by,

@@ -29,6 +29,7 @@ from support.dagster_loads import DAYS, SCHEMA, days, materialisations, rows, to
 from support.fake_spark import WRITES, FakeSpark
 from support.pauses import Pauses
 from zero_rename.committer import InvalidInputError, Owner
+from zero_rename.committer.format.records.inputs import content_of
 from zero_rename.committer.store.requests import Delete
 from zero_rename.tables import DeltaTable
 
@@ -49,6 +50,7 @@ job = DeltaTable(url).job(""",
 class Flights:
     """Days of a Delta table, loaded by an asset.
 
+    :param code_version: of the asset.
     :param numbers: of the days that have rows.
     :param failures: raised in turn, one a call of the function, after its commit.
     :param calls: how often it was called.
@@ -58,6 +60,7 @@ class Flights:
     instance: dg.DagsterInstance
     policy: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
+    code_version: str | None = None
     numbers: dict[str, list[int]] = field(default_factory=dict)
     failures: list[Exception] = field(default_factory=list)
     calls: int = 0
@@ -82,6 +85,7 @@ class Flights:
             partitions_def=DAYS,
             backfill_policy=dg.BackfillPolicy.single_run(),
             metadata={"partition_expr": "day", **self.metadata},
+            code_version=self.code_version,
         )
         def flights(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
             self.calls += 1
@@ -235,9 +239,12 @@ def test_unknown_layout_is_refused(zero: ZeroRenameResource) -> None:
         zero_rename_asset(layout="iceberg")
 
 
-def test_content_that_its_log_cannot_tell_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="content=rows"):
-        zero_rename_asset(layout="delta", content="rows")
+def test_code_version_and_content_of_an_asset_are_recorded(flights: Flights) -> None:
+    flights.code_version, flights.metadata = "4", {"content": "rows"}
+    flights.run(DAY)
+    (job,) = {it.job for it in flights.table.state().files}
+    assert flights.table.inputs_of(job).code_versions == ("4",)
+    assert content_of(flights.table.state().files).startswith("rows:2:")
 
 
 def test_asset_s_layout_is_refused_where_the_resource_says_what_it_does_not_keep(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from ...format.job_spec import NOBODY, JobSpec, Owner, Readers
 from ...format.layout import TableRoot
-from ...format.records.inputs import Inputs
+from ...format.records.inputs import UNKNOWN_INPUTS, Inputs
 from ...format.records.store_facts import StoreFacts
 from ...format.row_changes import ChangeReads, RowChanges
 from ...format.run_rank import RunRank, rank_in
@@ -263,6 +263,15 @@ class OpenedJob:
     def is_repeat(self) -> bool:
         """Whether an earlier job of the run has written the rows: this one writes none."""
         return self.repeated is not None or self.unpublished is not None
+
+    @property
+    def told_inputs(self) -> Inputs:
+        """What the job's commit is to record of what its rows were computed from, and by which
+        version of their program."""
+        inputs = self.inputs or UNKNOWN_INPUTS
+        if self.spec.code_version is not None and not inputs.code_versions:
+            inputs = inputs.made_by(self.spec.code_version)
+        return replace(inputs, began=self.opened_at or None) if inputs else inputs
 
     def rank(self, partition: str) -> RunRank | None:
         """Return the rank of its run in a partition; ``None``: it only writes again what is
