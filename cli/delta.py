@@ -81,7 +81,7 @@ def restore(table: DeltaTable, as_of: str, apply: bool, as_json: bool) -> None:
 
 def checkpoint(table: DeltaTable, apply: bool, as_json: bool) -> None:
     """Write a checkpoint of a log, from which openings read."""
-    version = table.checkpoint() if apply else None
+    version = table.checkpoint_log() if apply else None
     is_due = table.is_checkpoint_due()
     document = {"version": version, "due": is_due}
     said = "written" if version is not None else "due" if is_due else "not due"

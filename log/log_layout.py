@@ -48,8 +48,13 @@ class LogLayout(Protocol):
         """Tell whether files of the former columns are right under the present ones."""
         ...
 
-    def key_of(self, path: str) -> str:
-        """The object's key of a path in the log; refuses one that leaves the table."""
+    def data_folders(self, state: LogState) -> tuple[str, ...]:
+        """The prefixes below which jobs may have written files, :attr:`data` first."""
+        ...
+
+    def key_of(self, path: str, state: LogState) -> str:
+        """The object's key of a path in the log; refuses one that leaves the table, whose places
+        a state has on record."""
         ...
 
     def path_of(self, key: str) -> str:

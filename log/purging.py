@@ -20,17 +20,19 @@ checkpoints drop tombstones by age, and a restore may have read the one that is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ..committer.errors import (
+    FastRootGoneError,
     StoreRefusedError,
     StoreUnreachableError,
     UnfinishedUpkeepError,
     counted,
 )
 from ..committer.store.listing import list_objects
-from ..committer.store.requests import DeleteMany, Step, Unknown
+from ..committer.store.requests import DeleteMany, ListedObject, Step, Unknown
 from .actions import FORGOTTEN, RemoveFile
 from .change import LogBase, LogChange
 from .committing import commit_change
@@ -40,6 +42,7 @@ from .log_layout import LogLayout
 from .opening import LogDepth, open_log
 from .replay import LogState
 
+logger = logging.getLogger("zero_rename.log.purging")
 #: Seconds by which stores round the times of objects, and their nodes differ.
 _SLACK = 5.0
 
@@ -66,27 +69,27 @@ def plan_log_purge(
 
     :param now: milliseconds, by the store's clock.
     """
-    data = yield from list_objects(layout.data)
-    records = JobFiles(layout.control)
-    opened = yield from list_objects(records.opened)
-    log = yield from open_log(layout, LogDepth.WHOLE)
-    state = log.state
+    folders: tuple[str, ...] = (layout.data,)
+    while True:
+        data = yield from _data_in(folders)
+        records = JobFiles(layout.control)
+        opened = yield from list_objects(records.opened)
+        log = yield from open_log(layout, LogDepth.WHOLE)
+        state = log.state
+        if folders == (folders := layout.data_folders(state)):
+            break  # Else it has further ones, whose files are to be seen before the log, too.
     open_jobs = {records.job_of(key) for key in opened.keys}
-    candidates = {
-        key
-        for key in data.keys
-        if key.removeprefix(layout.data).split("/")[0] not in open_jobs and is_of_job(key)
-    }
+    candidates = {key for key in data if _job_of(folders, key) not in open_jobs and is_of_job(key)}
     if log.overwritten:
         # An entry was destroyed: what it added is in no state, and must not go.
         return PurgePlan(state, {})
-    candidates -= {layout.key_of(path) for path in state.live}
+    candidates -= {layout.key_of(path, state) for path in state.live}
     kept_since = now - int(layout.retention(state) * 1000)
-    tombstones = {layout.key_of(path): it for path, it in (state.removed or {}).items()}
+    tombstones = {layout.key_of(path, state): it for path, it in (state.removed or {}).items()}
     unnamed = candidates - tombstones.keys()
     if unnamed and state.exists:
-        since = min(it.last_modified for it in data.objects if it.key in unnamed)
-        unnamed = yield from _without_overwritten(layout, unnamed, since - _SLACK)
+        since = min(data[key].last_modified for key in unnamed)
+        unnamed = yield from _without_overwritten(layout, folders, unnamed, since - _SLACK)
     forgets = {key: RemoveFile(layout.path_of(key), FORGOTTEN) for key in unnamed}
     forgets |= {
         key: it
@@ -96,13 +99,35 @@ def plan_log_purge(
     return PurgePlan(state, dict(sorted(forgets.items())))
 
 
-def _without_overwritten(layout: LogLayout, keys: set[str], since: float) -> Step[set[str]]:
+def _data_in(folders: Iterable[str]) -> Step[dict[str, ListedObject]]:
+    """List what lies in folders of data, by key. A folder at a store that cannot be reached is left
+    out: of its files nothing is deleted."""
+    found: dict[str, ListedObject] = {}
+    for folder in folders:
+        try:
+            listing = yield from list_objects(folder)
+        except FastRootGoneError as error:
+            logger.warning("Files there were not purged: %s", error)
+            continue
+        found |= {it.key: it for it in listing.objects}
+    return found
+
+
+def _job_of(folders: Iterable[str], key: str) -> str:
+    """Read the job that wrote a file, of its folder."""
+    folder = next(it for it in folders if key.startswith(it))
+    return key.removeprefix(folder).split("/")[0]
+
+
+def _without_overwritten(
+    layout: LogLayout, folders: tuple[str, ...], keys: set[str], since: float
+) -> Step[set[str]]:
     """Leave out files of jobs whose entries were written over, which a repair commits again.
 
     :param since: the oldest of the files; an entry comes after its files.
     """
     lost = {it.job for it in (yield from find_overwritten(layout, since))}
-    return {key for key in keys if key.removeprefix(layout.data).split("/")[0] not in lost}
+    return {key for key in keys if _job_of(folders, key) not in lost}
 
 
 def purge_log(

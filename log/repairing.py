@@ -240,7 +240,7 @@ def repairing_change(was: LogEntry, before: LogState) -> LogChange:
 
 def _check_kept(layout: LogLayout, state: LogState, change: LogChange, now: int) -> Step[None]:
     """Refuse files that are gone, or that a VACUUM may be deleting as files of no entry."""
-    keys = [layout.key_of(add.path) for add in change.adds]
+    keys = [layout.key_of(add.path, state) for add in change.adds]
     found = yield from All(tuple(Head(key) for key in keys))
     gone = sum(not isinstance(it, Found) for it in found)
     if gone:

@@ -86,7 +86,7 @@ def find_returned(
             lost.append(add.path)
         else:
             returned.append(replace(add, changes_data=True))
-    found = yield from All(tuple(Head(layout.key_of(add.path)) for add in returned))
+    found = yield from All(tuple(Head(layout.key_of(add.path, state)) for add in returned))
     there = [add for add, it in zip(returned, found, strict=True) if isinstance(it, Found)]
     lost += [add.path for add, it in zip(returned, found, strict=True) if not isinstance(it, Found)]
     return tuple(there), tuple(sorted(lost))

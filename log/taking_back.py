@@ -95,7 +95,7 @@ def take_back(
     returned = yield from _as_they_were(layout, compactions, paths)
     if returned is None:
         return None
-    found = yield from All(tuple(Head(layout.key_of(add.path)) for add in returned))
+    found = yield from All(tuple(Head(layout.key_of(add.path, state)) for add in returned))
     if not all(isinstance(it, Found) for it in found):
         return None  # Another engine's VACUUM took it.
     return TakenBack(removes, returned)

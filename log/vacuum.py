@@ -49,7 +49,7 @@ def check_not_vacuumed(
         return
     if running is not None and not (yield from _ends_next(layout, state)):
         raise _deleted(change, f"A VACUUM (version {running}) may be deleting files of this job.")
-    keys = {layout.key_of(add.path): add.path for add in change.adds}
+    keys = {layout.key_of(add.path, state): add.path for add in change.adds}
     found = yield from All(tuple(Head(key) for key in keys))
     gone = [keys[key] for key, it in zip(keys, found, strict=True) if not isinstance(it, Found)]
     if gone:

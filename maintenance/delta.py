@@ -78,4 +78,4 @@ def write_due_checkpoint(table: DeltaTable, apply: bool) -> dict[str, int]:
         return {}
     if not apply:
         return {"would-be-checkpointed": 1}
-    return {"checkpointed": 1} if table.checkpoint() is not None else {}
+    return {"checkpointed": 1} if table.checkpoint_log() is not None else {}

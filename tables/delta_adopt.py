@@ -256,7 +256,7 @@ def _refuse_others(
         )
     for key in sorted(adopted):
         try:
-            found = layout.key_of(layout.path_of(key))
+            found = layout.root.key_of(layout.path_of(key))
         except RecordDamagedError:
             found = None
         if found != key:

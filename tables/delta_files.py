@@ -133,14 +133,14 @@ def version_of_job(file: AddFile | RemoveFile) -> int | None:
     return int(version) if version.isdecimal() and file.tags.get("job") else None
 
 
-def data_file(layout: DeltaLayout, add: AddFile, partition: str) -> DataFile:
-    """A live file as readers meet it. One that a job of this package did not write, but has
-    adopted perhaps, has any columns, so that its footer is read."""
+def data_file(layout: DeltaLayout, state: LogState, add: AddFile, partition: str) -> DataFile:
+    """A live file of a state as readers meet it. One that a job of this package did not write, but
+    has adopted perhaps, has any columns, so that its footer is read."""
     job = "" if ADOPTED in add.tags else add.tags.get("job") or ""
     rows = rows_of_add(add) if job else -1
     content = add.tags.get(CONTENT) or ""
     content = content if job and is_content(content) else ""
-    key = layout.key_of(add.path)
+    key = layout.key_of(add.path, state)
     return DataFile(key, partition, add.size, rows, "", job, content=content, may_lack=True)
 
 
@@ -163,7 +163,7 @@ def snapshot_of(
         if name is None:
             name = names[partition] = partition_name(partition, schema, by)
         if asked is None or name in asked:
-            file = data_file(layout, add, name)
+            file = data_file(layout, state, add, name)
             files.append(file)
             if file.job and (at := version_of_job(add)) is not None:
                 entries[file.job] = at

@@ -140,7 +140,7 @@ def without_superseded(
     after = LeftOut(
         {**left.superseded, **{name: it.job for name, it in found.items()}},
         left.rows + sum(max(0, rows_of_add(it)) for it in gone),
-        (*left.keys, *(layout.key_of(it.path) for it in gone)),
+        (*left.keys, *(layout.key_of(it.path, named_by) for it in gone)),
     )
     told = {**change.told, "superseded": dict(after.superseded), "leftOut": after.rows}
     replaced = Scope(change.replaced.partitions - error.found.keys())

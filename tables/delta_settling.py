@@ -118,7 +118,7 @@ def plan_log_settlement(
             f"The rows of {winner} in {conflict.name} are not kept any more: "
             f"{counted(len(lost), 'file')} of them cannot be brought back, such as {lost[0]}. "
             "Nothing was changed.",
-            key=layout.key_of(lost[0]),
+            key=layout.key_of(lost[0], state),
             remedy=f"{RERUN_REMEDY} How long they are kept is the table's property "
             "delta.deletedFileRetentionDuration.",
         )

@@ -73,6 +73,7 @@ from ..committer.format.schema.types import find_column, normalise
 from ..committer.store.driver import BotoDriver, Driver
 from ..committer.store.requests import Step
 from ..layouts.delta.columns import arrow_schema, delta_schema, needed_protocol, storable
+from ..layouts.delta.data_roots import with_data_root
 from ..layouts.delta.delta_layout import PROPERTIES, DeltaLayout
 from ..layouts.delta.paths import DeltaRoot
 from ..layouts.delta.statistics import statistics_of
@@ -89,6 +90,7 @@ from ..log.replay import LogState
 from ..log.rerunning import find_past
 from ..log.scope import ALL, NONE, Scope
 from ..log.searching import RunDone, find_run
+from .data_root import check_data_root, kept_data_root
 from .delta_files import added_file, name_told, partition_name, refuse_nulls, rows_of_add, scope_of
 from .delta_inputs import tell_inputs
 from .delta_ranks import LeftOut, ranks_of_job, refuse_at_opening, without_superseded
@@ -230,7 +232,6 @@ def checked(root: TableRoot, spec: JobSpec) -> JobSpec:
     """
     unkept = {
         "readers": spec.readers is not None,
-        "data_root": spec.data_root is not None,
         "coordination": spec.coordination is not Coordination.STORE,
         "success_markers": spec.success_markers is not SuccessMarkers.NONE,
         "settles": bool(spec.settles),
@@ -244,6 +245,8 @@ def checked(root: TableRoot, spec: JobSpec) -> JobSpec:
             table=root.url,
             remedy=f"Leave {name} out, or write a table of directories.",
         )
+    if spec.fast is not None:
+        check_data_root(root, spec.fast)
     spec = replace(spec, schema=storable(normalise(spec.schema)))
     check_types(spec.schema, spec.partition_by or ())
     check_options(spec.files)
@@ -325,8 +328,9 @@ def _opened(
     spec: JobSpec,
     known: StoreFacts | None,
 ) -> Step[OpenedJob]:
-    state = opened.log.state
+    state, data_root = opened.log.state, spec.fast
     if state.exists:
+        data_root = kept_data_root(root, state, spec.fast)
         layout.check_writable(state, removes_rows=spec.mode is Mode.REPLACE)
     else:
         yield from check_free(root)
@@ -346,7 +350,7 @@ def _opened(
         state.table_id,
         state.metadata.schema if state.metadata else "",
         opened.opened_at,
-        f"{layout.data}{opened.job}/",
+        f"{layout.data_in(None if spec.durable else data_root)}{opened.job}/",
         partial(statistics_of, without=partition_by),
     )
     job = OpenedJob(
@@ -671,6 +675,7 @@ def _metadata(
     text = delta_schema(opened.schema, log.columns if keeps else "")
     if state.metadata is None:
         properties = {**PROPERTIES, ATOMIC: str(opened.facts.atomic).lower()}
+        properties = with_data_root(properties, opened.spec.fast)
         made = LogMetadata(str(uuid4()), text, opened.partition_by, properties, created_at=now)
         return made, made
     # By the columns that its rows were written in, so that others' changes are noticed.

@@ -407,6 +407,7 @@ class DeltaTable(ChangeableTable):
         code_version: str | None = None,
         wait_for_other_runs: timedelta | float | None = None,
         publish: bool = True,
+        data_root: str | None = None,
     ) -> WriteJob:
         """A job from plain Python: ``with table.job(mode="append") as job: job.write(data)``.
 
@@ -416,9 +417,14 @@ class DeltaTable(ChangeableTable):
         :param publish: ``False``: nobody sees the rows before :meth:`publish` is called with the
             job's id, and ``job.unpublished`` tells what waits. Where there is no table, one without
             rows is made.
+        :param data_root: of a new table: where its jobs' files lie first, as
+            ``s3://bucket/prefix``, with ``?endpoint=URL`` for another store and a profile of
+            ``~/.aws/config`` likewise. Until a checkpoint has copied them into the table no other
+            engine but Spark reads it. Later jobs go by what the table has.
         :return: a context manager. Nothing is sent before its block is entered.
         :raises TableNotFoundError: no schema given and no table here.
         :raises InvalidInputError: what a Delta table does not keep.
+        :raises TableMismatchError: the table has another data root.
         """
         words: dict[str, Any] = {"mode": mode, "on_conflict": on_conflict, "on_repeat": on_repeat}
         words |= {"schema_mode": schema_mode, "run_rank": run_rank}
@@ -432,6 +438,7 @@ class DeltaTable(ChangeableTable):
             base=base.base if isinstance(base, Snapshot) else base,
             idempotency_key=idempotency_key,
             publish=publish,
+            data_root=data_root,
             success_markers=SuccessMarkers.NONE,
             max_duration=max_duration,
             owner=owner or this_process(),
@@ -745,7 +752,7 @@ class DeltaTable(ChangeableTable):
         """Ask the store for the time by its clock, in Unix seconds."""
         return self.run(store_now(self._layout)) / 1000
 
-    def checkpoint(self) -> int | None:
+    def checkpoint_log(self) -> int | None:
         """Write a checkpoint, from which openings read instead of all entries; return its version.
         ``None``: it is not certain to be there. No answer depends on it."""
         now = self.run(store_now(self._layout))

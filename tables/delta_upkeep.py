@@ -12,9 +12,10 @@ from ..committer.commit.state.context import Context
 from ..committer.commit.state.old_records import aged, find_aged
 from ..committer.errors import InvalidInputError, RecordDamagedError, ZeroRenameError, first_few
 from ..committer.format.job_spec import MAX_DURATION, NOBODY, Owner
-from ..committer.format.layout import TableRoot, log_job_in_key, new_job_id
+from ..committer.format.layout import TableRoot, job_in_key, log_job_in_key, new_job_id
 from ..committer.format.records.typed_json import Unfit, from_members
 from ..committer.overview.rival_jobs import RivalJob, meet
+from ..committer.store.fast_root import is_fast
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import All, Found, Get, Step
 from ..committer.upkeep.purge import PurgeEntry, remove_objects
@@ -267,5 +268,7 @@ def purge_records(root: TableRoot, older_than: float, apply: bool) -> Step[list[
 
 def _is_of_job(layout: DeltaLayout, key: str) -> bool:
     """Tell whether a job of this table wrote a file: another table may lie below the same name."""
+    if is_fast(key):  # In the table's own folder of a data root.
+        return job_in_key(key) is not None
     found = log_job_in_key(key)
     return found is not None and f"{found[0]}/data/" == layout.data

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from ..committer.errors import TableNotFoundError, counted
 from ..committer.format.layout import UNPARTITIONED
+from ..committer.store.fast_root import is_fast
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import Step
 from ..committer.upkeep.verify import Finding, FindingKind
@@ -18,20 +19,24 @@ from .delta_files import partition_name, rows_of_add
 
 
 def verify_table(layout: DeltaLayout) -> Step[list[Finding]]:
-    """Compare the live files of a table with a listing of all that lies below it, and look for
-    entries that were written over.
+    """Compare the live files of a table with a listing of all that lies below it and in its data
+    roots, and look for entries that were written over.
 
     A job may remove files meanwhile: one is missing if the states before and after the listing name
     it.
 
     :raises TableNotFoundError: no table there.
+    :raises FastRootGoneError: a data root cannot be reached.
     """
     before = yield from open_log(layout, LogDepth.FILES)
     if not before.state.exists:
         raise TableNotFoundError("There is no Delta table here.")
     listing = yield from list_objects(layout.root.prefix)
+    objects = [*listing.objects]
+    for folder in filter(is_fast, layout.data_folders(before.state)):
+        objects += (yield from list_objects(folder)).objects
     after = yield from open_log(layout, LogDepth.WHOLE)
-    sizes = {item.key: item.size for item in listing.objects}
+    sizes = {item.key: item.size for item in objects}
     now = int(listing.date * 1000)
     repairs = yield from repair_log(layout, now, apply=False, accept_loss=False, fencer="")
     known = {it.version: it for it in repairs}
@@ -59,7 +64,7 @@ def _lost(
         return
     schema, by = arrow_schema(metadata), metadata.partition_columns
     for path, add in before.live.items():
-        key = layout.key_of(path)
+        key = layout.key_of(path, before)
         if path not in after.live or sizes.get(key) == add.size:
             continue
         name = partition_name(after.partition(add) or (), schema, by)

@@ -100,8 +100,9 @@ def abort_waiting(layout: DeltaLayout, waiting: WaitingJob, now: int) -> Step[Jo
     job = waiting.change.job
     verdict = yield from withdraw_job(layout, job, waiting.opened_at, new_job_id(), now)
     if verdict.entry is None:
-        own = f"{layout.data}{job}/"
-        keys = (layout.key_of(it.path) for it in waiting.change.adds)
+        state = LogState(metadata=waiting.change.columns)
+        own = tuple(f"{folder}{job}/" for folder in layout.data_folders(state))
+        keys = (layout.key_of(it.path, state) for it in waiting.change.adds)
         try:
             yield from delete_files(key for key in keys if key.startswith(own))
         except (StoreRefusedError, StoreUnreachableError) as error:

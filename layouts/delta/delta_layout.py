@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...committer.errors import RecordDamagedError
+from ...committer.store.fast_root import FastRoot
 from ...committer.store.requests import Step
 from ...log.actions import LogMetadata
 from ...log.entries import LogEntry, LogFolder
 from ...log.replay import LogState
 from . import features
+from .data_roots import roots_of
 from .paths import DeltaRoot
 
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
@@ -41,6 +43,13 @@ class DeltaLayout:
         # columns instead: it takes them from there, or from directories, and not from the log.
         return f"{self.root.prefix}data/"
 
+    def data_in(self, data_root: FastRoot | None) -> str:
+        """The prefix below which jobs write in a data root; ``None``: the table's own."""
+        return self.data if data_root is None else self.root.place(data_root).keys
+
+    def data_folders(self, state: LogState) -> tuple[str, ...]:
+        return (self.data, *map(self.data_in, roots_of(state)))
+
     def cleaned_by_others(self, state: LogState) -> bool:
         return state.property_of("delta.enableExpiredLogCleanup", "true").lower() != "false"
 
@@ -62,8 +71,9 @@ class DeltaLayout:
         )
         return kept and nullable
 
-    def key_of(self, path: str) -> str:
-        return self.root.key_of(path)
+    def key_of(self, path: str, state: LogState) -> str:
+        # Most paths are relative: of those no root is asked.
+        return self.root.key_of(path, roots_of(state) if "://" in path else ())
 
     def path_of(self, key: str) -> str:
         return self.root.path_of(key)

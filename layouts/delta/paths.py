@@ -6,10 +6,15 @@ one that leads elsewhere is refused before anything is read there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from ...committer.errors import RecordDamagedError
+from ...committer.store.fast_root import FAST, FastPlace, FastRoot, is_fast
+
+#: Characters that a path needs no escape for.
+_SAFE = "/=!$&'()*+,;@~-._"
 
 
 @dataclass(frozen=True)
@@ -17,16 +22,15 @@ class DeltaRoot:
     """Where a table lies.
 
     :param prefix: below it lie its files, with a slash at its end unless it is the whole bucket.
-    :param others: further ``s3://bucket/prefix/`` of this bucket that its files may lie in.
     """
 
     bucket: str
     prefix: str
-    others: tuple[str, ...] = ()
 
-    def key_of(self, path: str) -> str:
-        """The key of a path.
+    def key_of(self, path: str, roots: Iterable[FastRoot] = ()) -> str:
+        """The key of a path; of a file in another root as :mod:`.fast_root` has it.
 
+        :param roots: the table's roots on record.
         :raises RecordDamagedError: it leaves the table, or is not a path.
         """
         scheme, separator, rest = path.partition("://")
@@ -37,24 +41,39 @@ class DeltaRoot:
         if scheme not in ("s3", "s3a", "s3n"):
             raise self._refusal(path, "is not on S3")
         bucket, _, key = rest.partition("/")
+        key = unquote(key)
+        for place in map(self.place, roots):
+            if bucket == place.root.bucket and key.startswith(place.there):
+                return self._inside(path, place.keys + key.removeprefix(place.there), place.keys)
         if bucket != self.bucket:
             raise self._refusal(path, "lies in another bucket")
-        key = unquote(key)
-        others = (root.partition("://")[2].partition("/")[2] for root in self.others)
-        for prefix in (self.prefix, *others):
-            if key.startswith(prefix):
-                return self._inside(path, key, prefix)
-        raise self._refusal(path, "leaves the table")
+        if not key.startswith(self.prefix):
+            raise self._refusal(path, "leaves the table")
+        return self._inside(path, key, self.prefix)
+
+    def place(self, root: FastRoot) -> FastPlace:
+        """The table's own folder in a data root."""
+        place = FastPlace.of(self.bucket, f"{self.prefix.rstrip('/')}{FAST}{root.name}/")
+        assert place is not None
+        return place
 
     def path_of(self, key: str) -> str:
-        """The path of a key of the table."""
+        """The path of a key of the table: relative, or the URL of a file in a data root."""
+        place = FastPlace.of(self.bucket, key)
+        if place is not None:
+            # Of the schemes only s3a is one that Spark reads without a setting; no other engine
+            # follows a path to another bucket.
+            return f"s3a://{place.root.bucket}/{quote(place.real(key), safe=_SAFE)}"
         # A colon in its first part would make a scheme of that.
-        return quote(key.removeprefix(self.prefix), safe="/=!$&'()*+,;@~-._")
+        return quote(key.removeprefix(self.prefix), safe=_SAFE)
 
     def _inside(self, path: str, key: str, prefix: str) -> str:
         segments = key.removeprefix(prefix).split("/")
         if any(it in ("", ".", "..") for it in segments) or "\0" in key:
             raise self._refusal(path, "leaves the table")
+        if is_fast(key) and not is_fast(prefix):
+            # Such a key is the driver's name for a file at another store.
+            raise self._refusal(path, "names a data root that is not on record")
         return key
 
     def _refusal(self, path: str, problem: str) -> RecordDamagedError:

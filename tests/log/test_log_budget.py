@@ -33,7 +33,7 @@ def measured(
     depth = LogDepth.FILES if replaced else LogDepth.BLIND
     opened = driver.run(open_log_job(LAYOUT, ids("job"), {}, depth))
     adds = tuple(file_of("job", it, days[it % partitions]) for it in range(files))
-    driver.run(s.All(tuple(s.PutFile(LAYOUT.key_of(add.path), b"rows") for add in adds)))
+    driver.run(s.All(tuple(s.PutFile(LAYOUT.root.key_of(add.path), b"rows") for add in adds)))
     scope = day(*days) if replaced else NONE
     change = LogChange("job", base_of(opened.log.state), COLUMNS, adds, replaced=scope)
     done = driver.run(commit_change(LAYOUT, opened.log, change, NOW))

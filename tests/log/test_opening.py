@@ -258,11 +258,11 @@ class TestBadInput:
     )
     def test_path_that_leaves_the_table_is_refused(self, path: str) -> None:
         with pytest.raises(RecordDamagedError, match="in the log"):
-            LAYOUT.key_of(path)
+            LAYOUT.root.key_of(path)
 
     def test_path_of_the_table_is_its_key(self) -> None:
-        assert LAYOUT.key_of("data/a%20b.parquet") == "flights/data/a b.parquet"
-        assert LAYOUT.key_of("s3a://bucket/flights/a.parquet") == "flights/a.parquet"
+        assert LAYOUT.root.key_of("data/a%20b.parquet") == "flights/data/a b.parquet"
+        assert LAYOUT.root.key_of("s3a://bucket/flights/a.parquet") == "flights/a.parquet"
         assert LAYOUT.root.path_of("flights/data/ü %.parquet") == "data/%C3%BC%20%25.parquet"
 
 

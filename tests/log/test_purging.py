@@ -71,7 +71,7 @@ def test_restore_after_a_purge_names_the_file_as_lost(table: LogTable) -> None:
 
 
 def test_restore_of_a_file_that_another_engine_deleted_names_it_as_lost(table: LogTable) -> None:
-    del table.store.objects[LAYOUT.key_of("data/old/0.parquet")]
+    del table.store.objects[LAYOUT.root.key_of("data/old/0.parquet")]
     plan = table.run(plan_restore(LAYOUT, "back", 1, NOW, {}))
     assert plan.lost == ("data/old/0.parquet",)
 

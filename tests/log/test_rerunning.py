@@ -138,7 +138,7 @@ class TestRewrittenRows:
     def test_are_refused_where_a_restore_may_have_brought_them_back(self, table: LogTable) -> None:
         rewrite(table, path_of(table.append("1", run="daily")))
         for path in table.live():
-            table.run(PutFile(LAYOUT.key_of(path), b"parquet"))
+            table.run(PutFile(LAYOUT.root.key_of(path), b"parquet"))
         table.replace("1", overtaking=Overtaking.LAST_WINS)
         restore(table, 2)
         assert "may have brought them back" in self.refused(table)
@@ -234,7 +234,7 @@ class TestCompactedRows:
         self, table: LogTable, files: tuple[str, str]
     ) -> None:
         self.compact(table, *files)
-        del table.store.objects[LAYOUT.key_of(files[0])]
+        del table.store.objects[LAYOUT.root.key_of(files[0])]
         with pytest.raises(CommitConflictError, match="compaction of version 3"):
             past(table)
 

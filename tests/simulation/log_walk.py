@@ -296,7 +296,7 @@ class Walk:
 
     def _check_files(self) -> None:
         for path in self.state.live:
-            if LAYOUT.key_of(path) not in self.store.objects:
+            if LAYOUT.root.key_of(path) not in self.store.objects:
                 raise Broken(f"the log names {path}, which is not there")
 
     def check_end(self) -> None:
@@ -374,7 +374,7 @@ class Walk:
         self.ids[job] = job = opened.job
         files = tuple(file_of(job, at, it) for at, it in enumerate(days))
         for add in files:
-            yield s.PutFile(LAYOUT.key_of(add.path), b"parquet")
+            yield s.PutFile(LAYOUT.root.key_of(add.path), b"parquet")
             self.rows[add.path] = [more.get("run") or job]
         change = LogChange(job, base_of(opened.log.state), COLUMNS, files, **more)
         self.changes[job] = change
@@ -510,7 +510,7 @@ class Walk:
             files = [it for it in state.live.values() if it.values["day"] == "1"]
             if len(files) > 1 and name not in self.committed:
                 made = file_of(name, state.version, "1")
-                yield s.PutFile(LAYOUT.key_of(made.path), b"parquet")
+                yield s.PutFile(LAYOUT.root.key_of(made.path), b"parquet")
                 self.rows[made.path] = [row for it in files for row in self.rows[it.path]]
                 actions = [
                     CommitInfo({"operation": operation, "txnId": f"{name}{state.version}"}),

@@ -84,7 +84,7 @@ class LogTable:
         opened = self.run(open_log_job(LAYOUT, ids(name), {}, run=more.get("run")))
         files = tuple(file_of(name, at, it) for at, it in enumerate(partitions))
         for add in files:
-            self.run(s.PutFile(LAYOUT.key_of(add.path), b"parquet"))
+            self.run(s.PutFile(LAYOUT.root.key_of(add.path), b"parquet"))
         return LogChange(name, base_of(opened.log.state), COLUMNS, files, **more)
 
     def commit(self, change: LogChange) -> EntryCommitted | RunDone:

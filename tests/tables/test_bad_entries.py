@@ -167,7 +167,7 @@ def test_a_reader_feature_that_is_not_known_is_refused_by_its_name(store: Memory
 
 def test_a_hint_of_the_future_and_a_cut_checkpoint_change_no_row(store: MemoryStore) -> None:
     write(store, rows(3))
-    on(store).checkpoint()
+    on(store).checkpoint_log()
     write(store, rows(4))
     key = f"{LOG}{1:020d}.checkpoint.parquet"
     store.apply(s.PutFile(key, store.objects[key].body[:100]))

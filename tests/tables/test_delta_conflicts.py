@@ -214,7 +214,7 @@ class TestLooks:
 
     def test_cleaned_entries_are_named(self, world: World) -> None:
         world.load(2, "1")
-        world.table.checkpoint()
+        world.table.checkpoint_log()
         world.load(1, "1")
         for version in range(2):
             del world.store.objects[f"flights/_delta_log/{version:020}.json"]

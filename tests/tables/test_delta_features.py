@@ -45,7 +45,7 @@ VERBS: dict[str, Callable[[DeltaTable], object]] = {
     "merge": lambda table: table.merge(days(("1", 9)), ["day"]),
     "delete": lambda table: table.delete([("delay", "==", 5)]),
     "restore": lambda table: table.restore(0),
-    "checkpoint": lambda table: table.checkpoint(),
+    "checkpoint": lambda table: table.checkpoint_log(),
     "purge": lambda table: table.purge(apply=True),
     "compact": lambda table: _refusal_of_compaction(table),
 }

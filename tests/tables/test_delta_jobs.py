@@ -547,6 +547,6 @@ class TestUpkeep:
     def test_a_checkpoint_changes_nothing(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5)))
         write(table, rows(("1", 6)))
-        assert table.checkpoint() == 1
+        assert table.checkpoint_log() == 1
         write(table, rows(("1", 7)), mode="overwrite")
         assert read(table) == [("1", 7)]

@@ -141,7 +141,7 @@ def test_rows_written_again_keep_their_rank_and_a_restore_brings_it_back(table: 
     load(table, 2, "a", mode="append")
     assert table.compact(apply=True)[0].job is not None
     table.merge(pa.table({"day": ["a"], "n": [9]}), on=["n"])
-    table.checkpoint()
+    table.checkpoint_log()
     with pytest.raises(SupersededRunError):
         load(table, 2, "a")
     load(table, 1, "a", on_conflict="last_wins")

@@ -186,7 +186,7 @@ class TestRefusals:
             contested.table.resolve("newest_run", ["day=9"])
 
     def test_entries_that_were_cleaned(self, contested: World) -> None:
-        contested.table.checkpoint()
+        contested.table.checkpoint_log()
         for version in range(3):
             del contested.store.objects[f"flights/_delta_log/{version:020}.json"]
         assert "was cleaned from the log" in error(contested)

@@ -75,7 +75,7 @@ class TestOursReadBySpark:
         shared.write(days(("1", 9)), mode="overwrite")
         shared.table.merge(days(("2", 60)), ["day"])
         shared.table.delete([("delay", "==", 8)])
-        shared.table.checkpoint()
+        shared.table.checkpoint_log()
         shared.write(days(("3", 1)))
         shared.write(days(("3", 2)))
         shared.table.compact(apply=True)
@@ -135,7 +135,7 @@ class TestOursReadBySpark:
         shared.write(pa.table({"id": [0, 1], **PARTITIONS}), partition_by=list(PARTITIONS))
         shared.write(pa.table({"id": [2, 3], **PARTITIONS}))
         shared.table.delete([("id", "==", 0)])
-        shared.table.checkpoint()
+        shared.table.checkpoint_log()
         assert clean_log(s3_bucket) == 2
         shared.write(pa.table({"id": [4, 5], **PARTITIONS}))
         assert_same(shared, ["id", *PARTITIONS], 5)
@@ -303,7 +303,7 @@ class TestSparksBetweenJobs:
             )
             shared.take_back()
             if not number:
-                shared.table.checkpoint()
+                shared.table.checkpoint_log()
                 clean_log(s3_bucket)
         assert delays(shared) == [5, 6]
 
@@ -347,7 +347,7 @@ def _write(table: DeltaTable, **options: Any) -> None:
 VERBS: dict[str, Callable[[DeltaTable], object]] = {
     "append": _write,
     "replace": lambda table: _write(table, mode="overwrite", replace_table=True),
-    "checkpoint": lambda table: table.checkpoint(),
+    "checkpoint": lambda table: table.checkpoint_log(),
 }
 
 

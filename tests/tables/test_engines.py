@@ -48,7 +48,7 @@ def test_an_engine_reads_what_jobs_have_committed(shared: SharedTable, engine: s
     shared.write(days(("1", 9)), mode="overwrite")
     shared.table.merge(days(("2", 60)), ["day"])
     shared.table.delete([("delay", "==", 8)])
-    shared.table.checkpoint()
+    shared.table.checkpoint_log()
     shared.write(days(("3", 1)))
     shared.table.restore(1)
     columns = ["day", "delay"]

@@ -126,7 +126,7 @@ VERBS: dict[str, tuple[Callable[[], MemoryStore], Act, list[int], list[int]]] = 
     "compact": (filled, lambda it: it.compact(apply=True), [1, 2, 3], [1, 2, 3]),
     "restore": (filled, lambda it: it.restore(0), [1, 2, 3], [1]),
     "repair": (overwritten, repair, [1, 2, 3], [1, 2, 3, 10]),
-    "checkpoint": (filled, lambda it: it.checkpoint(), [1, 2, 3], [1, 2, 3]),
+    "checkpoint": (filled, lambda it: it.checkpoint_log(), [1, 2, 3], [1, 2, 3]),
 }
 
 
