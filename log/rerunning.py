@@ -38,7 +38,7 @@ from .log_layout import LogLayout
 from .opening import OpenedLog, read_entries
 from .partitions import Partition
 from .replay import LogState
-from .scope import ALL
+from .scope import ALL, Scope
 from .searching import find_run
 from .taking_back import Compaction, TakenBack, compaction_of, take_back
 
@@ -67,13 +67,14 @@ class RunPast:
 
 
 def find_past(
-    layout: LogLayout, opened: OpenedLog, run: str, job: str, now: int
+    layout: LogLayout, opened: OpenedLog, run: str, job: str, now: int, within: Scope = ALL
 ) -> Step[RunPast | None]:
     """Find what the entries of a run have left; ``None``: it has none.
 
     :param opened: with its live files.
     :param job: the one that asks.
     :param now: milliseconds.
+    :param within: in these partitions.
     :raises CommitConflictError: rows of the run may be in files of others.
     """
     state = opened.state
@@ -86,7 +87,7 @@ def find_past(
         (entry.version, add)
         for entry in own
         for add in entry.of(AddFile)
-        if add.tags.get("job") == entry.job
+        if add.tags.get("job") == entry.job and within.has(state.partition(add))
     ]
     live = frozenset(add.path for _, add in added) & state.live.keys()
     compactions: dict[tuple[int, Partition | None], Compaction] = {}

@@ -29,6 +29,10 @@ class Scope:
             return bool(self) and bool(other)
         return not self.partitions.isdisjoint(other.partitions)
 
+    def within(self, partitions: frozenset[Partition]) -> Scope:
+        """The scope's part among some partitions."""
+        return Scope(partitions if self.all else self.partitions & partitions)
+
     def __bool__(self) -> bool:
         return self.all or bool(self.partitions)
 

@@ -351,8 +351,7 @@ def _chosen(
     try:
         winner = policy.winner(conflict)
         if not committer:
-            _refuse_rerun(place, conflict)
-            table.check_rerun(conflict, winner)
+            _own(table, place).check_rerun(conflict, winner)
         _refuse_others_rows(table, place, committer, conflict)
     except (InvalidInputError, OtherJobError, DamagedError) as error:
         said = Settlement("", (), None, owner, str(policy), SettledBy.RERUN, error=str(error))
@@ -361,20 +360,6 @@ def _chosen(
     rank = conflict.highest_rank(winner)
     said = Settlement(winner.key, losers, rank, owner, str(policy), SettledBy.RERUN)
     return ChosenRun(conflict, said, winner.owner, committer)
-
-
-def _refuse_rerun(place: Destination, conflict: RunConflict) -> None:
-    """Refuse a rerun in a Delta table, whose jobs do not read what a plan leaves for a run.
-
-    :raises InvalidInputError: it is one.
-    """
-    if place.is_delta:
-        raise InvalidInputError(
-            f"The conflict over {conflict.name} is one of a Delta table, where no rerun settles "
-            "it. Nothing was changed.",
-            remedy="Resolve it by bringing back rows (by='restore', zero-rename resolve); or let "
-            "the task of that run load the partition again by hand, with on_conflict='last_wins'.",
-        )
 
 
 def _refuse_others_rows(

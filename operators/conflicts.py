@@ -146,8 +146,7 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
     :param by: ``restore`` brings back the rows of that run, where the table keeps its history; rows
         that are visible already are kept anywhere. ``rerun`` clears the task of that run, narrowed
         to the partitions in conflict (with Hadoop's committers it loads all that it loads), waits
-        for it, and sees that its rows are there; it needs ``airflow_conn_id``, and
-        is refused in Delta tables. (templated)
+        for it, and sees that its rows are there; it needs ``airflow_conn_id``. (templated)
     :param partitions: only these; ``[]`` for none, ``None`` for all. One without a conflict on
         record is refused. (templated)
     :param apply: act; ``False`` only reports what would be done. (templated)

@@ -106,7 +106,7 @@ class Clearing:
         if any(it.versions for it in permits) and api.state(instance) not in ENDED:
             return False
         for it in permits:
-            table = self.hook.get_table(it.table)
+            table = self.hook.get_table_as_it_is(it.table)
             left, root = self.read(it.table, it.idempotency_key, it.plans), it.plans or table.root
             if left is not None and not left.said.over and self._is_at_work(api, left):
                 return False
@@ -133,7 +133,7 @@ class Clearing:
         """
         from ..committer.commit.narrowed_run import read_narrowing
 
-        table = self.hook.get_table(url)
+        table = self.hook.get_table_as_it_is(url)
         return table.run(read_narrowing(plans or table.root, idempotency_key))
 
     def _is_at_work(self, api: AirflowApi, left: Left) -> bool:
@@ -155,7 +155,7 @@ class Clearing:
         left = None if idempotency_key is None else self.read(url, idempotency_key, plans)
         if left is None or left.said.over or NamedTask.of(left.said.planner) != self.planner:
             return
-        table = self.hook.get_table(url)
+        table = self.hook.get_table_as_it_is(url)
         table.run(end_narrowing(plans or table.root, left, new_write_id()))
 
 

@@ -166,6 +166,12 @@ class ZeroRenameHook(BaseHook):
         found.driver.encrypt_by_default(self.settings.encryption)
         return found
 
+    def get_table_as_it_is(self, table: str) -> Table | DeltaTable:
+        """Open what lies at a table's root, of whichever layout: three requests."""
+        from ..tables.table_at import opened_as_it_is
+
+        return opened_as_it_is(self.get_table(table))
+
     def table_urls(self) -> list[str]:
         """The roots of all tables below the connection's table root.
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from ..committer import Table
+    from ..tables import DeltaTable
 
 _log = logging.getLogger(__name__)
 
@@ -274,8 +275,10 @@ class _ConflictReruns:
         return replace(it, outcomes=made)
 
     def _destination(self, it: SettlingRun) -> _Contested:
-        table = self.clearing.hook.get_table(it.first.table)
-        return _OfS3A(table) if it.first.committer else _OfHeads(table)
+        hook, url = self.clearing.hook, it.first.table
+        if it.first.committer:
+            return _OfS3A(hook.get_table(url))
+        return _OfThisPackage(hook.get_table_as_it_is(url))
 
 
 class _Contested(Protocol):
@@ -300,17 +303,17 @@ class _Contested(Protocol):
 
 
 @dataclass(frozen=True)
-class _OfHeads:
-    """A table of this package."""
+class _OfThisPackage:
+    """A table of this package, of whichever layout."""
 
-    table: Table
+    table: Table | DeltaTable
 
     @property
     def plans(self) -> TableRoot:
         return self.table.root
 
     def permit(self, it: SettlingRun) -> Permit:
-        found = self.table.settled(it.partitions)
+        found = self.table.settled(_seen(it))
         moved = [one.partition for one in it.orders if found[one.partition].version != one.version]
         if moved:
             raise InvalidInputError(
@@ -318,18 +321,17 @@ class _OfHeads:
                 "was cleared.",
                 remedy="Look for conflicts again, and resolve what is found.",
             )
-        versions = {one.partition: one.version for one in it.orders}
         settles = {one.partition: one.settling for one in it.orders}
         # On use: DAG files are parsed by processes that look at nothing.
         from ..orchestration.runs.outcomes import makes_no_other
 
         is_whole = makes_no_other(self.table, it.first.run, it.partitions)
-        return Permit(it.first.table, it.first.run, versions, is_whole, settles)
+        return Permit(it.first.table, it.first.run, _seen(it), is_whole, settles)
 
     def judged(self, it: SettlingRun) -> Sequence[RerunOutcome]:
         from ..orchestration.runs.outcomes import why_not_settled
 
-        found = self.table.settled(it.partitions)
+        found = self.table.settled(_seen(it))
         made = []
         for one in it.orders:
             here = found[one.partition]
@@ -377,6 +379,11 @@ _NOT_LOADED = (
     "The run ended well, and did not settle the conflict: the task has on_repeat='skip', or "
     "another run has loaded since"
 )
+
+
+def _seen(it: SettlingRun) -> dict[str, int]:
+    """The versions at which the plan has seen the partitions in conflict."""
+    return {one.partition: one.version for one in it.orders}
 
 
 def _named(it: SettlingRun) -> str:

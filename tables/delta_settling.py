@@ -20,7 +20,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..committer.commit.settled import SettledPartition
-from ..committer.errors import InvalidInputError, OtherJobError, counted, first_few
+from ..committer.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    OtherJobError,
+    counted,
+    first_few,
+)
 from ..committer.format.layout import TableRoot
 from ..committer.format.records.run_conflict import ConflictingRun, RunConflict, SettledBy
 from ..committer.format.settling import SettledRuns, Settling
@@ -135,22 +141,50 @@ def read_log_settled(
         version where nothing has changed it since.
     """
     state = (yield from open_log(layout, LogDepth.FILES)).state
-    settled, runs = settled_in(state), LogRuns(layout.folder)
-    places = {_place(root, name, state): name for name in seen}
-    last: dict[Partition, LogEntry] = {}
-    for version in range(min(seen.values(), default=0) + 1, state.version + 1):
-        yield from runs.read([version])
-        entry = runs.entries[version]
-        if entry is not None:
-            last |= dict.fromkeys(_changed(runs, entry, state) & places.keys(), entry)
-    found = {}
-    for place, name in places.items():
-        entry, it = last.get(place), settled.get(place)
-        moved = entry is not None and entry.version > seen[name]
-        version = entry.version if entry is not None and moved else seen[name]
-        job = entry.job if entry is not None else None
+    settled, found = settled_in(state), {}
+    moved = yield from _moved(layout, root, state, seen)
+    for name, version in seen.items():
+        entry, it = moved.get(name), settled.get(_place(root, name, state))
+        version = version if entry is None else entry.version
+        job = None if entry is None else entry.job
         found[name] = SettledPartition(version, job, None if it is None else it.runs)
     return found
+
+
+def refuse_moved(
+    layout: DeltaLayout, root: TableRoot, state: LogState, planned: Mapping[str, int]
+) -> Step[None]:
+    """Refuse a job that a plan lets load partitions again, if one has changed since the plan. What
+    changes it after the state is its commit's to find.
+
+    :param planned: by partition, the version at which the plan has seen it.
+    :raises CommitConflictError: one has. Nothing was written.
+    """
+    if moved := (yield from _moved(layout, root, state, planned)):
+        named, entry = sorted(moved.items())[0]
+        by = f"job {entry.job}" if entry.job else "another engine"
+        raise CommitConflictError(
+            f"Version {entry.version} of {by} has changed {named} since a plan let this run load "
+            "it again. Nothing was written.",
+            remedy="Plan again: what is in conflict, or stale, then is another question.",
+        )
+
+
+def check_log_rerun(
+    root: TableRoot, layout: DeltaLayout, conflict: RunConflict, winner: ConflictingRun
+) -> Step[None]:
+    """See that the run that is to stand may load a partition in conflict again. Changes nothing.
+
+    :raises InvalidInputError: rows of runs that are not in the conflict would go.
+    :raises OtherJobError: a job is at work on the partition, or may be.
+    """
+    yield from _refuse_log_jobs(layout, conflict, but="")
+    state = (yield from open_log(layout, LogDepth.FILES)).state
+    place, runs = _place_of(root, conflict, state), LogRuns(layout.folder)
+    yield from _note_engines(runs, conflict)
+    there = [it for it in state.live.values() if state.partition(it) == place]
+    present = yield from _content(runs, there, place, state)
+    _refuse_lost_rows(conflict, winner, present)
 
 
 def _refuse_log_jobs(layout: DeltaLayout, conflict: RunConflict, but: str) -> Step[None]:
@@ -197,6 +231,33 @@ def _content(
     known = {key_of(it) for v in found.versions if (it := runs.entries[v]) is not None}
     unknown = {f"an unknown writer of {path}" for path in found.unknown}
     return frozenset({*known, *unknown, *(f"{_VERSION}{it}" for it in found.lost)})
+
+
+def _moved(
+    layout: DeltaLayout, root: TableRoot, state: LogState, seen: Mapping[str, int]
+) -> Step[dict[str, LogEntry]]:
+    """Find the partitions that have changed since somebody saw them, each with the last entry that
+    has changed it.
+
+    :raises InvalidInputError: entries since then were cleaned from the log.
+    """
+    places = {_place(root, name, state): name for name in seen}
+    runs, moved = LogRuns(layout.folder), dict[str, LogEntry]()
+    since = range(min(seen.values(), default=state.version) + 1, state.version + 1)
+    for start in range(0, len(since), _AT_ONCE):
+        yield from runs.read(since[start : start + _AT_ONCE])
+    for version in since:
+        entry = runs.entries[version]
+        if entry is None:
+            raise InvalidInputError(
+                f"Whether {first_few(sorted(seen))} has changed since version {since[0] - 1} "
+                f"nobody can tell: entry {version} was cleaned from the log. Nothing was changed.",
+                table=root.url,
+                remedy="Look for conflicts again, and settle what is there then.",
+            )
+        changed = {places[it] for it in _changed(runs, entry, state) & places.keys()}
+        moved |= {name: entry for name in changed if version > seen[name]}
+    return moved
 
 
 def _changed(runs: LogRuns, entry: LogEntry, state: LogState) -> set[Partition]:
@@ -300,8 +361,8 @@ def _refuse_lost_rows(conflict: RunConflict, winner: ConflictingRun, lost: Colle
     others = sorted(set(lost) - {it.key for it in conflict.runs})
     if others:
         raise InvalidInputError(
-            f"{first_few(others)} wrote rows to {conflict.name} since those of {winner} were "
-            "removed: they would go, too. Nothing was changed.",
+            f"{first_few(others)} wrote rows to {conflict.name} that are no part of the conflict: "
+            f"they would go, were those of {winner} to stand. Nothing was changed.",
             remedy=RERUN_REMEDY,
         )
 

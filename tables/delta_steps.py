@@ -28,6 +28,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
+from ..committer.commit.narrowed_run import RunsLastJob, as_planned
 from ..committer.commit.newest_run import name_ranks
 from ..committer.commit.state.heartbeat import Beats
 from ..committer.commit.state.job_state import (
@@ -61,7 +62,7 @@ from ..committer.format.job_spec import (
     SchemaMode,
     SuccessMarkers,
 )
-from ..committer.format.layout import TableRoot, new_job_id
+from ..committer.format.layout import TableRoot, new_job_id, new_write_id
 from ..committer.format.records.pending_file import PendingFile, TaskResult
 from ..committer.format.records.store_facts import StoreFacts
 from ..committer.format.records.typed_json import Unfit, from_members, to_members
@@ -91,9 +92,19 @@ from ..log.rerunning import find_past
 from ..log.scope import ALL, NONE, Scope
 from ..log.searching import RunDone, find_run
 from .data_root import check_data_root, kept_data_root
-from .delta_files import added_file, name_told, partition_name, refuse_nulls, rows_of_add, scope_of
+from .delta_files import (
+    added_file,
+    log_partition,
+    name_told,
+    partition_name,
+    refuse_nulls,
+    rows_of_add,
+    scope_of,
+)
 from .delta_inputs import tell_inputs
 from .delta_ranks import LeftOut, ranks_of_job, refuse_at_opening, without_superseded
+from .delta_runs import owner_of
+from .delta_settling import refuse_moved
 from .new_table import check_free
 from .store_check import ATOMIC, facts_of, refuse_second_writer
 from .unpublished import check_held_back, delete_files, leave_unpublished, unpublished_of_run
@@ -144,6 +155,7 @@ def rewriting(operation: str, changes_data: bool) -> Amend:
             change,
             removes=read,
             replaced=NONE,
+            settles={},  # What other runs have written is in its rows.
             reads=change.reads or change.replaced,
             operation=operation,
             changes_data=changes_data,
@@ -365,9 +377,43 @@ def _opened(
         opened_at=opened.opened_at,
         log=log,
     )
-    if not job.is_repeat:
-        refuse_at_opening(job, state)
+    if job.is_repeat:
+        return job
+    job = yield from _planned_for(layout, state, job, done)
+    refuse_at_opening(job, state)
     return job
+
+
+def _planned_for(
+    layout: DeltaLayout, state: LogState, opened: OpenedJob, done: RunDone | None
+) -> Step[OpenedJob]:
+    """A job with what a plan lets it load again (:mod:`~.commit.narrowed_run`).
+
+    :param done: what the run has committed last.
+    :raises CommitConflictError: a partition has changed since the plan.
+    """
+    if opened.spec.owner.cleared is None:
+        return opened  # No task does this, which a plan could have cleared.
+    last = None if done is None else (yield from _last_job(layout, opened, state, done))
+    opened = yield from as_planned(opened, last, new_write_id)
+    if opened.planned:
+        yield from refuse_moved(layout, opened.root, state, opened.planned)
+    return (
+        opened if opened.narrowed is None or last is None else replace(opened, repeat_of=last.job)
+    )
+
+
+def _last_job(
+    layout: DeltaLayout, opened: OpenedJob, state: LogState, done: RunDone
+) -> Step[RunsLastJob]:
+    entry = done.entry
+    if entry is None:
+        (entry,) = yield from read_entries(layout.folder, [done.version])
+    if entry is None or entry.job is None:
+        return RunsLastJob("", None, {})  # Its entry was cleaned: no plan is about it any more.
+    changed = committed(opened.root, state, entry).partitions
+    versions = {it.partition: entry.version for it in changed}
+    return RunsLastJob(entry.job, owner_of(entry).cleared, versions)
 
 
 def _waiting_of(
@@ -495,7 +541,11 @@ def _planned(
         log = yield from open_log(layout, _depth(spec))
     change = amend(_change(layout, opened, log.state, files, now), log.state)
     if spec.idempotency_key is not None and spec.on_repeat is not OnRepeat.SKIP:
-        change = yield from _again(layout, log, change, spec.on_repeat, now)
+        change = yield from _again(layout, opened, log, change, now)
+    if opened.narrowed is not None:
+        rows = sum(result.left_out for result in results)
+        told = {**change.told, "narrows": opened.repeat_of, "leftOut": rows}
+        change = replace(change, told=told)
     return log, change
 
 
@@ -503,7 +553,7 @@ def _commit_what_counts(
     layout: DeltaLayout, opened: OpenedJob, log: OpenedLog, change: LogChange, now: int
 ) -> Step[tuple[EntryCommitted | RunDone, LeftOut]]:
     """Commit a change without what newer runs have loaded, where the job leaves that out."""
-    left = LeftOut()
+    left = LeftOut(rows=change.told.get("leftOut", 0))
     while True:
         try:
             return (yield from commit_job(layout, log, change, now)), left
@@ -578,6 +628,10 @@ def _change(
     elif spec.on_conflict is OnConflict.NEWEST_RUN:
         # What the rows were computed from is bound, as it is where no run gives way.
         reads = reads or _read_of_base(opened, replaced)
+    if opened.narrowed is not None:
+        replaced = replaced.within(_within(opened).partitions)
+    planned = scope_of(opened.planned, schema, by)
+    settles = {log_partition(name, schema, by): it for name, it in opened.settles.items()}
     metadata, columns = _metadata(opened, state, now)
     return LogChange(
         opened.job,
@@ -585,15 +639,23 @@ def _change(
         columns,
         tuple(added_file(layout, file, schema, by, now) for file in files),
         replaced=replaced,
-        reads=reads,
+        reads=Scope(reads.partitions | planned.partitions, reads.all),
         overtaking=Overtaking(spec.on_conflict.value),
         ranks=ranks_of_job(opened, written_names),
         run=spec.idempotency_key,
         metadata=metadata,
         protocol=needed_protocol(schema) if not state.exists else None,
+        settles={place: it for place, it in settles.items() if replaced.has(place)},
         owner=owner_members(spec.owner),
         told=_told(opened),
     )
+
+
+def _within(opened: OpenedJob) -> Scope:
+    """The partitions that a job is about: all, or those that a plan lets it load again."""
+    if opened.narrowed is None:
+        return ALL
+    return scope_of(opened.narrowed, opened.schema, opened.partition_by)
 
 
 def _read_of_base(opened: OpenedJob, replaced: Scope) -> Scope:
@@ -685,12 +747,13 @@ def _metadata(
 
 
 def _again(
-    layout: DeltaLayout, log: OpenedLog, change: LogChange, on_repeat: OnRepeat, now: int
+    layout: DeltaLayout, opened: OpenedJob, log: OpenedLog, change: LogChange, now: int
 ) -> Step[LogChange]:
     """The change of a run that may have committed before."""
     assert change.run is not None
-    if on_repeat is OnRepeat.REPLACE_OWN:
-        past = yield from find_past(layout, log, change.run, change.job, now)
+    if opened.spec.on_repeat is OnRepeat.REPLACE_OWN:
+        within = _within(opened)
+        past = yield from find_past(layout, log, change.run, change.job, now, within)
         return change if past is None else past.replaced_by(change)
     # What it has written before stays, also where others have written it again.
     done = yield from find_run(layout, log.state, change.run, change.job)
@@ -734,12 +797,14 @@ def committed(root: TableRoot, state: LogState, entry: LogEntry) -> Committed:
     )
     at = entry.info.members.get("timestamp", 0) / 1000
     superseded, left_out = entry.ours.get("superseded"), entry.ours.get("leftOut")
+    narrows = entry.ours.get("narrows")
     return Committed(
         entry.job or "",
         root.url,
         partitions,
         at,
         change_reads=reads,
+        narrows=narrows if isinstance(narrows, str) else None,
         superseded=superseded if isinstance(superseded, dict) else {},
         left_out=left_out if isinstance(left_out, int) else 0,
     )

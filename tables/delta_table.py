@@ -106,7 +106,12 @@ from .delta_doctor import examine
 from .delta_files import snapshot_of
 from .delta_inputs import inputs_of_rows, inputs_told
 from .delta_ranks import find_superseded
-from .delta_settling import LogSettlementPlan, plan_log_settlement, read_log_settled
+from .delta_settling import (
+    LogSettlementPlan,
+    check_log_rerun,
+    plan_log_settlement,
+    read_log_settled,
+)
 from .delta_steps import (
     DeltaSteps,
     amends,
@@ -809,6 +814,14 @@ class DeltaTable(ChangeableTable):
             where nothing has changed it since.
         """
         return self.run(read_log_settled(self.root, self._layout, seen))
+
+    def check_rerun(self, conflict: RunConflict, winner: ConflictingRun) -> None:
+        """See that the run that is to stand may load a partition in conflict again.
+
+        :raises InvalidInputError: rows of runs that are not in the conflict would go.
+        :raises OtherJobError: a job is at work on the partition, or may be.
+        """
+        self.run(check_log_rerun(self.root, self._layout, conflict, winner))
 
     def resolve(
         self,

@@ -10,17 +10,16 @@ is a conflict either way. Nobody reads it but who repeats a run.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from ..errors import InvalidInputError, OutcomeUnknownError, first_few
 from ..format.job_spec import Mode, OnRepeat, SchemaMode
 from ..format.layout import TableRoot
-from ..format.records.decision import Decision
 from ..format.records.narrowing import Narrowing, recompute_key, recompute_prefix
 from ..store.conditional_put import NotWritten, Uncertain, put_record
 from ..store.listing import list_objects
 from ..store.requests import All, Found, Get, Put, Step
-from .state.context import Context
 from .state.job_state import OpenedJob
 
 logger = logging.getLogger("zero_rename.committer.commit.narrowed_run")
@@ -36,6 +35,19 @@ class Left:
     said: Narrowing
     etag: str
     age: float
+
+
+@dataclass(frozen=True)
+class RunsLastJob:
+    """The last job of a run.
+
+    :param cleared: in which clear of its task it ran (:attr:`.Owner.cleared`).
+    :param versions: of the partitions that it changed, since then.
+    """
+
+    job: str
+    cleared: str | None
+    versions: Mapping[str, int]
 
 
 def read_narrowing(root: TableRoot, idempotency_key: str) -> Step[Left | None]:
@@ -79,16 +91,18 @@ def end_narrowing(root: TableRoot, left: Left, write_id: str) -> Step[None]:
     yield from leave_narrowing(root, over, left)
 
 
-def as_planned(context: Context, opened: OpenedJob, earlier: Decision | None) -> Step[OpenedJob]:
+def as_planned(
+    opened: OpenedJob, earlier: RunsLastJob | None, write_id: Callable[[], str]
+) -> Step[OpenedJob]:
     """A job that repeats its run, with what a plan has left for that. Requests: none but for a task
     of Airflow's, then one; one more where there is something.
 
-    :param earlier: of the run's last job; ``None``: none has committed. Then only a task that has
-        been tried before asks.
+    :param earlier: ``None``: none has committed. Then only a task that has been tried before asks.
+    :param write_id: makes the ids of what is written.
     :raises InvalidInputError: a plan has narrowed the run, and the job is none that can be; or it
         comes too late, and nobody knows whether it was cleared by that plan.
     """
-    root, spec = context.root, opened.spec
+    root, spec = opened.root, opened.spec
     mine = spec.owner.cleared
     if spec.idempotency_key is None or mine is None:
         return opened  # No task does this, which somebody could have cleared.
@@ -101,24 +115,24 @@ def as_planned(context: Context, opened: OpenedJob, earlier: Decision | None) ->
         said = left.said
         # A retry after its own commit, which the run's last job is then. (One that gc has condensed
         # does not tell of which clear it was.)
-        own = earlier is not None and said.taken == mine == earlier.owner.cleared
+        own = earlier is not None and said.taken == mine == earlier.cleared
         moved = said.job != (None if earlier is None else earlier.job)
         if (moved and not own) or said.taken not in (None, mine):
-            yield from end_narrowing(root, left, context.write_id())
+            yield from end_narrowing(root, left, write_id())
             logger.info("%s: a plan for the run %s is over", root.url, said.idempotency_key)
             return opened
         if not said.whole:
-            yield from _check_narrowed(context, opened, left)
+            _refuse_other_kinds(opened, said)
+            yield from _check_in_time(opened, left, write_id)
         elif said.settles:
             _refuse_additions(opened, said)
-            yield from _check_in_time(context, opened, left)
+            yield from _check_in_time(opened, left, write_id)
         if said.taken == mine:
             break
-        taken = replace(said, write_id=context.write_id(), taken=mine)
+        taken = replace(said, write_id=write_id(), taken=mine)
         if (yield from leave_narrowing(root, taken, left)):
             break
-    changed = earlier.partitions if earlier is not None and own else ()
-    again = {it.partition: it.base_version + 1 for it in changed}
+    again = earlier.versions if earlier is not None and own else {}
     planned = {name: again.get(name, version) for name, version in said.partitions.items()}
     opened = replace(opened, planned=planned, settles={**opened.settles, **said.settles})
     if said.whole:
@@ -134,18 +148,12 @@ def as_planned(context: Context, opened: OpenedJob, earlier: Decision | None) ->
     return replace(opened, narrowed=frozenset(planned))
 
 
-def _check_narrowed(context: Context, opened: OpenedJob, left: Left) -> Step[None]:
-    """See that a job can be narrowed, and is so in time."""
-    _refuse_other_kinds(opened, left.said)
-    yield from _check_in_time(context, opened, left)
-
-
-def _check_in_time(context: Context, opened: OpenedJob, left: Left) -> Step[None]:
+def _check_in_time(opened: OpenedJob, left: Left, write_id: Callable[[], str]) -> Step[None]:
     """See that a clear of the task has begun by a plan in time, or still may."""
     said = left.said
     if said.taken is not None or left.age <= said.seconds:
         return
-    yield from end_narrowing(context.root, left, context.write_id())
+    yield from end_narrowing(opened.root, left, write_id())
     raise too_late(said, opened.job)
 
 

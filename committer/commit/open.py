@@ -34,7 +34,7 @@ from .abort import abort_job_id
 from .apply import committed, finish
 from .first_job import check_table, confirm, design_table, in_its_columns, spelled_for
 from .index.write_index import is_behind
-from .narrowed_run import as_planned
+from .narrowed_run import RunsLastJob, as_planned
 from .newest_run import refuse_superseded
 from .others import about_other
 from .state.context import Context
@@ -170,10 +170,15 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
     if earlier is not None and spec.on_repeat is OnRepeat.REPLACE_OWN:
         since = yield from _own_since(context, earlier.decision)
         opened = replace(opened, repeat_of=earlier.decision.job, own_since=since)
-    decision = None if earlier is None else earlier.decision
-    opened = yield from as_planned(context, opened, decision)
+    last = None if earlier is None else _last_job(earlier.decision)
+    opened = yield from as_planned(opened, last, context.write_id)
     refuse_superseded(opened, read.values())
     return opened
+
+
+def _last_job(decision: Decision) -> RunsLastJob:
+    versions = {it.partition: it.base_version + 1 for it in decision.partitions}
+    return RunsLastJob(decision.job, decision.owner.cleared, versions)
 
 
 def _sure_heads(

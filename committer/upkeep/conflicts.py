@@ -108,9 +108,11 @@ def remembered(
 
     :param notes: where that is said.
     """
-    said = replace(said, open=tuple(it for _, it in sorted(book.open.items())))
+    said = replace(said, open=())
     for conflict in book.settled:
         said = with_settled(said, conflict)
+    # One that is open may have begun after another over the same partition was settled.
+    said = replace(said, open=tuple(it for _, it in sorted(book.open.items())))
     try:
         return (yield from put_conflicts(key, before, said))
     except StoreRefusedError as error:

@@ -27,6 +27,7 @@ from zero_rename.committer.format.job_spec import Mode, Owner
 from zero_rename.committer.format.records.run_conflict import SettledBy, Settlement
 from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
 from zero_rename.maintenance.conflicts import ChosenRun, choose_reruns, find_here, note_rerun
+from zero_rename.tables.table_at import opened_as_it_is
 
 from ..asset_step import APPLICATION, DOES_AGAIN, idempotency_key_of
 from ..resource import MODE
@@ -67,8 +68,8 @@ def resolve_conflicts_sensor(
     and says so. Runs of the same assets' partitions that others have started are waited for.
 
     A tick that fails names what is not settled, with the reason: no run that the policy names, one
-    that was made outside Dagster, an asset that appends or merges, a Delta table, rows of runs that
-    are no part of the conflict, a run whose record cannot be read.
+    that was made outside Dagster, an asset that appends or merges, rows of runs that are no part of
+    the conflict, a run whose record cannot be read.
 
     :param targets: assets whose tables are looked at, as definitions or by their keys.
     :param policy: ``newest_run``; ``{"prefer": ["corrections", "flights_daily"]}``, jobs or assets
@@ -94,11 +95,6 @@ def resolve_conflicts_sensor(
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         assets = KnownAssets(context, getattr(context.resources, resource_key))
-        assets.refuse_delta(
-            keys,
-            "in which a rerun settles no conflict",
-            "Leave it out, and run the asset's partitions again.",
-        )
         tick = _Tick(assets, chosen, apply, int(timeout.total_seconds()), name)
         for url in dict.fromkeys(assets.table(key).root.url for key in keys):
             tick.look_at(assets.resource.table(url))
@@ -264,6 +260,7 @@ class _Tick:
 
     def _writes(self, run: DagsterRun, rerun: SettlingRerun) -> bool:
         """Tell whether a run may write a partition in conflict, by whichever asset of the table."""
+        table = opened_as_it_is(rerun.table)
         for node in self.assets.nodes.values():
             if not node.is_materializable or not self.assets.writes(run, node, None):
                 continue
@@ -274,7 +271,7 @@ class _Tick:
             if keys is None:
                 return True
             try:
-                paths = reference.paths(sorted(keys), rerun.table).values()
+                paths = reference.paths(sorted(keys), table).values()
             except TableNotFoundError:
                 return True  # Hadoop's committers have left no file by which its columns are known.
             if not rerun.versions.keys().isdisjoint(paths):

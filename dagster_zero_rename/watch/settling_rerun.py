@@ -29,6 +29,7 @@ from zero_rename.maintenance.conflicts import ChosenRun
 from zero_rename.orchestration.runs.outcomes import makes_no_other, why_not_settled
 from zero_rename.orchestration.s3a.settling import last_load, planned_loads, plans_root, settled_by
 from zero_rename.s3a.runs.run_conflicts import S3A
+from zero_rename.tables.table_at import opened_as_it_is
 
 if TYPE_CHECKING:
     from zero_rename.committer.table import Table
@@ -43,6 +44,7 @@ _NOT_LOADED = (
 class SettlingRerun:
     """A run that is to stand in one or more partitions of a table.
 
+    :param table: opened at the root, whichever layout lies there.
     :param chosen: for each of these.
     :param versions: of all that the run may replace, as it is told.
     """
@@ -99,7 +101,7 @@ class SettlingRerun:
         :param planner: who decides; its run is the state.
         :param seconds: in which the run has to begin.
         """
-        table, root = self.table, plans_of(self.table, self.committer)
+        table, root = opened_as_it_is(self.table), plans_of(self.table, self.committer)
         left = table.run(read_narrowing(root, self.key))
         if left is not None and not left.said.over and left.age <= left.said.seconds:
             if left.said.planner.run_id == planner.run_id:
@@ -148,10 +150,11 @@ class AskedRerun:
             loads = {name: said.partitions[name] for name in said.settles}
             job = settled_by(self.table, said.idempotency_key, loads)
             return dict.fromkeys(said.settles, (job, "" if job else _NOT_LOADED))
-        found, made = self.table.settled(said.settles), {}
+        seen = {name: said.partitions[name] for name in said.settles}
+        found, made = opened_as_it_is(self.table).settled(seen), {}
         for name, it in said.settles.items():
             here, runs = found[name], it.runs
-            why = why_not_settled(here, runs.stands, runs.losers, said.partitions[name])
+            why = why_not_settled(here, runs.stands, runs.losers, seen[name])
             made[name] = (None if why else here.job, why)
         return made
 

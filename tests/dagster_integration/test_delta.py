@@ -22,7 +22,6 @@ from dagster_zero_rename import (
     manifest_check,
     observable_table,
     recompute_sensor,
-    resolve_conflicts_sensor,
     zero_rename_asset,
 )
 from support.dagster_loads import DAYS, SCHEMA, days, materialisations, rows, told
@@ -389,17 +388,9 @@ class TestWatch:
         commit(flights.table, 1)
         assert self.told(self.tick(flights, "17")) == {DAY: (0, 1)}
 
-    @pytest.mark.parametrize(
-        "sensor",
-        [
-            recompute_sensor("flights", name="s"),
-            resolve_conflicts_sensor("flights", policy="newest_run", name="s"),
-        ],
-    )
-    def test_sensor_that_needs_records_of_directories_refuses_a_delta_table(
-        self, flights: Flights, sensor: dg.SensorDefinition
-    ) -> None:
+    def test_recompute_sensor_refuses_a_delta_table(self, flights: Flights) -> None:
         commit(flights.table, 1)
+        sensor = recompute_sensor("flights", name="s")
         repository = dg.Definitions(
             assets=[flights.asset],
             sensors=[sensor],

@@ -19,6 +19,8 @@ from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.format.records.run_conflict import RunConflict, SettledBy
 from zero_rename.maintenance.conflicts import find_here
 from zero_rename.spark.options import read_writer_options
+from zero_rename.tables import DeltaTable
+from zero_rename.tables.table_at import delta_at
 
 pytestmark = pytest.mark.memory_s3
 
@@ -43,16 +45,23 @@ class Lake:
     mode: str = "overwrite"
     apply: bool = True
     submits: bool = False
+    layout: str = "directory"
 
     @property
-    def table(self) -> Table:
-        return self.zero.table("lake")
+    def table(self) -> Table | DeltaTable:
+        table = self.zero.table("lake")
+        return delta_at(table) if self.layout == "delta" else table
 
     @property
     def defs(self) -> dg.Definitions:
         def asset(name: str) -> dg.AssetsDefinition:
             @zero_rename_asset(
-                name=name, partitions_def=DAYS, partition_expr="day", table="lake", mode=self.mode
+                name=name,
+                partitions_def=DAYS,
+                partition_expr="day",
+                table="lake",
+                mode=self.mode,
+                layout=self.layout,
             )
             def load(context: dg.AssetExecutionContext, zero_rename: ZeroRenameResource):
                 if self.failures:
@@ -102,10 +111,14 @@ class Lake:
             return sensor.evaluate_tick(context)
 
     def conflicts(self) -> list[RunConflict]:
-        return [it for found in find_here(self.table, remember=False) for it in found.conflicts]
+        return [
+            it
+            for found in find_here(self.zero.table("lake"), remember=False)
+            for it in found.conflicts
+        ]
 
     def rows(self) -> dict[str, int]:
-        found = self.table.to_arrow().to_pylist()
+        found = self.table.scan().to_arrow().to_pylist()
         assert len({row["day"] for row in found}) == len(found)
         return {row["day"].isoformat(): row["number"] for row in found}
 
@@ -130,10 +143,16 @@ def submitted(load: SparkLoad, data: pa.Table) -> dg.MaterializeResult:
     return load.result()
 
 
+#: For tests of what each layout does.
+EACH_LAYOUT = pytest.mark.parametrize("lake", ["directory", "delta"], indirect=True)
+
+
 @pytest.fixture
-def lake(zero: ZeroRenameResource, instance: dg.DagsterInstance) -> Lake:
+def lake(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance, request: pytest.FixtureRequest
+) -> Lake:
     """Two days of one run, of which a run of the other asset has replaced the first."""
-    made = Lake(zero, instance)
+    made = Lake(zero, instance, layout=getattr(request, "param", "directory"))
     made.load(FLIGHTS, 1, THIRD)
     assert "No conflict" in made.tick().skip_message
     made.load(FLIGHTS, 1, DAY, NEXT)
@@ -148,21 +167,23 @@ def only(lake: Lake) -> dg.RunRequest:
     return request
 
 
+@EACH_LAYOUT
 def test_run_that_is_to_stand_loads_the_partition_in_conflict_alone(lake: Lake) -> None:
     request = only(lake)
     assert request.asset_selection == [dg.AssetKey(FLIGHTS)]
     assert lake.execute(request).success
     assert lake.rows() == {DAY: 3, NEXT: 1, THIRD: 1}
     assert "No conflict" in lake.tick().skip_message
-    (shown,) = lake.table.overview().conflicts
+    (shown,) = find_here(lake.zero.table("lake"), seconds=3600.0)[0].conflicts
     assert shown.settlement is not None
     said = shown.settlement
     assert (said.how, said.policy, said.by.dag_id, said.error) == (
         *(SettledBy.RERUN, "prefer=flights", "zero_rename_resolve_conflicts", ""),
     )
-    assert said.job == lake.table.settled(["day=2013-01-01"])["day=2013-01-01"].job
+    assert said.job == lake.table.settled({"day=2013-01-01": 0})["day=2013-01-01"].job
 
 
+@EACH_LAYOUT
 def test_application_of_the_run_that_is_to_stand_is_not_refused_as_older(lake: Lake) -> None:
     lake.zero = ZeroRenameResource(table_root=lake.zero.table_root, on_conflict="newest_run")
     lake.submits = True
@@ -187,6 +208,7 @@ def test_run_that_waits_for_others_waits_for_none_of_what_it_leaves_out(
     assert lake.rows() == {DAY: 3, NEXT: 9, THIRD: 1}
 
 
+@EACH_LAYOUT
 def test_runs_that_lost_give_way_while_the_settlement_stands(lake: Lake) -> None:
     lost = lake.instance.get_runs(limit=1)[0]
     assert lake.execute(only(lake)).success
@@ -216,6 +238,7 @@ def test_run_of_another_partition_is_not_waited_for(lake: Lake) -> None:
     assert only(lake).run_key
 
 
+@EACH_LAYOUT
 def test_run_that_another_one_overtakes_fails_and_nothing_is_settled(lake: Lake) -> None:
     request = only(lake)
     lake.load(CORRECTIONS, 4, DAY)

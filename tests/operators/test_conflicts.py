@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.airflow import Connect, Tables, run_task, task_context
-from zero_rename.committer import InvalidInputError, Owner, RunRank, Table
+from zero_rename.committer import InvalidInputError, Owner, RunRank, SupersededRunError, Table
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.format.settling import SettledRuns
 from zero_rename.committer.store.requests import Put
@@ -233,33 +234,46 @@ class TestResolve:
             resolve(connection, apply=True, **arguments)
 
 
+def answer_clears(monkeypatch: pytest.MonkeyPatch, again: Callable[..., None]) -> list[str]:
+    """Put an Airflow in place whose tasks run as soon as they are cleared; returns the runs that
+    are.
+
+    :param again: loads as the run of a rank does, with these words of its job.
+    """
+    made: list[str] = []
+
+    class Server:
+        def state(self, instance: NamedTask) -> str:
+            return "success"
+
+        def version(self, instance: NamedTask) -> str:
+            return "7"
+
+        def idle(self, dag_id: str) -> None:
+            return None
+
+        def clear(self, instance: NamedTask, include_downstream: bool = False) -> None:
+            made.append(instance.run_id)
+            rank = int(instance.run_id.removeprefix("run "))
+            owner = Owner(instance.dag_id, instance.run_id, "load", None, 2, series="x 1")
+            again(rank, owner=owner, on_repeat="replace_own")
+
+    server = contextlib.nullcontext(Server())
+    monkeypatch.setattr(clearing, "airflow_api", lambda conn_id: server)
+    return made
+
+
 class TestRerun:
     """The task of the run that is to stand is cleared, and its program runs at once."""
 
     @pytest.fixture
     def clears(self, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         """The runs that are cleared; each loads four rows then."""
-        made: list[str] = []
 
-        class Server:
-            def state(self, instance: NamedTask) -> str:
-                return "success"
+        def again(rank: int, **words: Any) -> None:
+            load(tables, rank, rows=4, **words)
 
-            def version(self, instance: NamedTask) -> str:
-                return "7"
-
-            def idle(self, dag_id: str) -> None:
-                return None
-
-            def clear(self, instance: NamedTask, include_downstream: bool = False) -> None:
-                made.append(instance.run_id)
-                rank = int(instance.run_id.removeprefix("run "))
-                owner = Owner(instance.dag_id, instance.run_id, "load", None, 2, series="x 1")
-                load(tables, rank, rows=4, owner=owner, on_repeat="replace_own")
-
-        server = contextlib.nullcontext(Server())
-        monkeypatch.setattr(clearing, "airflow_api", lambda conn_id: server)
-        return made
+        return answer_clears(monkeypatch, again)
 
     def test_dry_run_clears_nothing(
         self, tables: Tables, connection: str, clears: list[str]
@@ -420,6 +434,36 @@ class TestDeltaTables:
         assert (extra["table"], extra["partition"]) == (tables.url(), DAY1)
         assert find(connection, fail_on="unresolved")[0]["unresolved"] == 0
 
+    @pytest.mark.parametrize("days", [[1], [1, 2]])
+    def test_rerun_of_the_winner_settles_it_and_leaves_its_other_days(
+        self,
+        tables: Tables,
+        connection: str,
+        delta: DeltaTable,
+        monkeypatch: pytest.MonkeyPatch,
+        days: list[int],
+    ) -> None:
+        delta_load(delta, 3, 5, days=days)
+        delta_load(delta, 1, 2, on_repeat="replace_own")
+
+        def again(rank: int, **words: Any) -> None:
+            delta_load(delta, rank, 4, days=days, **words)
+
+        clears = answer_clears(monkeypatch, again)
+        find(connection)
+        report, _ = resolve(
+            connection, by="rerun", apply=True, airflow_conn_id="airflow_api", deferrable=False
+        )
+        (conflict,) = report["conflicts"]
+        said = conflict["settlement"]
+        assert (report["settled"], clears, said["error"]) == (1, ["run 3"], "")
+        assert said["job"] == delta.history(1)[0].job
+        assert delta.scan([DAY1]).to_arrow().num_rows == 4
+        assert delta.scan(["day=2"]).to_arrow().num_rows == 5 * (len(days) - 1)
+        assert find(connection)[0]["unresolved"] == 0
+        with pytest.raises(SupersededRunError, match="for daily/3"):
+            delta_load(delta, 1, 2, on_repeat="replace_own")
+
     def test_maintenance_settles_by_a_policy(self, connection: str, delta: DeltaTable) -> None:
         given = {"zero_rename_conn_id": connection, "apply": True, "conflicts": "newest_run"}
         report, _ = run(MaintainTablesOperator(task_id="maintain", **given))
@@ -429,11 +473,15 @@ class TestDeltaTables:
         assert last.owner["task_id"] == "maintain"
 
 
-def delta_load(table: DeltaTable, rank: int, rows: int, **policy: Any) -> None:
-    """Replace the day by a run of a DAG."""
+def delta_load(
+    table: DeltaTable, rank: int, rows: int, days: Sequence[int] = (1,), **policy: Any
+) -> None:
+    """Replace days by a run of a DAG."""
     schema = pa.schema([("day", pa.int32()), ("flight", pa.string())])
     owner = Owner("daily", f"run {rank}", "load", try_number=1)
     given = {"mode": "replace", "run_rank": rank, "owner": owner, **policy}
     key = f"daily/{rank}"
     with table.job(schema, partition_by=["day"], idempotency_key=key, **given) as job:
-        job.write(pa.table({"day": [1] * rows, "flight": ["x"] * rows}, schema=schema))
+        data = {"day": [day for day in days for _ in range(rows)]}
+        data |= {"flight": ["x"] * len(data["day"])}
+        job.write(pa.table(data, schema=schema))

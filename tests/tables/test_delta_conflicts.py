@@ -168,6 +168,18 @@ class TestLooks:
         assert done.settlement.how is SettledBy.LATER_RUN
         assert world.look().conflicts == ()
 
+    def test_conflict_that_began_after_another_one_was_settled_is_on_record(
+        self, world: World
+    ) -> None:
+        world.late_backfill()
+        world.load(3, "1")
+        world.load(1, "1", on_repeat="replace_own")
+        (conflict,) = world.look().unresolved
+        assert [it.key for it in conflict.visible] == ["daily/1/load"]
+        (done,) = world.opened().resolve("newest_run")
+        assert done.settlement is not None
+        assert done.settlement.stands == "daily/3/load"
+
     def test_version_that_a_settlement_is_bound_to_follows_the_partition_alone(
         self, world: World
     ) -> None:

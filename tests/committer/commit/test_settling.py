@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from support.memory_store import ManualClock, MemoryStore
+from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from support.protocol import DAY1, World, memory_table
 from zero_rename import Table
 from zero_rename.committer import (
@@ -27,7 +27,9 @@ from zero_rename.committer.format.layout import new_write_id
 from zero_rename.committer.format.records.narrowing import Narrowing
 from zero_rename.committer.format.run_rank import RunRank
 from zero_rename.committer.format.settling import SettledRuns, Settling
+from zero_rename.tables import DeltaTable
 
+URL = "s3://bucket/flights"
 PLANNER = Owner(dag_id="resolve", run_id="r", task_id="resolve")
 NEWEST: dict[str, Any] = {"on_conflict": "newest_run"}
 SKIP: dict[str, Any] = {**NEWEST, "on_superseded": "skip"}
@@ -37,14 +39,20 @@ LAST: dict[str, Any] = {"on_conflict": "last_wins"}
 class Lake:
     """Runs of several DAGs, each ranked by a number, that load days of one table."""
 
-    def __init__(self, readers: str) -> None:
+    def __init__(self, kind: str) -> None:
+        """:param kind: the layout ``delta``, or how readers find the files of directories."""
         self.clock = ManualClock()
         self.store = MemoryStore(self.clock)
-        self.readers = readers
+        self.options = {} if kind == "delta" else {"readers": kind}
+        self.is_delta = kind == "delta"
 
     @property
-    def table(self) -> Table:
-        return memory_table(self.store)
+    def table(self) -> Table | DeltaTable:
+        if not self.is_delta:
+            return memory_table(self.store)
+        found = DeltaTable(URL)
+        found.driver = MemoryDriver(self.store)  # type: ignore[assignment]
+        return found
 
     def load(
         self,
@@ -54,11 +62,13 @@ class Lake:
         clear: int = 0,
         number: int | None = None,
         value: int | None = None,
+        beside: Callable[[], Any] | None = None,
         **policy: Any,
     ) -> Committed:
         """A try of a run's task, which loads a row of its rank to each day.
 
         :param clear: how often the task was cleared before.
+        :param beside: what happens while its job is open.
         """
         given = int(rank) if value is None else value
         rows = pa.table({"value": [given] * len(days), "day": list(days)})
@@ -68,12 +78,14 @@ class Lake:
         with self.table.job(
             rows.schema,
             partition_by=["day"],
-            readers=self.readers,
             idempotency_key=run,
             owner=owner,
+            **self.options,
             **told,
         ) as job:
             job.write(rows)
+            if beside is not None:
+                beside()
         assert job.committed is not None
         return job.committed
 
@@ -86,12 +98,12 @@ class Lake:
         :param settles: by day, the runs that give way.
         """
         names = {f"day={day}": losers for day, losers in settles.items()}
-        versions = self.table.snapshot().versions
+        table = self.table
         said = Narrowing(
             new_write_id(),
             run,
-            self.table.job_of_key(run),
-            {name: versions.get(name, 0) for name in names},
+            table.job_of_key(run),
+            {name: _version(table, name) for name in names},
             words.pop("seconds", 3600),
             PLANNER,
             settles={
@@ -103,12 +115,23 @@ class Lake:
         left = self.table.run(read_narrowing(self.table.root, run))
         assert self.table.run(leave_narrowing(self.table.root, said, left))
 
+    def settled(self, day: int) -> SettledRuns | None:
+        """The runs whose conflict over a day is settled."""
+        return self.table.settled({f"day={day}": 0})[f"day={day}"].runs
+
     @property
     def days(self) -> dict[int, int]:
-        return {row["day"]: row["value"] for row in self.table.to_arrow().to_pylist()}
+        return {row["day"]: row["value"] for row in self.table.scan().to_arrow().to_pylist()}
 
 
-@pytest.fixture(params=["listing", "heads"])
+def _version(table: Table | DeltaTable, partition: str) -> int:
+    """The version at which a plan sees a partition: a Delta table's is the log's."""
+    if isinstance(table, DeltaTable):
+        return table.state().log_version or 0
+    return table.snapshot().versions.get(partition, 0)
+
+
+@pytest.fixture(params=["listing", "heads", "delta"])
 def lake(request: pytest.FixtureRequest) -> Iterator[Lake]:
     """An older run has given way to a newer one on the first of two days."""
     found = Lake(request.param)
@@ -126,9 +149,8 @@ def test_run_that_settles_replaces_a_newer_run_in_its_partition_alone(
     again = lake.load("older", 1, 1, 2, clear=1, value=11, **policy)
     assert lake.days == {1: 11, 2: 1}
     assert [it.partition for it in again.partitions] == ["day=1"]
-    settled = lake.table.settled(["day=1", "day=2"])
-    assert settled["day=1"].runs == SettledRuns("older", ("newer",))
-    assert settled["day=2"].runs is None
+    assert lake.settled(1) == SettledRuns("older", ("newer",))
+    assert lake.settled(2) is None
 
 
 @pytest.mark.parametrize("policy", [{}, NEWEST, SKIP, {"mode": "append"}])
@@ -156,7 +178,7 @@ def test_loser_that_says_last_wins_loads_and_ends_the_settlement(lake: Lake) -> 
     lake.load("older", 1, 1, 2, clear=1)
     lake.load("newer", 5, 1, clear=1, **LAST)
     assert lake.days[1] == 5
-    assert lake.table.settled(["day=1"])["day=1"].runs is None
+    assert lake.settled(1) is None
 
 
 def test_settled_partition_has_the_highest_rank_of_the_conflict(lake: Lake) -> None:
@@ -189,7 +211,30 @@ def test_partition_that_has_moved_since_the_plan_refuses_the_run_that_settles(
     with pytest.raises(CommitConflictError):
         lake.load("older", 1, 1, 2, clear=1, value=11, **policy)
     assert lake.days == {1: 3, 2: 1}
-    assert lake.table.settled(["day=1"])["day=1"].runs is None
+    assert lake.settled(1) is None
+
+
+@pytest.mark.parametrize("policy", [{}, NEWEST, LAST])
+def test_partition_that_moves_while_the_run_is_open_refuses_it(
+    lake: Lake, policy: dict[str, Any]
+) -> None:
+    def third() -> None:
+        lake.load("third", 3, 1)
+
+    lake.plan("older", 5, {1: ("newer",)})
+    with pytest.raises(CommitConflictError):
+        lake.load("older", 1, 1, 2, clear=1, value=11, beside=third, **policy)
+    assert lake.days == {1: 3, 2: 1}
+    assert lake.settled(1) is None
+
+
+def test_rows_in_other_partitions_that_were_compacted_stay(lake: Lake) -> None:
+    lake.load("adds", 6, 2, mode="append")
+    assert lake.table.compact(apply=True)
+    lake.plan("older", 5, {1: ("newer",)})
+    lake.load("older", 1, 1, 2, clear=1, value=11)
+    rows = lake.table.scan().to_arrow().to_pylist()
+    assert sorted((row["day"], row["value"]) for row in rows) == [(1, 11), (2, 1), (2, 6)]
 
 
 def test_retry_after_its_own_commit_settles_once_more(lake: Lake) -> None:
@@ -197,7 +242,7 @@ def test_retry_after_its_own_commit_settles_once_more(lake: Lake) -> None:
     lake.load("older", 1, 1, 2, clear=1, value=11)
     lake.load("older", 1, 1, 2, clear=1, number=3, value=12)
     assert lake.days == {1: 12, 2: 1}
-    settlement = lake.table.settled(["day=1"])["day=1"].runs
+    settlement = lake.settled(1)
     assert settlement == SettledRuns("older", ("newer",))
 
 
@@ -219,9 +264,8 @@ class TestRunThatHasCommittedNothing:
         done = lake.load("failed", 2, 1, 3, clear=1, **NEWEST)
         assert lake.days == {1: 2, 2: 1, 3: 2}
         assert done.narrows is None
-        settled = lake.table.settled(["day=1", "day=3"])
-        assert settled["day=1"].runs == SettledRuns("failed", ("newer", "older"))
-        assert settled["day=3"].runs is None
+        assert lake.settled(1) == SettledRuns("failed", ("newer", "older"))
+        assert lake.settled(3) is None
 
     def test_partition_that_has_moved_refuses_it(self, lake: Lake) -> None:
         lake.plan("failed", 5, {1: ("newer",)}, whole=True)
@@ -240,7 +284,7 @@ class TestRunThatHasCommittedNothing:
         lake.load("failed", 2, 1, 3, clear=1)
         lake.load("failed", 2, 1, 3, clear=1, number=3, value=22)
         assert lake.days == {1: 22, 2: 1, 3: 22}
-        settlement = lake.table.settled(["day=1"])["day=1"].runs
+        settlement = lake.settled(1)
         assert settlement == SettledRuns("failed", ("newer",))
 
     def test_plan_is_void_once_the_run_has_committed_by_another_clear(self, lake: Lake) -> None:
@@ -261,14 +305,16 @@ class TestRunThatHasCommittedNothing:
         with pytest.raises(InvalidInputError, match="the runs that lost it would stay beside"):
             lake.load("failed", 2, 1, clear=1, mode="append")
         assert lake.days[1] == 5
-        assert lake.table.settled(["day=1"])["day=1"].runs is None
+        assert lake.settled(1) is None
 
 
 @pytest.mark.parametrize("lake", ["heads"], indirect=True)
 def test_restoring_the_state_before_ends_the_settlement(lake: Lake) -> None:
     lake.plan("older", 5, {1: ("newer",)})
     settled = lake.load("older", 1, 1, 2, clear=1)
-    lake.table.undo(settled.job, apply=True)
+    table = lake.table
+    assert isinstance(table, Table)
+    table.undo(settled.job, apply=True)
     assert lake.days[1] == 5
     lake.load("newer", 5, 1, clear=1, value=55)
     assert lake.days[1] == 55
