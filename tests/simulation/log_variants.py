@@ -13,6 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from zero_rename.log import (
+    change,
+    checksum,
     committing,
     job_steps,
     judging,
@@ -335,6 +337,46 @@ VARIANTS = (
         "_lacks_ranks",
         "and not state.all_transactions",
         "and False",
+    ),
+    LogVariant(
+        "lets losers of a settlement load",
+        "settlements",
+        judging,
+        "judge_settled",
+        "if change.overtaking is Overtaking.LAST_WINS:",
+        "if True:",
+    ),
+    LogVariant(
+        "settles whatever is there",
+        "settlements",
+        judging,
+        "judge",
+        "if change.reads.has(partition):",
+        "if change.reads.has(partition) and not change.settles:",
+    ),
+    LogVariant(
+        "ends a settlement as the run loads again for which it was made",
+        "settlements",
+        change,
+        "_ended",
+        "and it.runs.stands != change.run",
+        "",
+    ),
+    LogVariant(
+        "keeps a settlement as another run replaces the partition",
+        "settlements",
+        change,
+        "_ended",
+        "or (change.replaced.has(place)",
+        "or (False",
+    ),
+    LogVariant(
+        "keeps settlements among the newest transactions alone",
+        "settlements",
+        checksum,
+        "write_checksum",
+        "*(it for it in standing(state) if it not in newest), ",
+        "",
     ),
     LogVariant(
         "believes an old listing where others clean",

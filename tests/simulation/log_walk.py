@@ -12,6 +12,7 @@ invariants hold:
 * a replace removes all that was live in its partitions, or says so; what was read stands;
 * no row of a run that loads again is there twice, whatever others made of its files;
 * no run replaces rows of a newer one, or adds to what a newer one has put there, if it gives way;
+* no run writes where a conflict was settled against it, while the settlement stands;
 * an opening's state, however it came about, is the replay of all entries.
 """
 
@@ -32,6 +33,7 @@ from zero_rename.committer.errors import (
 )
 from zero_rename.committer.format.records.partition_ranks import NO_RANKS, PartitionRanks
 from zero_rename.committer.format.run_rank import RunRank
+from zero_rename.committer.format.settling import SettledRuns, Settling
 from zero_rename.committer.store import requests as s
 from zero_rename.log import checksum
 from zero_rename.log.actions import (
@@ -42,7 +44,7 @@ from zero_rename.log.actions import (
     read_actions,
     write_actions,
 )
-from zero_rename.log.change import FENCE, RUN, LogChange, Overtaking
+from zero_rename.log.change import FENCE, RUN, SETTLE, LogChange, Overtaking
 from zero_rename.log.checkpointing import make_checkpoint
 from zero_rename.log.committing import EntryCommitted, commit_change
 from zero_rename.log.entries import LogEntry
@@ -62,8 +64,9 @@ from zero_rename.log.ranks import LogRanks
 from zero_rename.log.replay import LogState, replay
 from zero_rename.log.rerunning import find_past
 from zero_rename.log.restoring import plan_restore
-from zero_rename.log.scope import ALL
+from zero_rename.log.scope import ALL, Scope
 from zero_rename.log.searching import RunDone
+from zero_rename.log.settling import settled_in
 
 #: Requests of a walk after which it is stuck.
 _TURNS = 6_000
@@ -99,6 +102,8 @@ class Walk:
         self.states: dict[int, LogState] = {-1: LogState()}
         #: How new the rows of partitions are, by version and partition.
         self.ranks: dict[int, dict[Partition, PartitionRanks]] = {-1: {}}
+        #: The settlements that stand, by version and partition.
+        self.settled: dict[int, dict[Partition, SettledRuns]] = {-1: {}}
         #: Of restores, the version that comes back.
         self.restores: dict[str, int] = {}
         #: Of jobs, by their first: the one that they took.
@@ -206,6 +211,11 @@ class Walk:
             self.states[version] = self.state
             self._check_rows(entry)
             self.ranks[version] = self._ranks_after(entry)
+            self.settled[version] = self._settled_after(entry)
+            if {it: one.runs for it, one in settled_in(self.state).items()} != self.settled[
+                version
+            ]:
+                raise Broken("the log tells other settlements than stand")
 
     def _check_rows(self, entry: LogEntry) -> None:
         """Tell of a run that is there twice, and of a rerun that changes rows of others."""
@@ -242,6 +252,26 @@ class Walk:
                 raise Broken("a run has committed over a newer one")
             after[place] = its.after(rank, replaces)
         return after
+
+    def _settled_after(self, entry: LogEntry) -> dict[Partition, SettledRuns]:
+        """The settlements that stand after an entry, by the changes that jobs asked for."""
+        before, job = self.settled[entry.version - 1], entry.job or ""
+        if job in self.restores:
+            changed = {self.state.partition(it) for it in entry.changes}
+            return {place: it for place, it in before.items() if place not in changed}
+        change = self.changes.get(job)
+        if change is None:
+            return before
+        filled = {self.state.partition(it) for it in change.adds if change.changes_data}
+        after = dict(before)
+        for place, runs in before.items():
+            writes = change.replaced.has(place) or place in filled
+            is_held = change.overtaking is not Overtaking.LAST_WINS and place not in change.settles
+            if writes and is_held and change.run in runs.losers:
+                raise Broken("a run has written where a conflict was settled against it")
+            if change.replaced.has(place) and change.run != runs.stands:
+                del after[place]
+        return after | {place: it.runs for place, it in change.settles.items()}
 
     def _void(self, version: int) -> None:
         """An entry in a number that others have cleaned: nobody may have been told of it."""
@@ -419,6 +449,14 @@ class Walk:
             return done
 
         return self.tell(job, job, work())
+
+    def settler(self, job: str, runs: list[str]) -> Any:
+        """Settles a conflict of runs over a partition by the rows that are there."""
+        stands, *losers = self.rnd.sample(runs, self.rnd.choice([2, 3]))
+        place = next(iter(day(self.rnd.choice(["1", "2"])).partitions))
+        said = {place: Settling(SettledRuns(stands, tuple(losers)))}
+        told = {"reads": Scope(frozenset([place])), "operation": SETTLE, "settles": said}
+        return self.writer(job, [], **told)
 
     def handing_over(self, job: str, days: list[str], gives_up: bool) -> Any:
         """A driver that hands its job over, and publishes it or gives it up."""
@@ -688,6 +726,37 @@ def late_runs(seed: int) -> Walk:
         checksum.TRANSACTIONS = former
 
 
+def settlements(seed: int) -> Walk:
+    """Settlements of conflicts beside the runs that lose by them, those that stand and others, at
+    any time; some runs settle one as they load."""
+    former = checksum.TRANSACTIONS
+    checksum.TRANSACTIONS = former if seed % 2 else 1
+    try:
+        walk, runs = Walk(seed), [f"run{it}" for it in range(6)]
+        walk.make()
+
+        def run(job: str) -> Any:
+            days, own = [walk.rnd.choice(["1", "2"])], walk.rnd.choice(runs)
+            policy = walk.rnd.choice([*[Overtaking.FAIL] * 4, Overtaking.LAST_WINS])
+            how: dict[str, Any] = walk.rnd.choice([{}, {"replaced": day(*days)}])
+            if how and walk.rnd.random() < 0.3:
+                losers = tuple(it for it in runs if it != own)
+                (place,) = day(*days).partitions
+                how |= {"settles": {place: Settling(SettledRuns(own, losers))}, "reads": day(*days)}
+            return walk.writer(job, days, run=own, overtaking=policy, **how)
+
+        crowd = [*[run] * 6, *[lambda job: walk.settler(job, runs)] * 3]
+        crowd += [walk.compactor, walk.restorer, walk.recoverer]
+        for number in range(8):
+            name = f"s{number}"
+            walk.drive({name: walk.rnd.choice(crowd)(name)}, dies=0)
+        walk.drive({f"c{at}": walk.rnd.choice(crowd)(f"c{at}") for at in range(4)})
+        walk.check_end()
+        return walk
+    finally:
+        checksum.TRANSACTIONS = former
+
+
 def late_records(seed: int) -> Walk:
     """Jobs beside recoverers on a store that leaves many writes without an answer: an open record
     may come after the end of its job."""
@@ -764,6 +833,7 @@ WORLDS: dict[str, Callable[[int], Walk]] = {
     "tries": tries,
     "reruns": reruns,
     "late runs": late_runs,
+    "settlements": settlements,
     "late records": late_records,
     "sleepers": sleepers,
     "asleep": asleep,
