@@ -6,7 +6,8 @@ everybody see them, by one entry of the table's log.
 
 After a failed audit, correct the file and clear ``load``: the rows that it writes then take the
 place of those that wait. ``zero-rename publish TABLE`` lists the jobs that wait, and with a job and
-``--abort`` throws one away.
+``--abort`` throws one away; an ``AbortLoadOperator`` with the trigger rule ``one_failed`` behind
+``audit`` would do so at once.
 """
 
 from __future__ import annotations

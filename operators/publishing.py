@@ -1,4 +1,4 @@
-"""Publishing: let everybody see what a load has written and held back."""
+"""Jobs of loads that hold their rows back: published, so that everybody sees them, or aborted."""
 
 from __future__ import annotations
 
@@ -82,3 +82,44 @@ class PublishLoadOperator(TaskArguments, BaseOperator):
         self.log.info("Published %s%s", before, summary(report))
         tell_outlets(self, context, report)
         return report
+
+
+class AbortLoadOperator(TaskArguments, BaseOperator):
+    """Abort a job of a Delta table that a load with ``publish=False`` has left, with its files, as
+    where an audit rejects its rows: give it the trigger rule ``one_failed`` behind the audit.
+
+    Returns (XCom) ``table`` and ``job``. A job that was aborted before stays so. One that is
+    published is left as it is, and the task fails for good: restore the table to take it back.
+
+    :param table: the table, whole or below the connection's table root. (templated)
+    :param job: the job's id, as the load returns it: ``{{ ti.xcom_pull('load')['job'] }}``.
+        (templated)
+    :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
+    """
+
+    template_fields: Sequence[str] = ("table", "job", "zero_rename_conn_id")
+    parsers: ClassVar[Mapping[str, Parser]] = dict.fromkeys(template_fields, read_text)
+    ui_color = "#f2e6e6"
+
+    def __init__(
+        self, *, table: str, job: str, zero_rename_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.job = job
+        self.zero_rename_conn_id = zero_rename_conn_id
+        self.note_arguments()
+        if is_known(table) or not table:
+            check_table_name(table)
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Abort the job.
+
+        :raises AirflowFailException: it is published, or no such job is known.
+        """
+        with final_where_refused(), ended_for_good():
+            self.read_arguments()
+            table = ZeroRenameHook(self.zero_rename_conn_id).get_delta_table(self.table)
+            table.abort(self.job)
+        self.log.info("Aborted %s of %s: nobody sees its rows", self.job, table.root.url)
+        return {"table": table.root.url, "job": self.job}

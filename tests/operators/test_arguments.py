@@ -89,6 +89,7 @@ MADE: dict[str, dict[str, Any]] = {
     "MaintainTablesOperator": {},
     "RecoverS3AJobsOperator": {},
     "PublishLoadOperator": {"job": "zr1-01J0000000000000000000000A"},
+    "AbortLoadOperator": {"job": "zr1-01J0000000000000000000000A"},
     "RestoreTableOperator": {"as_of": "2025-12-31T00:00:00+00:00"},
     "PlanRecomputeOperator": {},
     "RecomputeOperator": {"timeout": 0},

@@ -12,7 +12,8 @@ from support.fake_spark import WRITES, FakeSpark
 from support.s3a_loads import EARLIER, LATER
 from support.spark_loads import operator, refused, run
 from zero_rename.committer import InvalidInputError, RefusedError
-from zero_rename.operators.publishing import PublishLoadOperator
+from zero_rename.committer.store.listing import list_objects
+from zero_rename.operators.publishing import AbortLoadOperator, PublishLoadOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.tables import DeltaTable
 
@@ -228,6 +229,30 @@ class TestWriteAuditPublish:
         held.abort(report["job"])
         with pytest.raises(AirflowFailException, match="was aborted"):
             self.publish(tables, report["job"])
+
+    def abort(self, tables: Tables, job: str) -> Any:
+        task = AbortLoadOperator(task_id="abort", table=tables.url(), job=job)
+        return run_task(task, task_context(task))
+
+    def test_job_is_aborted_with_its_files_and_again_without_effect(
+        self, tables: Tables, held: DeltaTable
+    ) -> None:
+        job = run(load(tables, publish=False))["job"]
+        for _ in range(2):
+            assert self.abort(tables, job) == {"table": tables.url(), "job": job}
+        assert held.unpublished() == []
+        assert not [it for it in held.run(list_objects(held.root.prefix)).keys if "/data/" in it]
+        with pytest.raises(AirflowFailException, match="was aborted"):
+            self.publish(tables, job)
+
+    def test_published_job_is_not_aborted_and_the_task_fails_for_good(
+        self, tables: Tables, held: DeltaTable
+    ) -> None:
+        job = run(load(tables, publish=False))["job"]
+        self.publish(tables, job)
+        with pytest.raises(AirflowFailException, match="It was not aborted"):
+            self.abort(tables, job)
+        assert rows(held) == 1
 
     def test_conflict_with_what_came_since_fails_for_good(
         self, tables: Tables, held: DeltaTable
