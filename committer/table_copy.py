@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from .attempt import attempt_writer, complete_whole, data_stream
+from .attempt import WholeOutputStream, attempt_writer, complete_whole, data_stream
 from .commit.snapshot import Snapshot
 from .commit.state.context import Progress
 from .commit.state.job_state import Committed, OpenedJob
@@ -30,7 +30,7 @@ from .store.copies import CopyFile, CopyPart, Place
 from .store.driver import Driver
 from .store.listing import list_objects
 from .store.range_reader import RangeFile
-from .store.requests import All, ByteRange, CreateUpload, Done, Refused, Step
+from .store.requests import All, ByteRange, CreateUpload, Done, ObjectSettings, Refused, Step
 from .store.upload_parts import parts_held
 from .upkeep.compaction import content_kept
 
@@ -184,24 +184,11 @@ class FileCopier:
     def _copy_there(self, root: TableRoot, file: DataFile, key: str) -> Step[PendingFile]:
         """Have the store copy a file: by one request, or as an upload, which is completed here
         where readers go by heads, and by the commit where they list."""
-        place, by_heads = Place(root.bucket, file.key), self._opened.readers is Readers.HEADS
-        if by_heads and file.size <= _AT_ONCE:
-            answer = yield from CopyFile(place, key, self._settings)
-            return _pending(file, key, "", (_etag(answer, file),))
-        upload = (yield from CreateUpload(key, self._settings)).upload_id
-        spans = [
-            ByteRange(first, min(first + _AT_ONCE, file.size) - 1)
-            for first in range(0, file.size, _AT_ONCE)
-        ]
-        parts = spans if len(spans) > 1 else [None]
-        answers = yield from All(
-            tuple(CopyPart(place, key, upload, n, part) for n, part in enumerate(parts, start=1))
-        )
-        etags = tuple(_etag(answer, file) for answer in answers)
-        if not by_heads:
-            return _pending(file, key, upload, etags)
-        etag = yield from complete_whole(key, upload, etags, file.size)
-        return _pending(file, key, "", (etag,))
+        if self._opened.readers is Readers.HEADS:
+            etag = yield from copy_whole(root, file, key, self._settings)
+            return _pending(file, key, "", (etag,))
+        upload, etags = yield from _copy_parts(root, file, key, self._settings)
+        return _pending(file, key, upload, etags)
 
     def _send(self, file: DataFile, key: str) -> PendingFile:
         """Copy a file through this process, and compare its checksum."""
@@ -232,6 +219,50 @@ class FileCopier:
         except BaseException:
             writer.abort()
             raise
+
+
+def copy_whole(root: TableRoot, file: DataFile, key: str, settings: ObjectSettings) -> Step[str]:
+    """Have the store copy a file to a key that nobody else has: its ETag.
+
+    :raises SnapshotGoneError: it is gone.
+    :raises StreamError: the store refused it.
+    """
+    if file.size <= _AT_ONCE:
+        answer = yield from CopyFile(Place(root.bucket, file.key), key, settings)
+        return _etag(answer, file)
+    upload, etags = yield from _copy_parts(root, file, key, settings)
+    return (yield from complete_whole(key, upload, etags, file.size))
+
+
+def _copy_parts(
+    root: TableRoot, file: DataFile, key: str, settings: ObjectSettings
+) -> Step[tuple[str, tuple[str, ...]]]:
+    """Have the store copy a file as an upload: its id, and the ETags of its parts."""
+    place = Place(root.bucket, file.key)
+    upload = (yield from CreateUpload(key, settings)).upload_id
+    spans = [
+        ByteRange(first, min(first + _AT_ONCE, file.size) - 1)
+        for first in range(0, file.size, _AT_ONCE)
+    ]
+    parts = spans if len(spans) > 1 else [None]
+    answers = yield from All(
+        tuple(CopyPart(place, key, upload, n, part) for n, part in enumerate(parts, start=1))
+    )
+    return upload, tuple(_etag(answer, file) for answer in answers)
+
+
+def send_whole(driver: Driver, file: DataFile, key: str, settings: ObjectSettings) -> None:
+    """Copy a file through this process to a key that nobody else has.
+
+    :param driver: reaches both.
+    :raises SnapshotGoneError: it is gone.
+    :raises DamagedError: it has another size.
+    :raises StreamError: the store refused it.
+    """
+    source = RangeFile(driver, file.key, file.size, tail=_READ, once=True)
+    with WholeOutputStream(driver, key, settings) as stream:
+        while body := source.read(_READ):
+            stream.write(body)
 
 
 def _pending(file: DataFile, key: str, upload_id: str, etags: tuple[str, ...]) -> PendingFile:

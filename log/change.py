@@ -8,6 +8,7 @@ replace        adds, ``replaced``                          what is live there as
 merge, delete  adds, ``removes``, ``reads``                exactly these
 rerun          ``former``, ``removes``                     these, too: what its run left before
 compaction     the same, ``changes_data`` false            exactly these
+checkpoint     the same; adds with the tags of sources     exactly these
 restore        ``returned``, ``removes``, ``reads`` all    exactly these; brings back tombstones
 repair         those of the entry that was written over    what it removed
 settlement     ``settles``, ``reads``                      none, or those of a restore
@@ -15,7 +16,7 @@ fence          ``fences``                                  none
 purge          ``forgets``                                 none; tombstones become forgotten
 =============  ==========================================  =====================================
 
-One verb, other lists: undo, resolution, a fast tier's checkpoint are changes, too. The entry that
+One verb, other lists: undo and resolution are changes, too. The entry that
 was read is what is bound: actions are made anew for each number.
 """
 
@@ -51,6 +52,10 @@ RESTORE = "RESTORE"
 REPAIR = "REPAIR"
 #: That of one which settles a conflict by rows that are there.
 SETTLE = "SETTLE"
+#: That of one which puts copies in place of files that lie in a data root.
+CHECKPOINT = "CHECKPOINT"
+#: The tag of a copy: the path of its source.
+COPY_OF = "copyOf"
 #: Applications of our transactions.
 FENCE, RUN = "zero_rename.fence/", "zero_rename.run/"
 
@@ -193,6 +198,8 @@ def _ended(change: LogChange, state: LogState, removed: list[AddFile]) -> set[Pa
 
 
 def _tagged(change: LogChange, version: int, add: AddFile, ranks: PartitionRanks | None) -> AddFile:
+    if change.operation == CHECKPOINT:
+        return add  # Its rows are of the job that wrote the source.
     tags = {**add.tags, "job": change.job, "v": str(version)}
     if ranks is not None and ranks != NO_RANKS:
         tags[TAG] = tag_of(ranks)

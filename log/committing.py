@@ -30,6 +30,7 @@ from ..committer.errors import (
 from ..committer.store.requests import Clock, Step
 from .actions import FORGOTTEN, write_actions
 from .change import FENCE, LogChange, Overtaking, change_actions
+from .copies import follow_copies
 from .entries import LogEntry
 from .judging import JobDecided, RunRepeated, judge, judge_ranks, judge_settled
 from .log_layout import LogLayout
@@ -93,7 +94,7 @@ def _commit(
     if FENCE + change.job in opened.state.transactions:
         # Its record is there before its base is read: the fence may be at or below the base.
         raise JobFencedError("The job was declared dead. It was not committed.", job=change.job)
-    since = yield from _judge_since(layout, change, opened.state)
+    change, since = yield from _judge_since(layout, change, opened.state)
     state, listed_at, met = opened.state, opened.listed_at, 0
     for _ in range(_NUMBERS):
         check_state(layout, change, state)
@@ -108,18 +109,19 @@ def _commit(
             if answer.sent:
                 return (yield from _sent(change, _find_late(layout, change, number, deadline)))
             opened = yield from open_log(layout, max(_depth(state, change), depth_of(state)))
-            since = yield from _judge_between(layout, change, state, opened.state)
+            change, since = yield from _judge_between(layout, change, state, opened.state)
             state, listed_at = opened.state, opened.listed_at
             continue
         if is_ours(answer, change.job):
             yield from _sent(change, _confirm(layout, change, number, deadline))
             return EntryCommitted(answer.entry, replay(state, [answer.entry]), met)
         met, since = met + 1, [answer.entry]
-        state = _judged(change, state, since)
+        change, state = _judged(change, state, since)
         if met > 1:
             ahead = range(state.version + 1, state.version + 1 + min(_AHEAD, met))
             found = _until_missing((yield from read_entries(layout.folder, ahead)))
-            state, since = _judged(change, state, found), [*since, *found]
+            change, state = _judged(change, state, found)
+            since = [*since, *found]
     raise CommitConflictError(
         f"Other jobs were faster {_NUMBERS:,} times. This job was not committed.",
         job=change.job,
@@ -155,15 +157,22 @@ def _until_missing(entries: Iterable[LogEntry | None]) -> list[LogEntry]:
     return found
 
 
-def _judged(change: LogChange, state: LogState, entries: Iterable[LogEntry]) -> LogState:
+def _judged(
+    change: LogChange, state: LogState, entries: Iterable[LogEntry]
+) -> tuple[LogChange, LogState]:
+    """Judge entries in turn; return the change as it stands after them, and the state."""
     for entry in entries:
+        change = follow_copies(change, entry)
         judge(change, state, entry)
         state = replay(state, [entry])
-    return state
+    return change, state
 
 
-def _judge_since(layout: LogLayout, change: LogChange, state: LogState) -> Step[list[LogEntry]]:
-    """Judge the entries between the base and the state that was opened, and return them."""
+def _judge_since(
+    layout: LogLayout, change: LogChange, state: LogState
+) -> Step[tuple[LogChange, list[LogEntry]]]:
+    """Judge the entries between the base and the state that was opened; return the change as it
+    stands after them, and them."""
     if change.base.version > state.version:
         raise CommitConflictError(
             f"The job has read version {change.base.version}, and the table's newest is "
@@ -176,11 +185,12 @@ def _judge_since(layout: LogLayout, change: LogChange, state: LogState) -> Step[
 
 def _judge_between(
     layout: LogLayout, change: LogChange, before: LogState, state: LogState
-) -> Step[list[LogEntry]]:
-    """Read and judge the entries between two states, and return them."""
+) -> Step[tuple[LogChange, list[LogEntry]]]:
+    """Read and judge the entries between two states; return the change as it stands after them,
+    and them."""
     versions = range(before.version + 1, state.version + 1)
     if not versions:
-        return []
+        return change, []
     entries = yield from read_entries(layout.folder, versions)
     void: frozenset[int] = frozenset()
     if layout.cleaned_by_others(state):
@@ -195,9 +205,10 @@ def _judge_between(
                 job=change.job,
                 remedy="Run it again on the present state.",
             )
+        change = follow_copies(change, entry)
         judge(change, before, entry)
         judged.append(entry)
-    return judged
+    return change, judged
 
 
 def check_state(layout: LogLayout, change: LogChange, state: LogState) -> None:

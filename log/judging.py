@@ -16,6 +16,7 @@ replace or append, newest run   rows of a newer rank, whenever they came     sup
 the same                        rows of the same rank that came since        conflict
 its run lost a conflict         its settlement, whenever that came           superseded
 ``removes``, ``adds``           a removal of the same file                   conflict
+``removes``                     a checkpoint that has copied the file        removes the copy
 ``returned``                    a removal of it, so what purge forgets       conflict
 ``forgets``, ``returned``       an entry that brings the file back           conflict
 ``former``                      a restore, which may bring its rows back     conflict

@@ -40,6 +40,7 @@ from ..committer.store.requests import All, Found, Head, Step
 from .actions import AddFile, AppTransaction, LogMetadata, LogProtocol, RemoveFile
 from .change import FENCE, REPAIR, RESTORE, RUN, LogBase, LogChange
 from .committing import EntryCommitted, check_state
+from .copies import follow_copies
 from .entries import LogEntry
 from .fencing import fence_job
 from .job_steps import commit_job
@@ -173,6 +174,7 @@ def _judged(
     for entry in entries:
         if entry is None:
             raise _Unrepairable("entries since were cleaned, so nobody can tell what has changed")
+        change = follow_copies(change, entry)
         judge(change, before, entry)
     if not change.changes_data and change.metadata is None:
         return replace(report, outcome=RepairOutcome.NEEDLESS)

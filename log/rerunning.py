@@ -10,6 +10,7 @@ an entry since                         the rows    from then on
 of the run, removes the file           gone
 replaces its partition, or all         gone
 restores a version, removes the file   gone        unless they ever were written again
+a checkpoint that copies it            its own     what is asked is asked of the copy
 a compaction that removes it           compacted   in its files, with rows of others
 any other that removes it              rewritten   in files that say nothing of the run
 brings the file back                   its own     whatever was before
@@ -32,6 +33,7 @@ from ..committer.errors import CommitConflictError
 from ..committer.store.requests import Step
 from .actions import AddFile, RemoveFile
 from .change import RESTORE, RUN, LogChange
+from .copies import copies_in
 from .entries import LogEntry
 from .judging import replaced_by
 from .log_layout import LogLayout
@@ -91,10 +93,14 @@ def find_past(
     ]
     live = frozenset(add.path for _, add in added) & state.live.keys()
     compactions: dict[tuple[int, Partition | None], Compaction] = {}
-    if lost := [(version, add) for version, add in added if add.path not in live]:
+    if any(add.path not in live for _, add in added):
         first = own[-1].version + 1
         entries = yield from read_entries(layout.folder, range(first, state.version + 1))
-        for version, add in lost:
+        added = _followed(added, entries, live)
+        live = frozenset(add.path for _, add in added) & state.live.keys()
+        for version, add in added:
+            if add.path in live:
+                continue
             since = entries[version + 1 - first :]
             fate = _see_gone(run, add, since, {it.version for it in own}, state)
             compactions |= {(it.entry.version, it.partition): it for it in fate.compactions}
@@ -110,6 +116,27 @@ def find_past(
             "made of are gone, or about to be",
         )
     return RunPast(done.version, frozenset(live), back)
+
+
+def _followed(
+    added: Sequence[tuple[int, AddFile]], entries: Sequence[LogEntry | None], live: Collection[str]
+) -> list[tuple[int, AddFile]]:
+    """Put the copies that checkpoints have made in place of files that are not live, each with the
+    version since which it has their rows.
+
+    :param entries: those since the first of the run.
+    """
+    copies: dict[str, tuple[int, AddFile]] = {}
+    for entry in entries:
+        if entry is None:
+            continue
+        for add in entry.of(AddFile):
+            copies.pop(add.path, None)  # A restore has brought the source back.
+        copies |= {source: (entry.version, it) for source, it in copies_in(entry).items()}
+    return [
+        copies.get(add.path, (version, add)) if add.path not in live else (version, add)
+        for version, add in added
+    ]
 
 
 def _entries_of(layout: LogLayout, run: str, last: int) -> Step[list[LogEntry]]:

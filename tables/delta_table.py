@@ -46,6 +46,7 @@ from ..committer.format.job_spec import (
     Owner,
     SchemaMode,
     SuccessMarkers,
+    choice,
     partition_names,
 )
 from ..committer.format.layout import TableRoot, new_job_id
@@ -70,9 +71,19 @@ from ..committer.scan.current_table import stored_in
 from ..committer.scan.reads import note_read, stated_inputs
 from ..committer.scan.table_scan import ScanPlan, TableAccess, TableScan
 from ..committer.store.driver import BotoDriver, connect
+from ..committer.store.fast_root import FastRoot
 from ..committer.store.requests import Work
 from ..committer.table_copy import Copied
 from ..committer.upkeep.adopt import AdoptAction, AdoptReport
+from ..committer.upkeep.checkpoint import (
+    CheckpointAction,
+    Checkpointed,
+    CheckpointOrder,
+    NotDurable,
+    not_durable,
+    plan_checkpoint,
+    refuse_temporary,
+)
 from ..committer.upkeep.compaction import (
     TARGET_BYTES,
     CompactAction,
@@ -90,6 +101,7 @@ from ..committer.upkeep.settlement_policy import SettlementPolicy
 from ..committer.upkeep.verify import Finding
 from ..committer.write_job import WriteJob, this_process
 from ..layouts.delta.columns import arrow_schema
+from ..layouts.delta.data_roots import data_root_of
 from ..log.actions import AddFile, RemoveFile
 from ..log.change import FENCE
 from ..log.checkpointing import make_checkpoint
@@ -100,6 +112,7 @@ from ..log.repairing import RepairedEntry, repair_log
 from ..log.restoring import plan_restore
 from ..log.searching import find_run
 from .delta_adopt import adopt_directory, plan_adoption
+from .delta_checkpoint import DeltaCheckpointer
 from .delta_conflicts import find_log_conflicts
 from .delta_copy import copy_table
 from .delta_doctor import examine
@@ -702,6 +715,52 @@ class DeltaTable(ChangeableTable):
         assert job.committed is not None
         after = job.committed.files
         return replace(plan.report, action=CompactAction.COMPACTED, files_after=after, job=job.job)
+
+    # Files in a data root
+
+    @property
+    def data_root(self) -> FastRoot | None:
+        """The root in which jobs write files first; ``None``: in the table, or no table here."""
+        return data_root_of(self._open(LogDepth.BLIND).state)
+
+    def not_durable(self) -> list[NotDurable]:
+        """List what lies only in a data root, by partition, and since when.
+
+        :raises TableNotFoundError: no table here.
+        """
+        return not_durable(self.state().files)
+
+    def checkpoint(
+        self,
+        partitions: Collection[str] | None = None,
+        order: CheckpointOrder | str = CheckpointOrder.CREATION,
+        apply: bool = False,
+    ) -> list[Checkpointed]:
+        """Copy what lies only in a data root into the table: a job for the partitions that were
+        written together, with the same files and rows. Once all is copied, every engine reads the
+        table. Jobs at work meanwhile go on: one that removes a file which has moved removes the
+        copy. What another job replaces meanwhile is left to the next checkpoint.
+
+        The store copies by itself where both places are at one, by the same keys; else the bytes go
+        through this process, of four files at a time. What lay in the data root stays there until
+        a purge after the table's retention.
+
+        :param partitions: only these; ``None`` for all.
+        :param order: which first: in the order in which they were made, or the latest.
+        :param apply: do it; ``False`` only says what would be done.
+        :raises FastRootGoneError: the data root cannot be reached.
+        :raises TableNotFoundError: no table here.
+        :raises InvalidInputError: the data root is temporary, so that nothing of it is to be
+            durable; or there is no such order.
+        """
+        chosen = choice("order", CheckpointOrder, order)
+        refuse_temporary(self.root, self.data_root)
+        plans = plan_checkpoint(self.state(partitions), chosen)
+        if not apply:
+            return [it for plan in plans for it in plan.told(CheckpointAction.WOULD_COPY)]
+        copier = DeltaCheckpointer(self.driver, self.root, self._layout, this_process())
+        with about(self.root.url):
+            return [it for plan in plans for it in copier.copy(plan)]
 
     # Past and maintenance
 

@@ -12,7 +12,7 @@ from ..commit.state.context import Context
 from ..commit.state.found_table import existing_table, is_changed, read_table
 from ..errors import InvalidInputError, counted
 from ..format.job_spec import FileOptions, JobSpec, Owner, Readers
-from ..format.layout import job_began
+from ..format.layout import TableRoot, job_began
 from ..format.records.data_file import DataFile
 from ..format.records.inputs import Inputs
 from ..format.records.table_record import TableRecord
@@ -178,17 +178,28 @@ def change_data_root(
 def find_not_durable(
     context: Context, partitions: Collection[str] | None, order: CheckpointOrder
 ) -> Step[list[CheckpointPlan]]:
-    """What :meth:`.table.Table.checkpoint` copies, in that order: of partitions that hold files of
-    the same jobs several together, since what they were computed from and when is the same. States
-    that they held before are not copied. ``partitions`` are as they are stored."""
+    """What :meth:`.table.Table.checkpoint` copies, in that order. States that partitions held
+    before are not copied. ``partitions`` are as they are stored."""
     table = yield from read_table(context)
-    if table.data_root is not None and table.data_root.temporary:
+    refuse_temporary(context.root, table.data_root)
+    return plan_checkpoint((yield from take_snapshot(context, partitions)), order)
+
+
+def refuse_temporary(root: TableRoot, data_root: FastRoot | None) -> None:
+    """Refuse to copy what need never become durable.
+
+    :raises InvalidInputError: the data root is temporary.
+    """
+    if data_root is not None and data_root.temporary:
         raise InvalidInputError(
             "The table's data root is temporary: it need never become durable. Nothing was done.",
-            remedy="Give it another: zero-rename data-root "
-            f"{context.root.url} '{table.data_root.place}' --apply",
+            remedy=f"Give it another: zero-rename data-root {root.url} '{data_root.place}' --apply",
         )
-    state = yield from take_snapshot(context, partitions)
+
+
+def plan_checkpoint(state: Snapshot, order: CheckpointOrder) -> list[CheckpointPlan]:
+    """The partitions of a state that lie in a fast root, in an order: of those that hold files of
+    the same jobs several together, since what they were computed from and when is the same."""
     files = state.by_partition()
     groups: dict[frozenset[str], list[NotDurable]] = {}
     for it in not_durable(state.files):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -14,10 +15,20 @@ import pytest
 from support.fast_stores import FastStores, fast_stores
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from support.moto_server import S3Server
-from zero_rename.committer.errors import InvalidInputError, RecordDamagedError, TableMismatchError
+from zero_rename.committer.errors import (
+    CommitConflictError,
+    InvalidInputError,
+    RecordDamagedError,
+    SupersededRunError,
+    TableMismatchError,
+)
 from zero_rename.committer.store import requests as s
 from zero_rename.committer.store.fast_root import is_fast
+from zero_rename.committer.upkeep.checkpoint import CheckpointAction, Checkpointed
+from zero_rename.committer.upkeep.compaction import CompactAction
 from zero_rename.committer.upkeep.verify import FindingKind
+from zero_rename.log.actions import AddFile
+from zero_rename.log.change import COPY_OF
 from zero_rename.log.opening import LogDepth, open_log
 from zero_rename.tables import DeltaTable
 from zero_rename.tables.delta_steps import layout_of
@@ -26,6 +37,8 @@ pytestmark = [pytest.mark.memory_s3]
 URL = "s3://bucket/flights"
 #: Of tests in memory, where nothing is routed: the keys say where a file would lie.
 FAST = "s3://fast/scratch"
+#: A rank above that of any run of now.
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
 FIRST = "flights/_delta_log/00000000000000000000.json"
 
 
@@ -50,9 +63,15 @@ def values(table: DeltaTable) -> list[int]:
     return sorted(table.scan().to_arrow()["value"].to_pylist())
 
 
-def paths(table: DeltaTable) -> list[str]:
-    """The paths of the live files, as the log has them."""
-    return [*table.run(open_log(layout_of(table.root), LogDepth.FILES)).state.live]
+def live(store: MemoryStore) -> list[AddFile]:
+    """The live files, as the log has them."""
+    table = on(store)
+    opened = table.run(open_log(layout_of(table.root), LogDepth.FILES))
+    return [*opened.state.live.values()]
+
+
+def paths(store: MemoryStore) -> list[str]:
+    return [it.path for it in live(store)]
 
 
 def metadata_of(store: MemoryStore) -> dict[str, Any]:
@@ -90,13 +109,13 @@ class TestPlaces:
     def test_log_names_files_of_a_data_root_by_urls_that_spark_reads(
         self, store: MemoryStore
     ) -> None:
-        for path in paths(on(store)):
+        for path in paths(store):
             assert path.startswith("s3a://fast/scratch/bucket/flights/zr1-"), path
 
     def test_odd_characters_of_a_data_root_are_escaped_in_paths(self) -> None:
         store = MemoryStore()
         write(on(store), rows(1), data_root="s3://fast/odd %20é")
-        (path,) = paths(on(store))
+        (path,) = paths(store)
         assert path.startswith("s3a://fast/odd%20%2520%C3%A9/bucket/flights/zr1-")
         assert values(on(store)) == [1]
 
@@ -154,6 +173,228 @@ class TestForeignPaths:
         put_entry(store, 2, {"commitInfo": {}}, changed)
         with pytest.raises(RecordDamagedError, match=r"zero_rename\.dataRoot is not a data root"):
             on(store).scan().to_arrow()
+
+
+def lying_fast(store: MemoryStore) -> list[str]:
+    return [it.partition for it in on(store).not_durable()]
+
+
+def actions(check: CheckpointAction, found: list[Checkpointed]) -> list[str]:
+    return [it.partition for it in found if it.action is check]
+
+
+COPIED, CHANGED = CheckpointAction.COPIED, CheckpointAction.CHANGED_MEANWHILE
+
+
+class TestCheckpoint:
+    def test_checkpoint_copies_what_lies_in_the_data_root_and_says_so_before(
+        self, store: MemoryStore
+    ) -> None:
+        planned = on(store).checkpoint()
+        assert [it.action for it in planned] == [CheckpointAction.WOULD_COPY] * 2
+        assert lying_fast(store) == ["day=1", "day=2"]
+        done = on(store).checkpoint(apply=True)
+        assert actions(COPIED, done) == ["day=1", "day=2"]
+        assert lying_fast(store) == []
+        assert values(on(store)) == [1, 2]
+        assert all(path.startswith("data/") for path in paths(store))
+        assert on(store).checkpoint(apply=True) == []
+        assert not on(store).open_jobs()
+
+    def test_latest_partitions_are_copied_first_where_that_is_asked(
+        self, store: MemoryStore
+    ) -> None:
+        found = on(store).checkpoint(order="latest", apply=True)
+        assert [it.partition for it in found] == ["day=2", "day=1"]
+
+    def test_checkpoint_of_some_partitions_leaves_the_others(self, store: MemoryStore) -> None:
+        on(store).checkpoint(["day=2"], apply=True)
+        assert lying_fast(store) == ["day=1"]
+
+    def test_copies_keep_job_rank_rows_and_statistics_of_their_files(self) -> None:
+        store = MemoryStore()
+        write(on(store), rows(1), data_root=FAST, run_rank=7, on_conflict="newest_run")
+        (before,) = live(store)
+        on(store).checkpoint(apply=True)
+        (after,) = live(store)
+        assert after.tags == {**before.tags, COPY_OF: before.path}
+        assert (after.statistics, after.size) == (before.statistics, before.size)
+        with pytest.raises(SupersededRunError):
+            write(on(store), rows(2), mode="overwrite", run_rank=6, on_conflict="newest_run")
+
+    def test_checkpoint_changes_no_rows_for_readers_of_changes(self, store: MemoryStore) -> None:
+        on(store).checkpoint(apply=True)
+        entry = store.objects["flights/_delta_log/00000000000000000002.json"].body
+        files = [next(iter(json.loads(it).values())) for it in entry.splitlines()]
+        changes = [it["dataChange"] for it in files if "dataChange" in it]
+        assert changes
+        assert not any(changes)
+
+    def test_checkpoint_of_a_temporary_root_is_refused(self) -> None:
+        store = MemoryStore()
+        write(on(store), rows(1), data_root=f"{FAST}?temporary=true")
+        with pytest.raises(InvalidInputError, match="temporary"):
+            on(store).checkpoint(apply=True)
+
+    def test_bytes_go_through_the_process_from_another_store_to_the_tables(
+        self, stores: FastStores
+    ) -> None:
+        table = DeltaTable(URL, stores.durable.client())
+        write(table, rows(1, 2), data_root=stores.data_root)
+        assert actions(COPIED, table.checkpoint(apply=True)) == ["day=1"]
+        stores.fast_end.close()
+        assert values(DeltaTable(URL, stores.durable.client())) == [1, 2]
+
+    def test_compaction_before_a_checkpoint_writes_in_the_data_root(
+        self, store: MemoryStore
+    ) -> None:
+        write(on(store), rows(3))
+        on(store).compact(apply=True)
+        assert lying_fast(store) == ["day=1", "day=2"]
+        on(store).checkpoint(apply=True)
+        assert values(on(store)) == [1, 2, 3]
+
+    def test_lost_file_is_reported_and_other_partitions_are_copied(
+        self, store: MemoryStore
+    ) -> None:
+        del store.objects[on(store).state(["day=1"]).files[0].key]
+        found = on(store).checkpoint(apply=True)
+        assert actions(CheckpointAction.LOST, found) == ["day=1"]
+        assert actions(COPIED, found) == ["day=2"]
+
+    def test_purge_deletes_files_that_a_checkpoint_has_copied(self, store: MemoryStore) -> None:
+        on(store).checkpoint(apply=True)
+        assert isinstance(store.clock, ManualClock)
+        store.clock.now = time.time() + 30 * 24 * 3600.0
+        gone = on(store).purge(apply=True)
+        assert len(gone) == 2
+        assert all(map(is_fast, gone))
+        assert values(on(store)) == [1, 2]
+        assert on(store).verify() == []
+
+
+def checkpoint(of: MemoryStore | DeltaTable) -> list[Checkpointed]:
+    return (of if isinstance(of, DeltaTable) else on(of)).checkpoint(apply=True)
+
+
+def before_entry(act: Callable[[], Any]) -> Callable[[Any, Callable[[Any], Any]], Any]:
+    """The fault of a process that sleeps before it writes its entry, while another one acts."""
+    acted: list[bool] = []
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        is_entry = isinstance(request, s.Put) and request.key.endswith(".json")
+        if is_entry and "/_delta_log/" in request.key and not acted:
+            acted.append(True)
+            act()
+        return apply(request)
+
+    return fault
+
+
+#: By name: a job beside a checkpoint, and the values after both.
+BESIDE: dict[str, tuple[Callable[[DeltaTable], Any], list[int]]] = {
+    "append": (lambda it: write(it, rows(9)), [1, 2, 3, 9]),
+    "replace": (lambda it: write(it, rows(9), mode="overwrite"), [3, 9]),
+    "replace, last wins": (
+        lambda it: write(it, rows(9), mode="overwrite", on_conflict="last_wins"),
+        [3, 9],
+    ),
+    "replace, newest run": (
+        lambda it: write(it, rows(9), mode="overwrite", on_conflict="newest_run", run_rank=LATER),
+        [3, 9],
+    ),
+    "replace of the table": (
+        lambda it: write(it, rows(9), mode="overwrite", replace_table=True),
+        [9],
+    ),
+    "rerun": (
+        lambda it: write(it, rows(9), idempotency_key="run", on_repeat="replace_own"),
+        [2, 3, 9],
+    ),
+    "delete": (lambda it: it.delete([("value", "==", 1)]), [2, 3]),
+    "merge": (lambda it: it.merge(rows(1, 9), ["value"]), [1, 2, 3, 9]),
+    "compact": (lambda it: it.compact(apply=True)[0].action, [1, 2, 3]),
+    "restore": (lambda it: it.restore(1), [1, 2]),
+}
+
+
+class TestBesideOthers:
+    """Before the entry of one is written the other runs as a whole."""
+
+    @pytest.fixture
+    def store(self) -> MemoryStore:
+        """Two files in the first day, of which a run has written one, and one in the second."""
+        store = MemoryStore()
+        write(on(store), rows(1), data_root=FAST, idempotency_key="run")
+        write(on(store), rows(2))
+        write(on(store), rows(3, day="2"))
+        return store
+
+    @pytest.mark.parametrize("verb", BESIDE)
+    def test_job_that_meets_a_checkpoint_goes_on(self, store: MemoryStore, verb: str) -> None:
+        act, after = BESIDE[verb]
+        done: list[Checkpointed] = []
+        table = on(store, before_entry(lambda: done.extend(checkpoint(store))))
+        assert act(table) is not CompactAction.CHANGED_MEANWHILE
+        assert values(on(store)) == after
+        sent = table.driver.requests  # type: ignore[attr-defined]
+        opened = [it for it in sent if "/open/" in getattr(it, "key", "")]
+        assert sum(isinstance(it, s.Put) for it in opened) == 1  # It was not run again.
+        assert sorted(actions(COPIED, done)) == ["day=1", "day=2"]
+
+    @pytest.mark.parametrize("verb", BESIDE)
+    def test_job_after_a_checkpoint_finds_the_same_rows(
+        self, store: MemoryStore, verb: str
+    ) -> None:
+        act, after = BESIDE[verb]
+        checkpoint(store)
+        act(on(store))
+        assert values(on(store)) == after
+
+    @pytest.mark.parametrize("verb", BESIDE)
+    def test_checkpoint_that_meets_a_job_leaves_what_that_has_changed(
+        self, store: MemoryStore, verb: str
+    ) -> None:
+        act, after = BESIDE[verb]
+        found = checkpoint(on(store, before_entry(lambda: act(on(store)))))
+        assert values(on(store)) == after
+        assert bool(actions(CHANGED, found)) == (verb != "append")
+        assert not on(store).open_jobs()
+        checkpoint(store)
+        assert lying_fast(store) == []
+        assert values(on(store)) == after
+
+    def test_of_two_checkpoints_at_once_one_copies_and_the_other_says_so(
+        self, store: MemoryStore
+    ) -> None:
+        first: list[Checkpointed] = []
+        found = checkpoint(on(store, before_entry(lambda: first.extend(checkpoint(store)))))
+        assert sorted(actions(COPIED, first)) == ["day=1", "day=2"]
+        assert sorted(actions(CHANGED, found)) == ["day=1", "day=2"]
+        assert values(on(store)) == [1, 2, 3]
+        objects = {key for key in store.objects if "/data/" in key}
+        assert objects == {file.key for file in on(store).state().files}
+
+    def test_job_that_waits_is_published_after_a_checkpoint_of_what_it_removes(
+        self, store: MemoryStore
+    ) -> None:
+        with on(store).job(
+            rows(9).schema, idempotency_key="run", on_repeat="replace_own", publish=False
+        ) as job:
+            job.write(rows(9))
+        checkpoint(store)
+        assert job.unpublished is not None
+        on(store).publish(job.unpublished.job)
+        assert values(on(store)) == [2, 3, 9]
+
+    def test_rerun_removes_no_copy_whose_source_a_restore_has_brought_back_and_others_changed(
+        self, store: MemoryStore
+    ) -> None:
+        checkpoint(store)
+        on(store).restore(2)  # Its files lie in the data root again.
+        on(store).delete([("value", "==", 2)])  # The run's row is written again.
+        with pytest.raises(CommitConflictError, match="wrote the rows of"):
+            write(on(store), rows(9), idempotency_key="run", on_repeat="replace_own")
 
 
 class TestVerify:

@@ -55,6 +55,15 @@ def filled() -> MemoryStore:
     return store
 
 
+def lying_fast() -> MemoryStore:
+    """A table whose files lie in a data root."""
+    store = MemoryStore()
+    write(on(store), rows(1), data_root="s3://fast/scratch")
+    for value, day in ((2, "1"), (3, "2")):
+        write(on(store), rows(value, day=day))
+    return store
+
+
 def values(store: MemoryStore) -> list[int]:
     table = on(store)
     return sorted(table.scan().to_arrow()["value"].to_pylist()) if table.exists() else []
@@ -126,7 +135,14 @@ VERBS: dict[str, tuple[Callable[[], MemoryStore], Act, list[int], list[int]]] = 
     "compact": (filled, lambda it: it.compact(apply=True), [1, 2, 3], [1, 2, 3]),
     "restore": (filled, lambda it: it.restore(0), [1, 2, 3], [1]),
     "repair": (overwritten, repair, [1, 2, 3], [1, 2, 3, 10]),
-    "checkpoint": (filled, lambda it: it.checkpoint_log(), [1, 2, 3], [1, 2, 3]),
+    "checkpoint of the log": (filled, lambda it: it.checkpoint_log(), [1, 2, 3], [1, 2, 3]),
+    "checkpoint": (lying_fast, lambda it: it.checkpoint(apply=True), [1, 2, 3], [1, 2, 3]),
+    "delete in a data root": (
+        lying_fast,
+        lambda it: it.delete([("value", "==", 2)], idempotency_key="run"),
+        [1, 2, 3],
+        [1, 3],
+    ),
 }
 
 
