@@ -70,9 +70,9 @@ def plan_log_purge(
     :param now: milliseconds, by the store's clock.
     """
     folders: tuple[str, ...] = (layout.data,)
+    records = JobFiles(layout.control)
     while True:
         data = yield from _data_in(folders)
-        records = JobFiles(layout.control)
         opened = yield from list_objects(records.opened)
         log = yield from open_log(layout, LogDepth.WHOLE)
         state = log.state

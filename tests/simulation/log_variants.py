@@ -70,13 +70,11 @@ def _judging(name: str, world: str, old: str, new: str = "if False:") -> LogVari
     return LogVariant(name, world, judging, "judge", old, new)
 
 
-_TWO_LOOKS = """    data = yield from list_objects(layout.data)
-    records = JobFiles(layout.control)
-    opened = yield from list_objects(records.opened)
+_TWO_LOOKS = """        data = yield from _data_in(folders)
+        opened = yield from list_objects(records.opened)
 """
-_SWAPPED = """    records = JobFiles(layout.control)
-    opened = yield from list_objects(records.opened)
-    data = yield from list_objects(layout.data)
+_SWAPPED = """        opened = yield from list_objects(records.opened)
+        data = yield from _data_in(folders)
 """
 
 #: Beside a purge that takes files of a job: the guard by which the job would be refused.
