@@ -12,9 +12,23 @@ from zero_rename.committer.format.records.head import PartitionHead
 from zero_rename.committer.format.records.manifest import Manifest
 from zero_rename.committer.format.records.open_record import OpenRecord
 from zero_rename.committer.format.records.table_record import TableRecord
+from zero_rename.log import entries, opening
+from zero_rename.log.actions import Action, read_actions
+from zero_rename.log.checkpoint import read_checkpoint
 
 _KINDS = (Decision, DecisionPart, Manifest, OpenRecord, PartitionHead, TableRecord)
 _DECODERS = [(kind, staticmethod(lru_cache(20_000)(kind.decode))) for kind in _KINDS]
+
+
+@lru_cache(2_000)
+def _checkpoint(body: bytes, key: str) -> tuple[Action, ...]:
+    return tuple(read_checkpoint(body, key))
+
+
+_READERS = (
+    (opening, "read_checkpoint", _checkpoint),
+    (entries, "read_actions", lru_cache(2_000)(read_actions)),
+)
 
 
 @contextmanager
@@ -23,4 +37,13 @@ def decoded_once() -> Iterator[None]:
     with ExitStack() as stack:
         for kind, decoder in _DECODERS:
             stack.enter_context(mock.patch.object(kind, "decode", decoder))
+        yield
+
+
+@contextmanager
+def log_read_once() -> Iterator[None]:
+    """Inside, entries and checkpoints of a log that were read before give the same actions."""
+    with ExitStack() as stack:
+        for module, name, reader in _READERS:
+            stack.enter_context(mock.patch.object(module, name, reader))
         yield

@@ -33,6 +33,7 @@ class LogVariant:
 
     :param old: the text in the function; it stands there once.
     :param also: a second guard of the same rule, left out with it.
+    :param seed: of a walk that breaks, from which the search begins.
     """
 
     name: str
@@ -42,6 +43,7 @@ class LogVariant:
     old: str
     new: str
     also: LogVariant | None = None
+    seed: int = 0
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
@@ -66,8 +68,8 @@ class LogVariant:
             target.__code__ = former
 
 
-def _judging(name: str, world: str, old: str, new: str = "if False:") -> LogVariant:
-    return LogVariant(name, world, judging, "judge", old, new)
+def _judging(name: str, world: str, old: str, new: str = "if False:", seed: int = 0) -> LogVariant:
+    return LogVariant(name, world, judging, "judge", old, new, seed=seed)
 
 
 _TWO_LOOKS = """        data = yield from _data_in(folders)
@@ -86,11 +88,14 @@ _ADDS_WHAT_IS_FORGOTTEN = _judging(
 )
 
 VARIANTS = (
-    _judging("commits over its fence", "publishers", "if entry.transaction(FENCE + change.job):"),
+    _judging(
+        "commits over its fence", "publishers", "if entry.transaction(FENCE + change.job):", seed=20
+    ),
     _judging(
         "never sees the entry of its job",
         "publishers",
         "if entry.job is not None and entry.job in {change.job, *change.fences}:",
+        seed=102,
     ),
     _judging(
         "never sees the run beside it",
@@ -104,6 +109,7 @@ VARIANTS = (
         "writers",
         "if change.changes_data and change.overtaking is Overtaking.FAIL",
         "if False",
+        seed=6,
     ),
     LogVariant(
         "brings back what purge forgets",
@@ -120,6 +126,7 @@ VARIANTS = (
             "if tombstone is None or tombstone.removed_at == FORGOTTEN:",
             "if False:",
         ),
+        seed=29,
     ),
     LogVariant(
         "overlooks a fence at its base",
@@ -128,6 +135,7 @@ VARIANTS = (
         "_commit",
         "if FENCE + change.job in opened.state.transactions:",
         "if False:",
+        seed=71,
     ),
     LogVariant(
         "looks for a fence at its base among the newest transactions",
@@ -136,6 +144,7 @@ VARIANTS = (
         "has_hidden_fence",
         "if opened.state.all_transactions or opened.written_at < opened_at - _SLACK:",
         "if True:",
+        seed=508,
     ),
     LogVariant(
         "repeats an open record under its id",
@@ -144,6 +153,7 @@ VARIANTS = (
         "open_log_job",
         "        job = next(jobs)\n        answer",
         "        answer",
+        seed=157,
     ),
     LogVariant(
         "judges what came since its second look only",
@@ -152,6 +162,7 @@ VARIANTS = (
         "_judge_since",
         "    return (yield from _judge_between(layout, change, before, state))",
         "    yield from ()\n    return []",
+        seed=18,
     ),
     LogVariant(
         "commits without a condition",
@@ -184,6 +195,7 @@ VARIANTS = (
         "find_run",
         "for found in bodies:",
         "for found in ():",
+        seed=82,
     ),
     LogVariant(
         "loads again where rows were rewritten",
@@ -192,6 +204,7 @@ VARIANTS = (
         "_see_gone",
         "    if fate.why and not fate.compactions:",
         "    if False:",
+        seed=25,
     ),
     LogVariant(
         "takes any rewriting for a compaction",
@@ -208,6 +221,7 @@ VARIANTS = (
             "elif entry.operation == RESTORE:",
             "elif False:",
         ),
+        seed=226,
     ),
     LogVariant(
         "takes a compaction back without the files of others",
@@ -240,6 +254,7 @@ VARIANTS = (
         "find_past",
         'if add.tags.get("job") == entry.job',
         "if True",
+        seed=11,
     ),
     LogVariant(
         "takes the place of its last try alone",
@@ -248,11 +263,13 @@ VARIANTS = (
         "_entries_of",
         "version = former if",
         "version = None if",
+        seed=6,
     ),
     _judging(
         "loads again beside a restore",
         "reruns",
         "if change.former is not None and entry.operation == RESTORE:",
+        seed=247,
     ),
     LogVariant(
         "gives up a job that others may commit without a fence",
@@ -269,6 +286,7 @@ VARIANTS = (
         "purge_log",
         "if plan.forgets and plan.state.exists:",
         "if 0:",
+        seed=16,
     ),
     LogVariant(
         "forgets tombstones alone",
@@ -277,6 +295,7 @@ VARIANTS = (
         "purge_log",
         "forgets=tuple(plan.forgets.values()),",
         "forgets=tuple(it for it in plan.forgets.values() if it.removed_at),",
+        seed=29,
     ),
     LogVariant(
         "looks at open records before the data",
@@ -286,6 +305,7 @@ VARIANTS = (
         _TWO_LOOKS,
         _SWAPPED,
         _ADDS_WHAT_IS_FORGOTTEN,
+        seed=56,
     ),
     LogVariant(
         "purges files of open jobs",
@@ -295,6 +315,7 @@ VARIANTS = (
         "open_jobs = {records.job_of(key) for key in opened.keys}",
         "open_jobs = set()",
         _ADDS_WHAT_IS_FORGOTTEN,
+        seed=6,
     ),
     LogVariant(
         "lets late runs replace newer ones",
@@ -327,6 +348,7 @@ VARIANTS = (
         "ranks_after",
         "emptied[place][1] if place in emptied else NO_RANKS",
         "NO_RANKS",
+        seed=69,
     ),
     LogVariant(
         "compares ranks by the newest transactions alone",
@@ -335,6 +357,7 @@ VARIANTS = (
         "_lacks_ranks",
         "and not state.all_transactions",
         "and False",
+        seed=88,
     ),
     LogVariant(
         "lets losers of a settlement load",
@@ -351,6 +374,7 @@ VARIANTS = (
         "judge",
         "if change.reads.has(partition):",
         "if change.reads.has(partition) and not change.settles:",
+        seed=60,
     ),
     LogVariant(
         "ends a settlement as the run loads again for which it was made",
@@ -383,6 +407,7 @@ VARIANTS = (
         "_commit",
         "listed_at + FRESH if cleaned else None",
         "None",
+        seed=8,
     ),
     LogVariant(
         "believes a late answer where others clean",
@@ -391,5 +416,6 @@ VARIANTS = (
         "_confirm",
         "    if deadline is None or",
         "    if True or",
+        seed=31,
     ),
 )

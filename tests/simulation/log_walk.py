@@ -23,6 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from simulation.decoded import log_read_once
+
 from support.log_tables import COLUMNS, LAYOUT, LOG, NOW, base_of, day, file_of, first, ids
 from support.memory_store import ManualClock, MemoryStore, flatten
 from zero_rename.committer.errors import (
@@ -839,3 +841,12 @@ WORLDS: dict[str, Callable[[int], Walk]] = {
     "asleep": asleep,
     "few in checksums": few_in_checksums,
 }
+
+
+def walk(world: str, seed: int) -> Walk:
+    """Walk through a world once.
+
+    :raises Broken: an invariant does not hold.
+    """
+    with log_read_once():
+        return WORLDS[world](seed)
