@@ -161,7 +161,7 @@ VARIANTS = (
         committing,
         "_judge_since",
         "    return (yield from _judge_between(layout, change, before, state))",
-        "    yield from ()\n    return []",
+        "    yield from ()\n    return change, []",
         seed=18,
     ),
     LogVariant(
