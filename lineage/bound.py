@@ -30,13 +30,6 @@ class AtRisk:
     why: str
 
 
-class _Gone(JobNode):
-    """A job as if its partitions that are not durable were lost."""
-
-    def lost_in(self, partition: str) -> list[str]:
-        return [partition] if partition in self.lost else []
-
-
 def at_risk(
     graph: LineageGraph, most: float, durable: Collection[str] | None = None
 ) -> list[AtRisk]:
@@ -52,8 +45,10 @@ def at_risk(
     gone: dict[Place, JobNode] = {}
     for key, node in graph.nodes.items():
         held = node.fast if durable is None else node.partitions
-        lost = () if durable is not None and node.table in durable else tuple(sorted(held))
-        gone[key] = _Gone(**vars(node) | {"lost": lost, "stale": ()})
+        is_durable = durable is not None and node.table in durable
+        # As if they were lost: the file of each is called as the partition.
+        lost = {} if is_durable else {name: (name,) for name in sorted(held)}
+        gone[key] = replace(node, lost=lost, stale=())
     lost = replace(graph, nodes=gone)
     found = plan(lost)
     ways = ways_through(found.layers)

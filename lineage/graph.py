@@ -1,4 +1,4 @@
-"""Graph of the jobs behind tables, as decisions tell it: each partition's, and what they read."""
+"""Graph of the jobs behind tables, as their records tell: each partition's, and what they read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from ..committer.commit.state.decide import Decided
 from ..committer.errors import InvalidInputError, TableNotFoundError
 from ..committer.format.code_version import checked_code_version
 from ..committer.format.job_spec import Mode
 from ..committer.format.layout import TableRoot
 from ..committer.format.records.inputs import UNKNOWN_INPUTS, Inputs
+from ..committer.overview.job_record import JobRecord
 from .nodes import JobNode, judged, run_of
 from .tables import KnownTables, Place, TableNow
 
@@ -221,48 +221,49 @@ def _nodes(
     # A job of whose files one partition holds some, and a compaction another: both are looked at.
     held: frozenset[str] = frozenset()
     held = held.union(*(table.held.get(name, ()) for name in names))
-    decisions = tables.decisions(url, held)
+    records = tables.records(url, held)
     made: dict[str, _Made] = {}
     for job in sorted(held):
         for name in table.holding[job]:
-            origins = _origins(decisions.get(job), name) or (job,)
+            origins = _origins(records.get(job), name) or (job,)
             run = origins[0] if len(origins) == 1 else job
             one = made.setdefault(run, _Made())
             one.partitions.setdefault(name, set()).add(job)
-            one.lost += table.lost.get((name, job), ())
+            if lost := table.lost.get((name, job)):
+                one.lost[name] = (*one.lost.get(name, ()), *lost)
             one.fast |= {name} if (name, job) in table.fast else set()
             one.mixed |= set(origins) if len(origins) > 1 else set()
-    origins = tables.decisions(url, made)
+    origins = tables.records(url, made)
     found = []
     for job, one in made.items():
-        decided = origins.get(job)
+        record = origins.get(job)
         node = JobNode(
             url,
             job,
             frozenset(one.partitions),
-            lost=tuple(one.lost),
+            lost=one.lost,
             mixed=tuple(sorted(one.mixed)),
             fast=frozenset(one.fast),
         )
         wrote = one.partitions.keys()
-        if decided is not None:
-            wrote = {it.partition for it in decided.decision.partitions if it.sums.files}
+        if record is not None:
+            wrote = record.wrote
             others = wrote - one.partitions.keys()
-            gone = _replaced(tables, table, decided, others)
+            gone = _replaced(tables, table, record, others)
             held_still = node.partitions | (others - gone.keys())
             theirs = {name: it for name, it in gone.items() if it is not None}
             node = replace(
                 node,
-                run=run_of(decided),
+                run=run_of(record),
                 replaced=theirs,
-                in_part=decided.decision.narrows is not None or len(theirs) < len(gone),
+                in_part=record.in_part or len(theirs) < len(gone),
                 partitions=held_still,
                 versions={name: table.state.versions.get(name, 0) for name in held_still},
             )
             if node.run.mode is Mode.REPLACE:
                 node = replace(node, added=_added(table, one))
-        writers = (decisions.get(it) for it in sorted(set().union(*one.partitions.values())))
-        told = Inputs.all_of(it.decision.inputs if it else UNKNOWN_INPUTS for it in writers)
+        writers = (records.get(it) for it in sorted(set().union(*one.partitions.values())))
+        told = Inputs.all_of(it.inputs if it else UNKNOWN_INPUTS for it in writers)
         found.append(judged(node, told, wrote, tables, version))
     return found
 
@@ -275,7 +276,7 @@ class _Made:
     """
 
     partitions: dict[str, set[str]] = field(default_factory=dict)
-    lost: list[str] = field(default_factory=list)
+    lost: dict[str, tuple[str, ...]] = field(default_factory=dict)
     mixed: set[str] = field(default_factory=set)
     fast: set[str] = field(default_factory=set)
 
@@ -286,30 +287,25 @@ def _added(table: TableNow, one: _Made) -> dict[str, str]:
     return {name: min(others) for name, others in sorted(found.items()) if others}
 
 
-def _origins(decided: Decided | None, partition: str) -> tuple[str, ...]:
+def _origins(record: JobRecord | None, partition: str) -> tuple[str, ...]:
     """Whose rows a job wrote again in a partition; none: its own."""
-    if decided is None:
-        return ()
-    changes = decided.changes.get(partition, ())
-    return tuple(dict.fromkeys(name for change in changes for name in change.merged))
+    return () if record is None else record.origins.get(partition, ())
 
 
 def _replaced(
-    tables: KnownTables, table: TableNow, decided: Decided, partitions: Iterable[str]
+    tables: KnownTables, table: TableNow, record: JobRecord, partitions: Iterable[str]
 ) -> dict[str, str | None]:
     """Partitions that a job wrote and whose rows are others' now, with one of these; ``None`` where
     that is another job of its run."""
     gone: dict[str, str | None] = {}
     for name in sorted(partitions):
         holders = table.held.get(name, frozenset())
-        writers = tables.decisions(table.url, holders)
+        writers = tables.records(table.url, holders)
         made = {it: _origins(writers.get(it), name) or (it,) for it in holders}
-        if (decided.decision.job,) in made.values():
+        if (record.job,) in made.values():
             continue
-        runs = tables.decisions(table.url, {job for jobs in made.values() for job in jobs})
-        idempotency_key = {
-            None if it is None else it.decision.idempotency_key for it in runs.values()
-        }
-        own = idempotency_key == {decided.decision.idempotency_key} != {None}
+        runs = tables.records(table.url, {job for jobs in made.values() for job in jobs})
+        keys = {None if it is None else it.idempotency_key for it in runs.values()}
+        own = keys == {record.idempotency_key} != {None}
         gone[name] = None if own else min(holders, default="")
     return gone

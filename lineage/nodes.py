@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..committer.commit.state.decide import Decided
 from ..committer.format.job_spec import NOBODY, Mode, Owner
-from ..committer.format.layout import TableRoot
 from ..committer.format.records.inputs import Inputs, TableRead, content_of
+from ..committer.overview.job_record import JobRecord
 from .tables import CannotTellError, KnownTables, Place, TableNow
 
 #: The content of a partition without files.
@@ -61,7 +60,7 @@ class JobNode:
     :param unknown: why that cannot be told of all; empty: it can.
     :param gone: tables that it was computed from and that are no more.
     :param self_made: partitions that it read and wrote itself.
-    :param lost: keys of its files that are named and not there.
+    :param lost: by partition, keys of its files that are named and not there.
     :param mixed: several jobs whose rows were written again as one.
     :param fast: partitions that hold files of it in a fast root alone.
     :param replaced: partitions that it wrote and others hold now, with one of these.
@@ -80,7 +79,7 @@ class JobNode:
     unknown: str = ""
     gone: tuple[str, ...] = ()
     self_made: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
+    lost: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     mixed: tuple[str, ...] = ()
     fast: frozenset[str] = frozenset()
     replaced: Mapping[str, str] = field(default_factory=dict)
@@ -98,16 +97,18 @@ class JobNode:
         return replace(
             self,
             partitions=self.partitions | other.partitions,
-            lost=tuple(dict.fromkeys(self.lost + other.lost)),
+            lost={
+                name: tuple(dict.fromkeys((*self.lost_in(name), *other.lost_in(name))))
+                for name in sorted({*self.lost, *other.lost})
+            },
             fast=self.fast | other.fast,
             stale=tuple(dict.fromkeys(self.stale + other.stale)),
             versions={**self.versions, **other.versions},
         )
 
-    def lost_in(self, partition: str) -> list[str]:
+    def lost_in(self, partition: str) -> tuple[str, ...]:
         """Keys of its files in a partition that are named and not there."""
-        root = TableRoot.parse(self.table)
-        return [key for key in self.lost if root.partition_of_data_key(key) == partition]
+        return self.lost.get(partition, ())
 
     @property
     def places(self) -> Iterator[Place]:
@@ -115,16 +116,11 @@ class JobNode:
         return ((self.table, name) for name in self.partitions)
 
 
-def run_of(decided: Decided) -> JobRun:
-    """What a job's decision says of its run."""
-    decision = decided.decision
-    began = decision.inputs.began
-    seconds = None if began is None else max(0.0, decided.date - began)
-    by_key = decision.change_reads is not None
-    versions = decision.inputs.code_versions
-    return JobRun(
-        decision.owner, decision.idempotency_key, seconds, decision.mode, by_key, versions
-    )
+def run_of(record: JobRecord) -> JobRun:
+    """What a job's record says of its run."""
+    versions = record.inputs.code_versions
+    key, mode = record.idempotency_key, record.mode
+    return JobRun(record.owner, key, record.seconds, mode, record.by_key, versions)
 
 
 @dataclass
@@ -197,7 +193,8 @@ def _judge(read: TableRead, table: TableNow, own: set[Place], found: _Findings) 
     for name in sorted(known.keys() - mine):
         version, content = table.state.versions.get(name, 0), table.contents.get(name, _EMPTY)
         then = known[name]
-        moved = version != then.version or not version
+        # A log's version moves with every partition, and not with what a removal alone changes.
+        moved = version != then.version or not version or table.state.log_version is not None
         if moved and content != then.content:
             found.stale.append(f"{table.url}/{name} was of version {then.version}, is of {version}")
     for name in sorted(selected - known.keys() - mine):

@@ -256,7 +256,7 @@ def _step(node: JobNode, wanted: tuple[str, ...], after: Collection[Place], narr
     besides = () if narrowed else besides
     writes = (*wanted, *besides) if by_plan else ()
     versions = {name: node.versions.get(name, 0) for name in writes}
-    why = (*(f"{it} is gone" for it in node.lost), *node.stale)
+    why = (*(f"{it} is gone" for keys in node.lost.values() for it in keys), *node.stale)
     behind = why or tuple(f"{table} is made again" for table in sorted({it[0] for it in after}))
     return Step(
         *node.key, node.run, wanted, besides, behind, tuple(sorted(after)), narrowed, versions

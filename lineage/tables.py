@@ -1,9 +1,9 @@
-"""Tables as they are now, each looked at once: their partitions, contents and decisions."""
+"""Tables as they are now, each looked at once: their partitions, contents and jobs' records."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,17 +11,19 @@ from typing import Any
 import pyarrow as pa
 
 from ..committer.commit.snapshot import Snapshot
-from ..committer.commit.state.decide import Decided
 from ..committer.errors import TableNotFoundError
 from ..committer.format.parquet.reader import partition_constants
 from ..committer.format.parquet.row_filter import RowFilter
 from ..committer.format.records.inputs import UNREADABLE, TableRead, content_of, digest_of
+from ..committer.format.schema.other_formats import DELTA, OtherFormatError
+from ..committer.overview.job_record import JobRecord, record_of
 from ..committer.readable_table import ReadableTable
 from ..committer.scan.partition_condition import PartitionCondition
 from ..committer.scan.reads import place_of
 from ..committer.store.driver import connect
 from ..committer.store.fast_root import is_fast
 from ..committer.store.requests import Absent, Head
+from ..tables import DeltaTable
 
 #: Of a column beside those of a table; none of these is called so.
 _NAME = ""
@@ -154,7 +156,7 @@ class TableNow:
 
 
 class KnownTables:
-    """Tables, each as it was when it was asked for first.
+    """Tables of either layout, each as it was when it was asked for first.
 
     :param client: as of :class:`.table.Table`.
     :param with_files: look, too, which data files are there: a listing of each table.
@@ -164,24 +166,24 @@ class KnownTables:
         self._client = client
         self._with_files = with_files
         self._tables: dict[str, TableNow | None] = {}
-        self._decisions: dict[Place, Decided | None] = {}
+        self._opened: dict[str, ReadableTable | DeltaTable] = {}
+        self._records: dict[Place, JobRecord | None] = {}
         self._etags: dict[str, str | None] = {}
 
     def table(self, url: str) -> TableNow | None:
         """``None``: there is none any more."""
         if url not in self._tables:
-            self._tables[url] = self._look(url)
+            try:
+                self._tables[url] = self._look(url)
+            except TableNotFoundError:
+                self._tables[url] = None
         return self._tables[url]
 
-    def _look(self, url: str) -> TableNow | None:
-        table = ReadableTable(url, self._client)
-        try:
-            state = table.state()
-        except TableNotFoundError:
-            return None
+    def _look(self, url: str) -> TableNow:
+        state = self._open(url)
         if not self._with_files:
             return TableNow(url, state)
-        named = {file.key for file in state.files}
+        table, named = self._opened[url], {file.key for file in state.files}
         missing = named - table.keys_there(named)
         if missing:
             # A replace between the two looks removes what it no longer names.
@@ -189,14 +191,33 @@ class KnownTables:
             missing &= {file.key for file in state.files}
         return TableNow(url, state, frozenset(missing))
 
-    def decisions(self, url: str, jobs: Iterable[str]) -> dict[str, Decided | None]:
-        """The decisions of jobs: a request for each that was not asked for before."""
+    def _open(self, url: str) -> Snapshot:
+        """Open a table, whichever its layout, and return its state."""
+        self._opened[url] = table = ReadableTable(url, self._client)
+        try:
+            return table.state()
+        except OtherFormatError as error:
+            if error.format_name != DELTA:
+                raise
+        self._opened[url] = delta = DeltaTable(url, self._client)
+        return delta.state()
+
+    def records(self, url: str, jobs: Iterable[str]) -> dict[str, JobRecord | None]:
+        """The records of jobs: a request for each that was not asked for before."""
         wanted = set(jobs) - {""}
-        new = {job for job in wanted if (url, job) not in self._decisions}
+        new = {job for job in wanted if (url, job) not in self._records}
         if new:
-            found = ReadableTable(url, self._client).decisions(new)
-            self._decisions |= {(url, job): decided for job, decided in found.items()}
-        return {job: self._decisions[url, job] for job in wanted}
+            found = {**dict.fromkeys(new), **self._read_records(url, new)}
+            self._records |= {(url, job): record for job, record in found.items()}
+        return {job: self._records[url, job] for job in wanted}
+
+    def _read_records(self, url: str, jobs: Iterable[str]) -> Mapping[str, JobRecord | None]:
+        table, now = self._opened[url], self._tables[url]
+        if isinstance(table, DeltaTable):
+            assert now is not None
+            return table.job_records(jobs, now.state)
+        found = table.decisions(jobs)
+        return {job: record_of(it) for job, it in found.items() if it is not None}
 
     def etag(self, url: str) -> str | None:
         """Of a foreign file; ``None``: it is gone."""

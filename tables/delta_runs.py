@@ -190,9 +190,17 @@ class LogRuns:
 def writes_again(entry: LogEntry, state: LogState) -> bool:
     """Tell whether an entry has written rows of files again that it has removed."""
     if entry.job is not None:
-        return entry.operation in _REWRITES
+        return rewrites(entry)
     removes = bool(entry.of(RemoveFile)) and bool(entry.of(AddFile))
     return removes and entry.operation != RESTORE and replaced_by(entry, state) == NONE
+
+
+def rewrites(entry: LogEntry) -> bool:
+    """Tell whether a job of this package has written rows again, by its entry or by one that
+    commits that again."""
+    return entry.job is not None and (
+        entry.operation in _REWRITES or entry.ours.get("rowChanges") is not None
+    )
 
 
 def settles_of(entry: LogEntry) -> Mapping[Partition, Settling]:

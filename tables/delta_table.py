@@ -65,6 +65,7 @@ from ..committer.format.records.run_conflict import (
 from ..committer.format.records.typed_json import from_members
 from ..committer.format.row_changes import RowChanges
 from ..committer.format.run_rank import RunRanks
+from ..committer.overview.job_record import JobRecord
 from ..committer.overview.rival_jobs import RivalJob
 from ..committer.readable_table import ReadableTable
 from ..committer.scan.current_table import stored_in
@@ -72,6 +73,7 @@ from ..committer.scan.reads import note_read, stated_inputs
 from ..committer.scan.table_scan import ScanPlan, TableAccess, TableScan
 from ..committer.store.driver import BotoDriver, connect
 from ..committer.store.fast_root import FastRoot
+from ..committer.store.listing import list_objects
 from ..committer.store.requests import Work
 from ..committer.table_copy import Copied
 from ..committer.upkeep.adopt import AdoptAction, AdoptReport
@@ -119,6 +121,7 @@ from .delta_doctor import examine
 from .delta_files import snapshot_of
 from .delta_inputs import inputs_of_rows, inputs_told
 from .delta_ranks import find_superseded
+from .delta_records import job_records
 from .delta_settling import (
     LogSettlementPlan,
     check_log_rerun,
@@ -632,6 +635,18 @@ class DeltaTable(ChangeableTable):
         """What a job's rows were computed from, and by which version of their program, as far as
         it was told; nothing of a job that is not committed, or whose entry was cleaned."""
         return inputs_told(self._entry_of(job))
+
+    def job_records(self, jobs: Iterable[str], state: Snapshot) -> dict[str, JobRecord]:
+        """What jobs with files in a state have recorded of themselves, and those whose rows they
+        wrote again: a request for each. Jobs whose entries were cleaned are left out.
+
+        :param state: of this table.
+        """
+        return self.run(job_records(self._layout.folder, state, jobs))
+
+    def keys_there(self, named: Iterable[str] = ()) -> set[str]:
+        """Keys of all that the store has below the table: a listing."""
+        return set(self.run(list_objects(f"{self.root.prefix}/")).keys)
 
     def newer_runs(
         self,

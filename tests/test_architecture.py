@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "s3a": {"committer"},
     "spark": {"committer", "s3a", "tables"},
     "catalog": {"committer", "tables"},
-    "lineage": {"committer"},
+    "lineage": {"committer", "tables"},
     "maintenance": {"committer", "s3a", "tables"},
     "cli": {"committer", "s3a", "catalog", "lineage", "maintenance", "tables"},
     "orchestration": {"committer", "s3a", "spark", "maintenance", "tables"},

@@ -38,7 +38,7 @@ def graph(
             frozenset({DAY}),
             frozenset((url(it), DAY) for it in sources),
             stale=("an input has moved",) if name in set(stale) else (),
-            lost=(f"{name}/{DAY}/f",) if name in set(lost) else (),
+            lost={DAY: (f"{name}/{DAY}/f",)} if name in set(lost) else {},
             run=JobRun(seconds=1.0),
         )
         for name, sources in reads.items()
@@ -197,7 +197,7 @@ def test_any_dag(found: LineageGraph) -> None:
     needed = asked.union(*(found.parents[one] for one in again))
     assert again <= needed
     # And then nothing is left to do.
-    after = {one: replace(it, stale=(), lost=()) for one, it in found.nodes.items() if one in again}
+    after = {one: replace(it, stale=(), lost={}) for one, it in found.nodes.items() if one in again}
     assert not plan(replace(found, nodes={**found.nodes, **after})).layers
 
 

@@ -1,0 +1,106 @@
+"""Records of the jobs whose rows a state of a Delta table holds, by the entries of its log.
+
+==============================  ================================================================
+a file                          its rows are of
+==============================  ================================================================
+of a job of this package        that job; its tags name the job and the version of its entry
+of an entry that wrote rows     the jobs of the files that this entry has removed there; of a
+again                           merge, an update or a deletion also of its own
+of another engine               nobody knows whom: the job ``""``
+==============================  ================================================================
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+
+from ..committer.commit.snapshot import Snapshot
+from ..committer.format.job_spec import Mode
+from ..committer.overview.job_record import JobRecord
+from ..committer.store.requests import Step
+from ..log.actions import AddFile, AppTransaction, RemoveFile
+from ..log.change import RUN
+from ..log.entries import LogEntry, LogFolder
+from ..log.opening import read_entries
+from .delta_files import name_told, version_of_job
+from .delta_inputs import inputs_told
+from .delta_runs import owner_of, rewrites
+
+#: Entries that are read at once.
+_AT_ONCE = 64
+
+
+def job_records(
+    folder: LogFolder, state: Snapshot, jobs: Iterable[str]
+) -> Step[dict[str, JobRecord]]:
+    """Read the records of jobs with files in a state, and of those whose rows they wrote again: a
+    request for each. Those whose entries were cleaned are left out."""
+    found: dict[str, LogEntry] = {}
+    wanted = {state.entries[job] for job in jobs if job in state.entries}
+    seen: set[int] = set()
+    while wanted:
+        entries = yield from _read(folder, sorted(wanted))
+        seen |= wanted
+        found |= {it.job: it for it in entries if it.job}
+        wanted = {at for it in entries if rewrites(it) for at in _removed_by_entry(it)} - seen
+    records: dict[str, JobRecord] = {}
+    for job, entry in sorted(found.items(), key=lambda it: it[1].version):
+        # What an entry removes was added before it, so that the origins of that are known.
+        records[job] = _record(entry, state, records)
+    return records
+
+
+def _read(folder: LogFolder, versions: list[int]) -> Step[list[LogEntry]]:
+    found: list[LogEntry] = []
+    for start in range(0, len(versions), _AT_ONCE):
+        entries = yield from read_entries(folder, versions[start : start + _AT_ONCE])
+        found += [it for it in entries if it is not None]
+    return found
+
+
+def _removed_by_entry(entry: LogEntry) -> set[int]:
+    """The versions of the entries that had added what this one removed."""
+    return {at for it in entry.of(RemoveFile) if (at := version_of_job(it)) is not None}
+
+
+def _record(entry: LogEntry, state: Snapshot, before: Mapping[str, JobRecord]) -> JobRecord:
+    """Read an entry's record.
+
+    :param before: records of earlier entries.
+    """
+    job = entry.job or ""
+    own = [it for it in entry.of(AddFile) if it.tags.get("job") == job]
+    wrote = frozenset(_name(it.values, state) for it in own)
+    keys = [it.app for it in entry.of(AppTransaction) if it.app.startswith(RUN)]
+    return JobRecord(
+        job,
+        owner_of(entry),
+        keys[0].removeprefix(RUN) if keys else None,
+        entry.written_at,
+        Mode.APPEND if entry.ours.get("replaced") in (None, []) else Mode.REPLACE,
+        entry.ours.get("changeReads") is not None,
+        inputs_told(entry),
+        wrote,
+        _origins(entry, state, wrote, before) if rewrites(entry) else {},
+    )
+
+
+def _origins(
+    entry: LogEntry, state: Snapshot, wrote: Collection[str], before: Mapping[str, JobRecord]
+) -> dict[str, tuple[str, ...]]:
+    """By partition, the jobs whose rows an entry has written again."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for it in entry.of(RemoveFile):
+        name, job = _name(it.values or {}, state), it.tags.get("job") or ""
+        origins = before[job].origins if job in before else {}
+        found[name] += origins.get(name, (job,))
+    if any(it.changes_data for it in entry.of(AddFile)):
+        for name in wrote:
+            found[name].append(entry.job or "")
+    return {name: tuple(dict.fromkeys(found[name])) for name in sorted(wrote)}
+
+
+def _name(values: Mapping[str, str | None], state: Snapshot) -> str:
+    partition = tuple(values.get(column) for column in state.partition_by)
+    return name_told(partition, state.schema, state.partition_by)
