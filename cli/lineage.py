@@ -20,7 +20,6 @@ from ..lineage import at_risk as risks
 from ..lineage.graph import place_named
 from .amounts import age_option
 from .output import AsJson, look_where, plain, print_rows, say
-from .tables import refuse_delta
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -178,12 +177,6 @@ def _risks(graph: LineageGraph, most: float, durable: list[str] | None, as_json:
 def _look(
     targets: Sequence[str], lost: bool = False, code_versions: Iterable[str] | None = None
 ) -> LineageGraph:
-    for url in sorted({place_named(target)[0] for target in targets}):
-        refuse_delta(
-            url,
-            "its log does not tell what its rows were computed from",
-            f"zero-rename history {url} says which job wrote when.",
-        )
     versions = dict(_version(it, targets) for it in code_versions or ())
     return look_up(targets, lost=lost, code_versions=versions)
 

@@ -193,8 +193,7 @@ def _judge(read: TableRead, table: TableNow, own: set[Place], found: _Findings) 
     for name in sorted(known.keys() - mine):
         version, content = table.state.versions.get(name, 0), table.contents.get(name, _EMPTY)
         then = known[name]
-        # A log's version moves with every partition, and not with what a removal alone changes.
-        moved = version != then.version or not version or table.state.log_version is not None
+        moved = version != then.version or not version
         if moved and content != then.content:
             found.stale.append(f"{table.url}/{name} was of version {then.version}, is of {version}")
     for name in sorted(selected - known.keys() - mine):

@@ -83,6 +83,7 @@ def _record(entry: LogEntry, state: Snapshot, before: Mapping[str, JobRecord]) -
         inputs_told(entry),
         wrote,
         _origins(entry, state, wrote, before) if rewrites(entry) else {},
+        entry.ours.get("narrows") is not None,
     )
 
 

@@ -148,7 +148,7 @@ from .delta_upkeep import (
     rival_jobs,
     store_now,
 )
-from .delta_verify import verify_table
+from .delta_verify import keys_there, verify_table
 from .last_changes import LastChanges, Since, last_changes
 from .publishing import abort, publish, rows_of_job
 from .store_check import ATOMIC
@@ -645,8 +645,11 @@ class DeltaTable(ChangeableTable):
         return self.run(job_records(self._layout.folder, state, jobs))
 
     def keys_there(self, named: Iterable[str] = ()) -> set[str]:
-        """Keys of all that the store has below the table: a listing."""
-        return set(self.run(list_objects(f"{self.root.prefix}/")).keys)
+        """Keys of all that the store has below the table and in its data roots: a listing each.
+
+        :param named: as of a table of directories, which may have had others.
+        """
+        return self.run(keys_there(self._layout))
 
     def newer_runs(
         self,

@@ -8,7 +8,7 @@ from ..committer.errors import TableNotFoundError, counted
 from ..committer.format.layout import UNPARTITIONED
 from ..committer.store.fast_root import is_fast
 from ..committer.store.listing import list_objects
-from ..committer.store.requests import Step
+from ..committer.store.requests import ListedObject, Step
 from ..committer.upkeep.verify import Finding, FindingKind
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
@@ -31,19 +31,33 @@ def verify_table(layout: DeltaLayout) -> Step[list[Finding]]:
     before = yield from open_log(layout, LogDepth.FILES)
     if not before.state.exists:
         raise TableNotFoundError("There is no Delta table here.")
-    listing = yield from list_objects(layout.root.prefix)
-    objects = [*listing.objects]
-    for folder in filter(is_fast, layout.data_folders(before.state)):
-        objects += (yield from list_objects(folder)).objects
+    objects, date = yield from _list_all(layout, before.state)
     after = yield from open_log(layout, LogDepth.WHOLE)
     sizes = {item.key: item.size for item in objects}
-    now = int(listing.date * 1000)
+    now = int(date * 1000)
     repairs = yield from repair_log(layout, now, apply=False, accept_loss=False, fencer="")
     known = {it.version: it for it in repairs}
     overwritten = {*before.overwritten, *after.overwritten} - known.keys()
     overwritten |= {version for version, it in known.items() if it.outcome.is_lost}
     found = [_overwritten(layout, it, known.get(it)) for it in sorted(overwritten)]
     return [*found, *_lost(layout, before.state, after.state, sizes)]
+
+
+def keys_there(layout: DeltaLayout) -> Step[set[str]]:
+    """Keys of all that lies below a table and in its data roots."""
+    opened = yield from open_log(layout, LogDepth.BLIND)
+    objects, _ = yield from _list_all(layout, opened.state)
+    return {it.key for it in objects}
+
+
+def _list_all(layout: DeltaLayout, state: LogState) -> Step[tuple[list[ListedObject], float]]:
+    """List all that lies below a table and in its data roots; and the time, by the store's
+    clock."""
+    listing = yield from list_objects(layout.root.prefix)
+    objects = [*listing.objects]
+    for folder in filter(is_fast, layout.data_folders(state)):
+        objects += (yield from list_objects(folder)).objects
+    return objects, listing.date
 
 
 def _overwritten(layout: DeltaLayout, version: int, repair: RepairedEntry | None) -> Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -58,21 +58,9 @@ class KnownAssets:
     def table(self, key: dg.AssetKey) -> Table:
         return self.reference(key).table(self.resource)
 
-    def refuse_delta(self, keys: Iterable[dg.AssetKey], why: str, remedy: str) -> None:
-        """Refuse assets that are Delta tables: three requests each.
-
-        :param why: what a Delta table lacks.
-        :raises InvalidInputError: names the first.
-        """
-        for key in keys:
-            table = self.reference(key).read_table(self.resource)
-            if isinstance(table, DeltaTable):
-                raise InvalidInputError(
-                    f"The asset {key.to_user_string()!r} is a Delta table, {why}. No run was asked "
-                    "for.",
-                    table=table.root.url,
-                    remedy=remedy,
-                )
+    def table_as_it_is(self, key: dg.AssetKey) -> Table | DeltaTable:
+        """Open what lies at an asset's root, of whichever layout: three requests."""
+        return self.reference(key).read_table(self.resource)
 
     def unfinished(self) -> tuple[DagsterRun, ...]:
         """The runs that have not ended."""

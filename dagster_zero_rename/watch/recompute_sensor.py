@@ -83,14 +83,9 @@ def recompute_sensor(
 def _tick(
     context: dg.SensorEvaluationContext, assets: _Assets, targets: Sequence[dg.AssetKey], lost: bool
 ) -> dg.SensorResult | dg.SkipReason:
-    assets.refuse_delta(
-        targets,
-        "whose log does not tell what its rows were made from",
-        "Leave it out, and let automation conditions start its runs.",
-    )
     # Before the plan: what ends after this look may have loaded what the plan calls stale.
     running = _Running.of(assets)
-    urls = [table.root.url for key in targets if (table := assets.table(key)).exists()]
+    urls = [table.root.url for key in targets if (table := assets.table_as_it_is(key)).exists()]
     versions = {assets.table(key).root.url: now for key, now in assets.code_versions.items()}
     graph = look_up(urls, assets.resource.client(), lost=lost, code_versions=versions)
     # A run writes the partitions that it is asked for and no others, so it takes nothing away.

@@ -388,37 +388,29 @@ class TestWatch:
         commit(flights.table, 1)
         assert self.told(self.tick(flights, "17")) == {DAY: (0, 1)}
 
-    def test_recompute_sensor_refuses_a_delta_table(self, flights: Flights) -> None:
-        commit(flights.table, 1)
-        sensor = recompute_sensor("flights", name="s")
-        repository = dg.Definitions(
-            assets=[flights.asset],
-            sensors=[sensor],
-            resources={"zero": flights.zero, "zero_rename": flights.zero},
-        ).get_repository_def()
-        with (
-            dg.build_sensor_context(
-                flights.instance, repository_def=repository, resources={"zero_rename": flights.zero}
-            ) as context,
-            pytest.raises(InvalidInputError, match="'flights' is a Delta table"),
-        ):
-            sensor.evaluate_tick(context)
+    def test_recompute_sensor_runs_what_a_correction_leaves_stale(self, flights: Flights) -> None:
+        @dg.asset(deps=[flights.asset])
+        def totals(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+            total = sum(flights.table.scan().to_arrow()["number"].to_pylist())
+            return zero.write(context, pa.table({"total": [total]}))
 
-    def test_observation_gives_the_version_of_each_partition(self, flights: Flights) -> None:
-        commit(flights.table, 1, 2)
-        seen = observable_table("flights", partitions_def=DAYS, partition_expr="day")
+        words = {"zero": flights.resource, "zero_rename": flights.resource}
+        sensor = recompute_sensor("totals", name="s")
+        defs = dg.Definitions([flights.asset, totals], sensors=[sensor], resources=words)
 
-        def versions() -> dict[str, str]:
-            resources = {"zero_rename": flights.zero}
-            result = observe([seen], resources=resources, instance=flights.instance)
-            events = result.asset_observations_for_node(seen.op.name)
-            return {str(it.partition): it.tags["dagster/data_version"] for it in events}
+        def tick() -> Any:
+            repository = defs.get_repository_def()
+            given: Any = {"repository_def": repository, "resources": {"zero_rename": words["zero"]}}
+            with dg.build_sensor_context(flights.instance, **given) as context:
+                return sensor.evaluate_tick(context)
 
-        before = versions()
-        assert sorted(before) == [DAY, NEXT]
-        commit(flights.table, 2)
-        after = versions()
-        assert (after[DAY] == before[DAY], after[NEXT] == before[NEXT]) == (True, False)
+        flights.run(DAY, LAST)
+        dg.materialize([totals], resources=words, instance=flights.instance, selection=[totals])
+        assert "Nothing" in tick().skip_message
+        flights.numbers[DAY] = [7]
+        flights.run(DAY)
+        (request,) = tick().run_requests
+        assert request.asset_selection == [dg.AssetKey("totals")]
 
 
 @pytest.mark.usefixtures("s3_server")
