@@ -73,7 +73,6 @@ from ..committer.scan.reads import note_read, stated_inputs
 from ..committer.scan.table_scan import ScanPlan, TableAccess, TableScan
 from ..committer.store.driver import BotoDriver, connect
 from ..committer.store.fast_root import FastRoot
-from ..committer.store.listing import list_objects
 from ..committer.store.requests import Work
 from ..committer.table_copy import Copied
 from ..committer.upkeep.adopt import AdoptAction, AdoptReport

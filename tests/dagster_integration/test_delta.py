@@ -412,6 +412,22 @@ class TestWatch:
         (request,) = tick().run_requests
         assert request.asset_selection == [dg.AssetKey("totals")]
 
+    def test_observation_gives_the_version_of_each_partition(self, flights: Flights) -> None:
+        commit(flights.table, 1, 2)
+        seen = observable_table("flights", partitions_def=DAYS, partition_expr="day")
+
+        def versions() -> dict[str, str]:
+            resources = {"zero_rename": flights.zero}
+            result = observe([seen], resources=resources, instance=flights.instance)
+            events = result.asset_observations_for_node(seen.op.name)
+            return {str(it.partition): it.tags["dagster/data_version"] for it in events}
+
+        before = versions()
+        assert sorted(before) == [DAY, NEXT]
+        commit(flights.table, 2)
+        after = versions()
+        assert (after[DAY] == before[DAY], after[NEXT] == before[NEXT]) == (True, False)
+
 
 @pytest.mark.usefixtures("s3_server")
 class TestSpark:

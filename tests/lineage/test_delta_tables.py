@@ -29,6 +29,10 @@ ALL = ("daily", "weekly", "monthly")
 class DeltaLake(Lake):
     """Three tables, some of them Delta tables."""
 
+    daily: Any
+    weekly: Any
+    monthly: Any
+
     def __init__(
         self, bucket: Bucket, delta: tuple[str, ...] = ALL, content: Content = Content.ROWS
     ) -> None:
