@@ -85,6 +85,8 @@ LISTS: dict[str, Any] = {"limits": Limits(decisions_per_head=1, merged_below=0)}
 TWICE: dict[str, Any] = {"before": ((Mode.APPEND, (ONE, TWO)), (Mode.APPEND, (ONE,)))}
 #: States of a scenario that `make test` explores: every broken variant is caught within.
 MOST = int(os.environ.get("SIMULATION_STATES", "3000"))
+#: Walks through a random scenario, of which the same holds.
+WALKS = 100
 OWN: dict[str, Any] = {"idempotency_key": "run", "on_repeat": OnRepeat.REPLACE_OWN}
 WORST = Faults(denials=True, reads=True, deletes=True, in_flight=True)
 #: What must be reached.
@@ -144,7 +146,7 @@ class Scenario:
         ``a committed, b refused``: without it a protocol that never commits would pass.
     :param switches: all interleavings with at most so many preemptions; ``None``: with any.
     :param random: explored by random walks, with seeds 0…n-1.
-    :param most: states that `make test` explores.
+    :param most: states that `make test` explores; ``walks``: that it takes, where they are random.
     """
 
     make: Callable[..., Explorer]
@@ -152,6 +154,7 @@ class Scenario:
     switches: int | None = None
     random: bool = False
     most: int = MOST
+    walks: int = WALKS
 
     def explorer(self, more_switches: int = 0) -> Explorer:
         if self.switches is None:
@@ -1234,6 +1237,7 @@ RANDOM = {
         lambda: twice(APPEND, ONE, TWO, beside=(writer("c", APPEND, ONE, TWO),)),
         ("c committed, first committed, second committed",),
         random=True,
+        walks=290,
     ),
     "a commit in two processes, writers, recovery": Scenario(
         doubled(**HARD),

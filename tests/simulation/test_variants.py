@@ -9,7 +9,6 @@ from simulation.catalogue import SCENARIOS, Scenario
 from simulation.explore import Failure
 from simulation.variants import VARIANTS, Variant
 
-_WALKS = 290
 #: Each notes its variants as it is imported.
 _MODULES = (broken, broken_by_heads, broken_gc, broken_narrowed)
 
@@ -17,7 +16,7 @@ _MODULES = (broken, broken_by_heads, broken_gc, broken_narrowed)
 def _explore(scenario: Scenario) -> None:
     explorer = scenario.explorer()
     if scenario.random:
-        for seed in range(_WALKS):
+        for seed in range(scenario.walks):
             explorer.wander(seed)
     else:
         explorer.exhaust(scenario.most)
