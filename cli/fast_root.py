@@ -12,7 +12,7 @@ from ..committer.upkeep.checkpoint import CheckpointAction, CheckpointOrder
 from ..tables import DeltaTable
 from . import delta
 from .output import DRY, Apply, AsJson, Partitions, Url, look_where, plain, print_rows, say
-from .tables import open_table, table_of_directories
+from .tables import open_table
 
 
 def told(since: float) -> str:
@@ -29,10 +29,10 @@ def checkpoint(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy what lies only in a table's fast root into the table, by plain jobs. Of a Delta table:
-    write a checkpoint of its log, from which openings read."""
+    """Copy what lies only in a table's fast root into the table, by plain jobs. Of a Delta table
+    without one: write a checkpoint of its log, from which openings read."""
     opened = open_table(table)
-    if isinstance(opened, DeltaTable):
+    if isinstance(opened, DeltaTable) and not opened.has_data_roots:
         delta.checkpoint(opened, apply, as_json)
         return
     found = opened.checkpoint(partition or None, order, apply)
@@ -63,11 +63,7 @@ def data_root(
     as_json: AsJson = False,
 ) -> None:
     """Show or change where the files of a table's jobs lie first, and what lies only there."""
-    found = table_of_directories(
-        table,
-        "its files lie in the table",
-        "Leave data_root out; a fast root is for tables of directories.",
-    )
+    found = open_table(table)
     if root is None:
         now, lying = found.data_root, found.not_durable()
         before = after = now

@@ -188,9 +188,10 @@ class _Job:
             "on_repeat": OnRepeat.REPLACE_OWN,
             "owner": self.step.owner,
             "code_version": self.step.code_version,
+            "data_root": self.policy.data_root,
         }
         if not self.policy.is_delta:
-            policies |= {"readers": self.policy.readers, "data_root": self.policy.data_root}
+            policies["readers"] = self.policy.readers
         return policies
 
 

@@ -199,7 +199,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
         known = [it for it in (self.layout, self.committer) if isinstance(it, str)]
         if len(known) == 2 and TableLayout.DELTA in known:
             check_kept(self.committer, {LAYOUT: TableLayout.DELTA}, _UNDONE)
-            check_delta_policies({"readers": self.readers, "data_root": self.data_root}, _UNDONE)
+            check_delta_policies({"readers": self.readers}, _UNDONE)
         return self
 
     def table(self, name: str) -> Table:

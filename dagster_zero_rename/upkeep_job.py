@@ -14,11 +14,14 @@ from zero_rename.committer.table import Table
 from zero_rename.committer.upkeep.checkpoint import CheckpointAction, Checkpointed, CheckpointOrder
 from zero_rename.lineage import risks_of
 from zero_rename.maintenance.conflicts import ConflictOrder
+from zero_rename.maintenance.delta import why_left
 from zero_rename.maintenance.destinations import Destination, destinations_in
 from zero_rename.maintenance.purging import PurgeOrder
 from zero_rename.maintenance.residue import find_residue
 from zero_rename.maintenance.upkeep import Upkeep, as_markdown, look_after
 from zero_rename.orchestration.table_names import check_catalog_of
+from zero_rename.tables import DeltaTable
+from zero_rename.tables.table_at import opened_as_it_is
 
 from .conflict_job import owner_of
 from .failures import final_failures
@@ -173,9 +176,10 @@ def checkpoint_job(
         failed: list[str] = []
         for table in found:
             try:
-                if tables is None and (root := table.data_root) is not None and root.temporary:
+                opened = opened_as_it_is(table)
+                if tables is None and _is_left(opened):
                     continue
-                done += [(table.root.url, it) for it in table.checkpoint(order=first, apply=apply)]
+                done += [(table.root.url, it) for it in opened.checkpoint(order=first, apply=apply)]
             except Exception as error:
                 # The other tables are copied all the same.
                 context.log.exception(table.root.url)
@@ -199,6 +203,13 @@ def checkpoint_job(
     return checkpoint
 
 
+def _is_left(table: Table | DeltaTable) -> bool:
+    """Tell whether a table that nobody named has nothing that is to be made durable."""
+    if isinstance(table, DeltaTable) and why_left(table):
+        return True
+    return (root := table.data_root) is not None and root.temporary
+
+
 def _of_checkpoint(done: Sequence[tuple[str, Checkpointed]], failed: Sequence[str]) -> str:
     """A page about partitions, what needs a person first."""
     lines = ["# Checkpoint", "", *(f"* {line}" for line in failed[:_LINES])]
@@ -218,7 +229,9 @@ def _of_checkpoint(done: Sequence[tuple[str, Checkpointed]], failed: Sequence[st
 
 
 def _opened(resource: ZeroRenameResource, tables: Sequence[str] | None) -> list[Table]:
-    return resource.tables() if tables is None else [resource.table(it) for it in tables]
+    if tables is None:
+        tables = [it.root.url for it in resource.destinations() if _is_registered(it)]
+    return [resource.table(it) for it in tables]
 
 
 def _destinations(resource: ZeroRenameResource, tables: Sequence[str] | None) -> list[Destination]:

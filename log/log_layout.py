@@ -48,6 +48,10 @@ class LogLayout(Protocol):
         """Tell whether files of the former columns are right under the present ones."""
         ...
 
+    def restored(self, then: LogMetadata, now: LogMetadata) -> LogMetadata:
+        """The columns and properties of a table of which a former version is brought back."""
+        ...
+
     def data_folders(self, state: LogState) -> tuple[str, ...]:
         """The prefixes below which jobs may have written files, :attr:`data` first."""
         ...

@@ -52,13 +52,16 @@ def plan_restore(
     former = yield from open_log(layout, LogDepth.FILES, version)
     state, then = opened.state, former.state
     there, lost = yield from find_returned(layout, state, then.live.values(), now)
+    assert then.metadata is not None
+    assert state.metadata is not None
+    metadata = layout.restored(then.metadata, state.metadata)
     change = LogChange(
         job,
         LogBase(state.version, state.table_id),
         removes=frozenset(state.live.keys() - then.live.keys()),
         returned=there,
         reads=ALL,
-        metadata=then.metadata if then.metadata != state.metadata else None,
+        metadata=metadata if metadata != state.metadata else None,
         operation=RESTORE,
         owner=owner,
     )

@@ -48,7 +48,9 @@ class CheckpointOperator(_TableMaintenance):
         self.order = choice("order", CheckpointOrder, order)
 
     def _treat(self, table: Table, hook: ZeroRenameHook) -> list[dict[str, Any]]:
-        found = table.checkpoint(order=self.order, apply=self.apply)
+        from ..tables.table_at import opened_as_it_is
+
+        found = opened_as_it_is(table).checkpoint(order=self.order, apply=self.apply)
         rows = [(it.partition, str(it.action), it.files, it.bytes) for it in found]
         listed = text_table(("partition", "action", "files", "bytes"), rows)
         self.log.info("%s\n%s", table.root.url, listed if rows else "all of it is durable")

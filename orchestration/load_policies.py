@@ -67,7 +67,6 @@ def check_policies(
 #: What a load into a Delta table does not keep, and what it does in its place.
 _NOT_IN_DELTA: Mapping[str, str] = {
     "readers": "whose readers go by its log",
-    "data_root": "whose files lie in it",
     "success_markers": "which has no _SUCCESS",
 }
 
@@ -143,5 +142,10 @@ def check_table_layout(committer: str, table: Table, said: Mapping[str, Any]) ->
     :raises TableMismatchError: the table is of another layout.
     """
     readers, data_root = said.get("readers"), said.get("data_root")
-    if committer == NATIVE and (readers or data_root):
+    if said.get("layout") is TableLayout.DELTA:
+        if data_root:
+            from ..tables.table_at import delta_at  # With the readers of Parquet: on use.
+
+            delta_at(table).refuse_other_data_root(data_root)
+    elif committer == NATIVE and (readers or data_root):
         table.refuse_other_layout(readers, data_root)

@@ -7,12 +7,16 @@ from ..committer.errors import ZeroRenameError
 from ..committer.format.job_spec import JobSpec
 from ..committer.format.layout import TableRoot
 from ..committer.store.requests import Step
-from ..committer.upkeep.doctor import about_place
+from ..committer.upkeep.checkpoint import late_files
+from ..committer.upkeep.doctor import about_fast_rules, about_place
 from ..committer.upkeep.problem import Problem
 from ..committer.upkeep.recovery import Outcome
+from ..committer.upkeep.store_problems import about_fast_root
+from ..layouts.delta.data_roots import data_root_of, roots_of
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.opening import LogDepth, open_log
-from .delta_upkeep import plan_recovery
+from .delta_files import snapshot_of
+from .delta_upkeep import plan_recovery, store_now
 
 
 def examine(
@@ -28,6 +32,12 @@ def examine(
     except ZeroRenameError as error:
         remedy = error.remedy or "Find out who wrote what cannot be read."
         return [*found, Problem("log not readable", error.key or root.url, error.message, remedy)]
+    context = Context(root, data_root=data_root_of(opened.state))
+    found += yield from about_fast_root(context)
+    found += yield from about_fast_rules(context, max_duration or JobSpec.max_duration)
+    if roots_of(opened.state) and not (context.data_root and context.data_root.temporary):
+        now = (yield from store_now(layout)) / 1000
+        found += late_files(root, snapshot_of(root, layout, opened.state), now)
     found += [
         Problem(
             "entry written over",

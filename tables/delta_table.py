@@ -80,6 +80,7 @@ from ..committer.upkeep.checkpoint import (
     CheckpointAction,
     Checkpointed,
     CheckpointOrder,
+    DataRootChange,
     NotDurable,
     not_durable,
     plan_checkpoint,
@@ -102,7 +103,7 @@ from ..committer.upkeep.settlement_policy import SettlementPolicy
 from ..committer.upkeep.verify import Finding
 from ..committer.write_job import WriteJob, this_process
 from ..layouts.delta.columns import arrow_schema
-from ..layouts.delta.data_roots import data_root_of
+from ..layouts.delta.data_roots import data_root_of, roots_of
 from ..log.actions import AddFile, RemoveFile
 from ..log.change import FENCE
 from ..log.checkpointing import make_checkpoint
@@ -112,6 +113,7 @@ from ..log.opening import LogDepth, OpenedLog, list_log, open_log, read_entries
 from ..log.repairing import RepairedEntry, repair_log
 from ..log.restoring import plan_restore
 from ..log.searching import find_run
+from .data_root import change_data_root, check_data_root, kept_data_root
 from .delta_adopt import adopt_directory, plan_adoption
 from .delta_checkpoint import DeltaCheckpointer
 from .delta_conflicts import find_log_conflicts
@@ -739,6 +741,37 @@ class DeltaTable(ChangeableTable):
     def data_root(self) -> FastRoot | None:
         """The root in which jobs write files first; ``None``: in the table, or no table here."""
         return data_root_of(self._open(LogDepth.BLIND).state)
+
+    @property
+    def has_data_roots(self) -> bool:
+        """Tell whether files may lie in another root, from now or before."""
+        return bool(roots_of(self._open(LogDepth.BLIND).state))
+
+    def refuse_other_data_root(self, data_root: FastRoot | str) -> None:
+        """Refuse a data root that a job would ask for and that the table does not have, or that no
+        new table can have.
+
+        :raises TableMismatchError: the table has another one.
+        :raises InvalidInputError: it is none, or it lies in the table.
+        """
+        root, state = FastRoot.parse(data_root), self._open(LogDepth.BLIND).state
+        if state.exists:
+            kept_data_root(self.root, state, root)
+        else:
+            check_data_root(self.root, root)
+
+    def set_data_root(self, data_root: str | None, apply: bool = False) -> DataRootChange:
+        """Change where jobs write files first. Files that are there stay where they are until they
+        are replaced or copied.
+
+        :param data_root: as of :meth:`job`; ``None``: in the table.
+        :param apply: do it; ``False`` only says what would change.
+        :raises TableNotFoundError: no table here.
+        :raises InvalidInputError: not a data root, or one in the table.
+        :raises CommitConflictError: another job changes columns or properties meanwhile.
+        """
+        root = None if data_root is None else FastRoot.parse(data_root)
+        return self.run(change_data_root(self.root, self._layout, root, apply))
 
     def not_durable(self) -> list[NotDurable]:
         """List what lies only in a data root, by partition, and since when.

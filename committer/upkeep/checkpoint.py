@@ -126,8 +126,14 @@ def about_durability(context: Context, table: TableRecord) -> Step[list[Problem]
     if table.readers is not Readers.HEADS or table.is_temporary:
         return []
     state = yield from take_snapshot(context)
+    has_fast = any(is_fast(it.key) for it in state.files)
+    now = (yield from Head(context.root.table_key)).date if has_fast else 0.0
+    return late_files(context.root, state, now)
+
+
+def late_files(root: TableRoot, state: Snapshot, now: float) -> list[Problem]:
+    """What of a state has lain for a day or longer only in a fast root."""
     found = not_durable(state.files)
-    now = (yield from Head(context.root.table_key)).date if found else 0.0
     late = [it for it in found if now - it.since >= _LATE]
     if not late:
         return []
@@ -139,7 +145,7 @@ def about_durability(context: Context, table: TableRecord) -> Step[list[Problem]
             oldest.partition,
             f"{counted(len(late), 'partition has', 'partitions have')} files that have lain only "
             f"in a fast root for a day or longer, this one for {hours:.0f} h.",
-            f"Copy them: zero-rename checkpoint {context.root.url} --apply",
+            f"Copy them: zero-rename checkpoint {root.url} --apply",
         )
     ]
 

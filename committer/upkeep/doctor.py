@@ -246,22 +246,34 @@ def _about_lifecycle(context: Context, max_duration: float | None) -> Step[list[
 
 def _about_rules(context: Context, longest: float) -> Step[list[Problem]]:
     """Of the table's bucket, and of that of its fast root, where that can be reached."""
-    root, fast, found = context.root, context.data_root, list[Problem]()
-    for prefix in (f"{root.prefix}/", *([root.fast_data_prefix(fast)] if fast else [])):
-        answer = yield from unless_gone(iter(ListLifecycleRules(prefix)), None)
-        place = FastPlace.of(root.bucket, prefix)
-        if isinstance(answer, Unknown):
-            found.append(
-                Problem(
-                    "lifecycle rules unknown",
-                    root.bucket if place is None else place.root.bucket,
-                    f"The store did not tell the bucket's lifecycle rules ({answer.cause}).",
-                    "Grant s3:GetLifecycleConfiguration, and look for rules that abort uploads or "
-                    "expire objects of this table.",
-                )
+    found = yield from _about_rules_of(context, f"{context.root.prefix}/", longest)
+    return found + (yield from about_fast_rules(context, longest))
+
+
+def about_fast_rules(context: Context, longest: float) -> Step[list[Problem]]:
+    """Lifecycle rules of the bucket of a table's fast root, where that can be reached."""
+    if context.data_root is None:
+        return []
+    prefix = context.root.fast_data_prefix(context.data_root)
+    return (yield from _about_rules_of(context, prefix, longest))
+
+
+def _about_rules_of(context: Context, prefix: str, longest: float) -> Step[list[Problem]]:
+    root, found = context.root, list[Problem]()
+    answer = yield from unless_gone(iter(ListLifecycleRules(prefix)), None)
+    place = FastPlace.of(root.bucket, prefix)
+    if isinstance(answer, Unknown):
+        found.append(
+            Problem(
+                "lifecycle rules unknown",
+                root.bucket if place is None else place.root.bucket,
+                f"The store did not tell the bucket's lifecycle rules ({answer.cause}).",
+                "Grant s3:GetLifecycleConfiguration, and look for rules that abort uploads or "
+                "expire objects of this table.",
             )
-        elif answer is not None:
-            found += about_rules(answer.rules, root, longest, place)
+        )
+    elif answer is not None:
+        found += about_rules(answer.rules, root, longest, place)
     return found
 
 

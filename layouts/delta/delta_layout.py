@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...committer.errors import RecordDamagedError
@@ -14,7 +14,7 @@ from ...log.actions import LogMetadata
 from ...log.entries import LogEntry, LogFolder
 from ...log.replay import LogState
 from . import features
-from .data_roots import roots_of
+from .data_roots import keeping_roots, roots_of
 from .paths import DeltaRoot
 
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
@@ -46,6 +46,9 @@ class DeltaLayout:
     def data_in(self, data_root: FastRoot | None) -> str:
         """The prefix below which jobs write in a data root; ``None``: the table's own."""
         return self.data if data_root is None else self.root.place(data_root).keys
+
+    def restored(self, then: LogMetadata, now: LogMetadata) -> LogMetadata:
+        return replace(then, properties=keeping_roots(then.properties, now.properties))
 
     def data_folders(self, state: LogState) -> tuple[str, ...]:
         return (self.data, *map(self.data_in, roots_of(state)))

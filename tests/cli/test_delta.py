@@ -30,6 +30,7 @@ WORKS = {
     "checkpoint": "{t}",
     "compact": "{t}",
     "conflicts": "{t}",
+    "data-root": "{t}",
     "delete": "{t} --where delay>5",
     "doctor": "{t}",
     "history": "{t}",
@@ -57,7 +58,6 @@ REFUSES = {
     "adopt": ("{t}", "layout='delta'"),
     "catalog manifests": ("{t}", "zero-rename catalog sync"),
     "copy": ("{t} {t}2", "load(spark"),
-    "data-root": ("{t}", "Leave data_root out"),
     "encryption": ("{t}", "bucket's default"),
     "gc": ("{t}", "zero-rename purge"),
     "index": ("{t}", "zero-rename checkpoint"),
@@ -353,3 +353,29 @@ def test_late_run_is_found_and_the_newest_brought_back(table: DeltaTable) -> Non
     assert [(it["settled"], it["settlement"]["how"]) for it in resolved] == [(True, "restore")]
     assert table.scan(["day=1"]).to_arrow()["delay"].to_pylist() == [2]
     assert invoke("conflicts", url).exit_code == 0
+
+
+def test_checkpoint_copies_what_lies_in_a_data_root(s3_bucket: Bucket) -> None:
+    url, root = f"s3://{s3_bucket.name}/flights", f"s3://{s3_bucket.name}/scratch"
+    table = DeltaTable(url)
+    with table.job(ROWS.schema, partition_by=["day"], data_root=root) as job:
+        job.write(ROWS)
+    assert as_json("data-root", url)["before"] == root
+    planned = as_json("checkpoint", url)
+    assert [it["action"] for it in planned] == ["would copy"] * 2
+    copied = as_json("checkpoint", url, "--apply")
+    assert [it["action"] for it in copied] == ["copied"] * 2
+    assert as_json("data-root", url)["not_durable"] == []
+
+
+def test_data_root_of_a_table_is_changed_and_files_stay(s3_bucket: Bucket) -> None:
+    url, root = f"s3://{s3_bucket.name}/flights", f"s3://{s3_bucket.name}/scratch"
+    table = DeltaTable(url)
+    with table.job(ROWS.schema, partition_by=["day"]) as job:
+        job.write(ROWS)
+    assert as_json("data-root", url, root)["before"] is None
+    assert table.data_root is None
+    as_json("data-root", url, root, "--apply")
+    assert str(table.data_root) == root
+    assert as_json("data-root", url, "none", "--apply")["before"] == root
+    assert table.data_root is None

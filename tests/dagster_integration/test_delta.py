@@ -16,6 +16,7 @@ from dagster_zero_rename import (
     SparkPipesClient,
     ZeroRenameIOManager,
     ZeroRenameResource,
+    checkpoint_job,
     conflicts_check,
     freshness_check,
     heads_sensor,
@@ -220,7 +221,6 @@ class TestWrite:
     ("words", "why"),
     [
         ({"readers": "heads"}, "readers=heads"),
-        ({"data_root": "s3://fast/root?endpoint=http://fast:9000"}, "data_root="),
         ({"committer": "magic"}, "magic, which writes directories"),
     ],
 )
@@ -460,3 +460,14 @@ class TestSpark:
         assert len(spark.calls()) == 1
         assert flights.table.scan().count() == 2
         assert {it["zero_rename/version"] for it in told(result).values()} == {0}
+
+
+def test_assets_files_lie_in_the_data_root_until_the_checkpoint_job(flights: Flights) -> None:
+    bucket = flights.zero.table_root.removeprefix("s3://").split("/")[0]
+    flights.policy["data_root"] = f"s3://{bucket}/scratch"
+    flights.run(DAY)
+    assert [it.partition for it in flights.table.not_durable()] == [f"day={DAY}"]
+    resources = {"zero_rename": flights.resource}
+    checkpoint_job(apply=True).execute_in_process(resources=resources)
+    assert flights.table.not_durable() == []
+    assert flights.rows == [(DAY, 1), (DAY, 2)]

@@ -12,20 +12,23 @@ from support.airflow import Tables, run_task, task_context
 from zero_rename.committer import InvalidInputError, Table, ZeroRenameError
 from zero_rename.committer.store.fast_root import FastPlace
 from zero_rename.operators.checkpoint import CheckpointOperator
+from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
 
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 
 
-@pytest.fixture
-def table(tables: Tables) -> Table:
+@pytest.fixture(params=["heads", "delta"])
+def table(tables: Tables, request: pytest.FixtureRequest) -> Table | DeltaTable:
     """Two days, in a fast root of the same store."""
-    table = Table(f"{tables.url()}_fast", client=tables.bucket.client)
+    kind = Table if request.param == "heads" else DeltaTable
+    words: dict[str, Any] = {"readers": "heads"} if request.param == "heads" else {}
+    table = kind(f"{tables.url()}_fast", client=tables.bucket.client)
     root = f"s3://{tables.bucket.name}/scratch"
     for day in (1, 2):
         rows = pa.table({"value": [day], "day": [day]}, schema=SCHEMA)
-        with table.job(SCHEMA, partition_by=["day"], readers="heads", data_root=root) as job:
+        with table.job(SCHEMA, partition_by=["day"], data_root=root, **words) as job:
             job.write(rows)
     return table
 
@@ -37,7 +40,7 @@ def run(tables: Tables, **arguments: Any) -> dict[str, Any]:
     return report
 
 
-def test_it_reports_then_copies(tables: Tables, table: Table) -> None:
+def test_it_reports_then_copies(tables: Tables, table: Table | DeltaTable) -> None:
     planned = run(tables, order="latest")
     assert [it["partition"] for it in planned["partitions"]] == ["day=2", "day=1"]
     assert (planned["would_copy"], len(table.not_durable())) == (2, 2)
@@ -46,8 +49,10 @@ def test_it_reports_then_copies(tables: Tables, table: Table) -> None:
     assert run(tables, apply=True)["partitions"] == []
 
 
-def test_it_fails_for_what_is_lost_and_copies_the_rest(tables: Tables, table: Table) -> None:
-    (file,) = table.files("day=1")
+def test_it_fails_for_what_is_lost_and_copies_the_rest(
+    tables: Tables, table: Table | DeltaTable
+) -> None:
+    (file,) = table.state(["day=1"]).files
     place = FastPlace.of(tables.bucket.name, file.key)
     assert place is not None
     tables.bucket.client.delete_object(Bucket=place.root.bucket, Key=place.real(file.key))

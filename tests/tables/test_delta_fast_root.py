@@ -21,6 +21,7 @@ from zero_rename.committer.errors import (
     RecordDamagedError,
     SupersededRunError,
     TableMismatchError,
+    TableNotFoundError,
 )
 from zero_rename.committer.store import requests as s
 from zero_rename.committer.store.fast_root import is_fast
@@ -397,6 +398,44 @@ class TestBesideOthers:
             write(on(store), rows(9), idempotency_key="run", on_repeat="replace_own")
 
 
+class TestChange:
+    def test_files_of_a_former_data_root_are_found_after_a_change(self, store: MemoryStore) -> None:
+        change = on(store).set_data_root("s3://fast/other", apply=True)
+        assert [it.partition for it in change.not_durable] == ["day=1", "day=2"]
+        write(on(store), rows(3))
+        assert paths(store)[-1].startswith("s3a://fast/other/bucket/flights/zr1-")
+        on(store).set_data_root(None, apply=True)
+        write(on(store), rows(4))
+        assert paths(store)[-1].startswith("data/")
+        assert values(on(store)) == [1, 2, 3, 4]
+        assert sorted(actions(COPIED, checkpoint(store))) == ["day=1", "day=2"]
+        assert values(on(store)) == [1, 2, 3, 4]
+
+    def test_change_is_made_beside_a_job_that_is_open(self, store: MemoryStore) -> None:
+        change = before_entry(lambda: on(store).set_data_root(None, apply=True))
+        write(on(store, change), rows(3))
+        assert values(on(store)) == [1, 2, 3]
+
+    def test_restore_of_a_version_before_a_data_root_keeps_it(self) -> None:
+        store = MemoryStore()
+        write(on(store), rows(1))
+        on(store).set_data_root(FAST, apply=True)
+        write(on(store), rows(2))
+        on(store).restore(0)
+        assert str(on(store).data_root) == FAST
+        on(store).restore(2)
+        assert values(on(store)) == [1, 2]
+
+    def test_change_without_apply_changes_nothing(self, store: MemoryStore) -> None:
+        change = on(store).set_data_root(None)
+        assert (str(change.before), change.after) == (FAST, None)
+        assert str(on(store).data_root) == FAST
+
+    def test_change_of_no_table_is_refused(self) -> None:
+        with pytest.raises(TableNotFoundError):
+            on(MemoryStore()).set_data_root(FAST, apply=True)
+
+
 class TestVerify:
     def test_verify_finds_files_in_the_data_root_and_names_those_that_are_gone(
         self, store: MemoryStore
@@ -406,6 +445,25 @@ class TestVerify:
         del store.objects[gone]
         (found,) = on(store).verify()
         assert (found.partition, found.key, found.kind) == ("day=2", gone, FindingKind.MISSING)
+
+
+class TestDoctor:
+    def test_doctor_names_what_lies_in_the_data_root_for_days(self, store: MemoryStore) -> None:
+        assert isinstance(store.clock, ManualClock)
+        store.clock.now = time.time()
+        assert "not durable" not in [it.what for it in on(store).doctor()]
+        store.clock.advance(2 * 24 * 3600.0)
+        (late,) = [it for it in on(store).doctor() if it.what == "not durable"]
+        assert "zero-rename checkpoint s3://bucket/flights --apply" in late.remedy
+        checkpoint(store)
+        assert "not durable" not in [it.what for it in on(store).doctor()]
+
+    def test_doctor_names_a_data_root_that_cannot_be_reached(self, stores: FastStores) -> None:
+        table = DeltaTable(URL, stores.durable.client())
+        write(table, rows(1), data_root=stores.data_root)
+        assert "fast root out of reach" not in [it.what for it in table.doctor()]
+        stores.fast_end.close()
+        assert "fast root out of reach" in [it.what for it in table.doctor()]
 
 
 class TestPurge:
