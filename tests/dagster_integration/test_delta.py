@@ -463,6 +463,7 @@ class TestSpark:
 
 
 def test_assets_files_lie_in_the_data_root_until_the_checkpoint_job(flights: Flights) -> None:
+    assert flights.zero.table_root is not None
     bucket = flights.zero.table_root.removeprefix("s3://").split("/")[0]
     flights.policy["data_root"] = f"s3://{bucket}/scratch"
     flights.run(DAY)
