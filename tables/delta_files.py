@@ -139,9 +139,17 @@ def data_file(layout: DeltaLayout, state: LogState, add: AddFile, partition: str
     job = "" if ADOPTED in add.tags else add.tags.get("job") or ""
     rows = rows_of_add(add) if job else -1
     content = add.tags.get(CONTENT) or ""
-    content = content if job and is_content(content) else ""
-    key = layout.key_of(add.path, state)
-    return DataFile(key, partition, add.size, rows, "", job, content=content, may_lack=True)
+    return DataFile(
+        layout.key_of(add.path, state),
+        partition,
+        add.size,
+        rows,
+        "",
+        job,
+        content=content if job and is_content(content) else "",
+        may_lack=True,
+        statistics=add.statistics or "",
+    )
 
 
 def snapshot_of(

@@ -24,10 +24,12 @@ from ...committer.commit.snapshot import Snapshot
 from ...committer.errors import InvalidInputError
 from ...committer.format.as_of import AsOf, Past
 from ...committer.format.job_spec import choice
+from ...committer.format.layout import UNPARTITIONED
 from ...committer.format.parquet.reader import partition_constants
 from ...committer.format.schema.compatibility import find_column
 from ...committer.format.schema.hive_paths import is_read_alike_by_spark, normalise_partition
 from ...committer.format.schema.other_formats import DELTA, OtherFormatError
+from ...committer.scan.partition_condition import wanted_files
 from ...committer.store.fast_root import is_fast
 from ...committer.table import Table
 from ...tables import DeltaTable
@@ -37,7 +39,7 @@ from ..worker import application_of
 from .file_rows import file_rows
 from .listed_parquet import FilePaths, hidden_column, listed_parquet
 from .loaded_frame import LoadedFiles
-from .predicate import row_filter, selected_partitions
+from .predicate import row_filter
 from .session_store import OURS, SessionStore, session_store
 from .table_reads import TableReads, plan_on
 
@@ -165,10 +167,12 @@ def _rows_of_job(
     named = None
     if partitions is not None:
         named = tuple(normalise_partition(path, schema, by) for path in partitions)
-    selected = named if where is None else selected_partitions(where, schema, by, named)
-    if selected is None:
+    kept = row_filter(where, schema)
+    if kept is not None:
+        return replace(whole, files=wanted_files(whole, kept, named))
+    if named is None:
         return whole
-    return replace(whole, files=tuple(it for it in whole.files if it.partition in selected))
+    return replace(whole, files=tuple(it for it in whole.files if it.partition in named))
 
 
 def found_table(url: str) -> tuple[Table | DeltaTable, tuple[pa.Schema, tuple[str, ...]]]:
@@ -234,15 +238,15 @@ def _by_spark(
     spark: SparkSession, request: _ReadRequest
 ) -> tuple[DataFrame, FilePaths] | SessionStore:
     """The frame and its files' paths, or what keeps Spark from reading it."""
-    snapshot = request.snapshot
+    snapshot = _as_listed(request.snapshot)
+    if snapshot is None:
+        why = "files that this package has not written do not hold their partition's values"
+        return SessionStore(None, why, OURS)
     hidden = hidden_column(snapshot)
     if hidden is not None:
         return SessionStore(None, f"it would take the column {hidden} from its own path", OURS)
     if any(is_fast(file.key) for file in snapshot.files):
         return SessionStore(None, "files of it lie in the table's fast root", OURS)
-    if snapshot.log_version is not None and snapshot.partition_by:
-        why = "files of a Delta table do not lie in their partitions' directories"
-        return SessionStore(None, why, OURS)
     otherwise = next((f.key for f in snapshot.files if not is_read_alike_by_spark(f.partition)), "")
     if otherwise:
         why = f"it would take the letters in {otherwise} that are escaped as UTF-8 for others"
@@ -270,6 +274,17 @@ def _by_spark(
     logger.info("%s is read by Spark itself, through %s://", snapshot.root.url, store.scheme)
     frame, paths = found
     return request.of(frame), paths
+
+
+def _as_listed(snapshot: Snapshot) -> Snapshot | None:
+    """A state as Spark reads its files: those of a log by what they hold, since it does not lay
+    them into partitions' directories; ``None`` where they lack their partition's values."""
+    if snapshot.log_version is None or not snapshot.partition_by:
+        return snapshot
+    if any(file.is_foreign for file in snapshot.files):
+        return None
+    files = tuple(replace(file, partition=UNPARTITIONED) for file in snapshot.files)
+    return replace(snapshot, partition_by=(), files=files)
 
 
 def _why_no_time(spark: SparkSession, request: _ReadRequest) -> SessionStore | None:

@@ -90,8 +90,8 @@ class LoadedFiles:
             state = replace(state, files=state.files[:_LOOKED_AT])
         wanted = {file.key for file in wanted_files(state, fitting)}
         unread = [file for file in state.files if file.key not in wanted]
-        if self.paths is None or not state.partition_by:
-            return unread
+        if self.paths is None or not state.partition_by or state.log_version is not None:
+            return unread  # Spark does not know the partitions of a log's files.
         condition = PartitionCondition(fitting, state.schema, state.partition_by, None)
         opened = {name for name in {file.partition for file in unread} if name in condition}
         return [file for file in unread if file.partition in opened]

@@ -31,6 +31,7 @@ from ..records.data_file import DataFile
 from ..schema.types import find_column
 from .calendars import FileCalendar
 from .column_bounds import chunk_bounds, flat_columns, has_bounds, is_ordered, recorded_bounds
+from .log_bounds import logged_bounds
 
 T = TypeVar("T")
 #: A condition as users give it: an expression, or pyarrow's and pandas' lists of comparisons.
@@ -197,6 +198,7 @@ class RowFilter:
         :param constants: the values of its partition columns.
         """
         found = recorded_bounds(file.summary, self._schema, self.columns)
+        found |= logged_bounds(file.statistics, self._schema, self.columns)
         choices = [
             bounds.guarantees(self._schema.field(name), file.rows)
             for name, bounds in self._few_floats(found)

@@ -32,6 +32,7 @@ class DataFile:
     :param summary: bounds of its first columns, as :mod:`.column_bounds` writes them; empty where
         nothing is known.
     :param content: empty where its job did not count by rows.
+    :param statistics: the same as a Delta log states it, as JSON (:mod:`.log_bounds`).
     :param may_lack: it may lack columns, and fields inside of them, that may be null: they are. So
         the files of a log, to which any engine may add columns.
     """
@@ -45,6 +46,7 @@ class DataFile:
     summary: Annotated[str, LEFT_OUT] = ""
     content: Content = ""
     may_lack: Annotated[bool, LEFT_OUT] = False
+    statistics: Annotated[str, LEFT_OUT] = ""
 
     @property
     def is_foreign(self) -> bool:

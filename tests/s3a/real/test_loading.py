@@ -19,6 +19,7 @@ from zero_rename.committer import CommitConflictError, InvalidInputError, Table
 from zero_rename.committer.store.requests import Put
 from zero_rename.spark import create_view, delete, load, register, save, update
 from zero_rename.spark.startup import preflight
+from zero_rename.tables import DeltaTable
 
 TIME_TYPE = "spark.sql.timeType.enabled"
 SCHEMA = pa.schema([("n", pa.int64()), ("p", pa.string())])
@@ -521,3 +522,80 @@ def test_where_behind_load_of_some_columns_takes_no_variable_for_a_column(
         assert sorted(row["p"] for row in frame.where("n > 10").collect()) == ["x", "y"]
     finally:
         spark.sql("DROP TEMPORARY VARIABLE n")
+
+
+class TestDeltaTable:
+    """Spark itself reads the files that this package has written: they hold partition columns."""
+
+    @pytest.fixture
+    def days(self, url: str) -> str:
+        rows = pa.table({"n": range(400), "day": [n // 10 for n in range(400)]})
+        with DeltaTable(url).job(rows.schema, partition_by=["day"]) as job:
+            job.write(rows)
+        return url
+
+    @pytest.mark.parametrize("made", [of_all_types, partitioned_by_all_types])
+    def test_all_types_are_what_this_package_s_reader_finds(
+        self, spark: Any, url: str, made: Any
+    ) -> None:
+        data = made(spark).drop("a_time", "an_array_of_times")
+        data = data.drop("a_void", "a_nested_void", "a_day_interval", "an_hour_interval")
+        data = data.drop("a_variant", "an_array_of_variants", "a_map_of_variants")
+        by = data.columns[1:] if made is partitioned_by_all_types else []
+        save(data, url, partition_by=by, layout="delta")
+        found, ours = load(spark, url), load(spark, url, by="zero_rename")
+        assert (is_by_spark(found), is_by_spark(ours)) == (True, False)
+        assert found.schema == ours.schema
+        assert repr(rows(found)) == repr(rows(ours))
+
+    @pytest.mark.parametrize("by", ["spark", "zero_rename"])
+    @pytest.mark.parametrize(
+        ("where", "count", "files"),
+        [("day = 3", 10, 1), ("n < 15", 15, 2), ("n < 15 and day > 0", 5, 1), ("n < 0", 0, 0)],
+    )
+    def test_condition_opens_only_files_that_may_match(
+        self,
+        spark: Any,
+        days: str,
+        native_application: Application,
+        where: str,
+        count: int,
+        files: int,
+        by: str,
+    ) -> None:
+        found = load(spark, days, where=where, by=by)
+        assert len(opened(native_application, days, found)) == files
+        assert found.count() == count
+
+    @pytest.mark.parametrize(
+        ("where", "count", "files"), [("day = 3", 10, 1), ("n < 15", 15, 2), ("n < 0", 0, 0)]
+    )
+    def test_where_behind_load_opens_only_files_that_may_match(
+        self,
+        spark: Any,
+        days: str,
+        native_application: Application,
+        caplog: pytest.LogCaptureFixture,
+        where: str,
+        count: int,
+        files: int,
+    ) -> None:
+        found = load(spark, days).where(where)
+        assert is_by_spark(found)
+        assert len(opened(native_application, days, found)) == files
+        assert found.count() == count
+        assert "in vain" not in caplog.text
+
+    def test_files_that_hold_no_partition_values_are_left_to_this_package_s_reader(
+        self, spark: Any, url: str
+    ) -> None:
+        put_foreign(url, "day=7/theirs.parquet", pa.table({"n": [9]}))
+        DeltaTable(url).adopt(apply=True)
+        with DeltaTable(url).job() as job:
+            job.write(spark.sql("select 1L n, 8 day").toArrow())
+        found = load(spark, url)
+        assert not is_by_spark(found)
+        assert sorted(found.collect()) == [(1, 8), (9, 7)]
+        with pytest.raises(InvalidInputError, match="do not hold their partition's values"):
+            load(spark, url, by="spark")
+        assert is_by_spark(load(spark, url, where="day = 8"))

@@ -1,0 +1,91 @@
+"""Bounds of a file's columns as a Delta log states them, whichever engine wrote the entry.
+
+======================  ===================================================================
+type of the column      what its statistics count for
+======================  ===================================================================
+whole numbers, texts    their bounds
+dates                   their bounds
+times                   their bounds, a millisecond wider: writers cut times down to one
+decimals of 15 digits   their bounds
+decimals of more        nulls alone: some writers print decimals as floats
+floats, others, nested  nulls alone: some writers leave NaN out
+======================  ===================================================================
+
+Nulls are not counted where the bounds are said to be wide. A text that cannot be read says nothing,
+and neither does a value that is not of its column's type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from .column_bounds import ColumnBounds
+
+#: Digits of a decimal that a float of 64 bits keeps.
+_EXACT_DIGITS = 15
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def logged_bounds(text: str, schema: pa.Schema, names: Collection[str]) -> dict[str, ColumnBounds]:
+    """Read the bounds of some of a file's columns, in the table's types.
+
+    :param text: the file's statistics, as JSON; empty: there are none.
+    :param schema: the table's.
+    """
+    if not text:
+        return {}
+    try:
+        stated = json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError):
+        return {}
+    low, high, nulls = (_object(stated, it) for it in ("minValues", "maxValues", "nullCount"))
+    counted = not isinstance(stated, dict) or stated.get("tightBounds", True) is True
+    found = {}
+    for name in names:
+        kind = schema.field(name).type
+        count = nulls.get(name) if counted else None
+        found[name] = ColumnBounds(
+            _scalar(low.get(name), kind, -_MILLISECOND),
+            _scalar(high.get(name), kind, _MILLISECOND),
+            count if type(count) is int else None,
+        )
+    return found
+
+
+def _object(stated: Any, name: str) -> Mapping[str, Any]:
+    found = stated.get(name) if isinstance(stated, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _scalar(value: Any, kind: pa.DataType, slack: timedelta) -> pa.Scalar | None:
+    """A bound in its column's type, of a time moved by the slack; ``None``: it says nothing."""
+    try:
+        plain = _plain(value, kind, slack)
+        return None if plain is None else pa.scalar(plain, kind)
+    except (pa.ArrowException, ValueError, OverflowError, ArithmeticError):
+        return None
+
+
+def _plain(value: Any, kind: pa.DataType, slack: timedelta) -> Any:
+    if pt.is_integer(kind):
+        return value if type(value) is int else None
+    if pt.is_decimal(kind):
+        exact = kind.precision <= _EXACT_DIGITS and type(value) in (int, Decimal)
+        return Decimal(value) if exact else None
+    if not isinstance(value, str):
+        return None
+    if pt.is_string(kind):
+        return value
+    if pt.is_date32(kind):
+        return date.fromisoformat(value)
+    if pt.is_timestamp(kind):
+        at = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        return at + slack if (at.tzinfo is None) == (kind.tz is None) else None
+    return None

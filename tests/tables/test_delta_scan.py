@@ -1,0 +1,132 @@
+"""Scans of Delta tables with a condition: files that are opened, rows that are found."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from conftest import Bucket
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.arrow_data import rows_of
+from support.conditions import SCHEMA, TYPES, conditions
+from zero_rename.committer.store.requests import Put
+from zero_rename.tables import DeltaTable
+
+pytestmark = [pytest.mark.memory_s3]
+
+DAYS = 40
+ROWS_A_DAY = 100
+#: Of an unsigned number of 64 bits Delta has no type.
+NAMES = [name for name in SCHEMA.names if name != "u"]
+COLUMNS = pa.schema([("day_no", pa.int32()), *(SCHEMA.field(name) for name in NAMES)])
+
+
+@pytest.fixture
+def url(s3_bucket: Bucket) -> str:
+    """A day a file, of numbers that rise."""
+    url = f"s3://{s3_bucket.name}/flights"
+    ids = range(DAYS * ROWS_A_DAY)
+    load(url, pa.table({"id": ids, "day": [n // ROWS_A_DAY for n in ids]}), partition_by=["day"])
+    return url
+
+
+def load(url: str, rows: pa.Table, **policies: Any) -> None:
+    with DeltaTable(url).job(rows.schema, **policies) as job:
+        job.write(rows)
+
+
+def requests_of(bucket: Bucket, condition: pc.Expression, rows: int, **given: Any) -> Counter[str]:
+    """The requests of a scan that finds so many rows, by kind; those for data files apart."""
+    table = DeltaTable(f"s3://{bucket.name}/flights")
+    bucket.counter.reset()
+    assert table.scan(filter=condition, **given).to_arrow().num_rows == rows
+    log = bucket.counter.log()
+    return Counter("file" if key.endswith(".parquet") else name for name, key in log)
+
+
+#: The log, for the columns and for the files: the hint, a listing and a checksum file of each.
+LOG = {"GetObject": 4, "ListObjects": 2}
+
+
+@pytest.mark.parametrize(
+    ("condition", "rows", "files"),
+    [
+        (pc.field("day") == 3, ROWS_A_DAY, 1),
+        (pc.field("id") < 150, 150, 2),
+        ((pc.field("id") >= 150) & (pc.field("day") < 3), 150, 2),
+        (pc.field("id") == -1, 0, 0),
+        (pc.field("day") >= 0, DAYS * ROWS_A_DAY, DAYS),
+    ],
+)
+def test_scan_opens_the_files_alone_that_may_match(
+    s3_bucket: Bucket, url: str, condition: pc.Expression, rows: int, files: int
+) -> None:
+    assert requests_of(s3_bucket, condition, rows) == +Counter(**LOG, file=files)
+
+
+def test_scan_of_a_job_opens_its_files_alone_that_may_match(s3_bucket: Bucket, url: str) -> None:
+    with DeltaTable(url).job(publish=False) as job:
+        job.write(pa.table({"id": [1, 9000], "day": [1, 90]}))
+    assert job.unpublished is not None
+    found = requests_of(s3_bucket, pc.field("id") > 5000, 1, job=job.unpublished.job)
+    assert found["file"] == 1
+
+
+def test_bounds_of_a_checkpoint_count(s3_bucket: Bucket, url: str) -> None:
+    DeltaTable(url).checkpoint_log()
+    log = "flights/_delta_log/00000000000000000000"
+    s3_bucket.client.delete_object(Bucket=s3_bucket.name, Key=f"{log}.crc")
+    # The checkpoint, for the columns and for the files.
+    assert requests_of(s3_bucket, pc.field("id") < 150, 150)["file"] == 2 + 2
+
+
+def test_file_without_statistics_or_with_text_that_is_none_is_opened(
+    s3_bucket: Bucket, url: str
+) -> None:
+    table = DeltaTable(url)
+    key = "flights/_delta_log/00000000000000000000.json"
+    body = s3_bucket.client.get_object(Bucket=s3_bucket.name, Key=key)["Body"].read().decode()
+    actions = [json.loads(line) for line in body.splitlines()]
+    damaged = iter((None, "{", "[]", '{"minValues": 1, "maxValues": [], "nullCount": "x"}'))
+    for add in (it["add"] for it in actions if "add" in it):
+        if (text := next(damaged, "end")) != "end":
+            add["stats"] = text
+    text = "".join(json.dumps(it) + "\n" for it in actions)
+    table.run(Put(key, text.encode()))
+    assert requests_of(s3_bucket, pc.field("id") == 3950, 1)["file"] == 4 + 1
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> pa.Table:
+    """Rows as a job brings them: of some of the columns."""
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
+    count = draw(st.integers(1, 4))
+    columns = {"day_no": pa.array([draw(st.integers(1, 2))] * count, pa.int32())}
+    for name in names:
+        kind, values = TYPES[name]
+        rows = st.lists(st.none() | values, min_size=count, max_size=count)
+        columns[name] = pa.array(draw(rows), kind)
+    return pa.table(columns)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(batches(), min_size=1, max_size=4), conditions(*NAMES), st.booleans())
+def test_scan_finds_what_it_finds_without_bounds(
+    s3_bucket: Bucket, jobs: list[pa.Table], condition: pc.Expression, checkpointed: bool
+) -> None:
+    url = f"s3://{s3_bucket.name}/{uuid4().hex}"
+    every = pa.table({"day_no": [1], **{name: [None] for name in NAMES}}, COLUMNS)
+    for rows in (*jobs, every):
+        load(url, rows, partition_by=["day_no"], schema_mode="merge")
+    table = DeltaTable(url)
+    if checkpointed:
+        table.checkpoint_log()
+    expected = rows_of(table.scan().to_arrow().filter(condition))
+    assert rows_of(table.scan(filter=condition).to_arrow()) == expected
