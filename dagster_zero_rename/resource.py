@@ -161,7 +161,8 @@ class ZeroRenameResource(dg.ConfigurableResource):
     data_root: str | None = Field(
         default=None,
         description="s3://bucket/prefix?endpoint=https://host:port: where the files of new tables "
-        "with readers=heads lie first.",
+        "with layout=delta or readers=heads lie first. Of other engines only Spark reads them "
+        "before a checkpoint.",
     )
     encryption: str | None = Field(
         default=None,

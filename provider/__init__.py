@@ -128,8 +128,9 @@ def _connection_type() -> dict[str, Any]:
             ),
             "data_root": _field(
                 "Data root",
-                "Where the files of new tables with readers=heads lie first, such as "
-                "s3://fast/lake?endpoint=https://host:port; never with a password",
+                "Where the files of new tables with layout=delta or readers=heads lie first, such "
+                "as s3://fast/lake?endpoint=https://host:port; never with a password. Of other "
+                "engines only Spark reads them before a checkpoint",
             ),
             "encryption": _field(
                 "Encryption",

@@ -40,7 +40,8 @@ class ConnectionSettings:
     :param on_conflict: the default conflict policy, ``None`` when the connection says nothing.
     :param success_markers: where ``_SUCCESS`` goes, ``None`` when the connection says nothing.
     :param readers: how readers find the tables' files, ``None`` when the connection says nothing.
-    :param data_root: where the files of new tables that are read by heads lie first.
+    :param data_root: where the files of new tables lie first that are Delta tables or read by
+        heads.
     :param encryption: by the store, of what is written for tables whose records name none;
         ``None``: the bucket's own.
     :param s3a_options: for Hadoop's committers, unless the operator says otherwise: members of

@@ -256,7 +256,8 @@ class WriterOptions:
     )
     data_root: FastRoot | None = option(
         texts.fast_root,
-        "Of a new table with `readers=heads`: where its jobs' files lie first, "
+        "Of a new table with `layout=delta` or `readers=heads`: where its jobs' files lie first, "
+        "and of other engines only Spark reads them before a checkpoint, "
         "`s3://bucket/prefix?endpoint=https://host:port` and perhaps a profile.",
         None,
         "data_root",

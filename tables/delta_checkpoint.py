@@ -2,7 +2,7 @@
 
 A job of its own copies the files of partitions that were written together, byte by byte, and its
 entry puts the copies in their place. Who changes rows meanwhile goes first, and nobody gives way to
-a checkpoint: a job that removes a file which has moved removes the copy (:mod:`..log.copies`).
+a checkpoint: a job that removes a file which has moved removes the copy (:mod:`.log.copies`).
 """
 
 from __future__ import annotations

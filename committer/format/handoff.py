@@ -182,7 +182,7 @@ class Handoff:
     data_root: FastRoot | None = _variable(
         "ZERO_RENAME_DATA_ROOT",
         values.fast_root,
-        "Where the files of a new table that is read by heads lie first.",
+        "Where the files of a new table lie first that is a Delta table or read by heads.",
     )
     encryption: Encryption | None = _variable(
         "ZERO_RENAME_ENCRYPTION",

@@ -340,9 +340,9 @@ class JobSpec:
     :param on_repeat: what to do where an earlier job under that key has committed.
     :param publish: ``False``: the job's rows are written, and nobody sees them before somebody
         publishes the job, by its id. Only in a Delta table.
-    :param data_root: of a new table that is read by heads: where its jobs' files lie first, as
-        ``s3://bucket/prefix``; ``None``: in the table. A job that names another one than the
-        table's is refused.
+    :param data_root: of a new table that is kept in a log or read by heads: where its jobs' files
+        lie first, as ``s3://bucket/prefix``; ``None``: in the table. A job that names another one
+        than the table's is refused.
     :param durable: the job's files lie in the table, whatever its data root.
     :param code_version: of the program that computed the rows, as it calls it; ``None``: not said.
     :param max_duration: seconds after which a job without a heartbeat may be fenced.

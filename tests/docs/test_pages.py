@@ -168,10 +168,11 @@ def test_a_fast_store_first(
         fast.client().create_bucket(Bucket="fast")
         text = text_of("guides/fast-tier.md").replace("s3://bucket/", f"s3://{bucket}/")
         text = text.replace("http://nvme.example:9000", fast.endpoint)
-        [code] = blocks(text)
-        exec(code, {})
+        names: dict[str, Any] = {}
+        for code in blocks(text):
+            exec(code, names)
         days = "['day=2026-01-30', 'day=2026-01-31']"
-        assert capsys.readouterr().out == f"{days}\n{days} []\n"
+        assert capsys.readouterr().out == f"{days}\n{days} []\n[]\n"
         table = Table(f"s3://{bucket}/flights")
         with table.job(replace_partitions=["day=2026-01-31"], mode="replace") as job:
             job.write(table.to_arrow(partitions=["day=2026-01-31"]))

@@ -42,6 +42,21 @@ def shared(s3_bucket: Bucket, tmp_path: Path, engines: EngineProcess) -> SharedT
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_reads_a_table_of_a_data_root_after_its_checkpoint(
+    shared: SharedTable, engine: str
+) -> None:
+    root = f"s3://{shared.table.root.bucket}/scratch"
+    shared.write(days(("1", 5), ("2", 6)), partition_by=["day"], data_root=root)
+    shared.write(days(("1", 7)))
+    shared.table.checkpoint(apply=True)
+    shared.table.delete([("delay", "==", 6)])
+    shared.table.checkpoint(apply=True)
+    columns = ["day", "delay"]
+    assert shared.seen_by(engine, columns) == shared.ours(columns)
+    assert len(shared.ours(columns)) == 2
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_reads_what_jobs_have_committed(shared: SharedTable, engine: str) -> None:
     odd = days(("1", 5), ("2", 6), (None, 7), ("", 10), ("ü/ %2F=", 8))
     shared.write(odd, partition_by=["day"])
