@@ -59,6 +59,24 @@ def test_what_the_application_has_read_is_held_against_its_overwrite(spark: Any,
     save(load(spark, url).where("n > 12"), url, mode="overwrite", layout="delta")
 
 
+def test_frames_lie_in_a_data_root_and_are_loaded_from_there_and_after_a_checkpoint(
+    spark: Any, s3_bucket: Bucket
+) -> None:
+    url, root = f"s3://{s3_bucket.name}/fast", f"s3://{s3_bucket.name}/scratch"
+    frame = spark.createDataFrame([(1, "a"), (2, "a"), (3, "b")], "n int, p string")
+    save(frame, url, partition_by=["p"], layout="delta", options={"dataRoot": root})
+    more = spark.createDataFrame([(4, "b")], "n int, p string")
+    save(more, url, layout="delta")
+    table = DeltaTable(url)
+    assert len(table.not_durable()) == 2
+    rows = [(1, "a"), (2, "a"), (3, "b"), (4, "b")]
+    assert found(load(spark, url)) == rows
+    delete(url, where="n = 2")
+    table.checkpoint(apply=True)
+    assert table.not_durable() == []
+    assert found(load(spark, url)) == [row for row in rows if row[0] != 2]
+
+
 def test_a_delta_table_is_not_written_as_directories(spark: Any, url: str) -> None:
     with pytest.raises(TableMismatchError, match="layout="):
         save(spark.createDataFrame([(1, "a")], "n int, p string"), url)
