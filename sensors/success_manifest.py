@@ -27,7 +27,6 @@ from ..committer.errors import (
     ZeroRenameError,
 )
 from ..committer.format.layout import UNPARTITIONED
-from ..orchestration.delta_query import refuse_of_directories
 from ..orchestration.job_query import ERROR, FAILED, READY, SKIPPED, WAITING, JobQuery, QueryResult
 from ..orchestration.partitions_query import PartitionsQuery, TableQuery, as_found, spelled
 from ..orchestration.runs.arguments import (
@@ -319,8 +318,6 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
             if self._asked is not None and self._asked.is_spelled:
                 query = self._asked
             table = as_found(self._table, [query])
-            if table is not self._table and self.on_stale != "ignore":
-                refuse_of_directories(table, on_stale=self.on_stale)
             query = self._asked = spelled(query, lambda: table_spelling(table))
             # Before the look: a task that has ended by now has committed by now.
             ask = asks_states(context["ti"])  # pyright: ignore

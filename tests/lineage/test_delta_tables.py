@@ -10,7 +10,7 @@ import pytest
 from conftest import Bucket
 
 from support.command_line import as_json, invoke
-from zero_rename.committer import Content, FileOptions
+from zero_rename.committer import CommitConflictError, Content, FileOptions
 from zero_rename.committer.format.records.data_file import DataFile
 from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.lineage import LineageState as State
@@ -18,6 +18,7 @@ from zero_rename.lineage import look_up
 from zero_rename.log.actions import Action, AddFile, CommitInfo, RemoveFile, write_actions
 from zero_rename.tables import DeltaTable
 
+from . import test_lineage
 from .test_lineage import Lake
 
 pytestmark = pytest.mark.memory_s3
@@ -238,6 +239,41 @@ class TestPlan:
         (repaired,) = lake.monthly.repair(apply=True)
         assert repaired.committed == version.version + 1
         assert [it.table for it in lake.monthly.inputs_of(job).tables] == [lake.weekly.root.url]
+
+
+class TestNarrowed(test_lineage.TestNarrowed):
+    """A run of several days, of which only some are asked for, as in a table of directories."""
+
+    def values(self, lake: Lake) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for row in lake.daily.scan().to_arrow().to_pylist():
+            found.setdefault(row["x"], []).append(row["day"])
+        return {x: sorted(days) for x, days in found.items()}
+
+    def test_the_same_after_gc_and_compaction(self, backfill: Lake) -> None:
+        self.again(backfill, 1, 5)
+        table: Any = backfill.daily
+        table.compact(apply=True)
+        table.checkpoint_log()
+        table.purge(apply=True)
+        backfill.raw(b"3")
+        self.again(backfill, 2, 5, 6)
+        assert self.values(backfill)[2] == [5, 6]
+
+    def test_of_what_is_fresh_only_what_is_lost_is_made_again(self, backfill: Lake) -> None:
+        self.load(backfill, 1)
+        backfill.lose(backfill.daily, "day=5")
+        ((step,),) = backfill.plan(backfill.daily.root.url).layers
+        assert (step.partitions, step.narrowed, step.versions) == (("day=5",), True, {"day=5": 1})
+
+    def test_a_partition_that_another_has_loaded_since_the_plan_is_left(
+        self, backfill: Lake
+    ) -> None:
+        plan = backfill.plan
+        backfill.plan = lambda *targets: (plan(*targets), backfill.load(5, x=66))[0]  # type: ignore[method-assign]
+        with pytest.raises(CommitConflictError, match="has changed day=5 since a plan"):
+            self.again(backfill, 1, 5)
+        assert self.values(backfill) == {0: [*range(5), *range(6, 31)], 66: [5]}
 
 
 class TestCommands:

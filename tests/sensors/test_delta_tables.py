@@ -192,11 +192,24 @@ def test_whole_output_without_partitions_is_waited_for(days: Days) -> None:
 
 
 @pytest.mark.parametrize(
+    "of", [{"partitions": ["day=1", "day=2"]}, {"idempotency_key": KEY}, {"min_partitions": 1}]
+)
+def test_partition_that_is_stale_is_not_gone_on_with(days: Days, of: dict[str, Any]) -> None:
+    source = ZeroRenameHook().get_delta_table(f"{days.url}_source")
+    with source.job(SCHEMA, partition_by=["day"]) as job:
+        job.write(pa.table({"day": [1], "n": [1]}, schema=SCHEMA))
+    run = {"idempotency_key": KEY, "mode": "overwrite", "inputs": [source.snapshot()]}
+    days.load(1, replace_partitions=["day=1", "day=2"], **run)
+    assert days.wait(**of, on_stale="fail")
+    with source.job(SCHEMA, mode="append") as job:
+        job.write(pa.table({"day": [1], "n": [2]}, schema=SCHEMA))
+    with pytest.raises(AirflowFailException, match=r"day=1 \(stale\)"):
+        days.wait(**of, on_stale="fail")
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
-    [
-        ({"partitions": ["day=1"], "on_stale": "fail"}, "on_stale=fail"),
-        ({"idempotency_key": "k", "on_foreign_marker": "fail"}, "on_foreign_marker=fail"),
-    ],
+    [({"idempotency_key": "k", "on_foreign_marker": "fail"}, "on_foreign_marker=fail")],
 )
 def test_what_a_log_cannot_answer_is_refused(
     days: Days, arguments: dict[str, Any], said: str
