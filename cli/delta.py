@@ -10,6 +10,7 @@ import typer
 from ..committer.errors import InvalidInputError
 from ..committer.format.as_of import AsOf
 from ..committer.format.records.data_file import rows_of
+from ..committer.store.fast_root import is_fast
 from ..tables import RepairOutcome
 from .output import DRY, Exit, look_where, print_rows, say
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 def show(table: DeltaTable, as_json: bool) -> None:
     """Show the partitions of a Delta table, at one version."""
     state = table.state()
+    lying = any(is_fast(file.key) for file in state.files)
+    root = table.data_root if lying else None
+    lies = "temporary" if root is not None and root.temporary else "not durable"
     document = [
         {
             "partition": name,
@@ -27,14 +31,17 @@ def show(table: DeltaTable, as_json: bool) -> None:
             "files": len(files),
             "rows": rows_of(files),
             "bytes": sum(file.size for file in files),
+            lies: sum(file.size for file in files if is_fast(file.key)),
             "kept bytes": None,
             "damage": None,
         }
         for name, files in sorted(state.by_partition().items())
     ]
-    columns = ("partition", "version", "files", "rows", "bytes")
+    columns = ("partition", "version", "files", "rows", "bytes", *([lies] if lying else []))
     rows = [tuple(entry[name] for name in columns) for entry in document]
     print_rows(as_json, columns, rows, document, "The table holds no row.")
+    if lying and lies == "not durable":
+        say(f"Copy what lies only in a data root: zero-rename checkpoint {table.root.url} --apply")
 
 
 def history(table: DeltaTable, most: int, as_json: bool) -> None:

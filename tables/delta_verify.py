@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ..committer.commit.state.tolerance import unless_gone
 from ..committer.errors import TableNotFoundError, counted
 from ..committer.format.layout import UNPARTITIONED
 from ..committer.store.fast_root import is_fast
@@ -26,7 +27,6 @@ def verify_table(layout: DeltaLayout) -> Step[list[Finding]]:
     it.
 
     :raises TableNotFoundError: no table there.
-    :raises FastRootGoneError: a data root cannot be reached.
     """
     before = yield from open_log(layout, LogDepth.FILES)
     if not before.state.exists:
@@ -52,11 +52,12 @@ def keys_there(layout: DeltaLayout) -> Step[set[str]]:
 
 def _list_all(layout: DeltaLayout, state: LogState) -> Step[tuple[list[ListedObject], float]]:
     """List all that lies below a table and in its data roots; and the time, by the store's
-    clock."""
+    clock. In a root that cannot be reached nothing is there."""
     listing = yield from list_objects(layout.root.prefix)
     objects = [*listing.objects]
     for folder in filter(is_fast, layout.data_folders(state)):
-        objects += (yield from list_objects(folder)).objects
+        there = yield from unless_gone(list_objects(folder), None)
+        objects += () if there is None else there.objects
     return objects, listing.date
 
 

@@ -361,11 +361,13 @@ def test_checkpoint_copies_what_lies_in_a_data_root(s3_bucket: Bucket) -> None:
     with table.job(ROWS.schema, partition_by=["day"], data_root=root) as job:
         job.write(ROWS)
     assert as_json("data-root", url)["before"] == root
+    assert all(it["not durable"] == it["bytes"] > 0 for it in as_json("show", url))
     planned = as_json("checkpoint", url)
     assert [it["action"] for it in planned] == ["would copy"] * 2
     copied = as_json("checkpoint", url, "--apply")
     assert [it["action"] for it in copied] == ["copied"] * 2
     assert as_json("data-root", url)["not_durable"] == []
+    assert not any(it["not durable"] for it in as_json("show", url))
 
 
 def test_data_root_of_a_table_is_changed_and_files_stay(s3_bucket: Bucket) -> None:

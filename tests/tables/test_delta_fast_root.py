@@ -446,6 +446,22 @@ class TestVerify:
         (found,) = on(store).verify()
         assert (found.partition, found.key, found.kind) == ("day=2", gone, FindingKind.MISSING)
 
+    def test_files_of_a_lost_data_root_are_missing_and_loaded_again(
+        self, stores: FastStores
+    ) -> None:
+        table = DeltaTable(URL, stores.durable.client())
+        write(table, rows(1), data_root=stores.data_root)
+        table.checkpoint(apply=True)
+        write(table, rows(2, day="2"))
+        stores.fast_end.close()
+        (found,) = table.verify()
+        assert (found.partition, found.kind) == ("day=2", FindingKind.MISSING)
+        assert found.key not in table.keys_there()
+        table.set_data_root(None, apply=True)
+        write(table, rows(3, day="2"), mode="overwrite")
+        assert values(table) == [1, 3]
+        assert table.verify() == []
+
 
 class TestDoctor:
     def test_doctor_names_what_lies_in_the_data_root_for_days(self, store: MemoryStore) -> None:
