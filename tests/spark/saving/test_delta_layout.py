@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from conftest import Bucket
 
-from zero_rename.committer import UnpublishedJob
+from zero_rename import Table
+from zero_rename.committer import Committed, UnpublishedJob
 from zero_rename.committer.errors import CommitConflictError, InvalidInputError, TableMismatchError
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.job_spec import TableLayout
@@ -57,6 +58,21 @@ def test_what_the_application_has_read_is_held_against_its_overwrite(spark: Any,
     assert found(load(spark, url)) == [(11, "a"), (12, "a"), (13, "b"), (14, "a")]
     # Its own overwrite is no change of another job.
     save(load(spark, url).where("n > 12"), url, mode="overwrite", layout="delta")
+
+
+def test_a_saved_frame_is_made_of_what_the_application_has_loaded(
+    spark: Any, url: str, s3_bucket: Bucket
+) -> None:
+    for name, layout in (("totals", "delta"), ("listed", "directory")):
+        made = f"s3://{s3_bucket.name}/{name}"
+        frame = load(spark, url, where="p = 'a'").groupBy("p").sum("n").toDF("p", "n")
+        done = save(frame, made, layout=layout, code_version="4")
+        assert isinstance(done, Committed)
+        table = DeltaTable(made) if layout == "delta" else Table(made)
+        inputs = table.inputs_of(done.job)
+        (read,) = [it for it in inputs.tables if it.table == url]
+        assert [it.partition for it in read.partitions] == ["p=a"]
+        assert inputs.code_versions == ("4",)
 
 
 def test_frames_lie_in_a_data_root_and_are_loaded_from_there_and_after_a_checkpoint(
