@@ -38,6 +38,7 @@ from .entries import LogEntry
 from .ranks import LogSupersededError, gave_way, is_met, lost_to
 from .replay import LogState, Partition
 from .scope import ALL, NONE, Scope, read_scope
+from .settling import settles_of
 
 
 class RunRepeated(Exception):
@@ -109,6 +110,8 @@ def judge(change: LogChange, before: LogState, entry: LogEntry) -> None:
         )
     if change.operation == REPAIR and _removes_by_condition(entry):
         raise _overtaken(change, before, entry, "removed rows, perhaps such as these")
+    if change.settles and change.settles.keys() & settles_of(entry).keys():
+        raise _overtaken(change, before, entry, "settled the conflict, too")
     removed = {it.path for it in entry.of(RemoveFile)}
     wanted = {*change.removes, *(it.path for it in (*change.returned, *change.adds))}
     if both := sorted(removed & wanted):

@@ -20,8 +20,8 @@ was cleaned                            unsure
 
 Of files that carry compacted rows the same is asked. A compaction is taken back by the rerun's own
 entry (:mod:`.taking_back`), as long as the files are kept that it was made of. Other rows that may
-be there are refused: the rerun would double them. A restore that comes before its entry is a
-conflict, since it may bring back what is gone.
+be there are refused: the rerun would double them. Of partitions that it replaces nothing is asked.
+A restore that comes before its entry is a conflict, since it may bring back what is gone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .log_layout import LogLayout
 from .opening import OpenedLog, read_entries
 from .partitions import Partition
 from .replay import LogState
-from .scope import ALL, Scope
+from .scope import ALL, NONE, Scope
 from .searching import find_run
 from .taking_back import Compaction, TakenBack, compaction_of, take_back
 
@@ -69,7 +69,13 @@ class RunPast:
 
 
 def find_past(
-    layout: LogLayout, opened: OpenedLog, run: str, job: str, now: int, within: Scope = ALL
+    layout: LogLayout,
+    opened: OpenedLog,
+    run: str,
+    job: str,
+    now: int,
+    within: Scope = ALL,
+    replaced: Scope = NONE,
 ) -> Step[RunPast | None]:
     """Find what the entries of a run have left; ``None``: it has none.
 
@@ -77,6 +83,7 @@ def find_past(
     :param job: the one that asks.
     :param now: milliseconds.
     :param within: in these partitions.
+    :param replaced: those of which the rerun removes all rows, wherever its own lie.
     :raises CommitConflictError: rows of the run may be in files of others.
     """
     state = opened.state
@@ -99,7 +106,7 @@ def find_past(
         added = _followed(added, entries, live)
         live = frozenset(add.path for _, add in added) & state.live.keys()
         for version, add in added:
-            if add.path in live:
+            if add.path in live or replaced.has(state.partition(add)):
                 continue
             since = entries[version + 1 - first :]
             fate = _see_gone(run, add, since, {it.version for it in own}, state)

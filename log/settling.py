@@ -27,6 +27,7 @@ from ..committer.format.records.partition_ranks import PartitionRanks
 from ..committer.format.run_rank import RunRank, newest_of, rank_from_json, rank_to_json
 from ..committer.format.settling import SettledRuns, Settling
 from .actions import AppTransaction
+from .entries import LogEntry
 from .partitions import Partition
 from .replay import LogState
 
@@ -113,6 +114,11 @@ def read_settles(said: object, key: str) -> dict[Partition, Settling]:
             key=key,
             field="settles",
         ) from error
+
+
+def settles_of(entry: LogEntry) -> Mapping[Partition, Settling]:
+    """The conflicts that an entry settles, by partition."""
+    return read_settles(entry.ours.get("settles") or [], f"version {entry.version}")
 
 
 @dataclass(frozen=True)

@@ -37,9 +37,9 @@ from ..log.entries import ListedLog, LogEntry
 from ..log.opening import LogDepth, list_log, open_log, read_entries
 from ..log.replay import LogState, Partition, replay
 from ..log.searching import find_run
-from ..log.settling import lost_in
+from ..log.settling import lost_in, settles_of
 from .delta_files import log_partition, name_told
-from .delta_runs import LogRuns, settles_of, takes_place
+from .delta_runs import LogRuns, takes_place
 
 #: Whose runs they are, in a report: this package's own, and those of engines beside them.
 COMMITTER = "zero_rename"

@@ -20,7 +20,6 @@ from functools import partial
 from ..committer.format.job_spec import NOBODY, OnConflict, Owner
 from ..committer.format.records.partition_ranks import NO_RANKS, PartitionRanks
 from ..committer.format.records.typed_json import Unfit, from_members
-from ..committer.format.settling import Settling
 from ..committer.store.requests import Step
 from ..committer.upkeep.met_runs import RunCommit
 from ..log.actions import AddFile, AppTransaction, RemoveFile
@@ -31,7 +30,7 @@ from ..log.opening import read_entries
 from ..log.ranks import emptied_by, newest_in
 from ..log.replay import LogState, Partition
 from ..log.scope import NONE, Scope
-from ..log.settling import read_settles
+from ..log.settling import settles_of
 from .delta_files import rows_of_add, version_of_job
 
 #: Entries that write rows again which are followed back from one file.
@@ -201,11 +200,6 @@ def rewrites(entry: LogEntry) -> bool:
     return entry.job is not None and (
         entry.operation in _REWRITES or entry.ours.get("rowChanges") is not None
     )
-
-
-def settles_of(entry: LogEntry) -> Mapping[Partition, Settling]:
-    """The conflicts that an entry settles, by partition."""
-    return read_settles(entry.ours.get("settles") or [], f"version {entry.version}")
 
 
 def takes_place(entry: LogEntry, state: LogState) -> Scope:

@@ -40,10 +40,10 @@ from ..log.entries import LogEntry
 from ..log.opening import LogDepth, OpenedLog, open_log, read_entries
 from ..log.replay import LogState, Partition
 from ..log.restoring import find_returned
-from ..log.scope import Scope
-from ..log.settling import settled_in
+from ..log.scope import ALL, Scope
+from ..log.settling import settled_in, settles_of
 from .delta_files import log_partition
-from .delta_runs import LogRuns, key_of, settles_of, takes_place
+from .delta_runs import LogRuns, key_of, takes_place
 from .delta_upkeep import rival_jobs
 
 #: Entries that are read at once.
@@ -104,7 +104,7 @@ def plan_log_settlement(
     else:
         former = yield from _find_kept(layout, runs, conflict, winner, place)
         held = yield from _content(runs, former.files.values(), place, state)
-    _refuse_lost_rows(conflict, winner, present - held)
+    _refuse_lost_rows(conflict, winner, present - held, RERUN_REMEDY)
     losers = tuple(sorted(others - held))
     change = LogChange(
         job,
@@ -135,19 +135,26 @@ def plan_log_settlement(
 def read_log_settled(
     root: TableRoot, layout: DeltaLayout, seen: Mapping[str, int]
 ) -> Step[dict[str, SettledPartition]]:
-    """Read which conflicts over partitions are settled, and which job has changed each last.
+    """Read which conflicts over partitions are settled, and by which job; of the other partitions,
+    which job has changed each last.
 
     :param seen: by partition, the version at which somebody has seen it: it is the partition's
         version where nothing has changed it since.
     """
     state = (yield from open_log(layout, LogDepth.FILES)).state
-    settled, found = settled_in(state), {}
-    moved = yield from _moved(layout, root, state, seen)
+    settled, found = settled_in(state), dict[str, SettledPartition]()
     for name, version in seen.items():
-        entry, it = moved.get(name), settled.get(_place(root, name, state))
-        version = version if entry is None else entry.version
-        job = None if entry is None else entry.job
-        found[name] = SettledPartition(version, job, None if it is None else it.runs)
+        it = settled.get(_place(root, name, state))
+        if it is not None and it.version > version:
+            (entry,) = yield from read_entries(layout.folder, [it.version])
+            found[name] = SettledPartition(it.version, entry and entry.job, it.runs)
+    others = {name: version for name, version in seen.items() if name not in found}
+    moved = yield from _moved(layout, root, state, others)
+    for name, version in others.items():
+        last, it = moved.get(name), settled.get(_place(root, name, state))
+        runs = None if it is None else it.runs
+        version = version if last is None else last.version
+        found[name] = SettledPartition(version, last and last.job, runs)
     return found
 
 
@@ -184,7 +191,8 @@ def check_log_rerun(
     yield from _note_engines(runs, conflict)
     there = [it for it in state.live.values() if state.partition(it) == place]
     present = yield from _content(runs, there, place, state)
-    _refuse_lost_rows(conflict, winner, present)
+    remedy = "Clear the run that is to stand by hand, and then those."
+    _refuse_lost_rows(conflict, winner, present, remedy)
 
 
 def _refuse_log_jobs(layout: DeltaLayout, conflict: RunConflict, but: str) -> Step[None]:
@@ -255,15 +263,21 @@ def _moved(
                 table=root.url,
                 remedy="Look for conflicts again, and settle what is there then.",
             )
-        changed = {places[it] for it in _changed(runs, entry, state) & places.keys()}
-        moved |= {name: entry for name in changed if version > seen[name]}
+        changed = _changed(runs, entry, state)
+        named = (name for place, name in places.items() if changed.has(place))
+        moved |= {name: entry for name in named if version > seen[name]}
     return moved
 
 
-def _changed(runs: LogRuns, entry: LogEntry, state: LogState) -> set[Partition]:
-    """The partitions that an entry has changed, or settled."""
-    taken = takes_place(entry, state).partitions
-    return {*runs.parts(entry, state).changed, *taken, *settles_of(entry)}
+def _changed(runs: LogRuns, entry: LogEntry, state: LogState) -> Scope:
+    """The partitions that an entry has changed, or settled: all, where it has removed files of
+    which nobody knows the partition."""
+    taken = takes_place(entry, state)
+    gone = (runs.gone.get(it.path, it) for it in entry.of(RemoveFile) if it.changes_data)
+    if taken.all or any(state.partition(it) is None for it in gone):
+        return ALL
+    named = {*runs.parts(entry, state).changed, *taken.partitions, *settles_of(entry)}
+    return Scope(frozenset(named))
 
 
 def _refuse_changed(
@@ -276,7 +290,7 @@ def _refuse_changed(
         yield from runs.read(since[start : start + _AT_ONCE])
         for version in since[start : start + _AT_ONCE]:
             entry = runs.entries[version]
-            if entry is not None and place in _changed(runs, entry, state):
+            if entry is not None and _changed(runs, entry, state).has(place):
                 raise InvalidInputError(
                     f"{conflict.name} has changed since the conflict was looked at: version "
                     f"{version} of the table has changed it, and the look saw {conflict.version}. "
@@ -353,7 +367,9 @@ def _entry_of(runs: LogRuns, conflict: RunConflict, winner: ConflictingRun) -> S
     )
 
 
-def _refuse_lost_rows(conflict: RunConflict, winner: ConflictingRun, lost: Collection[str]) -> None:
+def _refuse_lost_rows(
+    conflict: RunConflict, winner: ConflictingRun, lost: Collection[str], remedy: str
+) -> None:
     """See that no rows go but those of runs in the conflict.
 
     :raises InvalidInputError: others would.
@@ -363,7 +379,7 @@ def _refuse_lost_rows(conflict: RunConflict, winner: ConflictingRun, lost: Colle
         raise InvalidInputError(
             f"{first_few(others)} wrote rows to {conflict.name} that are no part of the conflict: "
             f"they would go, were those of {winner} to stand. Nothing was changed.",
-            remedy=RERUN_REMEDY,
+            remedy=remedy,
         )
 
 

@@ -405,12 +405,12 @@ def _planned_for(
 
 def _last_job(
     layout: DeltaLayout, opened: OpenedJob, state: LogState, done: RunDone
-) -> Step[RunsLastJob]:
+) -> Step[RunsLastJob | None]:
     entry = done.entry
     if entry is None:
         (entry,) = yield from read_entries(layout.folder, [done.version])
     if entry is None or entry.job is None:
-        return RunsLastJob("", None, {})  # Its entry was cleaned: no plan is about it any more.
+        return None  # Its entry was cleaned: a plan names no job of it, either.
     changed = committed(opened.root, state, entry).partitions
     versions = {it.partition: entry.version for it in changed}
     return RunsLastJob(entry.job, owner_of(entry).cleared, versions)
@@ -632,6 +632,9 @@ def _change(
         replaced = replaced.within(_within(opened).partitions)
     planned = scope_of(opened.planned, schema, by)
     settles = {log_partition(name, schema, by): it for name, it in opened.settles.items()}
+    if settles and spec.mode is Mode.REPLACE:
+        # Where the run that is to stand has no rows any more, those of the others go.
+        replaced = Scope(replaced.partitions | settles.keys(), replaced.all)
     metadata, columns = _metadata(opened, state, now)
     return LogChange(
         opened.job,
@@ -752,8 +755,8 @@ def _again(
     """The change of a run that may have committed before."""
     assert change.run is not None
     if opened.spec.on_repeat is OnRepeat.REPLACE_OWN:
-        within = _within(opened)
-        past = yield from find_past(layout, log, change.run, change.job, now, within)
+        asks = (change.run, change.job, now, _within(opened), change.replaced)
+        past = yield from find_past(layout, log, *asks)
         return change if past is None else past.replaced_by(change)
     # What it has written before stays, also where others have written it again.
     done = yield from find_run(layout, log.state, change.run, change.job)

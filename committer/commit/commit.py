@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import CommitStateUnknownError, DamagedError, JobFencedError, ZeroRenameError
-from ..format.job_spec import Coordination, Readers, SchemaMode
+from ..format.job_spec import Coordination, Mode, Readers, SchemaMode
 from ..format.layout import UNPARTITIONED
 from ..format.records.decision import Decision
 from ..format.records.head import HeadState, Slot
@@ -167,6 +167,9 @@ def _targets(
 ) -> Step[tuple[Target, ...]]:
     """The partitions the job changes, with those of the earlier try whose files it replaces."""
     only, every = opened.narrowed, {*opened.spec.adopt_partitions, *opened.spec.settles}
+    if opened.spec.mode is Mode.REPLACE:
+        # Where the run that is to stand has no rows any more, those of the others go.
+        every |= opened.settles.keys()
     if opened.spec.empties_unnamed:
         there = only if only is not None else (yield from _all_partitions(context, opened))
         every |= opened.spec.emptied(there)

@@ -182,12 +182,15 @@ def _read(key: str) -> Step[Left | None]:
 
 def _refuse_additions(opened: OpenedJob, said: Narrowing) -> None:
     """Refuse a job that would settle a conflict and leave the rows of the runs that lost it."""
-    if opened.spec.mode is Mode.REPLACE:
+    spec = opened.spec
+    changes = bool(spec.row_changes or spec.merges)
+    if spec.mode is Mode.REPLACE and not changes:
         return
+    what = "merges, updates or deletes rows" if changes else f"has mode {spec.mode}"
     raise InvalidInputError(
         f"A plan lets this run settle a conflict over {first_few(sorted(said.partitions))}, and "
-        f"its job has mode {opened.spec.mode}: the rows of the runs that lost it would stay beside "
-        "its own. Nothing was written.",
+        f"its job {what}: the rows of the runs that lost it would stay beside its own. Nothing was "
+        "written.",
         job=opened.job,
         key=recompute_key(opened.root, said.idempotency_key),
         remedy="To add its rows all the same, remove that object and clear the task by hand; or "

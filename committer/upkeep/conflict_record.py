@@ -98,6 +98,8 @@ def with_settled(record: ConflictRecord, conflict: RunConflict) -> ConflictRecor
         return record  # Further runs have joined it meanwhile.
     others = tuple(it for it in record.open if it.partition != conflict.partition)
     if not conflict.is_settled:
+        if not mine:
+            return record  # Somebody else has settled it meanwhile.
         still_open = sorted((*others, conflict), key=lambda it: it.partition)
         return replace(record, open=tuple(still_open))
     settled = [*record.settled, conflict]

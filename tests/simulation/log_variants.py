@@ -360,6 +360,14 @@ VARIANTS = (
         seed=88,
     ),
     LogVariant(
+        "takes compactions back in partitions that it replaces",
+        "replacing reruns",
+        rerunning,
+        "find_past",
+        " or replaced.has(state.partition(add))",
+        "",
+    ),
+    LogVariant(
         "lets losers of a settlement load",
         "settlements",
         judging,
@@ -375,6 +383,11 @@ VARIANTS = (
         "if change.reads.has(partition):",
         "if change.reads.has(partition) and not change.settles:",
         seed=60,
+    ),
+    _judging(
+        "settles over another settlement",
+        "settlements",
+        "if change.settles and change.settles.keys() & settles_of(entry).keys():",
     ),
     LogVariant(
         "ends a settlement as the run loads again for which it was made",

@@ -225,6 +225,11 @@ class Walk:
         if rows.count("daily") > 1:
             raise Broken("rows of a run are there twice")
         change = self.changes.get(entry.job or "")
+        if change is not None and change.replaced:
+            own = {it.path for it in change.adds}
+            there = (it for it in self.state.live.values() if it.path not in own)
+            if any(change.replaced.has(self.state.partition(it)) for it in there):
+                raise Broken("a replace leaves files in its partitions")
         if change is None or change.former is None or change.replaced:
             return
         before = self._rows(self.states[entry.version - 1])
@@ -315,6 +320,8 @@ class Walk:
             if fails and any(change.replaced.has(it) for it in changed):
                 raise Broken("a replace has overwritten what came since its base")
             other_change = self.changes.get(other.job or "")
+            if other_change and change.settles.keys() & other_change.settles.keys():
+                raise Broken("a conflict was settled over a settlement that came since its base")
             if other_change and fails and change.isolated and other_change.replaced:
                 added = {self.states[entry.version - 1].partition(it) for it in change.adds}
                 if any(other_change.replaced.has(it) for it in added):
@@ -432,13 +439,15 @@ class Walk:
 
         return self.tell(job, job, work())
 
-    def rerunner(self, job: str) -> Any:
+    def rerunner(self, job: str, **how: Any) -> Any:
         """A run that takes the place of what its earlier tries left."""
 
         def work() -> Any:
-            opened, change = yield from self._job(job, ["1"], depth=LogDepth.FILES, run="daily")
+            given = {"depth": LogDepth.FILES, "run": "daily", **how}
+            opened, change = yield from self._job(job, ["1"], **given)
             try:
-                past = yield from find_past(LAYOUT, opened.log, "daily", change.job, self.now)
+                asks = ("daily", change.job, self.now, ALL, change.replaced)
+                past = yield from find_past(LAYOUT, opened.log, *asks)
                 again = change if past is None else past.replaced_by(change)
                 self.changes[change.job] = again
                 done = yield from commit_change(LAYOUT, opened.log, again, self.now)
@@ -699,6 +708,24 @@ def reruns(seed: int) -> Walk:
         checksum.TRANSACTIONS = former
 
 
+def replacing_reruns(seed: int) -> Walk:
+    """A run that replaces its partition, again and again, beside appends to it and compactions."""
+    walk = Walk(seed)
+    walk.make()
+    crowd: list[Callable[[str], Any]] = [
+        lambda job: walk.rerunner(job, replaced=day("1")),
+        walk.rerunner,
+        walk.compactor,
+        lambda job: walk.writer(job, ["1"], run=job),
+    ]
+    for number in range(8):
+        name = f"s{number}"
+        walk.drive({name: walk.rnd.choice(crowd)(name)}, dies=0)
+    walk.drive({f"c{at}": walk.rnd.choice(crowd)(f"c{at}") for at in range(4)})
+    walk.check_end()
+    return walk
+
+
 def late_runs(seed: int) -> Walk:
     """Runs of other ranks that give way to newer ones or replace them on purpose, beside restores,
     compactions, and jobs that empty partitions."""
@@ -834,6 +861,7 @@ WORLDS: dict[str, Callable[[int], Walk]] = {
     "restores": restores,
     "tries": tries,
     "reruns": reruns,
+    "replacing reruns": replacing_reruns,
     "late runs": late_runs,
     "settlements": settlements,
     "late records": late_records,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -25,8 +26,10 @@ from zero_rename.committer import (
 from zero_rename.committer.commit.narrowed_run import leave_narrowing, read_narrowing
 from zero_rename.committer.format.layout import new_write_id
 from zero_rename.committer.format.records.narrowing import Narrowing
+from zero_rename.committer.format.records.run_conflict import RunConflict
 from zero_rename.committer.format.run_rank import RunRank
 from zero_rename.committer.format.settling import SettledRuns, Settling
+from zero_rename.committer.store.requests import Put
 from zero_rename.tables import DeltaTable
 
 URL = "s3://bucket/flights"
@@ -358,3 +361,120 @@ def test_job_that_settles_by_its_base_is_refused_where_that_has_moved() -> None:
         world.load(DAY1, run_rank=5, idempotency_key="newer", **again)
     newest = {**again, "on_conflict": OnConflict.NEWEST_RUN}
     assert world.load(DAY1, run_rank=1, idempotency_key="older", **newest)
+
+
+def test_winner_without_rows_takes_those_of_the_losers_away(lake: Lake) -> None:
+    """In a partition that its rows name no more."""
+    lake.plan("older", 5, {1: ("newer",)})
+    done = lake.load("older", 1, 2, clear=1, value=11)
+    assert [it.partition for it in done.partitions] == ["day=1"]
+    assert lake.days == {2: 1}
+    assert lake.settled(1) == SettledRuns("older", ("newer",))
+
+
+class TestDeltaTable:
+    """What the log of a Delta table alone can tell wrong."""
+
+    @pytest.fixture
+    def lake(self) -> Lake:
+        found = Lake("delta")
+        found.load("older", 1, 1, 2)
+        found.load("newer", 5, 1)
+        found.load("older", 1, 1, 2, clear=1, value=10)
+        return found
+
+    def resolved(self, lake: Lake, dag: str) -> RunConflict:
+        table = lake.table
+        assert isinstance(table, DeltaTable)
+        assert [it.partition for it in table.conflicts().unresolved] == ["day=1"]
+        (done,) = table.resolve({"prefer": [dag]}, apply=True)
+        return done
+
+    def test_settlement_while_the_job_waits_to_be_published_refuses_it(self, lake: Lake) -> None:
+        lake.plan("newer", 5, {1: ("older",)})
+        rows = pa.table({"value": [55], "day": [1]})
+        owner = Owner("newer", "r", "load", try_number=2, series="2026-01-01 2 10")
+        with lake.table.job(
+            rows.schema,
+            mode="overwrite",
+            on_repeat="replace_own",
+            idempotency_key="newer",
+            owner=owner,
+            run_rank=5,
+            publish=False,
+        ) as job:
+            job.write(rows)
+        assert job.unpublished is not None
+        assert self.resolved(lake, "older").is_settled
+        table = lake.table
+        assert isinstance(table, DeltaTable)
+        with pytest.raises(CommitConflictError, match="settled the conflict, too"):
+            table.publish(job.unpublished.job)
+        assert lake.days[1] == 10
+        assert lake.settled(1) == SettledRuns("older", ("newer",))
+
+    def test_rows_that_were_compacted_with_those_of_the_winner_go(self) -> None:
+        lake = Lake("delta")
+        lake.load("newer", 5, 1)
+        lake.load("older", 1, 1, mode="append")
+        assert lake.table.compact(apply=True)
+        lake.plan("older", 5, {1: ("newer",)})
+        lake.load("older", 1, 1, 2, clear=1, value=11)
+        assert lake.days == {1: 11}
+        assert lake.table.scan().count() == 1
+
+    @pytest.mark.parametrize("operation", ["DELETE", "WRITE"])
+    def test_removals_that_do_not_say_their_partition_refuse_it(
+        self, lake: Lake, operation: str
+    ) -> None:
+        lake.plan("newer", 5, {1: ("older",)})
+        table = lake.table
+        assert isinstance(table, DeltaTable)
+        state = table.state()
+        version = (state.log_version or 0) + 1
+        info = {"operation": operation, "operationParameters": {"mode": "Overwrite"}}
+        gone = [it.key.removeprefix("flights/") for it in state.files if it.partition == "day=1"]
+        lines: list[Any] = [{"commitInfo": {"timestamp": 0, **info}}]
+        lines += [{"remove": {"path": it, "dataChange": True}} for it in gone]
+        body = "\n".join(map(json.dumps, lines)).encode()
+        lake.store.apply(Put(f"flights/_delta_log/{version:020}.json", body))
+        assert table.settled({"day=1": version - 1})["day=1"].version == version
+        with pytest.raises(CommitConflictError, match="has changed day=1 since a plan"):
+            lake.load("newer", 5, 1, clear=1)
+
+    def test_plan_holds_where_the_entry_of_the_run_was_cleaned(self) -> None:
+        lake = Lake("delta")
+        lake.load("older", 1, 1, 2, on_repeat="append")
+        lake.load("newer", 5, 1)
+        table = lake.table
+        assert isinstance(table, DeltaTable)
+        table.checkpoint()
+        for end in ("json", "crc"):
+            del lake.store.objects[f"flights/_delta_log/{0:020}.{end}"]
+        lake.plan("older", 5, {1: ("newer",)}, whole=True)
+        lake.load("older", 1, 1, clear=1, value=11, on_repeat="append")
+        assert lake.settled(1) == SettledRuns("older", ("newer",))
+
+    def test_settlement_of_another_is_told_by_its_own_job(self, lake: Lake) -> None:
+        lake.plan("newer", 5, {1: ("older",)})
+        done = lake.load("newer", 5, 1, clear=1)
+        lake.load("adds", 6, 1, mode="append")
+        assert lake.table.settled({"day=1": 0})["day=1"].job == done.job
+
+    def test_settlement_that_comes_too_late_leaves_the_conflict_settled(
+        self, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        settle = DeltaTable._settle_conflict
+
+        def after_another(table: DeltaTable, *words: Any) -> Any:
+            monkeypatch.setattr(DeltaTable, "_settle_conflict", settle)
+            assert self.resolved(lake, "older").is_settled
+            return settle(table, *words)
+
+        monkeypatch.setattr(DeltaTable, "_settle_conflict", after_another)
+        late = self.resolved(lake, "newer")
+        assert late.settlement is not None
+        assert "has changed since" in late.settlement.error
+        table = lake.table
+        assert isinstance(table, DeltaTable)
+        assert table.conflicts().unresolved == ()
