@@ -14,10 +14,11 @@ from dataclasses import replace
 from ..committer.commit.snapshot import Snapshot
 from ..committer.commit.state.context import Progress
 from ..committer.errors import InvalidInputError, SnapshotGoneError, ZeroRenameError
-from ..committer.format.job_spec import FileOptions, SuccessMarkers
+from ..committer.format.job_spec import Content, FileOptions, SuccessMarkers
 from ..committer.format.parquet.reader import read_batches
 from ..committer.readable_table import ReadableTable
 from ..committer.table_copy import Copied, copy_spec
+from ..committer.upkeep.compaction import content_kept, inputs_in
 from ..committer.write_job import WriteJob, this_process
 from .delta_steps import DeltaSteps
 
@@ -36,8 +37,13 @@ def copy_table(
     """
     state = old.state()
     spec = copy_spec(state, None, this_process())
+    if content_kept(state.files) is Content.ROWS:
+        files = replace(files, content=Content.ROWS)
     spec = replace(spec, lacked=(), success_markers=SuccessMarkers.NONE, files=files)
-    with WriteJob(steps, spec) as job:
+    jobs = {file.job for file in state.files if file.job}
+    writers = {job: it for job, it in old.decisions(jobs).items() if it is not None}
+    inputs = inputs_in(writers, state.files)
+    with WriteJob(steps, spec, inputs=lambda: inputs) as job:
         if not job.repeats:
             assert job.opened.log is not None
             _refuse_rows(steps)

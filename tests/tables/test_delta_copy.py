@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.memory_store import MemoryDriver, MemoryStore
-from zero_rename import Table
+from zero_rename import FileOptions, Table
 from zero_rename.committer.errors import (
     OutcomeUnknownError,
     RefusedError,
@@ -20,6 +20,7 @@ from zero_rename.committer.errors import (
     UnfinishedCommitError,
     UnsupportedTypeError,
 )
+from zero_rename.committer.format.job_spec import Content
 from zero_rename.committer.store import requests as s
 from zero_rename.tables import DeltaTable
 
@@ -79,6 +80,19 @@ def test_partition_that_others_load_meanwhile_is_named(store: MemoryStore) -> No
     done = new.copy_of(old, lambda it: write(old, rows(9, day="2")) if it.done == 2 else None)
     assert done.changed == ("day=2",)
     assert values(new) == [1, 2, 3]
+
+
+def test_copy_is_made_of_what_its_rows_were_computed_from(store: MemoryStore) -> None:
+    old, new = on(store)
+    source = Table("s3://bucket/source")
+    source.driver = old.driver
+    write(source, rows(1))
+    by_rows = FileOptions(content=Content.ROWS)
+    write(old, rows(5, day="3"), inputs=[source.snapshot()], code_version="4", files=by_rows)
+    done = new.copy_of(old)
+    inputs = new.inputs_of(done.job)
+    assert [it.table for it in inputs.tables] == ["s3://bucket/source"]
+    assert inputs.code_versions == ("", "4")
 
 
 def test_file_without_a_record_that_changes_meanwhile_refuses_the_copy() -> None:
