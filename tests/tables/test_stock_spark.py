@@ -111,3 +111,22 @@ def test_a_store_that_refuses_entries_without_a_condition_stops_spark_alone(
     write(url, 8)
     assert delays(url) == [5, 8]
     assert DeltaTable(url).verify() == []
+
+
+def test_spark_reads_and_deletes_from_files_in_a_data_root(
+    s3_bucket: Bucket, delta_spark: EngineProcess
+) -> None:
+    url = f"s3://{s3_bucket.name}/fast"
+    table = DeltaTable(url)
+    root = f"s3://{s3_bucket.name}/scratch"
+    with table.job(days(("1", 5)).schema, partition_by=["day"], data_root=root) as job:
+        job.write(days(("1", 5), ("1", 6), ("2", 7)))
+    place = f"delta.`s3a://{s3_bucket.name}/fast`"
+    read = f"select delay from {place} order by delay"
+    assert delta_spark.ask(do="sql", statement=read) == [["5"], ["6"], ["7"]]
+    delta_spark.ask(do="sql", statement=f"delete from {place} where delay = 6")
+    assert delays(url) == [5, 7]
+    table.checkpoint(apply=True)
+    assert table.not_durable() == []
+    assert delta_spark.ask(do="sql", statement=read) == [["5"], ["7"]]
+    assert table.verify() == []
