@@ -122,7 +122,7 @@ def told(store: DelayedStore, given: argparse.Namespace, seconds: float) -> str:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--server", default="moto", help="or minio, versitygw from PATH")
-    parser.add_argument("--rounds", type=int, default=3, help="that count, after a first one")
+    parser.add_argument("--rounds", type=int, default=2, help="that count, after a first one")
     parser.add_argument("--longest", type=float, default=150, help="seconds of one run")
     parser.add_argument("--minutes", type=float, default=35, help="for all, shared out")
     parser.add_argument("--scale", type=float, default=1, help="of rows, files and partitions")

@@ -6,7 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bench.results import Comparison, Measurement
-from bench.workloads import DELTA, DELTA_ON_4_1, ICEBERG, LOCAL, ON_4_1, OURS, TOGETHER_ON_4_1
+from bench.workloads import (
+    DELTA,
+    DELTA_ON_4_1,
+    DELTA_TOGETHER_ON_4_1,
+    ICEBERG,
+    LOCAL,
+    ON_4_1,
+    OURS,
+    QUERIES,
+    TOGETHER_ON_4_1,
+)
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,8 @@ GOALS = (
     _beside_iceberg("64 files"),
     _beside_iceberg("replace"),
     _beside_iceberg("365 partitions"),
+    _beside_iceberg("merge"),
+    *(_beside_iceberg(f"read {it}") for it in QUERIES),
     Goal("64 files: seconds of magic", "64 files", "magic", OURS, seconds, 4, True),
     Goal("64 files: seconds of directory", "64 files", "directory", OURS, seconds, 1.3, True),
     Goal("8 files: our seconds in those of a local disk", "8 files", OURS, LOCAL, seconds, 1.3),
@@ -85,12 +97,22 @@ GOALS = (
     _memory("workers"),
     Goal("64 files: our seconds on Spark 4.1 in ours on 4.3", "64 files", ON_4_1, OURS, seconds, 2),
     Goal("64 files on Spark 4.1: our seconds in Delta's", "64 files", ON_4_1, DELTA, seconds, 0.8),
-    Goal(
-        "31 partitions on Spark 4.1, brought together: our seconds in Iceberg's",
-        "replace",
-        TOGETHER_ON_4_1,
-        ICEBERG,
-        seconds,
-        1,
+    *(
+        Goal(
+            f"31 partitions on Spark 4.1{how}, brought together: our seconds in Iceberg's",
+            "replace",
+            peer,
+            ICEBERG,
+            seconds,
+            1,
+        )
+        for how, peer in (("", TOGETHER_ON_4_1), (", as a Delta table", DELTA_TOGETHER_ON_4_1))
     ),
 )
+
+
+def compared(workload: str) -> set[str]:
+    """The peers whose rows of a workload a goal compares."""
+    above = {goal.above for goal in GOALS if goal.workload == workload}
+    below = {it.below for it in GOALS if (it.other_workload or it.workload) == workload}
+    return above | below

@@ -6,12 +6,13 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from bench.goals import compared
 from bench.hosts import HostProcesses
 from bench.peers import BY_NAME, PEERS, Peer
 from bench.processes import Host, HostError, cpu_between
@@ -26,7 +27,9 @@ _LEAST = 20.0
 #: A peer that took so many seconds is not asked again.
 _LONG = 25.0
 #: The verb that makes ready for a verb, where a peer has it.
-_LEAVES = {"recover": "die", "abort": "leave"}
+_LEAVES = {"recover": "die"}
+#: Rounds that count of those whose rows a goal compares, before any other peer begins.
+_FIRST_ROUNDS = 2
 #: Files from which on what a peer takes goes by their number.
 _MANY = 32
 
@@ -51,7 +54,8 @@ class Bench:
     _pace: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def measure(self, workload: Workload, peers: Sequence[Peer] = PEERS) -> Comparison:
-        """All peers that know the workload, in turns, each round beginning with the next one."""
+        """All peers that know the workload, in turns, each round beginning with the next one. Those
+        whose rows a goal compares are measured first: for the others there may be no time."""
         taking = [peer for peer in peers if peer.takes(workload)]
         if not taking:
             return Comparison(workload, [])
@@ -64,10 +68,11 @@ class Bench:
         # A first run of all is worth more than further ones of some, but not than other workloads.
         last = began + workload.seconds
         self._until = last + min(workload.seconds, max(0, self.end - last) / 4)
-        for number in range(1 if workload.verb == "cold" else self.rounds + 1):
-            for peer in taking[number % len(taking) :] + taking[: number % len(taking)]:
+        for number, turn in enumerate(turns(workload, taking, self.rounds)):
+            for peer in turn:
                 row = rows[peer.name]
-                over = time.monotonic() > (last if number else self._until)
+                needed = _FIRST_ROUNDS if peer.name in compared(workload.name) else 0
+                over = time.monotonic() > (last if len(row.runs) > needed else self._until)
                 if not self._begins(peer, workload, row, over):
                     continue
                 try:
@@ -90,7 +95,7 @@ class Bench:
         self.store.make_bucket(peer.bucket)
         self.store.delay(0)
         if workload.verb == "merge":
-            workload = replace(workload, round=number)
+            workload = replace(workload, round=len(row.runs))
             self._fill(peer, workload, url)
         elif workload.verb == "program":
             self._fill(peer, workload, input_of(url))
@@ -99,7 +104,7 @@ class Bench:
             self._ask(host, peer, workload, "prime", f"{url}-prime")
         if workload.verb == "read":
             self._fill(peer, workload, url)
-        elif workload.verb == "replace" and not number:
+        elif workload.verb == "replace" and not row.runs:
             self._ask(host, peer, workload, "append", url)
         elif _LEAVES.get(workload.verb) in peer.verbs:
             self._ask(host, peer, workload, _LEAVES[workload.verb], url)
@@ -178,7 +183,7 @@ class Bench:
         self.store.delay(0)
         for peer in peers:
             row = rows[peer.name]
-            asked = replace(workload, round=row.runs[-1].round)
+            asked = replace(workload, round=len(row.runs) - 1)
             try:
                 host, url = self.hosts.get(peer.host), _url(peer, workload)
                 row.found = self._ask(host, peer, asked, "check", url)["rows"]
@@ -196,7 +201,7 @@ class Bench:
 
     def _look(self, peer: Peer, workload: Workload, row: Row) -> None:
         """How many files are there, and make room."""
-        if workload.verb == "read" or not row.runs:
+        if workload.verb == "read" or (row.why and not row.runs):
             return
         prefix = _url(peer, workload).split("/", 3)[3]
         sizes = self.store.files(peer.bucket, prefix)
@@ -204,8 +209,35 @@ class Bench:
         bucket = self.store.bucket(peer.bucket)
         bucket.delete(f"{prefix}/")
         self._filled.discard(_url(peer, workload))
-        if workload.verb == "abort" and (left := row.files + len(bucket.uploads())):
+        # Those of a workload before, whose peer was ended in the midst of it, are not of this one.
+        left = row.files + len(bucket.uploads(f"{prefix}/"))
+        if workload.verb == "abort" and left:
             row.why = f"failed: {left} files or uploads are left"
+
+
+def turns(workload: Workload, taking: Sequence[Peer], rounds: int) -> Iterator[list[Peer]]:
+    """The peers of each round. Those whose rows a goal compares have a cold round and their first
+    rounds by themselves, then the others a cold one.
+
+    :param rounds: of all peers, that count.
+    """
+    first = [peer for peer in taking if peer.name in compared(workload.name)]
+    others = [peer for peer in taking if peer not in first]
+    if workload.verb == "cold":
+        yield [*first, *others]
+        return
+    apart = bool(first and others)
+    for number in range(min(rounds, _FIRST_ROUNDS) + 1 if apart else 0):
+        yield _turned(first, number)
+    if apart:
+        yield others
+    for number in range(rounds + (not apart)):
+        yield _turned(taking, number)
+
+
+def _turned(peers: Sequence[Peer], number: int) -> list[Peer]:
+    start = number % len(peers)
+    return [*peers[start:], *peers[:start]]
 
 
 def _url(peer: Peer, workload: Workload) -> str:

@@ -13,54 +13,56 @@ from bench import rows as made
 from bench.workloads import Workload
 
 
-def write(**given: Any) -> Callable[[Any, Workload, str], None]:
+def _table(url: str, delta: bool) -> Any:
+    from zero_rename import Table
+    from zero_rename.tables import DeltaTable
+
+    return DeltaTable(url) if delta else Table(url)
+
+
+def write(delta: bool = False, **given: Any) -> Callable[[Any, Workload, str], None]:
     """One job, with arguments of :meth:`zero_rename.Table.job`."""
 
     def act(side: Any, workload: Workload, url: str) -> None:
-        from zero_rename import Table
-
         rows = side.rows(workload)
-        with Table(url).job(rows.schema, partition_by=side.by(workload), **given) as job:
+        with _table(url, delta).job(rows.schema, partition_by=side.by(workload), **given) as job:
             job.write(rows)
 
     return act
 
 
-def merge(side: Any, _: Workload, url: str) -> None:
-    from zero_rename import Table
-
-    Table(url).merge(side.source, on=made.KEYS)
-
-
-def check(_: Any, workload: Workload, url: str) -> int:
-    from zero_rename import Table
-
-    return made.check(workload, Table(url).to_arrow())
-
-
-def die(**given: Any) -> Callable[[Any, Workload, str], None]:
-    """Leave a job, with arguments as of :func:`write`: for ``recover`` one that is decided, and of
-    which nothing is visible; for ``abort`` one that has written all its files."""
-
-    def act(_: Any, workload: Workload, url: str) -> None:
-        asked = json.dumps({"url": url, "workload": workload.as_dict(), "given": given})
-        subprocess.run([sys.executable, "-m", "bench.own_peers", asked], check=False)
+def merge(delta: bool = False) -> Callable[[Any, Workload, str], None]:
+    def act(side: Any, _: Workload, url: str) -> None:
+        _table(url, delta).merge(side.source, on=made.KEYS)
 
     return act
 
 
-def _until_it_dies(url: str, workload: Workload, given: Any) -> None:
+def check(delta: bool = False) -> Callable[[Any, Workload, str], int]:
+    def act(_: Any, workload: Workload, url: str) -> int:
+        return made.check(workload, _table(url, delta).scan().to_arrow())
+
+    return act
+
+
+def die(_: Any, workload: Workload, url: str) -> None:
+    """Leave a job that is decided, and of which nothing is visible."""
+    asked = json.dumps({"url": url, "workload": workload.as_dict()})
+    subprocess.run([sys.executable, "-m", "bench.own_peers", asked], check=False)
+
+
+def _until_it_dies(url: str, workload: Workload) -> None:
     """Load, and end this process before the first request that comes too late."""
     from torture.phases import Phase, Target
     from torture.proxy import Proxy, Trap, When
 
     from bench.arrow_peers import ArrowSide
 
-    late = Target(Phase.APPLYING if workload.verb == "recover" else Phase.CLAIMING, 0)
+    late = Target(Phase.APPLYING, 0)
     with Proxy(os.environ["AWS_ENDPOINT_URL"]) as proxy:
         proxy.watch(Trap(late, When.BEFORE, lambda: os._exit(0)))
         os.environ["AWS_ENDPOINT_URL"] = proxy.endpoint
-        write(**given)(ArrowSide(), workload, url)
+        write()(ArrowSide(), workload, url)
 
 
 def recover(_: Any, workload: Workload, url: str) -> None:
@@ -104,4 +106,4 @@ def _run(command: list[str], variables: dict[str, str]) -> None:
 
 if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
-    _until_it_dies(asked["url"], Workload(**asked["workload"]), asked["given"])
+    _until_it_dies(asked["url"], Workload(**asked["workload"]))

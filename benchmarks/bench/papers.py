@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bench.goals import seconds
 from bench.results import Comparison, Measurement
-from bench.workloads import BY_SPARK, BY_SPARK_HEADS, HEADS, OURS, PARQUET
+from bench.workloads import BY_SPARK, BY_SPARK_DELTA, OURS, OURS_DELTA, PARQUET
 
 #: Of an operation that a proxy names, the kind that the paper counts.
 _KINDS = {
@@ -19,8 +19,8 @@ _KINDS = {
     "DELETE": ("DeleteObject", "DeleteObjects", "AbortMultipartUpload"),
     "LIST": ("ListObjects", "ListMultipartUploads", "ListParts"),
 }
-_WRITERS = ("rename v1", "rename v2", "directory", "magic", OURS, HEADS)
-_READERS = {OURS: BY_SPARK, HEADS: BY_SPARK_HEADS}
+_WRITERS = ("rename v1", "rename v2", "directory", "magic", OURS, OURS_DELTA)
+_READERS = {OURS: BY_SPARK, OURS_DELTA: BY_SPARK_DELTA}
 #: The paper's workloads, by those that stand for them.
 _WORKLOADS = {
     "read all columns": "Read-only",
@@ -107,14 +107,14 @@ def _ratios(
         yield f"| paper: {name} over Stocator | {' | '.join(f'{it:.2f}' for it in values)} |"
     for name in _WRITERS[:-1]:
         cells = [_ratio(tables.get(workload), name, of) for workload in _WORKLOADS]
-        yield f"| {name}: over {HEADS} | {' | '.join(cells)} |"
+        yield f"| {name}: over {OURS_DELTA} | {' | '.join(cells)} |"
 
 
 def _ratio(table: Comparison | None, name: str, of: Callable[[Measurement], float]) -> str:
-    """A peer's over that of this project's tables that are read by heads."""
+    """A peer's over that of this project's Delta tables."""
     if table is None:
         return ""
-    names = (name, HEADS)
+    names = (name, OURS_DELTA)
     if table.workload.verb == "read":
         names = tuple(_READERS.get(it, PARQUET) for it in names)
     above, below = (table.row(it) for it in names)

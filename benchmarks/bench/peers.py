@@ -14,19 +14,19 @@ from typing import Any
 from bench import arrow_peers, lake_peers, own_peers, spark_peers
 from bench.workloads import (
     BY_SPARK,
-    BY_SPARK_HEADS,
+    BY_SPARK_DELTA,
     DELTA,
     DELTA_ON_4_1,
-    HEADS,
-    HEADS_ON_4_1,
+    DELTA_TOGETHER_ON_4_1,
     ICEBERG,
     LOCAL,
     ON_3_5,
     ON_4_1,
     OURS,
+    OURS_DELTA,
     PARQUET,
     PLAIN,
-    PLAIN_HEADS,
+    PLAIN_DELTA,
     TOGETHER_ON_4_1,
     Workload,
     slug,
@@ -44,8 +44,8 @@ class Peer:
     :param verbs: what it can: ``append``, ``replace``, ``read`` (returns how many rows),
         ``program``, which makes a table of another one (:mod:`.papers`);
         ``merge``, which ``check`` compares with what the table is to hold (returns how many rows),
-        ``recover``, ``abort``; ``die`` and ``leave``, which leave a job
-        for ``recover`` and for ``abort``; ``prime``, which has
+        ``recover``, ``abort``; ``die``, which leaves a job for
+        ``recover``; ``prime``, which has
         Python workers ready, since Spark ends those that were idle for a minute.
     :param table: whose table it reads; its own where left out.
     :param only: the workloads it is for; empty for all.
@@ -74,8 +74,8 @@ class Peer:
         return f"bench-{slug(self.name)}"
 
 
-def _reader(name: str, act: Act, table: str = OURS) -> Peer:
-    return Peer(name, "spark", {"read": act}, table)
+def _reader(name: str, act: Act, *only: str, table: str = OURS) -> Peer:
+    return Peer(name, "spark", {"read": act}, table, only)
 
 
 def _arrow(name: str, **verbs: Act) -> Peer:
@@ -90,49 +90,50 @@ def _lake(name: str, *only: str, **verbs: Act) -> Peer:
     return Peer(name, "spark-4.1", verbs, only=only)
 
 
-def _hadoop(name: str, append: Act, **verbs: Act) -> Peer:
+def _hadoop(name: str, append: Act, *only: str, **verbs: Act) -> Peer:
     program = spark_peers.program(append, ours=False)
-    return Peer(name, "spark", {"append": append, "program": program, **verbs})
+    return Peer(name, "spark", {"append": append, "program": program, **verbs}, only=only)
 
 
-def _saving(**options: str) -> dict[str, Act]:
+def _saving(layout: str | None = None, **options: str) -> dict[str, Act]:
     """What this project's tables take by Spark."""
     save = spark_peers.save
     return {
-        "append": save(**options),
-        "program": spark_peers.program(save(**options), ours=True),
-        "replace": save("overwrite", **options),
+        "append": save(layout=layout, **options),
+        "program": spark_peers.program(save(layout=layout, **options), ours=True),
+        "replace": save("overwrite", layout, **options),
         "merge": spark_peers.merge,
-        "check": own_peers.check,
+        "check": own_peers.check(layout == "delta"),
         "prime": spark_peers.prime(),
     }
 
 
-def _plain(name: str, more: Mapping[str, Act], **options: str) -> Peer:
+def _plain(name: str, delta: bool = False, **more: Act) -> Peer:
     """This project's tables, by plain Python."""
     verbs: dict[str, Act] = {
-        "append": own_peers.write(**options),
-        "replace": own_peers.write(mode="replace", **options),
-        "merge": own_peers.merge,
-        "check": own_peers.check,
-        "die": own_peers.die(**options),
-        "recover": own_peers.recover,
+        "append": own_peers.write(delta),
+        "replace": own_peers.write(delta, mode="replace"),
+        "merge": own_peers.merge(delta),
+        "check": own_peers.check(delta),
     }
     return Peer(name, "python", {**verbs, **more})
 
 
 _committer, _rename = spark_peers.by_committer, spark_peers.rename
-_QUICK = (
-    *(OURS, HEADS, "magic", "directory", "rename v2", LOCAL, "delta-rs"),
-    "pyarrow write_dataset",
-)
+_QUICK = (*(OURS, "magic", "directory", "rename v2", LOCAL, "delta-rs"), "pyarrow write_dataset")
+_OF_PAPERS = ("one file", "write", "copy", "word count", "sort")
 #: In the first round's order: who is slow comes last, since the time may be up before.
 PEERS = (
     _spark(OURS, **_saving()),
-    _spark(HEADS, **_saving(readers="heads")),
+    _spark(OURS_DELTA, *_OF_PAPERS, **_saving("delta")),
     _spark(LOCAL, append=spark_peers.locally),
     _hadoop("directory", _committer("directory")),
-    _spark("zero-rename, format()", append=spark_peers.by_format, prime=spark_peers.prime_format),
+    _spark(
+        "zero-rename, format()",
+        "64 files",
+        append=spark_peers.by_format,
+        prime=spark_peers.prime_format,
+    ),
     _spark(
         "zero-rename, workers not frozen",
         "64 files",
@@ -144,15 +145,12 @@ PEERS = (
     ),
     _spark(
         "partitioned",
+        *("365 partitions", "replace"),
         append=_committer("partitioned"),
         replace=_committer("partitioned", conflict_mode="replace"),
     ),
-    _plain(PLAIN, {"abort": own_peers.abort}),
-    _plain(
-        PLAIN_HEADS,
-        {"leave": own_peers.die(readers="heads"), "abort": own_peers.recover},
-        readers="heads",
-    ),
+    _plain(PLAIN, die=own_peers.die, recover=own_peers.recover, abort=own_peers.abort),
+    _plain(PLAIN_DELTA, delta=True),
     Peer("rclone cleanup", "python", {"abort": own_peers.rclone}),
     _arrow(
         "pyarrow write_dataset",
@@ -183,17 +181,11 @@ PEERS = (
     ),
     _hadoop("magic", _committer("magic")),
     _hadoop("rename v2", _rename(2), replace=_rename(2, dynamic=True)),
-    _hadoop("rename v1", _rename(1), replace=_rename(1, dynamic=True)),
+    _hadoop("rename v1", _rename(1), *_OF_PAPERS),
     _lake(ON_4_1, **_saving(), read=spark_peers.load_by("spark")),
-    _lake(HEADS_ON_4_1, **_saving(readers="heads"), read=spark_peers.load_by("spark")),
-    _lake(
-        DELTA_ON_4_1,
-        append=spark_peers.save(layout="delta"),
-        replace=spark_peers.save("overwrite", layout="delta"),
-        prime=spark_peers.prime(),
-        read=spark_peers.load_by("zero_rename"),
-    ),
+    _lake(DELTA_ON_4_1, **_saving("delta"), read=spark_peers.load_by("spark")),
     _lake(TOGETHER_ON_4_1, "replace", **_saving(distribute="partition")),
+    _lake(DELTA_TOGETHER_ON_4_1, "replace", **_saving("delta", distribute="partition")),
     _lake(
         ICEBERG,
         append=lake_peers.iceberg,
@@ -213,13 +205,8 @@ PEERS = (
     Peer(ON_3_5, "spark-3.5", _saving(), only=("one file", "64 files", "replace")),
     _reader(BY_SPARK, spark_peers.load_by("spark")),
     _reader("load(), by zero_rename", spark_peers.load_by("zero_rename")),
-    _reader(BY_SPARK_HEADS, spark_peers.load_by("spark"), HEADS),
-    _reader(
-        "load(), by zero_rename, of a table read by heads",
-        spark_peers.load_by("zero_rename"),
-        HEADS,
-    ),
-    _reader('spark.read.format("zero_rename")', spark_peers.read_format),
+    _reader(BY_SPARK_DELTA, spark_peers.load_by("spark"), table=OURS_DELTA),
+    _reader('spark.read.format("zero_rename")', spark_peers.read_format, "read all columns"),
     _reader(PARQUET, spark_peers.read_parquet),
     Peer("pyarrow dataset", "arrow", {"read": arrow_peers.dataset_read}, table=OURS),
 )

@@ -77,8 +77,8 @@ class Row:
         theirs = {run.round: of(run) for run in to.counted}
         pairs = [of(run) / theirs[run.round] for run in self.counted if theirs.get(run.round)]
         if not pairs:  # Too slow to be asked again: its first beside the other's first.
-            theirs = {run.round: of(run) for run in to.runs if not run.throttled}
-            pairs = [of(run) / theirs[run.round] for run in self.counted if theirs.get(run.round)]
+            first = next((of(run) for run in to.runs if not run.throttled), 0)
+            pairs = [of(run) / first for run in self.counted[:1] if first]
         return statistics.median(pairs) if pairs else None
 
 

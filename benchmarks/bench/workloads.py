@@ -17,7 +17,7 @@ class Workload:
         one file of each.
     :param latency: seconds every answer is late.
     :param query: of the verb ``read``, or the program that is run on a table of such rows.
-    :param round: of the verb ``merge``: each brings other rows (:mod:`.rows`).
+    :param round: of the verb ``merge``, a peer's own: each brings other rows (:mod:`.rows`).
     :param seconds: for all peers and rounds, in proportion to the other workloads: what is under
         way then is finished, and no more is begun.
     :param peers: only these; empty for all that can.
@@ -56,18 +56,18 @@ class Workload:
         return asdict(self)
 
 
-OURS, HEADS = "zero-rename", "zero-rename, read by heads"
+OURS, OURS_DELTA = "zero-rename", "zero-rename, as a Delta table"
 PLAIN = "zero-rename, plain Python"
+PLAIN_DELTA = f"{PLAIN}, as a Delta table"
 BY_SPARK, PARQUET = "load(), by Spark", "spark.read.parquet"
-BY_SPARK_HEADS = f"{BY_SPARK}, of a table read by heads"
-PLAIN_HEADS = f"{PLAIN}, read by heads"
+BY_SPARK_DELTA = f"{BY_SPARK}, of a Delta table"
 #: In one session of the Spark that Delta and Iceberg serve, and in one of the oldest.
 ON_4_1, ON_3_5 = f"{OURS} on Spark 4.1", f"{OURS} on Spark 3.5"
-HEADS_ON_4_1 = f"{ON_4_1}, read by heads"
 DELTA_ON_4_1 = f"{ON_4_1}, as a Delta table"
 TOGETHER_ON_4_1 = f"{ON_4_1}, distribute=partition"
+DELTA_TOGETHER_ON_4_1 = f"{DELTA_ON_4_1}, distribute=partition"
 DELTA, ICEBERG = "Delta on Spark 4.1", "Iceberg on Spark 4.1"
-_LAKES = (ON_4_1, HEADS_ON_4_1, DELTA_ON_4_1, DELTA, ICEBERG)
+_LAKES = (ON_4_1, DELTA_ON_4_1, DELTA, ICEBERG)
 #: The queries of ``read``: a condition, and the only column wanted.
 QUERIES: dict[str, tuple[tuple[str, str, int] | None, str]] = {
     "a few rows": (("id", "<", 1000), ""),
@@ -76,14 +76,12 @@ QUERIES: dict[str, tuple[tuple[str, str, int] | None, str]] = {
     "all columns": (None, ""),
 }
 LOCAL = "Spark to local disk"
-_WITHOUT_SPARK = (
-    *(PLAIN, PLAIN_HEADS, "pyarrow write_dataset"),
-    *("awswrangler", "delta-rs", "pyiceberg"),
-)
-_FEW = (OURS, HEADS, "magic", "directory", "rename v2", LOCAL, *_WITHOUT_SPARK)
+_WITHOUT_SPARK = (PLAIN, PLAIN_DELTA, "pyarrow write_dataset", "delta-rs", "pyiceberg")
+_FEW = (OURS, "magic", "directory", LOCAL, *_WITHOUT_SPARK)
 #: Of many files, those whom a minute or two are enough.
-_MANY = (OURS, HEADS, "directory", LOCAL, PLAIN, PLAIN_HEADS, "delta-rs", "pyiceberg", *_LAKES)
-_SPREAD = (OURS, HEADS, "directory", "partitioned", LOCAL, *_WITHOUT_SPARK, *_LAKES)
+_MANY = (OURS, "directory", PLAIN, "delta-rs", *_LAKES)
+_SPREAD = (OURS, "directory", "partitioned", *_WITHOUT_SPARK, *_LAKES)
+_LARGE_TOO = (OURS, "magic", "directory", LOCAL, *_WITHOUT_SPARK, "awswrangler", *_LAKES)
 _COLD = "A process and its first two small saves into a table that is there"
 _HALF = {
     "name": "half of 365 partitions",
@@ -93,31 +91,37 @@ _PARTITIONS = Workload(
     "365 partitions", "365 partitions, rows in no order", "append", 1_000_000, 1, 365
 )
 _LARGE = Workload("8 files", "8 million rows in 8 files", "append", 8_000_000, 8, latency=0)
-_ABORT = Workload("abort", "Abort of what a dead job uploaded", "abort", tasks=1000)
+_ABORT = Workload("abort", "Abort of what a dead job uploaded", "abort", tasks=250)
 _MERGED = "1 % of the rows merged into 30 of 365 partitions"
 _DIED = "Recovery of a job that died as it committed"
 _READ = Workload("read", "", "read", 1_000_000, 1, 365, ordered=True)
 
 WORKLOADS = (
-    Workload("cold", _COLD, "cold", seconds=120, peers=_FEW),
+    Workload("cold", _COLD, "cold", seconds=90, peers=_FEW),
     Workload("one file", "One file", seconds=80, quick=True),
     Workload("64 files", "64 files", "append", 640_000, 64, seconds=300, quick=True),
-    Workload("1,000 files", "1,000 files", "append", 1_000_000, 1000, seconds=260, peers=_MANY),
-    replace(_PARTITIONS, rows=500_000, latency=0, seconds=25, peers=(OURS, HEADS), **_HALF),
-    replace(_PARTITIONS, seconds=180, peers=_SPREAD),
-    replace(_LARGE, seconds=190, quick=True),
-    Workload("replace", "31 partitions replaced", "replace", 124_000, 4, 31, seconds=110),
-    replace(_READ, name="merge", title=_MERGED, verb="merge", seconds=210, quick=True),
-    Workload("recovery", _DIED, "recover", tasks=1000, seconds=120),
-    replace(_ABORT, seconds=110),  # rclone aborts one after the other.
-    replace(_ABORT, name="abort without latency", title="The same without latency", latency=0),
+    Workload("1,000 files", "1,000 files", "append", 1_000_000, 1000, seconds=200, peers=_MANY),
+    replace(_PARTITIONS, rows=500_000, latency=0, seconds=25, peers=(OURS,), **_HALF),
+    replace(_PARTITIONS, seconds=200, peers=_SPREAD),
+    replace(_LARGE, seconds=190, quick=True, peers=_LARGE_TOO),
+    Workload("replace", "31 partitions replaced", "replace", 124_000, 4, 31, seconds=200),
+    replace(_READ, name="merge", title=_MERGED, verb="merge", seconds=260, quick=True),
+    Workload("recovery", _DIED, "recover", tasks=250, seconds=60),
+    replace(_ABORT, seconds=60),  # rclone aborts one after the other.
+    replace(
+        _ABORT,
+        name="abort without latency",
+        title="The same without latency",
+        latency=0,
+        seconds=20,
+    ),
     # The first one makes the tables, too.
     *(
-        replace(_READ, name=f"read {it}", title=f"Read {it}", query=it, seconds=60 + 60 * (not n))
+        replace(_READ, name=f"read {it}", title=f"Read {it}", query=it, seconds=110 + 60 * (not n))
         for n, it in enumerate(QUERIES)
     ),
 )
-_ALIKE = (OURS, HEADS, "magic", "directory", "rename v2", "rename v1")
+_ALIKE = (OURS, OURS_DELTA, "magic", "directory", "rename v2", "rename v1")
 _PROGRAM = Workload("", "", "program", 160_000, 16, peers=_ALIKE)
 #: What stands for the workloads of Stocator's paper (:mod:`.papers`).
 PAPERS = (
@@ -131,7 +135,7 @@ PAPERS = (
         replace(
             _READ,
             **{"name": f"read {it}", "query": it, "rows": 160_000, "partitions": 16},
-            peers=(BY_SPARK, BY_SPARK_HEADS, PARQUET),
+            peers=(BY_SPARK, BY_SPARK_DELTA, PARQUET),
         )
         for it in ("all columns", "a few rows")
     ),

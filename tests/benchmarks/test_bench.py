@@ -14,9 +14,9 @@ from torture.servers import of_moto
 
 from bench import hosts as hosts_module
 from bench import rows as made
-from bench.goals import seconds
+from bench.goals import GOALS, compared, seconds
 from bench.hosts import HostProcesses
-from bench.measure import Bench
+from bench.measure import Bench, turns
 from bench.papers import by_kind, tables_of_papers
 from bench.peers import BY_NAME, PEERS
 from bench.processes import _Used, cpu_between
@@ -25,13 +25,18 @@ from bench.report import markdown, missed, ratios
 from bench.results import Comparison, Measurement, Row
 from bench.store import behind_proxy, price
 from bench.workloads import (
-    BY_SPARK_HEADS,
-    HEADS,
+    BY_SPARK_DELTA,
+    DELTA_ON_4_1,
+    DELTA_TOGETHER_ON_4_1,
     ICEBERG,
     LOCAL,
     OURS,
+    OURS_DELTA,
     PAPERS,
     PARQUET,
+    PLAIN,
+    PLAIN_DELTA,
+    TOGETHER_ON_4_1,
     WORKLOADS,
     Workload,
 )
@@ -120,9 +125,9 @@ class TestPapers:
         with pytest.raises(KeyError):
             by_kind({"PATCH object": 1})
 
-    def test_ratios_are_to_tables_that_are_read_by_heads(self) -> None:
-        writers = [row("rename v1", 9, 8), row(HEADS, 9, 2)]
-        readers = [row(PARQUET, 9, 3), row(BY_SPARK_HEADS, 9, 2)]
+    def test_ratios_are_to_delta_tables_of_this_package(self) -> None:
+        writers = [row("rename v1", 9, 8), row(OURS_DELTA, 9, 2)]
+        readers = [row(PARQUET, 9, 3), row(BY_SPARK_DELTA, 9, 2)]
         tables = [Comparison(it, readers if it.verb == "read" else writers) for it in PAPERS]
         for row_of_write in writers:
             row_of_write.bytes = 500
@@ -130,7 +135,7 @@ class TestPapers:
 
         page = tables_of_papers(tables, "On a machine.")
 
-        name = "rename v1: over zero-rename, read by heads"
+        name = "rename v1: over zero-rename, as a Delta table"
         assert f"| {name} | 1.50 | 4.00 | 4.00 | 4.00 | 4.00 | 1.50 |" in page
         assert "| rename v1 | 0 | 0 | 1000 | 0 | 0 | 0 | 0 | 1000 |" in page
         assert "| rename v1 | 1.60 |" in page
@@ -169,10 +174,45 @@ class TestPeers:
         assert "| rclone cleanup | failed: FileNotFoundError" in page
         assert aborted.row(ours.name)
 
+    def test_uploads_of_another_workload_are_not_taken_for_those_of_an_abort(
+        self, s3_server: S3Server, tmp_path: Path
+    ) -> None:
+        ours = BY_NAME[PLAIN]
+        with (
+            behind_proxy(of_moto(s3_server)) as store,
+            HostProcesses(store.behind, tmp_path) as hosts,
+        ):
+            store.make_bucket(ours.bucket)
+            store.upload(ours.bucket, f"s3://{ours.bucket}/recovery", 2)
+            bench = Bench(store, hosts, rounds=1, longest=60)
+            (aborted,) = bench.measure(Workload("abort", "Abort", "abort", tasks=3), [ours]).rows
+            store.bucket(ours.bucket).abort_uploads()
+
+        assert (aborted.why, len(aborted.runs)) == ("", 2)
+
+    def test_those_that_a_goal_compares_have_their_rounds_before_the_others_begin(self) -> None:
+        replaced = next(it for it in WORKLOADS if it.name == "replace")
+        taking = [peer for peer in PEERS if peer.takes(replaced)]
+        rounds = [[it.name for it in one] for one in turns(replaced, taking, 2)]
+        first = {DELTA_ON_4_1, DELTA_TOGETHER_ON_4_1, ICEBERG, TOGETHER_ON_4_1}
+
+        assert compared("replace") == first
+        assert [set(it) == first for it in rounds] == [True, True, True, False, False, False]
+        assert not first & set(rounds[3]), "the others' first runs are cold"
+        assert [set(it) == {peer.name for peer in taking} for it in rounds[4:]] == [True, True]
+        assert rounds[0] != rounds[1], "each round begins with another one"
+
+    def test_rows_of_each_goal_are_of_a_peer_that_takes_the_workload(self) -> None:
+        by_name = {it.name: it for it in WORKLOADS}
+        for goal in GOALS:
+            assert BY_NAME[goal.above].takes(by_name[goal.workload]), goal.title
+            below = by_name[goal.other_workload or goal.workload]
+            assert BY_NAME[goal.below].takes(below), goal.title
+
     def test_a_merge_is_checked_and_what_it_writes_is_counted(
         self, s3_server: S3Server, tmp_path: Path
     ) -> None:
-        ours = [BY_NAME[f"zero-rename, plain Python{it}"] for it in ("", ", read by heads")]
+        ours = [BY_NAME[PLAIN], BY_NAME[PLAIN_DELTA]]
         merge = next(it for it in WORKLOADS if it.verb == "merge").scaled(0.04)
         with (
             behind_proxy(of_moto(s3_server)) as store,
