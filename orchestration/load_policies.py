@@ -11,6 +11,7 @@ from ..committer.format.job_spec import (
     Mode,
     OnConflict,
     OnSuperseded,
+    SuccessMarkers,
     TableLayout,
     check_superseded,
 )
@@ -65,10 +66,7 @@ def check_policies(
 
 
 #: What a load into a Delta table does not keep, and what it does in its place.
-_NOT_IN_DELTA: Mapping[str, str] = {
-    "readers": "whose readers go by its log",
-    "success_markers": "which has no _SUCCESS",
-}
+_NOT_IN_DELTA: Mapping[str, str] = {"readers": "whose readers go by its log"}
 
 
 def check_delta_policies(said: Mapping[str, Any], undone: str) -> None:
@@ -77,9 +75,10 @@ def check_delta_policies(said: Mapping[str, Any], undone: str) -> None:
     :param undone: what was not done, as the beginning of a sentence.
     :raises InvalidInputError: names it.
     """
-    given = {name: said.get(name) for name in _NOT_IN_DELTA}
-    named = next((name for name, value in given.items() if value), None)
-    why = "" if named is None else f"{named}={given[named]}, {_NOT_IN_DELTA[named]}"
+    whys = [f"{name}={said[name]}, {why}" for name, why in _NOT_IN_DELTA.items() if said.get(name)]
+    if said.get("success_markers") == SuccessMarkers.PARTITION_AND_TABLE:
+        whys.append("success_markers=partition_and_table, which has no partitions' directories")
+    why = next(iter(whys), "")
     if why:
         raise InvalidInputError(
             f"layout=delta is given for a table with {why}. {undone}.",

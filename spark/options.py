@@ -130,7 +130,8 @@ class WriterOptions:
     )
     success_markers: SuccessMarkers = option(
         partial(texts.choice, SuccessMarkers),
-        "Where `_SUCCESS` goes: `partition_and_table`, `table` or `none`.",
+        "Where `_SUCCESS` goes: `partition_and_table`, `table` or `none`. A Delta table has none "
+        "unless `table` is said.",
         SuccessMarkers.PARTITION_AND_TABLE,
         "success_markers",
     )

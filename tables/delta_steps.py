@@ -78,6 +78,7 @@ from ..layouts.delta.data_roots import with_data_root
 from ..layouts.delta.delta_layout import PROPERTIES, DeltaLayout
 from ..layouts.delta.paths import DeltaRoot
 from ..layouts.delta.statistics import statistics_of
+from ..layouts.delta.success_marker import ASKED
 from ..log.actions import AddFile, LogMetadata, RemoveFile
 from ..log.change import RESTORE, LogBase, LogChange, Overtaking
 from ..log.checkpointing import make_checkpoint
@@ -245,7 +246,7 @@ def checked(root: TableRoot, spec: JobSpec) -> JobSpec:
     unkept = {
         "readers": spec.readers is not None,
         "coordination": spec.coordination is not Coordination.STORE,
-        "success_markers": spec.success_markers is not SuccessMarkers.NONE,
+        "success_markers": spec.success_markers is SuccessMarkers.PARTITION_AND_TABLE,
         "settles": bool(spec.settles),
         "restores": bool(spec.restores),
         "adopt_partitions": bool(spec.adopt_partitions),
@@ -699,6 +700,8 @@ def _told(opened: OpenedJob) -> dict[str, Any]:
         told["changeReads"] = to_members(spec.change_reads)
     if spec.replace_where is not None:
         told["replacedWhere"] = True
+    if spec.success_markers is SuccessMarkers.TABLE:
+        told[ASKED] = True
     return told
 
 

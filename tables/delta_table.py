@@ -422,6 +422,7 @@ class DeltaTable(ChangeableTable):
         idempotency_key: str | None = None,
         on_repeat: OnRepeat | str = OnRepeat.SKIP,
         schema_mode: SchemaMode | str = SchemaMode.KEEP,
+        success_markers: SuccessMarkers | str = SuccessMarkers.NONE,
         max_duration: float = MAX_DURATION,
         owner: Owner | None = None,
         files: FileOptions | None = None,
@@ -436,6 +437,8 @@ class DeltaTable(ChangeableTable):
         Arguments as of :meth:`.committer.table.Table.job`. ``max_duration`` is how long the job
         may take: recovery leaves it alone so long.
 
+        :param success_markers: ``table``: write a ``_SUCCESS`` to the table's root once the job is
+            committed. A Delta table has none in its partitions.
         :param publish: ``False``: nobody sees the rows before :meth:`publish` is called with the
             job's id, and ``job.unpublished`` tells what waits. Where there is no table, one without
             rows is made.
@@ -450,7 +453,8 @@ class DeltaTable(ChangeableTable):
         """
         words: dict[str, Any] = {"mode": mode, "on_conflict": on_conflict, "on_repeat": on_repeat}
         words |= {"schema_mode": schema_mode, "run_rank": run_rank}
-        words |= {"on_superseded": on_superseded}  # JobSpec makes choices of them.
+        words |= {"on_superseded": on_superseded, "success_markers": success_markers}
+        # JobSpec makes choices of them.
         spec = JobSpec(
             self.schema if schema is None else schema_of(schema),
             partition_by=tuple(partition_by) if partition_by is not None else None,
@@ -461,7 +465,6 @@ class DeltaTable(ChangeableTable):
             idempotency_key=idempotency_key,
             publish=publish,
             data_root=data_root,
-            success_markers=SuccessMarkers.NONE,
             max_duration=max_duration,
             owner=owner or this_process(),
             files=files or FileOptions(),

@@ -56,7 +56,10 @@ ONLY = {
         "zero_rename.committer.format.settling",
         "zero_rename.committer.format.records.partition_ranks",
     ),
-    ("layouts", "committer"): ("zero_rename.committer.store", "zero_rename.committer.errors"),
+    ("layouts", "committer"): (
+        *("zero_rename.committer.store", "zero_rename.committer.errors"),
+        "zero_rename.committer.format.records.success_marker",
+    ),
 }
 #: Within a folder: the rooms, and modules that lie beside them, that each may import besides
 #: itself. A module that is not named here stands above all that are.

@@ -16,6 +16,7 @@ from ...log.replay import LogState
 from . import features
 from .data_roots import keeping_roots, roots_of
 from .paths import DeltaRoot
+from .success_marker import write_marker
 
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _RETENTION = "delta.deletedFileRetentionDuration"
@@ -85,7 +86,8 @@ class DeltaLayout:
         return interval_seconds(state.property_of(_RETENTION, "interval 1 week"), _RETENTION)
 
     def finish(self, entry: LogEntry) -> Step[None]:
-        yield from ()  # A file of a Delta table is visible with its entry.
+        # A file of a Delta table is visible with its entry.
+        yield from write_marker(self.root, self.folder, entry)
 
 
 def _columns(metadata: LogMetadata) -> dict[str, Any]:

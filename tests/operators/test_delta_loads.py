@@ -12,7 +12,9 @@ from support.fake_spark import WRITES, FakeSpark
 from support.s3a_loads import EARLIER, LATER
 from support.spark_loads import operator, refused, run
 from zero_rename.committer import InvalidInputError, RefusedError
+from zero_rename.committer.format.records.success_marker import SuccessMarker
 from zero_rename.committer.store.listing import list_objects
+from zero_rename.committer.store.requests import Found, Get
 from zero_rename.operators.publishing import AbortLoadOperator, PublishLoadOperator
 from zero_rename.provider.hooks import ZeroRenameHook
 from zero_rename.tables import DeltaTable
@@ -172,8 +174,23 @@ def test_hadoops_committers_refuse_it_as_the_dag_file_is_parsed(tables: Tables) 
 def test_a_policy_of_the_connection_is_refused_too(
     tables: Tables, spark: FakeSpark, connect: Connect
 ) -> None:
+    connect("zr", extra={"success_markers": "partition_and_table"})
+    refused(spark, "success_markers=partition_and_table", load(tables, zero_rename_conn_id="zr"))
+
+
+def test_connection_that_asks_for_success_markers_gets_the_tables(
+    tables: Tables, delta: DeltaTable, spark: FakeSpark, connect: Connect
+) -> None:
     connect("zr", extra={"success_markers": "table"})
-    refused(spark, "success_markers=table", load(tables, zero_rename_conn_id="zr"))
+    spark.runs(
+        WRITES_DELTA.replace(
+            "    owner=", "    success_markers=options.success_markers,\n    owner="
+        )
+    )
+    report = run(load(tables, zero_rename_conn_id="zr"))
+    found = delta.run(Get(f"{delta.root.prefix}/_SUCCESS"))
+    assert isinstance(found, Found)
+    assert SuccessMarker.parse(found.body, found.key).job == report["job"]
 
 
 @pytest.mark.usefixtures("s3_server")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -148,3 +149,17 @@ def test_rows_are_not_held_back_in_directories_or_by_hadoops_committers(
         save(frame, other, publish=False, committer="magic")
     with refused:
         save(frame, other, options={"publish": "false"})
+
+
+def test_success_marker_is_written_where_it_is_asked_for(
+    spark: Any, url: str, s3_bucket: Bucket
+) -> None:
+    frame = spark.createDataFrame([(9, "a")], "n int, p string")
+    save(frame, url, layout="delta")
+    assert "flights/_SUCCESS" not in s3_bucket.keys("")
+    done = save(frame, url, layout="delta", options={"successMarkers": "table"})
+    assert isinstance(done, Committed)
+    found = s3_bucket.client.get_object(Bucket=s3_bucket.name, Key="flights/_SUCCESS")
+    assert json.loads(found["Body"].read())["jobId"] == done.job
+    with pytest.raises(InvalidInputError, match="success_markers=partition_and_table"):
+        save(frame, url, layout="delta", options={"successMarkers": "partition_and_table"})
