@@ -31,6 +31,7 @@ from .column_bounds import ColumnBounds
 #: Digits of a decimal that a float of 64 bits keeps.
 _EXACT_DIGITS = 15
 _MILLISECOND = timedelta(milliseconds=1)
+_DECODER = json.JSONDecoder(parse_float=Decimal)
 
 
 def logged_bounds(text: str, schema: pa.Schema, names: Collection[str]) -> dict[str, ColumnBounds]:
@@ -42,7 +43,7 @@ def logged_bounds(text: str, schema: pa.Schema, names: Collection[str]) -> dict[
     if not text:
         return {}
     try:
-        stated = json.loads(text, parse_float=Decimal)
+        stated = _DECODER.decode(text)
     except (ValueError, RecursionError):
         return {}
     low, high, nulls = (_object(stated, it) for it in ("minValues", "maxValues", "nullCount"))

@@ -252,7 +252,8 @@ class RowFilter:
             return True
         import pyarrow.dataset as ds  # On use: it loads pandas.
 
-        guarantee, kind = reduce(and_, guarantees, pc.scalar(True)), ds.ParquetFileFormat()
+        known = tuple(guarantees)
+        guarantee, kind = reduce(and_, known) if known else pc.scalar(True), ds.ParquetFileFormat()
         nothing = kind.make_fragment(pa.py_buffer(b""), partition_expression=guarantee)
         try:
             dataset = ds.FileSystemDataset([nothing], self._schema, kind)
