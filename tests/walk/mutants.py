@@ -185,7 +185,7 @@ MUTANTS = (
         'return False, "its job is open"',
         'return True, "its job is open"',
         ("open", "purge", "commit"),
-        7,
+        11,
     ),
     Mutant(
         "a recovery takes no claims off",
@@ -335,7 +335,7 @@ CHANGES = (
         '"merges": merges,',
         '"merges": {},',
         ("append", "merge"),
-        14,
+        28,
     ),
     Mutant(
         "a merge that is made once more takes back what it wrote",
