@@ -71,7 +71,7 @@ class Peer:
     @property
     def bucket(self) -> str:
         """Where its tables are: S3A keeps a file system for each bucket."""
-        return f"bench-{slug(self.name)}"
+        return f"bench-{slug(self.name)}"[:63].rstrip("-")
 
 
 def _reader(name: str, act: Act, *only: str, table: str = OURS) -> Peer:

@@ -4,6 +4,7 @@ are of, the page."""
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -201,6 +202,12 @@ class TestPeers:
         assert not first & set(rounds[3]), "the others' first runs are cold"
         assert [set(it) == {peer.name for peer in taking} for it in rounds[4:]] == [True, True]
         assert rounds[0] != rounds[1], "each round begins with another one"
+
+    def test_each_peer_has_a_bucket_of_its_own_with_a_valid_name(self) -> None:
+        buckets = {it.bucket for it in PEERS}
+
+        assert len(buckets) == len(PEERS)
+        assert all(re.fullmatch("[a-z0-9-]{3,63}", it) for it in buckets)
 
     def test_rows_of_each_goal_are_of_a_peer_that_takes_the_workload(self) -> None:
         by_name = {it.name: it for it in WORKLOADS}
