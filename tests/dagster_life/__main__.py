@@ -1,5 +1,6 @@
-"""``python -m dagster_life``: the examples in a whole Dagster, with daemon, webserver and ``dg``;
-the rows are compared after each scene."""
+"""``python -m dagster_life``: the examples in a whole Dagster, with daemon, webserver and ``dg``,
+into Delta tables; the rows are compared after each scene, also as delta-rs, Polars and DuckDB read
+them."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from .scenes import SCENES, World
 
 @contextmanager
 def world() -> Iterator[World]:
-    with place() as made, deployment(made) as dagster:
+    with place("delta") as made, deployment(made) as dagster:
         print(f"Dagster {version(made)}, its daemon, webserver and dg; {made.store.ran_on}")
         yield World(made, dagster)
 

@@ -19,7 +19,7 @@ def main() -> int:
     """Load December, and walk through the asset's pages: what is seen is asserted."""
     try:
         with (
-            place() as made,
+            place("directory") as made,
             deployment(made) as dagster,
             browser(CHECKOUT / "docs" / "images") as window,
         ):

@@ -68,9 +68,10 @@ class Place:
 
 
 @contextmanager
-def place() -> Iterator[Place]:
+def place(layout: str) -> Iterator[Place]:
     """Make the environment where it is not there, start a store, and unpack package and flights.
 
+    :param layout: of the tables.
     :raises SetupError: a package cannot be had.
     :raises ServerError: the store does not start.
     """
@@ -94,6 +95,7 @@ def place() -> Iterator[Place]:
             "DAGSTER_DISABLE_TELEMETRY": "1",
             "FLIGHTS_CSV": str(folder / "source.csv"),
             "FLIGHTS_ROOT": f"s3://{BUCKET}/lake",
+            "FLIGHTS_LAYOUT": layout,
             **store.environment(),
         }
         flights = Flights.unpack(folder / "flights")

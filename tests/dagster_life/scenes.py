@@ -8,18 +8,24 @@ import datetime as dt
 import json
 import os
 import shutil
+import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from demo.dataset import RowDigest, content, partition_of
+from support.lake_readers import lake_readers
+from support.shared_table import SharedTable
 from support.waiting import until
-from zero_rename.committer import Table
+from zero_rename.tables import DeltaTable
 
 from .deployment import Deployment, Run
 from .place import EXAMPLES, Place
 
+#: Which read the table of days after each scene.
+ENGINES = ("delta-rs", "polars", "duckdb")
 #: Tag of a run that the sensor has asked for.
 _RECOMPUTE = "zero_rename/recompute"
 #: Flights and their delay, by what they are of.
@@ -36,24 +42,31 @@ class World:
     expected: dict[str, RowDigest] = field(default_factory=dict)
 
     @property
-    def table(self) -> Table:
-        return Table(f"{self.place.root}/flights")
+    def table(self) -> DeltaTable:
+        return self.named("flights")
+
+    def named(self, name: str) -> DeltaTable:
+        return DeltaTable(f"{self.place.root}/{name}", self.place.store.client())
+
+    def rows_of(self, name: str) -> list[dict[str, Any]]:
+        return self.named(name).scan().to_arrow().to_pylist()
 
     def versions(self, days: Sequence[int]) -> list[int]:
-        versions = self.table.snapshot().versions if self.table.exists() else {}
-        return [versions.get(path_of(day), 0) for day in days]
+        """How often each day was changed."""
+        table = self.table
+        jobs = [it.job for it in table.history() if it.job] if table.exists() else []
+        done = [it for job in jobs if (it := table.result(job)) is not None]
+        changed = Counter(it.partition for job in done for it in job.partitions)
+        return [changed[path_of(day)] for day in days]
 
     def day(self, day: int) -> RowDigest:
         """The content of a day."""
-        rows = self.table.to_arrow().to_pylist()
+        rows = self.rows_of("flights")
         return content([row for row in rows if partition_of(row) == path_of(day)])
 
     def derived(self) -> tuple[Rows, Rows]:
         """The weeks and the carriers, as they are."""
-        weekly, carriers = (
-            Table(f"{self.place.root}/{name}").to_arrow().to_pylist()
-            for name in ("weekly_delays", "carriers")
-        )
+        weekly, carriers = (self.rows_of(name) for name in ("weekly_delays", "carriers"))
         weeks = {(str(it["week"]), it["carrier"]): (it["flights"], it["delay"]) for it in weekly}
         return _rounded(weeks), _rounded(
             {it["carrier"]: (it["flights"], it["worst_delay"]) for it in carriers}
@@ -63,7 +76,7 @@ class World:
         """The weeks that are there and the carriers, as the days say."""
         made = {week for week, _ in self.derived()[0]}
         late: dict[tuple[str, str], list[int | None]] = {}
-        for row in self.table.to_arrow().to_pylist():
+        for row in self.rows_of("flights"):
             day = dt.date(row["year"], row["month"], row["day"])
             week = day - dt.timedelta(days=day.isoweekday() % 7)
             if str(week) in made:
@@ -94,13 +107,23 @@ class World:
         """
         january = self.place.flights.contents([1])
         self.expected |= {path_of(day): january[path_of(day)] for day in days}
-        rows = self.table.to_arrow().to_pylist() if self.table.exists() else []
+        rows = self.rows_of("flights") if self.table.exists() else []
         found: dict[str, RowDigest] = {}
         for row in rows:
             path = partition_of(row)
             found[path] = found.get(path, RowDigest()) + content([row])
         assert found == self.expected, f"{sorted(found)}, not {sorted(self.expected)}"
-        return f"{len(rows):,} rows as in the CSV file"
+        return f"{len(rows):,} rows as in the CSV file{self._seen_by_engines() if rows else ''}"
+
+    def _seen_by_engines(self) -> str:
+        """Compare what each engine reads with what this package does."""
+        columns = ["year", "month", "day", "carrier", "flight", "origin"]
+        with tempfile.TemporaryDirectory() as folder, lake_readers() as process:
+            shared = SharedTable(self.table, Path(folder, "flights"), process)
+            ours = shared.ours(columns)
+            for engine in ENGINES:
+                assert shared.seen_by(engine, columns) == ours, engine
+        return f", also for {', '.join(ENGINES)}"
 
 
 def _mean(delays: Sequence[int | None]) -> float:
@@ -175,7 +198,7 @@ def january(world: World) -> str:
     days = range(1, 32)
     [run] = world.dagster.backfill([key_of(day) for day in days])
     assert run.status == "SUCCESS", run
-    jobs = {file.job for file in world.table.files()}
+    jobs = {file.job for file in world.table.state().files}
     assert len(jobs) == 1, jobs
     return world.check(*days)
 
@@ -244,8 +267,8 @@ def lineage(world: World) -> str:
     assert corrected[1] != before[1]
     assert corrected == world.rebuilt()
     succeeded(dagster, dagster.launch(config=corrections, partition=key_of(9)))
-    table = Table(f"{world.place.root}/carriers")
-    [file] = table.files()
+    table = world.named("carriers")
+    [file] = table.state().files
     world.place.store.client().delete_object(Bucket=table.root.bucket, Key=file.key)
     assert world.again(3) == [*layers, ["carriers"]]
     assert world.derived() == corrected
@@ -260,6 +283,7 @@ def late(world: World) -> str:
     dagster, day = world.dagster, 9
     # A run's word for a resource takes the place of all that the definitions say of it.
     said_of_tables = {"table_root": world.place.root, "on_conflict": "newest_run"}
+    said_of_tables |= {"layout": "delta"}
     resource = {"zero_rename": {"config": said_of_tables}}
     source = world.place.folder / "late.csv"
 
