@@ -114,7 +114,7 @@ class KnownAssets:
         """
         reference = self.reference(node.key)
         try:
-            known = reference.keys(self.table(node.key), self.context.instance)
+            known = reference.keys(self.table_as_it_is(node.key), self.context.instance)
         except InvalidInputError as error:
             raise CannotRunError(error.message) from error
         odd = [path for path in partitions if path not in known]

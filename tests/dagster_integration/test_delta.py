@@ -394,9 +394,16 @@ class TestWatch:
             total = sum(flights.table.scan().to_arrow()["number"].to_pylist())
             return zero.write(context, pa.table({"total": [total]}))
 
+        @dg.asset(deps=[flights.asset], partitions_def=DAYS, metadata={"partition_expr": "day"})
+        def doubled(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
+            found = flights.table.scan([f"day={context.partition_key}"]).to_arrow()
+            twice = pa.array([2 * it for it in found["number"].to_pylist()], pa.int64())
+            return zero.write(context, found.set_column(1, "number", twice))
+
         words = {"zero": flights.resource, "zero_rename": flights.resource}
-        sensor = recompute_sensor("totals", name="s")
-        defs = dg.Definitions([flights.asset, totals], sensors=[sensor], resources=words)
+        sensor = recompute_sensor("totals", "doubled", name="s")
+        assets = [flights.asset, totals, doubled]
+        defs = dg.Definitions(assets, sensors=[sensor], resources=words)
 
         def tick() -> Any:
             repository = defs.get_repository_def()
@@ -405,12 +412,18 @@ class TestWatch:
                 return sensor.evaluate_tick(context)
 
         flights.run(DAY, LAST)
-        dg.materialize([totals], resources=words, instance=flights.instance, selection=[totals])
+        given: Any = {"resources": words, "instance": flights.instance}
+        dg.materialize([totals], selection=[totals], **given)
+        for key in (DAY, LAST):
+            dg.materialize([doubled], selection=[doubled], partition_key=key, **given)
         assert "Nothing" in tick().skip_message
         flights.numbers[DAY] = [7]
         flights.run(DAY)
-        (request,) = tick().run_requests
-        assert request.asset_selection == [dg.AssetKey("totals")]
+        asked = {it.asset_selection[0].to_user_string(): it for it in tick().run_requests}
+        assert {name: it.partition_key for name, it in asked.items()} == {
+            "totals": None,
+            "doubled": DAY,
+        }
 
     def test_observation_gives_the_version_of_each_partition(self, flights: Flights) -> None:
         commit(flights.table, 1, 2)
