@@ -62,7 +62,7 @@ PLAIN_DELTA = f"{PLAIN}, as a Delta table"
 BY_SPARK, PARQUET = "load(), by Spark", "spark.read.parquet"
 BY_SPARK_DELTA = f"{BY_SPARK}, of a Delta table"
 #: In one session of the Spark that Delta and Iceberg serve, and in one of the oldest.
-ON_4_1, ON_3_5 = f"{OURS} on Spark 4.1", f"{OURS} on Spark 3.5"
+ON_4_1, ON_3_5 = f"{OURS}, Spark 4.1", f"{OURS}, Spark 3.5"
 DELTA_ON_4_1 = f"{ON_4_1}, as a Delta table"
 TOGETHER_ON_4_1 = f"{ON_4_1}, distribute=partition"
 DELTA_TOGETHER_ON_4_1 = f"{DELTA_ON_4_1}, distribute=partition"
