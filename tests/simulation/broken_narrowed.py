@@ -26,7 +26,6 @@ from zero_rename.committer.commit import open as opening
 from zero_rename.committer.commit.narrowed_run import leave_narrowing, read_narrowing
 from zero_rename.committer.commit.state import old_records
 from zero_rename.committer.commit.state.decide import read_decision
-from zero_rename.committer.format.job_spec import NOBODY
 from zero_rename.committer.format.records.narrowing import recompute_key, recompute_prefix
 from zero_rename.committer.format.records.partition_ranks import PartitionRanks
 from zero_rename.committer.format.run_rank import RunRank
@@ -44,32 +43,33 @@ _targets = commit._targets
 
 
 @breaks((opening, "as_planned"), NARROWED_AND_LOADED, CONCURRENT)
-def ignores_the_run_s_last_job(context, opened, earlier):
+def ignores_the_run_s_last_job(opened, earlier, write_id):
     left = yield from read_narrowing(ROOT, RUN)
     if earlier is not None and left is not None:
         earlier = replace(earlier, job=left.said.job)
-    return (yield from _as_planned(context, opened, earlier))
+    return (yield from _as_planned(opened, earlier, write_id))
 
 
 @breaks((opening, "as_planned"), NARROWED_TWICE, COMPLETENESS)
-def forgets_its_own_commit(context, opened, earlier):
-    nobody_s = earlier and replace(earlier, owner=NOBODY)
-    return (yield from _as_planned(context, opened, nobody_s))
+def forgets_its_own_commit(opened, earlier, write_id):
+    nobody_s = earlier and replace(earlier, cleared=None)
+    return (yield from _as_planned(opened, nobody_s, write_id))
 
 
 @breaks((opening, "as_planned"), CLEARED_BY_HAND, EXCLUSIVITY)
-def goes_by_a_word_for_ever(context, opened, earlier):
-    found = yield from _as_planned(context, opened, earlier)
+def goes_by_a_word_for_ever(opened, earlier, write_id):
+    found = yield from _as_planned(opened, earlier, write_id)
     left = yield from read_narrowing(ROOT, RUN)
     if found.narrowed is not None or left is None or opened.spec.owner.cleared is None:
         return found
-    again = {change.partition: change.base_version + 1 for change in earlier.partitions}
-    planned = {name: again.get(name, version) for name, version in left.said.partitions.items()}
+    planned = {
+        name: earlier.versions.get(name, version) for name, version in left.said.partitions.items()
+    }
     return replace(opened, planned=planned, narrowed=frozenset(planned))
 
 
 @breaks((opening, "as_planned"), CLEARED_BY_HAND, EXCLUSIVITY)
-def takes_no_word_for_itself(context, opened, earlier):
+def takes_no_word_for_itself(opened, earlier, write_id):
     found = yield from read_narrowing(ROOT, RUN)
     if found is None or found.said.over or found.said.job != earlier.job:
         return opened

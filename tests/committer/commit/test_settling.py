@@ -394,7 +394,9 @@ class TestDeltaTable:
         lake.plan("newer", 5, {1: ("older",)})
         rows = pa.table({"value": [55], "day": [1]})
         owner = Owner("newer", "r", "load", try_number=2, series="2026-01-01 2 10")
-        with lake.table.job(
+        table = lake.table
+        assert isinstance(table, DeltaTable)
+        with table.job(
             rows.schema,
             mode="overwrite",
             on_repeat="replace_own",
@@ -406,8 +408,6 @@ class TestDeltaTable:
             job.write(rows)
         assert job.unpublished is not None
         assert self.resolved(lake, "older").is_settled
-        table = lake.table
-        assert isinstance(table, DeltaTable)
         with pytest.raises(CommitConflictError, match="settled the conflict, too"):
             table.publish(job.unpublished.job)
         assert lake.days[1] == 10
