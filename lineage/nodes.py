@@ -117,7 +117,7 @@ class JobNode:
 
 
 def run_of(record: JobRecord) -> JobRun:
-    """What a job's record says of its run."""
+    """Read the run of a job off its record."""
     versions = record.inputs.code_versions
     key, mode = record.idempotency_key, record.mode
     return JobRun(record.owner, key, record.seconds, mode, record.by_key, versions)

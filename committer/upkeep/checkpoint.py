@@ -132,7 +132,7 @@ def about_durability(context: Context, table: TableRecord) -> Step[list[Problem]
 
 
 def late_files(root: TableRoot, state: Snapshot, now: float) -> list[Problem]:
-    """What of a state has lain for a day or longer only in a fast root."""
+    """Report the files of a state that have lain only in a fast root for a day or longer."""
     found = not_durable(state.files)
     late = [it for it in found if now - it.since >= _LATE]
     if not late:

@@ -82,8 +82,8 @@ def with_data_root(properties: Mapping[str, str], root: FastRoot | None) -> dict
 
 
 def keeping_roots(properties: Mapping[str, str], present: Mapping[str, str]) -> dict[str, str]:
-    """Former properties of a table, with the roots that it has at present: files in them may have
-    to be found, whatever else is brought back."""
+    """Return former properties of a table with its present roots, since live files may still lie
+    there."""
     kept = {name: it for name, it in present.items() if name in (DATA_ROOT, FORMER_ROOTS)}
     others = {k: v for k, v in properties.items() if k not in (DATA_ROOT, FORMER_ROOTS)}
     return others | kept

@@ -1,8 +1,8 @@
 """The ``_SUCCESS`` at a Delta table's root, of jobs that ask for one.
 
 It is Hadoop's SuccessData with one more member, ``delta``, which has the entry's version and key.
-It is written after the entry, so by no job that is not committed, and whoever finishes the job
-writes it.
+It is written after the entry: a job that is not committed writes none. The process that finishes
+the job writes it.
 
 ========================================  ========================================================
 the table's ``_SUCCESS``                  what finishing a job does

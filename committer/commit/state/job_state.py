@@ -266,8 +266,8 @@ class OpenedJob:
 
     @property
     def told_inputs(self) -> Inputs:
-        """What the job's commit is to record of what its rows were computed from, and by which
-        version of their program."""
+        """What the job's rows were computed from and by which version of their program, as its
+        commit records it."""
         inputs = self.inputs or UNKNOWN_INPUTS
         if self.spec.code_version is not None and not inputs.code_versions:
             inputs = inputs.made_by(self.spec.code_version)
