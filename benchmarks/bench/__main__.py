@@ -66,8 +66,12 @@ def whole_run(given: argparse.Namespace) -> dict[str, Any]:
     """What was measured, as JSON has it."""
     began = time.monotonic()
     with delayed(given.server) as store, HostProcesses(store.behind, _FOLDER) as hosts:
-        bench = Bench(store, hosts, given.rounds, given.longest, began + given.minutes * 60)
-        tables = list(measured(bench, workloads(given), peers(given)))
+        asked = peers(given)
+        hosts.warm({peer.host for peer in asked})
+        end = time.monotonic() + given.minutes * 60
+        tables = list(
+            measured(Bench(store, hosts, given.rounds, given.longest, end), workloads(given), asked)
+        )
         bench = Bench(store, hosts, rounds=1, longest=60)
         profiles = {} if given.quick or given.papers else profiled(tables, bench, hosts)
         header = told(store, given, time.monotonic() - began)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from torture.servers import Store
@@ -67,6 +68,12 @@ class HostProcesses:
                 self._broken[kind] = error
                 raise
         return self._warm[kind]
+
+    def warm(self, kinds: Iterable[str]) -> None:
+        """Start hosts before the clock runs; one that does not start is told by its peers."""
+        for kind in kinds:
+            with contextlib.suppress(HostError):
+                self.get(kind)
 
     def start(self, kind: str) -> Host:
         """A host of its own.

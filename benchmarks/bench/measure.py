@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sys
 import time
@@ -61,9 +60,7 @@ class Bench:
             return Comparison(workload, [])
         rows = {peer.name: Row(peer.name) for peer in taking}
         act = self._cold if workload.verb == "cold" else self._warm
-        for kind in {peer.host for peer in taking}:
-            with contextlib.suppress(HostError):  # Each of its peers says so.
-                self.hosts.get(kind)
+        self.hosts.warm({peer.host for peer in taking})
         began = time.monotonic()
         # A first run of all is worth more than further ones of some, but not than other workloads.
         last = began + workload.seconds
