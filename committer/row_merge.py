@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from .commit.snapshot import Snapshot
 from .errors import InvalidInputError, UnsupportedTypeError
 from .format.job_spec import SchemaMode
+from .format.parquet.batches import concatenated
 from .format.parquet.row_filter import RowFilter
 from .format.parquet.splitter import partition_paths
 from .format.row_changes import RowChanges
@@ -104,7 +105,7 @@ class MergeRows:
         after = pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
         stays = pc.and_not(pc.invert(deletes), updates)
         updates = pc.and_not(updates, deletes)
-        kept = pa.concat_batches([batch.filter(pc.invert(matched)), old.filter(stays)])
+        kept = concatenated([batch.filter(pc.invert(matched)), old.filter(stays)])
         changed, places = after.filter(updates), self.places.take(where).filter(updates)
         return MergedBatch(kept, changed, places, len(old.filter(deletes)), where)
 

@@ -277,7 +277,7 @@ CHANGES = (
     Mutant(
         "a merge loses the rows that it does not match",
         "row_merge",
-        "kept = pa.concat_batches([batch.filter(pc.invert(matched)), old.filter(stays)])",
+        "kept = concatenated([batch.filter(pc.invert(matched)), old.filter(stays)])",
         "kept = old.filter(stays)",
         ("append", "merge"),
     ),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from ..job_spec import FileOptions
+from .batches import positions
 from .file_writer import FileWriter
 
 #: A file ends once it has this share of ``bytes_per_file``: filling it up to the byte would take
@@ -122,4 +123,4 @@ def _own(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A small slice of something large as a copy: what waits must not keep the rest in memory."""
     if batch.get_total_buffer_size() <= 4 * batch.nbytes + 1024:
         return batch
-    return batch.take(pa.arange(0, batch.num_rows, 1))
+    return batch.take(positions(0, batch.num_rows))

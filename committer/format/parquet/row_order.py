@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from ...errors import InvalidInputError
+from .batches import positions
 from .spill import Spill
 
 #: Bytes of rows that are sorted at once.
@@ -108,7 +109,7 @@ def _merged(runs: Sequence[pa.Table], by: Sequence[str], most_bytes: int) -> Ite
         end = pc.index(loaded[_NUMBER], starts[run] + row).as_py() + 1
         yield loaded.slice(0, end).drop_columns([_NUMBER])
         # A copy: a slice would keep what has come out in memory.
-        waiting = [loaded.take(pa.arange(end, loaded.num_rows, 1))]
+        waiting = [loaded.take(positions(end, loaded.num_rows))]
         del loaded
     for number, run in enumerate(runs):
         waiting.append(_numbered(run, starts[number], read[number], run.num_rows))
@@ -118,7 +119,7 @@ def _merged(runs: Sequence[pa.Table], by: Sequence[str], most_bytes: int) -> Ite
 
 def _numbered(run: pa.Table, start: int, first: int, end: int) -> pa.Table:
     """Rows of a run with their number among all."""
-    numbers = pa.arange(start + first, start + end, 1)
+    numbers = positions(start + first, start + end)
     return run.slice(first, end - first).append_column(_NUMBER, numbers)
 
 
@@ -133,7 +134,7 @@ def _marks(
         return
     samples = [pa.array(sampled, pa.int64()) for sampled in rows]
     keys = [run.select(by).take(them) for run, them in zip(runs, samples, strict=True)]
-    numbers = pa.arange(0, len(found), 1)
+    numbers = positions(0, len(found))
     samples_in_order = _sorted(pa.concat_tables(keys).append_column(_NUMBER, numbers), by)
     passed = [0] * len(runs)
     for count, at in enumerate(samples_in_order[_NUMBER].to_pylist(), 1):

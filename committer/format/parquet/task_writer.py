@@ -22,6 +22,7 @@ from ..job_spec import Content, FileOptions
 from ..layout import UNPARTITIONED, TableRoot
 from ..records.pending_file import PendingFile, TaskResult
 from ..schema.compatibility import cast, normalise
+from .batches import concatenated
 from .file_writer import Describe, FileWriter, OpenStream, file_settings
 from .partition_writer import PartitionWriter
 from .row_content import RowContent
@@ -241,7 +242,7 @@ class TaskWriter:
         if not self._staged:
             return
         staged = self._staged
-        batch = staged[0] if len(staged) == 1 else pa.concat_batches(staged)
+        batch = staged[0] if len(staged) == 1 else concatenated(staged)
         self._staged, self._staged_bytes = [], 0
         self._splits += 1
         for partition, rows in self._check_allowed(self._splitter.split(batch)):
