@@ -23,4 +23,4 @@ def positions(first: int, end: int) -> pa.Array:
     """Count from a number to another one, which is left out: ``pyarrow.arange``, which pyarrow 18
     lacks."""
     ones = pa.repeat(pa.scalar(1, pa.int64()), max(0, end - first))
-    return pc.cumulative_sum(ones, start=first - 1)
+    return pc.cumulative_sum(ones, start=first - 1)  # pyright: ignore[reportAttributeAccessIssue]
