@@ -43,7 +43,7 @@ from .overview.table_overview import TableOverview, look_over
 from .scan.current_table import current_snapshot, current_table, stored_names, table_exists
 from .scan.partition_state import PartitionState, partition_states
 from .scan.reads import note_read
-from .scan.table_scan import ScanPlan, TableAccess, TableScan
+from .scan.table_scan import BegunRead, ScanPlan, TableAccess, TableScan
 from .stateful_table import StatefulTable
 from .store.driver import BotoDriver, connect
 from .store.encryption import Encryption
@@ -258,12 +258,10 @@ class ReadableTable(StatefulTable):
         past = None if as_of is None else AsOf.parse(as_of)
         if past is not None and snapshot is not None:
             raise InvalidInputError("Give either a snapshot or as_of.", table=self.root.url)
-        reads = TableAccess(
-            self.driver,
-            lambda names: self.snapshot(names, past),
-            lambda: (self.schema, self.partition_by),
-            self.stored_names,
+        begun = BegunRead(
+            lambda: (self.schema, self.partition_by), lambda names: self.snapshot(names, past)
         )
+        reads = TableAccess(self.root, self.driver, lambda: begun)
         wanted = None if columns is None else tuple(columns)
         conditions = () if filter is None else (filter,)
         state = None if snapshot is None else note_read(snapshot)

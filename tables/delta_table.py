@@ -70,7 +70,7 @@ from ..committer.overview.rival_jobs import RivalJob
 from ..committer.readable_table import ReadableTable
 from ..committer.scan.current_table import stored_in
 from ..committer.scan.reads import note_read, stated_inputs
-from ..committer.scan.table_scan import ScanPlan, TableAccess, TableScan
+from ..committer.scan.table_scan import BegunRead, ScanPlan, TableAccess, TableScan
 from ..committer.store.driver import BotoDriver, connect
 from ..committer.store.fast_root import FastRoot
 from ..committer.store.requests import Work
@@ -151,6 +151,7 @@ from .delta_upkeep import (
 )
 from .delta_verify import keys_there, verify_table
 from .last_changes import LastChanges, Since, last_changes
+from .opened_table import OpenedTable
 from .publishing import abort, publish, rows_of_job
 from .store_check import ATOMIC
 from .unpublished import all_unpublished, unpublished_of_run, waiting_jobs
@@ -293,11 +294,18 @@ class DeltaTable(ChangeableTable):
         self, partitions: Collection[str] | None = None, as_of: AsOf | None = None
     ) -> Snapshot:
         """As :meth:`snapshot`, for who looks after a table and computes nothing from it."""
+        return self._opened(as_of).snapshot(partitions)
+
+    def _opened(self, as_of: AsOf | None = None) -> OpenedTable:
+        """Read the log once, for columns and files of one version.
+
+        :param as_of: the moment whose state is read; ``None``: now.
+        :raises TableNotFoundError: no table here, or none at that time.
+        :raises SnapshotGoneError: the version's entries were cleaned.
+        """
         version = None if as_of is None else self.version_at(as_of)
         opened = self._found(self._open(LogDepth.FILES, version))
-        if partitions is not None:
-            partitions = self.stored_names(partitions)
-        return snapshot_of(self.root, self._layout, opened.state, partitions)
+        return OpenedTable(self.root, self._layout, opened.state)
 
     def version_at(self, past: AsOf) -> int:
         """The version of a moment: an entry counts from when the store wrote it.
@@ -345,28 +353,22 @@ class DeltaTable(ChangeableTable):
                 remedy="Give one of the two.",
             )
         past = None if as_of is None else AsOf.parse(as_of)
-        reads = TableAccess(
-            self.driver, lambda names: self.snapshot(names, past), self.shape, self.stored_names
-        )
+        reads = TableAccess(self.root, self.driver, partial(self._begun_read, past))
         if job is not None:
-            reads = self._job_access(job)
+            reads = TableAccess(self.root, self.driver, partial(self._begun_read_of_job, job))
         wanted = None if columns is None else tuple(columns)
         conditions = () if filter is None else (filter,)
         return TableScan(reads, ScanPlan(partitions, conditions, wanted, limit))
 
-    def _job_access(self, job: str) -> TableAccess:
-        """What a scan asks for of the rows of one job."""
+    def _begun_read(self, past: AsOf | None) -> BegunRead:
+        """Fix the version that a scan reads."""
+        opened = self._opened(past)
+        return BegunRead(opened.shape, lambda names: note_read(opened.snapshot(names)))
 
-        def shape() -> tuple[pa.Schema, tuple[str, ...]]:
-            state = self.rows_of_job(job)
-            return state.schema, state.partition_by
-
-        def stored_names(names: Collection[str]) -> Collection[str]:
-            return stored_in(self.root, shape, names)
-
-        return TableAccess(
-            self.driver, lambda names: self.rows_of_job(job, names), shape, stored_names
-        )
+    def _begun_read_of_job(self, job: str) -> BegunRead:
+        """Fix the rows of one job that a scan reads."""
+        opened = self._rows_of_job(job)
+        return BegunRead(opened.shape, opened.snapshot)
 
     def newest_entry(self, since: int = 0) -> NewestEntry | None:
         """Tell the newest entry of the log, by one listing; ``None``: no table here.
@@ -522,7 +524,11 @@ class DeltaTable(ChangeableTable):
         :raises JobFencedError: it was aborted.
         :raises InvalidInputError: no such job.
         """
-        return self.run(rows_of_job(self.root, self._layout, job, partitions))
+        return self._rows_of_job(job).snapshot(partitions)
+
+    def _rows_of_job(self, job: str) -> OpenedTable:
+        state = self.run(rows_of_job(self.root, self._layout, job))
+        return OpenedTable(self.root, self._layout, state)
 
     def tasks_job(
         self,

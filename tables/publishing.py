@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from ..committer.commit.newest_run import superseded_run
-from ..committer.commit.snapshot import Snapshot
 from ..committer.commit.state.job_state import Aborted, Committed
 from ..committer.errors import (
     CommitConflictError,
@@ -31,7 +29,7 @@ from ..log.opening import LogDepth, list_log, open_log, read_entries
 from ..log.publishing import publish_job, read_waiting
 from ..log.ranks import LogSupersededError
 from ..log.replay import LogState
-from .delta_files import partition_name, snapshot_of
+from .delta_files import partition_name
 from .delta_ranks import superseded_by
 from .delta_steps import checkpoint_where_due, committed, tell_overwritten
 from .store_check import ATOMIC, refuse_second_writer
@@ -90,13 +88,8 @@ def abort(root: TableRoot, layout: DeltaLayout, job: str) -> Step[Aborted]:
     return Aborted(job, root.url, 0)
 
 
-def rows_of_job(
-    root: TableRoot, layout: DeltaLayout, job: str, partitions: Collection[str] | None
-) -> Step[Snapshot]:
-    """Look at the files that a job adds, published or not, under the columns of that job.
-
-    :param partitions: by name, or a condition for them; ``None``: all.
-    """
+def rows_of_job(root: TableRoot, layout: DeltaLayout, job: str) -> Step[LogState]:
+    """Look at the files that a job adds, published or not, under the columns of that job."""
     waiting = yield from read_waiting(layout, job)
     if waiting is not None:
         metadata, adds = waiting.change.columns, waiting.change.adds
@@ -108,8 +101,7 @@ def rows_of_job(
         metadata, version = opened.state.metadata, entry.version
         adds = tuple(it for it in entry.of(AddFile) if it.tags.get("job") == job)
     files = {it.path: it for it in adds}
-    state = LogState(version, metadata=metadata, files=files)
-    return snapshot_of(root, layout, state, partitions)
+    return LogState(version, metadata=metadata, files=files)
 
 
 def _told(root: TableRoot, layout: DeltaLayout, done: EntryCommitted, now: int) -> Step[Committed]:

@@ -15,11 +15,13 @@ import pyarrow as pa
 
 from ..commit.snapshot import Snapshot
 from ..errors import InvalidInputError
+from ..format.layout import TableRoot
 from ..format.parquet.footers import count_rows
 from ..format.parquet.reader import check_columns, read_batches
 from ..format.parquet.row_filter import Filter, RowFilter
 from ..format.records.data_file import DataFile
 from ..store.driver import Driver
+from .current_table import stored_in
 from .partition_condition import PartitionCondition, wanted_files
 
 if TYPE_CHECKING:
@@ -34,18 +36,27 @@ _READERS = 4
 
 
 @dataclass(frozen=True)
+class BegunRead:
+    """A table that a scan has begun to read.
+
+    :param shape: all columns, and those that are partition columns.
+    :param snapshot: takes a state of some partitions, by name or condition, or of all.
+    """
+
+    shape: Callable[[], tuple[pa.Schema, tuple[str, ...]]]
+    snapshot: Callable[[Collection[str] | None], Snapshot]
+
+
+@dataclass(frozen=True)
 class TableAccess:
     """What a scan asks of its table.
 
-    :param snapshot: takes a state of some partitions, by name or condition, or of all.
-    :param schema: all columns; ``partition_by``: those that are partition columns.
-    :param stored_names: partitions as users name them, in the form in which they are stored.
+    :param begin: begins the read of one scan.
     """
 
+    root: TableRoot
     driver: Driver
-    snapshot: Callable[[Collection[str] | None], Snapshot]
-    shape: Callable[[], tuple[pa.Schema, tuple[str, ...]]]
-    stored_names: Callable[[Collection[str]], Collection[str]]
+    begin: Callable[[], BegunRead]
 
 
 @dataclass(frozen=True)
@@ -101,14 +112,14 @@ class TableScan:
         """
         if self._state is not None:
             return self._state
-        named = self._plan.partitions
+        named, begun = self._plan.partitions, self._table.begin()
         if not self._plan.conditions:
-            return self._table.snapshot(named)
-        schema, partition_by = self._table.shape()
+            return begun.snapshot(named)
+        schema, partition_by = shape = begun.shape()
         if named is not None:
-            named = self._table.stored_names(named)
+            named = stored_in(self._table.root, lambda: shape, named)
         row_filter = RowFilter(self._plan.conditions, schema)
-        return self._table.snapshot(PartitionCondition(row_filter, schema, partition_by, named))
+        return begun.snapshot(PartitionCondition(row_filter, schema, partition_by, named))
 
     @property
     def schema(self) -> pa.Schema:
@@ -127,7 +138,8 @@ class TableScan:
         """The files that rows may be wanted of, as far as the table has that on record."""
         state, named = self.snapshot, self._plan.partitions
         if named is not None:
-            named = self._table.stored_names(named)
+            shape = (state.schema, state.partition_by)
+            named = stored_in(state.root, lambda: shape, named)
         if self._row_filter is not None:
             return wanted_files(state, self._row_filter, named)
         if named is None:

@@ -51,8 +51,8 @@ def requests_of(bucket: Bucket, condition: pc.Expression, rows: int, **given: An
     return Counter("file" if key.endswith(".parquet") else name for name, key in log)
 
 
-#: The log, for the columns and for the files: the hint, a listing and a checksum file of each.
-LOG = {"GetObject": 4, "ListObjects": 2}
+#: The log, read once for the columns and the files: the hint, a listing and a checksum file.
+LOG = {"GetObject": 2, "ListObjects": 1}
 
 
 @pytest.mark.parametrize(
@@ -71,20 +71,31 @@ def test_scan_opens_the_files_alone_that_may_match(
     assert requests_of(s3_bucket, condition, rows) == +Counter(**LOG, file=files)
 
 
+def test_scan_of_named_partitions_reads_the_log_once(s3_bucket: Bucket, url: str) -> None:
+    found = requests_of(s3_bucket, pc.field("id") >= 150, 150, partitions=["day=1", "day=2"])
+    assert found == Counter(**LOG, file=2)
+
+
+def test_scan_of_a_former_version_reads_the_log_once(s3_bucket: Bucket, url: str) -> None:
+    load(url, pa.table({"id": [1], "day": [1]}))
+    found = requests_of(s3_bucket, pc.field("id") < 150, 150, as_of=0)
+    assert found == Counter(**LOG, file=2)
+
+
 def test_scan_of_a_job_opens_its_files_alone_that_may_match(s3_bucket: Bucket, url: str) -> None:
     with DeltaTable(url).job(publish=False) as job:
         job.write(pa.table({"id": [1, 9000], "day": [1, 90]}))
     assert job.unpublished is not None
     found = requests_of(s3_bucket, pc.field("id") > 5000, 1, job=job.unpublished.job)
-    assert found["file"] == 1
+    assert found == Counter(GetObject=2, file=1)  # Its two records, once.
 
 
 def test_bounds_of_a_checkpoint_count(s3_bucket: Bucket, url: str) -> None:
     DeltaTable(url).checkpoint_log()
     log = "flights/_delta_log/00000000000000000000"
     s3_bucket.client.delete_object(Bucket=s3_bucket.name, Key=f"{log}.crc")
-    # The checkpoint, for the columns and for the files.
-    assert requests_of(s3_bucket, pc.field("id") < 150, 150)["file"] == 2 + 2
+    # And the checkpoint itself.
+    assert requests_of(s3_bucket, pc.field("id") < 150, 150)["file"] == 2 + 1
 
 
 def test_file_without_statistics_or_with_text_that_is_none_is_opened(
