@@ -152,6 +152,15 @@ class ReadableTable(StatefulTable):
         """The partition columns, outermost first; empty for an unpartitioned table."""
         return self._current().partition_by
 
+    def recorded_shape(self) -> tuple[pa.Schema, tuple[str, ...]] | None:
+        """The columns and the partition columns by the table's record, as they are now: one
+        request; ``None`` where none counts."""
+        found = self.run(find_table(self._context))
+        if found is None or not found.counts:
+            return None
+        self._record = found.record
+        return found.record.schema, found.record.partition_by
+
     def stored_names(self, partitions: Collection[str]) -> Collection[str]:
         """Partitions as users name them, in the form in which they are stored.
 

@@ -32,9 +32,9 @@ from ...committer.row_rewrite import TableChange
 from ...committer.table import Table
 from ...s3a.hadoop.settings import NATIVE
 from ...tables import DeltaTable
+from ...tables.table_at_root import find_at_root
 from ..options import WriterOptions, is_given, names_key, writer_options
 from ..pipes import pipes_session, report_commit
-from ..reading.load import found_table
 from ..reading.table_reads import TableReads
 from ..saving.arrow_save import all_read, carry_out, delta_options
 from ..saving.planned_job import in_any_case, planned_job
@@ -197,7 +197,7 @@ def table_to_change(target: WriteTarget, handoff: Handoff) -> Table | DeltaTable
     if is_delta:
         return DeltaTable(url)
     try:
-        table, _ = found_table(url)
+        table = find_at_root(url).table
     except TableNotFoundError:
         return Table(url)
     if isinstance(table, DeltaTable) and handoff.table == target.root:

@@ -28,11 +28,11 @@ from ...committer.format.layout import UNPARTITIONED
 from ...committer.format.parquet.reader import partition_constants
 from ...committer.format.schema.compatibility import find_column
 from ...committer.format.schema.hive_paths import is_read_alike_by_spark, normalise_partition
-from ...committer.format.schema.other_formats import DELTA, OtherFormatError
 from ...committer.scan.partition_condition import wanted_files
 from ...committer.store.fast_root import is_fast
 from ...committer.table import Table
 from ...tables import DeltaTable
+from ...tables.table_at_root import find_at_root, open_at_root
 from ..startup.preflight import warn_of_overwrites
 from ..types import spark_schema
 from ..worker import application_of
@@ -129,7 +129,10 @@ def load(
     warn_of_overwrites(spark)
     reads = TableReads.of(application_of(spark), Table(table).root.url)
     reads.loaded()
-    source, (schema, partition_by) = found_table(table)
+    # Of a former state, or of a job's rows, the files of now are not asked for.
+    is_newest = as_of is None and job is None
+    found = open_at_root(table) if is_newest else find_at_root(table)
+    source, schema = found.table, found.schema
     if job is not None:
         state = _rows_of_job(source, job, partitions, where, as_of)
         shown = list(columns) if columns is not None else state.schema.names
@@ -138,7 +141,7 @@ def load(
     past = None if as_of is None else AsOf.parse(as_of)
     names = list(columns) if columns is not None else schema.names
     types = spark_schema(schema, _needed(names, where, schema))
-    snapshot = plan_on(source, schema, partition_by, reads, partitions, where, past)
+    snapshot = plan_on(found, reads, partitions, where, past)
     frame, paths = _frame(spark, _ReadRequest(source, snapshot, where, names, types), way)
     shown = frozenset(find_column(name, schema.names) or name for name in names)
     return LoadedFiles(snapshot, shown, paths).on(frame)
@@ -173,21 +176,6 @@ def _rows_of_job(
     if named is None:
         return whole
     return replace(whole, files=tuple(it for it in whole.files if it.partition in named))
-
-
-def found_table(url: str) -> tuple[Table | DeltaTable, tuple[pa.Schema, tuple[str, ...]]]:
-    """The table at a root, whichever its layout, and its columns.
-
-    :raises TableNotFoundError: there is none.
-    """
-    table = Table(url)
-    try:
-        return table, (table.schema, table.partition_by)
-    except OtherFormatError as error:
-        if error.format_name != DELTA:
-            raise
-    delta = DeltaTable(url)
-    return delta, delta.shape()
 
 
 def state_frame(

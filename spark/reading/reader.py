@@ -23,6 +23,7 @@ from ...committer.format.parquet.row_filter import RowFilter
 from ...committer.format.records.data_file import DataFile
 from ...committer.format.schema.compatibility import find_column
 from ...committer.table import Table
+from ...tables.table_at_root import TableAtRoot
 from ..options import ReaderOptions, read_reader_options
 from ..startup.preflight import check_data_source_versions
 from ..types import arrow_schema, spark_schema
@@ -111,9 +112,7 @@ class TableReader(DataSourceReader):
         known, asked = self._known, self._known.options
         with readable_errors():
             state = plan_on(
-                Table(known.root),
-                known.schema,
-                known.partition_by,
+                TableAtRoot(Table(known.root), known.schema, known.partition_by),
                 TableReads.here(known.root),
                 asked.partitions,
                 asked.where,

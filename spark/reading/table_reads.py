@@ -29,8 +29,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-import pyarrow as pa
-
 from ...committer.commit.snapshot import Snapshot
 from ...committer.commit.state.job_state import Committed, OpenedJob
 from ...committer.errors import TableMismatchError
@@ -41,8 +39,7 @@ from ...committer.format.records.typed_json import Unfit, from_members, to_membe
 from ...committer.format.schema.hive_paths import normalise_partition
 from ...committer.scan.partition_condition import wanted_files
 from ...committer.scan.reads import ReadLog, read_of
-from ...committer.table import Table
-from ...tables import DeltaTable
+from ...tables.table_at_root import TableAtRoot
 from ..worker import application, connect_session, is_over
 from .predicate import row_filter, selected_partitions
 
@@ -188,9 +185,7 @@ class TableReads:
 
 
 def plan_on(
-    table: Table | DeltaTable,
-    schema: pa.Schema,
-    by: Sequence[str],
+    found: TableAtRoot,
     reads: TableReads,
     partitions: Sequence[str] | None,
     where: str | None,
@@ -199,24 +194,24 @@ def plan_on(
     """Fix the state of the partitions that may hold rows, and note it, unless it is a former one.
     Its files are those that may hold rows, as far as the table has that on record.
 
-    :param schema: the table's, as it was when the columns were chosen; ``by``: its partition
-        columns.
+    :param found: the table, as it was when the columns were chosen.
     :param partitions: those alone, ``day=2013-01-01``; ``None`` for any.
     :param where: a condition in Spark's SQL, or ``None``.
     :param as_of: the moment whose state is read; ``None``: now.
     :raises InvalidInputError: a partition that the table cannot have.
     :raises TableMismatchError: the table has another schema by now.
     """
+    schema, by = found.schema, found.partition_by
     named = None
     if partitions is not None:
         named = tuple(normalise_partition(path, schema, by) for path in partitions)
     selected = named if where is None else selected_partitions(where, schema, by, named)
-    snapshot = table.snapshot(selected, as_of)
+    snapshot = found.snapshot(selected, as_of)
     there = {field.name: field.type for field in snapshot.schema}
     if any(there.get(field.name) != field.type for field in schema):
         raise TableMismatchError(
             "The table's schema changed while the query was planned.",
-            table=table.root.url,
+            table=snapshot.root.url,
             remedy="Load the table anew.",
         )
     if as_of is None:  # Who reads the past knows that there is a present.

@@ -1,0 +1,83 @@
+"""Table at a root, whichever its layout: of directories, or a Delta table, opened by its log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from ..committer.commit.snapshot import Snapshot
+from ..committer.commit.state.context import Context
+from ..committer.commit.state.found_table import refuse_partition_folder
+from ..committer.format.as_of import AsOf
+from ..committer.format.layout import TableRoot
+from ..committer.scan.reads import note_read
+from ..committer.store.requests import Step
+from ..committer.table import Table
+from ..log.opening import LogDepth, open_log
+from .delta_steps import layout_of
+from .delta_table import DeltaTable
+from .opened_table import OpenedTable
+
+
+@dataclass(frozen=True)
+class TableAtRoot:
+    """A table and its columns, as they are now.
+
+    :param opened: the newest state of a Delta table, whose log has told the columns.
+    """
+
+    table: Table | DeltaTable
+    schema: pa.Schema
+    partition_by: tuple[str, ...]
+    opened: OpenedTable | None = None
+
+    def snapshot(
+        self, partitions: Collection[str] | None = None, as_of: AsOf | None = None
+    ) -> Snapshot:
+        """One state of the partitions named, or of all; taken for an input of this process's jobs
+        to come. Of a Delta table the newest is the one that was opened: no request is sent.
+
+        :param as_of: the moment whose state is read; ``None``: now.
+        """
+        if self.opened is None or as_of is not None:
+            return self.table.snapshot(partitions, as_of)
+        return note_read(self.opened.snapshot(partitions))
+
+
+def find_at_root(url: str) -> TableAtRoot:
+    """Find the table at a root: its record, or else a Delta log, or else files of other programs.
+
+    :raises TableNotFoundError: there is none.
+    :raises InvalidInputError: the root is a partition's directory of another table.
+    """
+    return replace(_at_root(url, LogDepth.BLIND), opened=None)
+
+
+def open_at_root(url: str) -> TableAtRoot:
+    """Find the table at a root, as :func:`find_at_root`, and fix the state of a Delta table, which
+    its log tells with the columns."""
+    return _at_root(url, LogDepth.FILES)
+
+
+def _at_root(url: str, depth: LogDepth) -> TableAtRoot:
+    table = Table(url)
+    recorded = table.recorded_shape()
+    if recorded is not None:
+        return TableAtRoot(table, *recorded)
+    delta = DeltaTable(url)
+    opened = delta.run(_open_delta(table.root, depth))
+    if opened is not None:
+        return TableAtRoot(delta, *opened.shape(), opened)
+    return TableAtRoot(table, table.schema, table.partition_by)
+
+
+def _open_delta(root: TableRoot, depth: LogDepth) -> Step[OpenedTable | None]:
+    layout = layout_of(root)
+    opened = yield from open_log(layout, depth)
+    if not opened.state.exists:
+        return None
+    # A root that is a partition's directory of another table is refused, whatever lies in it.
+    yield from refuse_partition_folder(Context(root))
+    return OpenedTable(root, layout, opened.state)
