@@ -28,18 +28,33 @@ def profile(pid: int, act: Callable[[], object], file: Path) -> str:
     """
     command = [str(Path(sys.executable).with_name("py-spy")), "record", "--subprocesses"]
     command += ["--format", "raw", "--rate", "50", "--output", str(file), "--pid", str(pid)]
+    file.unlink(missing_ok=True)
     try:
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as spy:
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as spy:
             try:
                 act()
             finally:
                 spy.send_signal(signal.SIGINT)
-                spy.wait(60)
+                _, said_by_it = spy.communicate(timeout=60)
+        if not file.exists():
+            return f"No profile: py-spy {_last_words(said_by_it)}"
         stacks = file.read_text("utf-8")
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"No profile: {error}."
+        return f"No profile: {_without_paths(error)}."
     said = f"`py-spy {' '.join(command[1:-4])} --output FILE --pid DRIVER` while it ran again:"
     return "\n".join((said, "", *digest(stacks)))
+
+
+def _last_words(said: bytes) -> str:
+    """Why a program failed, as its last line of output says it."""
+    lines = said.decode("utf-8", "replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f"said: {last}" if last else "wrote no file."
+
+
+def _without_paths(error: Exception) -> str:
+    """What went wrong, without the names of files, which are this machine's."""
+    return (isinstance(error, OSError) and error.strerror) or type(error).__name__
 
 
 def digest(stacks: str) -> list[str]:
