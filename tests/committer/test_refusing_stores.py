@@ -27,7 +27,6 @@ from zero_rename.committer import (
     FileOptions,
     InvalidInputError,
     StoreRefusedError,
-    StoreUnfitError,
     StreamError,
     TableRoot,
     UnfinishedCommitError,
@@ -196,13 +195,6 @@ def test_doctor_names_a_rule_that_moves_the_table_to_an_archive(
     assert archive in put.detail
     put_rules(s3_bucket, rule("warm", "t/", "GLACIER_IR"))
     assert "lifecycle rule archives the table" not in problems(Table(url))
-
-
-def test_table_with_readers_heads_is_refused_below_a_rule_that_archives(s3_bucket: Any) -> None:
-    put_rules(s3_bucket, rule("cold", "", "GLACIER"))
-    job = Table(f"s3://{s3_bucket.name}/t").job(DATA.schema, readers="heads")
-    with pytest.raises(StoreUnfitError, match="'cold' moves to GLACIER"), job:
-        job.write(DATA)
 
 
 def rule(name: str, prefix: str, archive: str) -> dict[str, Any]:

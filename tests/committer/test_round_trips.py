@@ -9,20 +9,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from support.memory_store import MemoryStore
 from support.protocol import ROOT
 from support.virtual_time import CONNECTIONS, TickingDriver, TickingWorld
 from zero_rename.committer.attempt import attempt_writer
 from zero_rename.committer.commit.commit import commit_job
 from zero_rename.committer.format.job_spec import FileOptions, Mode
-from zero_rename.committer.store.fast_root import FAST
-from zero_rename.committer.store.requests import (
-    CompleteUpload,
-    DeleteMany,
-    Get,
-    ListUploads,
-    PutFile,
-)
+from zero_rename.committer.store.requests import Get
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32())])
 ID = pa.schema([SCHEMA.field("id")])
@@ -175,48 +167,3 @@ class TestOneTask:
         assert len(world.store.upload_keys()) == 1
         assert writer.abort() == ()
         assert world.store.upload_keys() == []
-
-
-class _Salted(MemoryStore):
-    """A store whose ETags are not the digests of what was sent."""
-
-    def _etag(self, body: bytes) -> str:
-        return super()._etag(b"salt" + body)
-
-
-class TestByHeads:
-    """Of a table that is read by heads: one request a file, and one look for what losers left."""
-
-    def test_one_file(self) -> None:
-        assert cost(made(readers="heads"), 1, sole=True) == Cost(11, 2, 1, 5)
-
-    def test_one_file_where_etags_are_no_digests(self) -> None:
-        """As under SSE-KMS: the marker is read first, and no condition is tried in vain."""
-        world = TickingWorld(_Salted())
-        cost(world, 1, readers="heads")
-        assert cost(world, 1, sole=True) == Cost(12, 2, 1, 6)
-
-    def test_64_files(self) -> None:
-        assert cost(made(readers="heads"), 64) == Cost(75, 2, 64 // SLOTS, 5)
-
-    def test_1000_files(self) -> None:
-        assert cost(made(readers="heads"), 1000) == Cost(1011, 2, 1000 // SLOTS, 5)
-
-    def test_a_replace_of_many_partitions_lists_and_removes_nothing(self) -> None:
-        """124 files take the place of 124."""
-        world = made(31, readers="heads")
-        cost(world, 4, 31, Mode.REPLACE)
-        replaced = cost(world, 4, 31, Mode.REPLACE)
-        assert replaced.requests == 124 + 31 * 4 + 10  # One of them reads the index.
-        sent = {type(request) for request in world.driver.requests}
-        assert not sent & {DeleteMany, CompleteUpload, ListUploads}
-
-
-def test_a_fast_root_takes_the_data_and_nothing_else() -> None:
-    """As many requests as of any table that is read by heads; of 64 files each is one of them."""
-    plain, fast = made(readers="heads"), made(readers="heads", data_root="s3://fast/scratch")
-    assert cost(fast, 64, sole=True).requests == cost(plain, 64, sole=True).requests == 74
-    there = [request for request in fast.driver.requests if FAST in getattr(request, "key", "")]
-    assert [type(request) for request in there] == [PutFile] * 64
-    # Who looks for what attempts have left looks in both places.
-    assert cost(fast, 64).requests == cost(plain, 64).requests + 1

@@ -68,17 +68,30 @@ class TestErrors:
     @pytest.mark.parametrize(
         "asked",
         [
-            lambda table: table.snapshot(as_of=1),
-            lambda table: table.undo("zr1-00000000000000000000000000"),
             lambda table: table.keep_rows("month=1", keep=["newest"]),
+            lambda table: table.keep_rows("month=1", undo="zr1-00000000000000000000000000"),
             lambda table: table.job(pa.schema([("other", pa.int64())])).__enter__(),
-            lambda table: table.job(readers="heads", mode="overwrite").__enter__(),
         ],
     )
     def test_they_name_it(self, table: Table, asked: Callable[[Table], object]) -> None:
         with pytest.raises(ZeroRenameError) as caught:
             asked(table)
         assert caught.value.table == table.root.url
+
+    @pytest.mark.parametrize("job", ["", "zr1-", "heads", "../zr1-01ARZ3NDEKTSV4RRFFQ69G5FAV"])
+    def test_text_that_is_not_the_id_of_a_job_is_refused_by_name(
+        self, table: Table, job: str
+    ) -> None:
+        """Before anything is read or done."""
+        before = table.snapshot()
+        for act in (
+            lambda: table.keep_rows("month=1", undo=job, apply=True),
+            lambda: table.repair(job=job),
+            lambda: table.manifest(job),
+        ):
+            with pytest.raises(InvalidInputError, match=f"'{job}' is no job's id"):
+                act()
+        assert table.snapshot() == before
 
     def test_an_error_about_another_table_keeps_its_name(self, table: Table) -> None:
         with pytest.raises(InvalidInputError) as caught:

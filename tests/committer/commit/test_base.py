@@ -119,7 +119,7 @@ class TestListedPartitions:
         assert world.listed(DAY3)
         world.assert_clean()
 
-    def test_where_readers_go_by_heads_alone_nobody_has_listed(self, world: World) -> None:
+    def test_table_whose_heads_tell_all_is_read_without_a_listing(self, world: World) -> None:
         """What lies in a directory without a head is none of the table's: nothing was read."""
         world.driver.run(adopt(world.context, Owner(), apply=True))
         base = world.snapshot().base

@@ -208,6 +208,17 @@ class TestFolding:
         head = self.head(world)
         assert (head.decisions, head.manifest, head.dropped) == ((report.job,), None, ())
 
+    def test_attempt_that_appends_keeps_the_rows_before_it_and_is_itself_replaced_later(
+        self,
+    ) -> None:
+        world = World()
+        own: dict[str, Any] = {"idempotency_key": "run", "on_repeat": OnRepeat.REPLACE_OWN}
+        first = world.load(DAY1, **own)
+        world.load(DAY1, idempotency_key="run", on_repeat=OnRepeat.APPEND)
+        for _ in range(2):
+            last = world.load(DAY1, **own)
+            assert world.jobs_of(DAY1) == [first.job, last.job]
+
 
 class TestOthersInTheWay:
     """What fails about another job is not told as if it were about one's own."""

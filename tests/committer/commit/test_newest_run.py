@@ -425,12 +425,3 @@ class TestRewritten:
         with pytest.raises(SupersededRunError):
             self.load(table, 2)
         assert self.ids(table) == [1, 3, 5]
-
-    @pytest.mark.parametrize("readers", [Readers.HEADS])
-    def test_by_an_undoing(self, table: Table) -> None:
-        newest = self.load(table, 9)
-        table.undo(newest.job, apply=True)
-        with pytest.raises(SupersededRunError):
-            self.load(table, 2)
-        self.load(table, 4)
-        assert self.ids(table) == [4]

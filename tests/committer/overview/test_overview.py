@@ -139,30 +139,6 @@ def test_a_look_only_reads_even_where_a_commit_is_not_applied(world: World) -> N
     assert [it for it in world.driver.requests if not isinstance(it, READS)] == []
 
 
-@pytest.mark.parametrize("indexed", [False, True])
-def test_what_is_not_durable_is_told_by_the_same_reads(indexed: bool) -> None:
-    requests = []
-    before = time.time()
-    for root in (None, "s3://fast/scratch"):
-        world = World()
-        world.load(DAY1, DAY2, readers="heads", data_root=root)
-        if indexed:
-            world.write_index()
-        world.driver.requests.clear()
-        lacking = {name: it.lacking for name, it in seen(world).items()}
-        requests.append(len(world.driver.requests))
-        if root is None:
-            assert lacking == {DAY1: None, DAY2: None}
-    one, two = lacking[DAY1], lacking[DAY2]
-    assert one is not None
-    assert two is not None
-    assert (one.partition, one.files, one.rows) == (DAY1, 1, 1)
-    assert two.bytes == seen(world)[DAY2].bytes
-    assert before - 1 <= one.since <= time.time() + 1
-    # The uploads in the fast root are listed by themselves; nothing is read for this.
-    assert requests[1] == requests[0] + 1
-
-
 class TestUnderWay:
     def test_an_append_tells_where_it_is_by_its_uploads(self, world: World) -> None:
         world.load(DAY1)
@@ -172,18 +148,6 @@ class TestUnderWay:
         assert (job.job, job.owner, job.idempotency_key) == (opened.job, TASK, ONCE)
         assert (job.partitions, job.is_dead) == ((DAY3,), False)
         assert states(world) == {DAY1: "committed", DAY3: "running"}
-
-    @pytest.mark.parametrize("first", [True, False])
-    def test_an_append_by_heads_tells_where_it_is_by_its_files(
-        self, world: World, first: bool
-    ) -> None:
-        if not first:
-            world.load(DAY1, readers="heads")
-        opened = world.open(readers="heads")
-        world.write(opened, DAY3, DAY2)
-        (job,) = look(world).under_way
-        assert job.partitions == (DAY2, DAY3)
-        assert states(world)[DAY3] == "running"
 
     def test_a_replace_names_its_partitions(self, world: World) -> None:
         world.load(DAY1)

@@ -10,16 +10,8 @@ import pyarrow as pa
 import pytest
 
 from support.faults import beside
-from support.protocol import DAY1, DAY2, DAY3, ROOT, World, die_before_applying, memory_table
-from zero_rename.committer import (
-    InvalidInputError,
-    Mode,
-    OnConflict,
-    OnRepeat,
-    RebuildAction,
-    RebuiltHead,
-    Snapshot,
-)
+from support.protocol import DAY1, DAY2, DAY3, ROOT, World, die_before_applying
+from zero_rename.committer import Mode, OnConflict, OnRepeat, RebuildAction, RebuiltHead, Snapshot
 from zero_rename.committer.commit.claim import claim_all
 from zero_rename.committer.commit.commit import _claims, _targets
 from zero_rename.committer.commit.state.heads import read_head
@@ -171,29 +163,6 @@ class TestRebuilt:
         assert world.jobs_of(DAY1)[-1] == opened.job
         assert len(world.jobs_of(DAY2)) == 7
         world.assert_clean()
-
-
-class TestHistory:
-    """Of a table that is read by heads."""
-
-    def test_rebuilt_head_keeps_no_former_state_whose_files_a_purge_has_removed(self) -> None:
-        world = World()
-        table = memory_table(world.store)
-        for mode in ("append", "replace", "append"):
-            with table.job(SCHEMA, mode=mode, partition_by=("day",), readers="heads") as job:
-                job.write(pa.table({"value": [1], "day": [2]}, schema=SCHEMA))
-        table.purge(apply=True, keep=0)
-        former = world.store.objects.pop(HEAD)
-        assert not PartitionHead.decode(former.body, Slot.partition(ROOT, DAY2), ROOT).kept
-        (found,) = table.rebuild_heads(apply=True)
-        assert (found.action, found.version) == (RebuildAction.REBUILT, 3)
-        body = world.store.objects[HEAD].body
-        head = PartitionHead.decode(body, Slot.partition(ROOT, DAY2), ROOT)
-        assert (head.kept, [move.version for move in head.moves]) == ((), [3])
-        with pytest.raises(InvalidInputError, match="not kept any more"):
-            table.restore(1, partitions=["day=2"], apply=True)
-        assert table.scan().to_arrow().num_rows == 2
-        assert table.verify() == []
 
 
 class TestLeft:

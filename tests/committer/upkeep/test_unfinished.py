@@ -30,10 +30,6 @@ def filled(**policy: Any) -> MemoryStore:
     return store
 
 
-def by_heads() -> MemoryStore:
-    return filled(readers="heads")
-
-
 def foreign() -> MemoryStore:
     """A directory of two days whose files are nobody's."""
     store = MemoryStore()
@@ -41,12 +37,6 @@ def foreign() -> MemoryStore:
         body = io.BytesIO()
         pq.write_table(rows(day, day=day).drop(["day"]), body)
         store.apply(s.Put(f"{ROOT.prefix}/day={day}/part-0.parquet", body.getvalue()))
-    return store
-
-
-def with_symlinks() -> MemoryStore:
-    store = filled()
-    memory_table(store).keep_symlinks()
     return store
 
 
@@ -72,8 +62,6 @@ def headless() -> MemoryStore:
 
 VERBS: dict[str, tuple[Callable[[], MemoryStore], Callable[[Table], object]]] = {
     "adopt": (foreign, lambda it: it.adopt(apply=True)),
-    "keep_symlinks": (filled, lambda it: it.keep_symlinks()),
-    "drop_symlinks": (with_symlinks, lambda it: it.drop_symlinks(apply=True)),
     "recover": (dead, lambda it: it.recover()),
     "purge": (dead, lambda it: it.purge(apply=True)),
     "gc": (dead, lambda it: it.gc(0.0, apply=True)),

@@ -1,22 +1,34 @@
-"""Table II of Stocator's paper, of a table that is read by heads: what three tasks send to the
-store where the last of them is tried three times. The lines are the table's.
+"""Table II of Stocator's paper, of a Delta table: what three tasks send to the store where the last
+of them is tried three times. The lines are the table's.
 """
 
 from __future__ import annotations
 
+import time
+
 import pyarrow as pa
 import pytest
 
-from support.memory_store import MemoryStore
-from support.protocol import ROOT, memory_table
-from zero_rename.committer import Table, TableNotFoundError
+from support.memory_store import ManualClock, MemoryDriver, MemoryStore
+from support.protocol import ROOT
+from zero_rename.committer import TableNotFoundError
 from zero_rename.committer.format.parquet.task_writer import TaskWriter
 from zero_rename.committer.format.records.pending_file import TaskResult
 from zero_rename.committer.store import requests as s
+from zero_rename.tables import DeltaTable
 
 SCHEMA = pa.schema([("value", pa.int64())])
-#: What stands for lines 8 and 9 there: nothing is copied, and one object says that it is done.
-SUCCESS = f"{ROOT.prefix}/_SUCCESS"
+#: What stands for lines 8 and 9 there: nothing is copied, and one entry of the log says that it is
+#: done.
+SUCCESS = f"{ROOT.prefix}/_delta_log/{0:020}.json"
+DATA = f"{ROOT.prefix}/data/"
+
+
+def on(store: MemoryStore) -> DeltaTable:
+    """A table as another process meets it."""
+    table = DeltaTable(ROOT.url)
+    table.driver = MemoryDriver(store)  # type: ignore[assignment]
+    return table
 
 
 class Run:
@@ -24,8 +36,8 @@ class Run:
 
     def __init__(self) -> None:
         self.store = MemoryStore()
-        self.table = memory_table(self.store)
-        self.job = self.table.job(SCHEMA, readers="heads")
+        self.table = on(self.store)
+        self.job = self.table.job(SCHEMA)
         self.job.__enter__()
 
     def attempt(self, task: int, attempt: int) -> tuple[TaskWriter, TaskResult]:
@@ -42,16 +54,16 @@ class Run:
         """Keys of data that a kind of request named, without what differs from job to job."""
         requests = self.table.driver.requests  # type: ignore[attr-defined]
         keys = [it.key for it in requests if isinstance(it, kind)]
-        return [_attempt(key) for key in keys if key.startswith(ROOT.data_prefix)]
+        return [_attempt(key) for key in keys if key.startswith(DATA)]
 
     @property
     def parts(self) -> list[str]:
         """That are in the store, whoever reads them."""
-        return sorted(_attempt(key) for key in self.store.keys(ROOT.data_prefix))
+        return sorted(_attempt(key) for key in self.store.keys(DATA))
 
     @property
     def read(self) -> list[int]:
-        return Table.to_arrow(memory_table(self.store))["value"].to_pylist()
+        return on(self.store).scan().to_arrow()["value"].to_pylist()
 
 
 def _attempt(key: str) -> str:
@@ -100,8 +112,8 @@ def test_lines_1_to_9_the_losers_are_cleaned_up(run: Run) -> None:
     assert sorted(run.read) == [0, 1, 2]
 
 
-def test_lines_1_to_5_and_8_to_9_the_losers_are_left_and_the_decision_chooses(run: Run) -> None:
-    """One before the job commits, which sweeps it; one whose object comes after that, and stays."""
+def test_lines_1_to_5_and_8_to_9_the_losers_are_left_and_the_log_chooses(run: Run) -> None:
+    """One whose object comes before the job commits, and one whose object comes after that."""
     results = [run.attempt(task, 0)[1] for task in range(2)]
     run.attempt(2, 0)
     _, second = run.attempt(2, 1)
@@ -110,7 +122,11 @@ def test_lines_1_to_5_and_8_to_9_the_losers_are_left_and_the_decision_chooses(ru
     run.commit(*results, second)
     late.close()
 
-    assert run.parts == ["part-00000-0", "part-00001-0", "part-00002-1", "part-00002-2"]
+    assert run.parts == THREE_ATTEMPTS
     assert sorted(run.read) == [0, 1, 2]
-    chosen = [_attempt(file.key) for file in memory_table(run.store).snapshot().files]
+    chosen = [_attempt(file.key) for file in on(run.store).state().files]
     assert sorted(chosen) == ["part-00000-0", "part-00001-0", "part-00002-1"]
+    assert isinstance(run.store.clock, ManualClock)
+    run.store.clock.now = time.time() + 30 * 24 * 3600.0
+    on(run.store).purge(apply=True)
+    assert run.parts == sorted(chosen)
