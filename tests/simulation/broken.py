@@ -51,18 +51,13 @@ from zero_rename.committer.commit import commit as job
 from zero_rename.committer.commit import open as opening
 from zero_rename.committer.commit.index import write_index
 from zero_rename.committer.commit.index.read_index import still_true
-from zero_rename.committer.commit.state import (
-    decide,
-    found_table,
-    partition_files,
-    symlink_manifest,
-)
+from zero_rename.committer.commit.state import decide, found_table, partition_files
 from zero_rename.committer.commit.state import heads as slots
 from zero_rename.committer.commit.state.context import Limits
 from zero_rename.committer.commit.state.decide import Decided
 from zero_rename.committer.commit.state.found_table import read_table
 from zero_rename.committer.commit.state.open_jobs import list_open
-from zero_rename.committer.commit.state.partition_files import files_of_head, fold
+from zero_rename.committer.commit.state.partition_files import fold
 from zero_rename.committer.format.layout import job_in_key
 from zero_rename.committer.format.records.decision import Decision, PartReference, split_into_parts
 from zero_rename.committer.format.records.head import HeadState, Slot
@@ -95,7 +90,6 @@ from zero_rename.committer.upkeep.gc import fold_heads
 TWO_REPLACES = "two replaces of one partition"
 SLOW_TO_REMOVE = "an append and a replace that is slow to remove"
 TAKEN = "one that finds its partition taken, two faults, a crash"
-SLOW_SYMLINKS = "a slow applier, then a replace and an append, symlink manifests"
 ONE_REPLACE = "one replace of two partitions, a fault, a crash"
 TWO_EVOLVE = "two jobs that bring a column each"
 
@@ -702,64 +696,6 @@ def lists_heads_once(context, partitions=None):
 def ignores_decided_claims(context, states, damaged):
     return True
     yield
-
-
-# Symlink manifests
-
-
-@breaks((apply, "write_symlinks"), SLOW_SYMLINKS, COMPLETENESS, CONTINUITY)
-def writes_symlinks_without_a_condition(context, partition, known=()):
-    slot = Slot.partition(context.root, partition)
-    state = yield from slots.read_head(context, slot)
-    files = yield from files_of_head(context, state, known)
-    body = symlink_manifest.symlinks_of(context.root, files)
-    yield from Put(context.root.symlink_key(partition), body)
-
-
-@breaks((apply, "write_symlinks"), SLOW_SYMLINKS, COMPLETENESS, CONTINUITY)
-def reads_the_head_before_the_symlinks(context, partition, known=()):
-    slot = Slot.partition(context.root, partition)
-    key = context.root.symlink_key(partition)
-    while True:
-        state = yield from slots.read_head(context, slot)
-        files = yield from files_of_head(context, state, known)
-        body = symlink_manifest.symlinks_of(context.root, files)
-        there = yield from Get(key)
-        etag = there.etag if isinstance(there, Found) else None
-        put = Put(key, body, if_none_match=etag is None, if_match=etag)
-        digest = symlink_manifest._digest
-        if isinstance((yield from swap.put_record(put, digest(body), digest)), swap.Written):
-            return
-
-
-@breaks(
-    (apply, "write_symlinks"),
-    "a slow applier, then a partition emptied twice, symlink manifests",
-    CONTINUITY,
-)
-def never_looks_at_the_head_again(context, partition, known=()):
-    slot = Slot.partition(context.root, partition)
-    key = context.root.symlink_key(partition)
-    while True:
-        there = yield from Get(key)
-        state = yield from slots.read_head(context, slot)
-        files = yield from files_of_head(context, state, known)
-        body = symlink_manifest.symlinks_of(context.root, files)
-        etag = there.etag if isinstance(there, Found) else None
-        put = Put(key, body, if_none_match=etag is None, if_match=etag)
-        digest = symlink_manifest._digest
-        if isinstance((yield from swap.put_record(put, digest(body), digest)), swap.Written):
-            return
-
-
-@breaks(
-    (apply, "_apply_partition"), "two replaces of one partition, symlink manifests", COMPLETENESS
-)
-def removes_before_it_writes_symlinks(context, decided, change, held, count, known):
-    unlisted = replace(decided, decision=replace(decided.decision, symlinks=False))
-    yield from _apply_partition(context, unlisted, change, held, count, known)
-    if decided.decision.symlinks:
-        yield from symlink_manifest.write_symlinks(context, change.partition, known)
 
 
 # The index

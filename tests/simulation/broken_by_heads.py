@@ -16,22 +16,18 @@ from simulation.catalogue import (
     REBUILT_AND_REPLACED,
     REPLACE_AND_PURGE,
     RESTORE_AND_OVERWRITE,
-    SYMLINKS_AND_LATE,
-    SYMLINKS_AND_RESTORE,
-    SYMLINKS_AND_ROOT,
     UNDO_AND_PURGE,
 )
 from simulation.invariants import ROOT
 from simulation.variants import ABORT, COMPLETENESS, CONCURRENT, CONSISTENCY, CONTINUITY, breaks
 
 from zero_rename.committer import StoreUnreachableError
-from zero_rename.committer.commit import abort, apply, brought_back, changes, close, snapshot
+from zero_rename.committer.commit import abort, apply, changes, close
 from zero_rename.committer.commit import commit as job
 from zero_rename.committer.commit.past import HeldFiles, held_files
 from zero_rename.committer.commit.state import old_records
 from zero_rename.committer.commit.state.data_listing import list_data
 from zero_rename.committer.commit.state.decide import decide_abort
-from zero_rename.committer.commit.state.found_table import existing_table, is_changed
 from zero_rename.committer.commit.state.heads import read_head
 from zero_rename.committer.commit.state.open_jobs import list_open
 from zero_rename.committer.commit.state.task_results import destination_exists
@@ -40,19 +36,11 @@ from zero_rename.committer.format.records.head import PartitionHead, Slot
 from zero_rename.committer.store.deletion import remove
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Done, PutFile
-from zero_rename.committer.upkeep import (
-    checkpoint,
-    purge,
-    rebuilt_heads,
-    retention,
-    symlink_keeping,
-    unnamed_data,
-)
+from zero_rename.committer.upkeep import checkpoint, purge, rebuilt_heads, retention, unnamed_data
 from zero_rename.committer.upkeep.gc import collect, condense
 from zero_rename.committer.upkeep.unnamed_data import UnnamedFile
 
 _forgetful = retention._forgetful
-_refuse_undecided = symlink_keeping._refuse_undecided
 
 
 @breaks((rebuilt_heads, "_plan_for"), REBUILT_AND_REPLACED, COMPLETENESS, CONSISTENCY)
@@ -194,47 +182,6 @@ def takes_back_what_may_be_forgotten(context, opened, held):
 def restores_files_of_former_columns(context, opened, held):
     return None
     yield
-
-
-@breaks((brought_back, "_is_written_anew"), SYMLINKS_AND_RESTORE, COMPLETENESS, CONTINUITY)
-def restores_from_a_data_root_by_a_record_that_may_change(context, found):
-    return True
-    yield
-
-
-def _refuses_nothing(context, table):
-    return
-    yield
-
-
-@breaks((symlink_keeping, "_refuse_undecided"), SYMLINKS_AND_LATE, COMPLETENESS, CONTINUITY)
-def begins_symlinks_beside_a_job_from_a_former_data_root(context, table):
-    return _refuses_nothing(context, table)
-
-
-@breaks(
-    (symlink_keeping, "take_snapshot"),
-    SYMLINKS_AND_LATE,
-    COMPLETENESS,
-    CONTINUITY,
-    also=[(symlink_keeping, "_refuse_undecided", _refuses_nothing)],
-)
-def begins_symlinks_by_a_state_before_the_open_jobs(context):
-    state = yield from snapshot.take_snapshot(context)
-    yield from _refuse_undecided(context, (yield from existing_table(context)).record)
-    return state
-
-
-@breaks((symlink_keeping, "take_snapshot"), SYMLINKS_AND_RESTORE, COMPLETENESS, CONTINUITY)
-def begins_symlinks_without_a_look_at_where_files_lie(context):
-    state = yield from snapshot.take_snapshot(context)
-    return replace(state, files=())
-
-
-@breaks((symlink_keeping, "is_changed"), SYMLINKS_AND_ROOT, COMPLETENESS)
-def notes_symlinks_in_another_record_than_it_read(context, found, **changes):
-    now = yield from existing_table(context)
-    return (yield from is_changed(context, now, **changes))
 
 
 def _named_now(self):

@@ -35,7 +35,6 @@ from simulation.scenarios import (
     indexer,
     inserter,
     job_id,
-    keeper,
     loser,
     merged_before,
     merger,
@@ -51,14 +50,12 @@ from simulation.scenarios import (
     repairer,
     resolver,
     restorer,
-    rooter,
     stranger,
     sweeper,
     taker_back,
     twice,
     twice_reported,
     undoer,
-    without_root,
     witness,
     writer,
 )
@@ -111,9 +108,6 @@ FENCED_IN_SLEEP = "by heads: two appends that make a partition, and recovery"
 FIRSTS_EVOLVE = "first jobs with evolution, a reader, a crash"
 OVERWRITE = "an overwrite of the columns and an append to a new partition"
 FOLD_AND_REPLACE = "by heads: an append that folds and a replace, a lost answer"
-SYMLINKS_AND_ROOT = "symlink manifests that are begun beside a data root that is set"
-SYMLINKS_AND_LATE = "symlink manifests that are begun beside a job from a former data root"
-SYMLINKS_AND_RESTORE = "symlink manifests that are begun beside a restoration from a data root"
 RESTORE_AND_OVERWRITE = "a restoration and an overwrite of the columns"
 UNDO_AND_PURGE = "an undoing and a purge that forgets, a crash"
 REPLACE_AND_PURGE = "a replace and a purge that forgets, a crash"
@@ -871,37 +865,6 @@ WIDER |= {
         unadopted=True,
     ),
 }
-WIDER |= {
-    "two replaces of one partition, symlink manifests": Scenario(
-        two(REPLACE, REPLACE, symlinks=True), RIVALS, most=6 * MOST
-    ),
-    "a replace and recovery, symlink manifests, a crash": among(
-        lambda: (writer("a", REPLACE, ONE), recoverer()), SETTLED, Bounds(crashes=1), symlinks=True
-    ),
-    "a slow applier, then a replace and an append, symlink manifests": Scenario(
-        lambda **bounds: decided(
-            REPLACE, ONE, reader(ONE), in_turn(ONE, REPLACE, APPEND), symlinks=True, **bounds
-        ),
-        ("reader done", "turns done"),
-        switches=2,
-    ),
-    "a slow applier, then a partition emptied twice, symlink manifests": Scenario(
-        lambda **bounds: decided(
-            APPEND,
-            ONE,
-            reader(ONE),
-            in_turn(ONE, None),
-            before=(REPLACE, (), {"replace_partitions": (ONE,)}),
-            symlinks=True,
-            **bounds,
-        ),
-        ("reader done", "turns done"),
-        switches=2,
-    ),
-    "an append that folds, symlink manifests, a fault": Scenario(
-        one(APPEND, ONE, policy={**SMALL, **UNMARKED}, symlinks=True, faults=1), DONE
-    ),
-}
 HARD: dict[str, Any] = {"crashes": 2, "faults": 3, "kinds": WORST}
 
 
@@ -979,28 +942,6 @@ CHECKPOINTS = {
         ("recoverer done",),
         Bounds(switches=1, crashes=1),
         **FAST_FIRST,
-    ),
-}
-SYMLINKS = {
-    SYMLINKS_AND_ROOT: among(
-        lambda: (keeper(), rooter(FAST)),
-        ("keeper kept", "keeper refused", "rooter set", "rooter refused"),
-        readers=Readers.HEADS,
-        before=((APPEND, (ONE,)),),
-    ),
-    SYMLINKS_AND_LATE: among(
-        lambda: (keeper(),),
-        ("keeper refused", "a committed"),
-        on=without_root,
-        begun=True,
-        data_root=FAST,
-    ),
-    SYMLINKS_AND_RESTORE: among(
-        lambda: (restorer(ONE, 1), keeper()),
-        ("keeper kept", "keeper refused", "restorer committed", "restorer refused"),
-        Bounds(most=2 * MOST),
-        without_root,
-        data_root=FAST,
     ),
 }
 PAST = {
@@ -1214,7 +1155,7 @@ NARROWED = {
         begun=(ONE, TWO),
     ),
 }
-BOUNDED |= PAST | SYMLINKS | CHECKPOINTS | NARROWED
+BOUNDED |= PAST | CHECKPOINTS | NARROWED
 RANDOM = {
     "three writers, a reader, recovery and purge": Scenario(crowd(**HARD), CROWD, random=True),
     "by heads: three writers, a reader, recovery and purge": Scenario(

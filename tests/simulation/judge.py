@@ -36,7 +36,6 @@ from simulation.program import Ids, Node
 from simulation.rewritten import check_rewritten
 from simulation.settled import check_settled
 from simulation.sim_store import Store, apply
-from simulation.symlinked import check_symlinked_files, check_symlinks
 from simulation.visible import check_visible
 from simulation.world import Participant, World
 
@@ -140,7 +139,6 @@ class Judge:
         check_not_reborn(before, after)
         check_columns(before, after)
         check_visible(before, after, self._behaviour.conditional_delete)
-        check_symlinked_files(before, after)
         check_kept(before, after, self._keepers)
         check_past(before, after)
         if owner is not None:
@@ -187,7 +185,6 @@ class Judge:
         if store is None:
             store = self._recover(world.store)
             check_recovered(store, self._start, kept_files(store, self._keepers))
-            check_symlinks(store)
             check_all_named(store)
             check_serial(store, self._whole)
             self._check_facts(store)

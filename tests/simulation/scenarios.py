@@ -75,7 +75,6 @@ from zero_rename.committer.store.requests import (
 from zero_rename.committer.upkeep.adopt import adopt
 from zero_rename.committer.upkeep.checkpoint import (
     CheckpointOrder,
-    change_data_root,
     checkpoint_spec,
     find_not_durable,
 )
@@ -87,7 +86,6 @@ from zero_rename.committer.upkeep.recovery import recover
 from zero_rename.committer.upkeep.repair import repair
 from zero_rename.committer.upkeep.resolution import ResolutionPlan, plan_resolution, plan_undoing
 from zero_rename.committer.upkeep.restoring import plan_restore, plan_undo
-from zero_rename.committer.upkeep.symlink_keeping import keep_symlinks
 from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
 from zero_rename.committer.upkeep.upload_sweep import UploadSweep
 
@@ -677,33 +675,6 @@ def restorer(partition: str, version: int, name: str = "restorer") -> Participan
     return Participant(Program(name, run), job=job_id(name))
 
 
-def keeper(name: str = "keeper") -> Participant:
-    """Who begins to keep symlink manifests."""
-
-    def keep(ids: Ids) -> Step[str]:
-        return (yield from _or_refused(keep_symlinks(context_of(ids)), "kept"))
-
-    return Participant(Program(name, keep))
-
-
-def rooter(data_root: FastRoot, name: str = "rooter") -> Participant:
-    """Who lets jobs' files lie first in a data root."""
-
-    def set_root(ids: Ids) -> Step[str]:
-        change = change_data_root(context_of(ids), data_root, apply=True)
-        return (yield from _or_refused(change, "set"))
-
-    return Participant(Program(name, set_root))
-
-
-def _or_refused(step: Step[Any], word: str) -> Step[str]:
-    try:
-        yield from step
-    except InvalidInputError:
-        return "refused"
-    return word
-
-
 def forgetter(
     keep: int = 0, name: str = "forgetter", data_root: FastRoot | None = None
 ) -> Participant:
@@ -759,7 +730,6 @@ def table(
     *before: Before,
     foreign: Sequence[str] = (),
     unadopted: bool = False,
-    symlinks: bool = False,
     readers: Readers = Readers.LISTING,
     data_root: FastRoot | None = None,
 ) -> Store:
@@ -767,7 +737,6 @@ def table(
 
     :param foreign: partitions with a file that was there before them.
     :param unadopted: whether readers list besides the heads.
-    :param symlinks: whether it has symlink manifests.
     :param data_root: where its files lie first.
     """
     record = TableRecord(
@@ -777,7 +746,6 @@ def table(
         Coordination.STORE,
         behaviour.facts,
         unadopted=unadopted,
-        symlinks=symlinks,
         readers=readers,
         data_root=data_root,
     )
@@ -799,7 +767,6 @@ def explorer(
     before: Sequence[Before] | None = ((Mode.APPEND, (ONE, TWO)),),
     foreign: Sequence[str] = (),
     unadopted: bool = False,
-    symlinks: bool = False,
     indexed: bool = False,
     readers: Readers = Readers.LISTING,
     data_root: FastRoot | None = None,
@@ -810,7 +777,6 @@ def explorer(
     :param before: earlier jobs; ``None``: there is no table.
     :param foreign: partitions with a file that was there before them.
     :param unadopted: whether readers list besides the heads.
-    :param symlinks: whether it has symlink manifests.
     :param indexed: whether the table has an index.
     :param readers: how they find the table's files.
     :param data_root: where these lie first.
@@ -819,7 +785,7 @@ def explorer(
     behaviour = behaviour or Behaviour()
     start = EMPTY
     if before is not None:
-        options: dict[str, Any] = {"unadopted": unadopted, "symlinks": symlinks}
+        options: dict[str, Any] = {"unadopted": unadopted}
         options |= {"readers": readers, "data_root": data_root}
         start = table(behaviour, *before, foreign=foreign, **options)
     if indexed:
@@ -857,28 +823,6 @@ def narrowed(
     return Explorer(participants, start, behaviour, context_of, **bounds)
 
 
-def without_root(
-    *beside: Participant, begun: bool = False, data_root: FastRoot, **bounds: Any
-) -> Explorer:
-    """On a table whose data root was taken away after a first job; a second one has replaced what
-    that one wrote.
-
-    :param begun: a job ``a`` opened and wrote before that, and is to commit.
-    """
-    behaviour = Behaviour()
-    start = table(behaviour, (Mode.APPEND, (ONE,)), readers=Readers.HEADS, data_root=data_root)
-    participants = list(beside)
-    if begun:
-        spec = JobSpec(SCHEMA, Mode.APPEND, ("day",), **UNMARKED)
-        start, commit = _begun(start, context_of(Ids("begin"), "a"), spec, (TWO,))
-        participants.append(commit("a"))
-    taken = change_data_root(context_of(Ids("taken")), None, apply=True)
-    start = run_to_end(start, taken, behaviour)
-    spec = JobSpec(SCHEMA, Mode.REPLACE, ("day",), **UNMARKED)
-    start = run_to_end(start, _job(context_of(Ids("own"), "own"), spec, (ONE,)), behaviour)
-    return Explorer(participants, start, behaviour, context_of, **bounds)
-
-
 def merged_before(value: str, *participants: Participant, **bounds: Any) -> Explorer:
     """On a table of which a merge has put a row into the first partition."""
     behaviour = Behaviour()
@@ -895,7 +839,6 @@ def decided(
     *participants: Participant,
     behaviour: Behaviour | None = None,
     before: Before = (Mode.APPEND, (ONE, TWO)),
-    symlinks: bool = False,
     readers: Readers = Readers.LISTING,
     **bounds: Any,
 ) -> Explorer:
@@ -903,7 +846,7 @@ def decided(
     behaviour = behaviour or Behaviour()
     spec = JobSpec(SCHEMA, mode, ("day",), **UNMARKED)
     dies = _job(context_of(Ids("dead"), "dead"), spec, (partition,))
-    start = table(behaviour, before, symlinks=symlinks, readers=readers)
+    start = table(behaviour, before, readers=readers)
     start = run_to_end(start, dies, behaviour, last=ROOT.decision_key(job_id("dead")))
     return Explorer(participants, start, behaviour, context_of, **bounds)
 
