@@ -7,8 +7,6 @@ from dataclasses import replace
 
 from simulation import scenarios
 from simulation.catalogue import (
-    CHECKPOINT_AND_PURGE,
-    CHECKPOINT_AND_REPLACE,
     FENCED_IN_SLEEP,
     FOLD_AND_REPLACE,
     PAST_AND_GC,
@@ -36,7 +34,7 @@ from zero_rename.committer.format.records.head import PartitionHead, Slot
 from zero_rename.committer.store.deletion import remove
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Done, PutFile
-from zero_rename.committer.upkeep import checkpoint, purge, rebuilt_heads, retention, unnamed_data
+from zero_rename.committer.upkeep import purge, rebuilt_heads, retention, unnamed_data
 from zero_rename.committer.upkeep.gc import collect, condense
 from zero_rename.committer.upkeep.unnamed_data import UnnamedFile
 
@@ -210,21 +208,3 @@ def removes_a_list_that_is_kept(manifests, heads, kept_for):
 
 
 _free = old_records.free_manifests
-
-
-@breaks((scenarios, "checkpoint_spec"), CHECKPOINT_AND_REPLACE, CONCURRENT)
-def moves_a_head_whose_version_went_on(context, plan, owner):
-    spec, inputs = yield from _checkpoint_spec(context, plan, owner)
-    return replace(spec, base=None), inputs
-
-
-_checkpoint_spec = checkpoint.checkpoint_spec
-
-
-@breaks((scenarios, "copy_from"), CHECKPOINT_AND_PURGE, COMPLETENESS)
-def deletes_before_the_head_names_the_copy(files):
-    yield from _copy_from(files)
-    yield from remove((file.key, None) for file in files)
-
-
-_copy_from = scenarios.copy_from

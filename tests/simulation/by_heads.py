@@ -21,7 +21,7 @@ from zero_rename.committer.format.layout import job_in_key
 from zero_rename.committer.format.records.head import PartitionHead, Slot
 from zero_rename.committer.format.records.table_record import TableRecord
 
-_DATA = (ROOT.data_prefix, ROOT.fast_prefix)
+_DATA = ROOT.data_prefix
 
 
 @lru_cache(maxsize=1000)
@@ -90,7 +90,7 @@ def _check_place(key: str) -> None:
     inside = key.removeprefix(f"{ROOT.prefix}/")
     if inside == key:
         return  # What the simulation notes beside the table.
-    if not inside.startswith(("_zero_rename/", "_symlink")) and not inside.endswith("_SUCCESS"):
+    if not inside.startswith("_zero_rename/") and not inside.endswith("_SUCCESS"):
         raise Violation("exclusivity", f"{key} is in sight of who lists")
 
 

@@ -17,7 +17,6 @@ from simulation.scenarios import (
     UNMARKED,
     adopter,
     again,
-    checkpointer,
     cleaner,
     collector,
     compactor,
@@ -66,7 +65,6 @@ from support.memory_store import Behaviour
 from zero_rename.committer import Mode, OnConflict, OnRepeat, Readers, RunRank, SuccessMarkers
 from zero_rename.committer.commit.state.context import Limits
 from zero_rename.committer.format.settling import SettledRuns, Settling
-from zero_rename.committer.store.fast_root import FastRoot
 
 APPEND, REPLACE, FAIL = Mode.APPEND, Mode.REPLACE, Mode.FAIL_IF_EXISTS
 RESURRECTS = Behaviour(complete_again="resurrect", conditional_delete=False)
@@ -111,8 +109,6 @@ FOLD_AND_REPLACE = "by heads: an append that folds and a replace, a lost answer"
 RESTORE_AND_OVERWRITE = "a restoration and an overwrite of the columns"
 UNDO_AND_PURGE = "an undoing and a purge that forgets, a crash"
 REPLACE_AND_PURGE = "a replace and a purge that forgets, a crash"
-CHECKPOINT_AND_REPLACE = "a checkpoint beside a replace"
-CHECKPOINT_AND_PURGE = "a checkpoint and a purge that forgets, a crash"
 PAST_AND_GC = "a reader of the past, gc, an append and an undoing"
 LAST: dict[str, Any] = {"on_conflict": OnConflict.LAST_WINS}
 OLD_RUN_AND_NEW = "a replace by an older run and one by a newer run"
@@ -911,39 +907,6 @@ KEEPING: dict[str, Any] = {
     "readers": Readers.HEADS,
     "before": ((APPEND, (ONE,)), (REPLACE, (ONE,))),
 }
-FAST = FastRoot.parse("s3://fast/scratch")
-#: A partition whose files lie in a fast root.
-FAST_FIRST: dict[str, Any] = {
-    "readers": Readers.HEADS,
-    "data_root": FAST,
-    "before": ((APPEND, (ONE,)),),
-}
-CHECKPOINTS = {
-    CHECKPOINT_AND_REPLACE: among(
-        lambda: (checkpointer(ONE), unmarked("b", REPLACE, ONE)),
-        ("b committed, checkpointer committed", "b committed, checkpointer refused"),
-        Bounds(switches=1),
-        **FAST_FIRST,
-    ),
-    CHECKPOINT_AND_PURGE: among(
-        lambda: (checkpointer(ONE), forgetter(data_root=FAST)),
-        ("checkpointer committed", "forgetter done"),
-        Bounds(switches=2, crashes=1),
-        **FAST_FIRST,
-    ),
-    "a checkpoint and an append, a lost answer": among(
-        lambda: (checkpointer(ONE), unmarked("b", APPEND, ONE)),
-        ("b committed, checkpointer committed", "b committed, checkpointer refused"),
-        Bounds(switches=1, faults=1),
-        **FAST_FIRST,
-    ),
-    "a checkpoint that died before it was applied, recovery and a purge": among(
-        lambda: (checkpointer(ONE), recoverer(), forgetter(data_root=FAST)),
-        ("recoverer done",),
-        Bounds(switches=1, crashes=1),
-        **FAST_FIRST,
-    ),
-}
 PAST = {
     FOLD_AND_REPLACE: among(
         lambda: (unmarked("a", APPEND, ONE, **SMALL), unmarked("b", REPLACE, ONE, **LAST)),
@@ -1155,7 +1118,7 @@ NARROWED = {
         begun=(ONE, TWO),
     ),
 }
-BOUNDED |= PAST | CHECKPOINTS | NARROWED
+BOUNDED |= PAST | NARROWED
 RANDOM = {
     "three writers, a reader, recovery and purge": Scenario(crowd(**HARD), CROWD, random=True),
     "by heads: three writers, a reader, recovery and purge": Scenario(

@@ -37,7 +37,6 @@ from zero_rename.committer.errors import (
     InvalidInputError,
     JobFencedError,
     RefusedError,
-    SnapshotGoneError,
     StoreUnreachableError,
     StreamError,
     TableNotFoundError,
@@ -46,7 +45,6 @@ from zero_rename.committer.errors import (
 )
 from zero_rename.committer.format.as_of import AsOf
 from zero_rename.committer.format.job_spec import Coordination, OnRepeat, Readers, SchemaMode
-from zero_rename.committer.format.records.data_file import DataFile
 from zero_rename.committer.format.records.head import Slot
 from zero_rename.committer.format.records.narrowing import Narrowing
 from zero_rename.committer.format.records.pending_file import PendingFile, TaskResult
@@ -54,7 +52,6 @@ from zero_rename.committer.format.records.table_record import TableRecord
 from zero_rename.committer.format.row_changes import RowChanges
 from zero_rename.committer.format.settling import Settling
 from zero_rename.committer.row_rewrite import check_rewritable, rewrite_policies
-from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.committer.store.requests import (
     AbortUpload,
     Absent,
@@ -63,7 +60,6 @@ from zero_rename.committer.store.requests import (
     Delete,
     Done,
     Get,
-    Head,
     ListUploads,
     ObjectSettings,
     Put,
@@ -73,11 +69,6 @@ from zero_rename.committer.store.requests import (
     UploadPart,
 )
 from zero_rename.committer.upkeep.adopt import adopt
-from zero_rename.committer.upkeep.checkpoint import (
-    CheckpointOrder,
-    checkpoint_spec,
-    find_not_durable,
-)
 from zero_rename.committer.upkeep.compaction import compaction_spec, find_compactible
 from zero_rename.committer.upkeep.gc.collect import gc
 from zero_rename.committer.upkeep.purge import purge, purge_data
@@ -148,7 +139,7 @@ def _write(
         note = base_note(opened.spec, base, opened.schema.names, rows, settles)
         settings = ObjectSettings({"zero-rename-job": opened.job})
         if opened.readers is Readers.HEADS:
-            key = ROOT.attempt_key(partition, attempt, opened.job, number, opened.data_root)
+            key = ROOT.attempt_key(partition, attempt, opened.job, number)
             body = f"{key} {attempt}".encode()
             whole = yield from put_whole(key, body, settings)
             files.append(PendingFile(key, partition, "", (whole.etag,), len(body), 1, note))
@@ -249,33 +240,6 @@ def compactor(partition: str, name: str = "compactor") -> Participant:
         return (yield from _job(context, spec, [partition], held=held))
 
     return Participant(Program(name, run), job=job_id(name))
-
-
-def checkpointer(partition: str, name: str = "checkpointer") -> Participant:
-    """A checkpoint of a partition of which files lie in the fast root."""
-
-    def run(ids: Ids) -> Step[Any]:
-        context = context_of(ids, name)
-        plans = yield from find_not_durable(context, [partition], CheckpointOrder.CREATION)
-        if not plans:
-            raise InvalidInputError("It is durable already.")
-        owner = rewriting((file.key for file in plans[0].snapshot.files), ())
-        spec, _ = yield from checkpoint_spec(context, plans[0], owner)
-        spec = replace(spec, **UNMARKED)
-        held = {partition: rows_of(plans[0].snapshot.files)}
-        opened = yield from open_job(context, spec)
-        yield from copy_from(plans[0].snapshot.files)
-        result = yield from _write(opened, [partition], held=held)
-        return (yield from commit_job(context, opened, [result]))
-
-    return Participant(Program(name, run), job=job_id(name))
-
-
-def copy_from(files: Sequence[DataFile]) -> Step[None]:
-    """See that what is copied is there."""
-    found = yield from All(tuple(Head(file.key) for file in files))
-    if any(isinstance(it, Absent) for it in found):
-        raise SnapshotGoneError("A file is gone.")
 
 
 @dataclass(frozen=True)
@@ -675,14 +639,11 @@ def restorer(partition: str, version: int, name: str = "restorer") -> Participan
     return Participant(Program(name, run), job=job_id(name))
 
 
-def forgetter(
-    keep: int = 0, name: str = "forgetter", data_root: FastRoot | None = None
-) -> Participant:
+def forgetter(keep: int = 0, name: str = "forgetter") -> Participant:
     """A purge of data that lets heads keep few former states, or none."""
 
     def run(ids: Ids) -> Step[Any]:
-        context = replace(context_of(ids), data_root=data_root)
-        return (yield from purge_data(context, 1e9, keep, apply=True))
+        return (yield from purge_data(context_of(ids), 1e9, keep, apply=True))
 
     return Participant(Program(name, run))
 
@@ -731,13 +692,11 @@ def table(
     foreign: Sequence[str] = (),
     unadopted: bool = False,
     readers: Readers = Readers.LISTING,
-    data_root: FastRoot | None = None,
 ) -> Store:
     """A table as earlier jobs left it.
 
     :param foreign: partitions with a file that was there before them.
     :param unadopted: whether readers list besides the heads.
-    :param data_root: where its files lie first.
     """
     record = TableRecord(
         "w",
@@ -747,7 +706,6 @@ def table(
         behaviour.facts,
         unadopted=unadopted,
         readers=readers,
-        data_root=data_root,
     )
     store, _ = apply(EMPTY, Put(ROOT.table_key, record.encode()), behaviour)
     for partition in foreign:
@@ -769,7 +727,6 @@ def explorer(
     unadopted: bool = False,
     indexed: bool = False,
     readers: Readers = Readers.LISTING,
-    data_root: FastRoot | None = None,
     **bounds: Any,
 ) -> Explorer:
     """Explores ``participants`` on a table with some history.
@@ -779,14 +736,13 @@ def explorer(
     :param unadopted: whether readers list besides the heads.
     :param indexed: whether the table has an index.
     :param readers: how they find the table's files.
-    :param data_root: where these lie first.
     :param bounds: as :class:`Explorer` takes them.
     """
     behaviour = behaviour or Behaviour()
     start = EMPTY
     if before is not None:
         options: dict[str, Any] = {"unadopted": unadopted}
-        options |= {"readers": readers, "data_root": data_root}
+        options["readers"] = readers
         start = table(behaviour, *before, foreign=foreign, **options)
     if indexed:
         start = run_to_end(start, _write_index(context_of(Ids("indexed"))), behaviour)
