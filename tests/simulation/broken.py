@@ -12,6 +12,8 @@ from simulation.catalogue import (
     FIRSTS_EVOLVE,
     OLD_RUN_AND_NEW,
     OVERWRITE,
+    REBUILT_AND_EMPTIED,
+    REBUILT_AND_REPLACED,
     RUNS_OF_TWO,
 )
 from simulation.sim_store import etag_of
@@ -31,6 +33,7 @@ from zero_rename.committer import (
     CommitConflictError,
     CommitStateUnknownError,
     JobFencedError,
+    Mode,
     UnfinishedCommitError,
     row_rewrite,
 )
@@ -81,6 +84,7 @@ from zero_rename.committer.upkeep import (
     adopt,
     compaction,
     purge,
+    rebuilt_heads,
     recovery,
     resolution,
     upload_judge,
@@ -163,6 +167,12 @@ def decides_without_removals(context, opened, target, version):
 _change = changes._change
 
 
+@breaks((changes, "_change"), TAKEN, CONCURRENT)
+def never_sees_the_files_where_it_must_fail(context, opened, target, version):
+    spec = replace(opened.spec, mode=Mode.APPEND)
+    return (yield from _change(context, replace(opened, spec=spec), target, version))
+
+
 @breaks(everywhere("put_record"), "one append, three faults, lost rights among them", ABORT)
 def says_refused_after_an_unanswered_request(put, write_id, read_id=swap.write_id_of):
     in_doubt = False
@@ -229,6 +239,11 @@ def reads_the_decision_back_before_the_heads(context, job_id, slots_, error):
 def closes_before_it_sweeps(context, job_id):
     yield from close.delete_open_record(context, job_id)
     return (yield from close.sweep(context, job_id))
+
+
+@breaks((apply, "sweep_losers"), ONE_REPLACE, ABORT, COMPLETENESS)
+def sweeps_what_the_decision_names(context, decision, sole=False):
+    yield from close.sweep(context, decision.job)
 
 
 @breaks(everywhere("abort_slots"), TAKEN, ABORT)
@@ -711,6 +726,26 @@ def trusts_an_index_that_is_behind(entries, heads):
 @breaks((write_index, "_unclaimed"), "a replace, and who writes the index and reads", CONSISTENCY)
 def takes_claimed_heads_into_the_index(found):
     return [it for it in found if isinstance(it, HeadState)]
+
+
+# Heads that are lost and rebuilt
+
+
+@breaks((rebuilt_heads, "_plan_for"), REBUILT_AND_REPLACED, COMPLETENESS, CONSISTENCY)
+def rebuilds_a_head_over_a_claim(context, records, name):
+    state = yield from slots.read_head(context, Slot.partition(context.root, name))
+    if state.head.version or records.heads.damaged:
+        return None
+    return rebuilt_heads._plan(context, records, state)
+
+
+@breaks((rebuilt_heads, "list_open"), REBUILT_AND_EMPTIED, COMPLETENESS, CONCURRENT)
+def rebuilds_a_head_without_a_look_at_open_jobs(context):
+    return set()
+    yield
+
+
+# Tasks that outlive their jobs
 
 
 @breaks((scenarios, "refuse_late"), "a task that outlives the abort of its job", ABORT)

@@ -28,7 +28,6 @@ from simulation.scenarios import (
     first_insertions,
     firsts,
     foreign_key,
-    forgetter,
     heart,
     in_turn,
     indexer,
@@ -40,7 +39,6 @@ from simulation.scenarios import (
     narrowed,
     outlived,
     overwriter,
-    past_reader,
     planner,
     purger,
     reader,
@@ -48,10 +46,8 @@ from simulation.scenarios import (
     recoverer,
     repairer,
     resolver,
-    restorer,
     stranger,
     sweeper,
-    taker_back,
     twice,
     twice_reported,
     undoer,
@@ -62,7 +58,7 @@ from simulation.settled import LOSER
 from simulation.world import Participant
 
 from support.memory_store import Behaviour
-from zero_rename.committer import Mode, OnConflict, OnRepeat, Readers, RunRank, SuccessMarkers
+from zero_rename.committer import Mode, OnConflict, OnRepeat, RunRank, SuccessMarkers
 from zero_rename.committer.commit.state.context import Limits
 from zero_rename.committer.format.settling import SettledRuns, Settling
 
@@ -102,19 +98,13 @@ CROWD = ("a committed, b committed", "a committed, c committed", "b repeated", "
 KEEPS: dict[str, Any] = {"keep_replaced": True, **UNMARKED}
 FIRST_INSERTIONS = "two first insertions of one key into two partitions"
 FIRST_INSERTION_AND_APPEND = "a first insertion of a key beside an append that makes the table"
-FENCED_IN_SLEEP = "by heads: two appends that make a partition, and recovery"
 FIRSTS_EVOLVE = "first jobs with evolution, a reader, a crash"
 OVERWRITE = "an overwrite of the columns and an append to a new partition"
-FOLD_AND_REPLACE = "by heads: an append that folds and a replace, a lost answer"
-RESTORE_AND_OVERWRITE = "a restoration and an overwrite of the columns"
-UNDO_AND_PURGE = "an undoing and a purge that forgets, a crash"
-REPLACE_AND_PURGE = "a replace and a purge that forgets, a crash"
-PAST_AND_GC = "a reader of the past, gc, an append and an undoing"
 LAST: dict[str, Any] = {"on_conflict": OnConflict.LAST_WINS}
 OLD_RUN_AND_NEW = "a replace by an older run and one by a newer run"
 RUNS_OF_TWO = "an append and two replaces by runs of other ranks"
-REBUILT_AND_EMPTIED = "by heads: a job that empties a partition whose head is lost and rebuilt"
-REBUILT_AND_REPLACED = "by heads: a replace of a partition whose head is lost and rebuilt, a crash"
+REBUILT_AND_EMPTIED = "a job that empties a partition whose head is lost and rebuilt"
+REBUILT_AND_REPLACED = "a replace of a partition whose head is lost and rebuilt, a crash"
 NARROWED_TWICE = "a narrowed run, its next try, and a replace of what it is to make, a crash"
 WHOLE_TWICE = "a run that a plan makes again whole, its next try, and a replace of it, a crash"
 CLEARED_BY_HAND = "a narrowed run that is cleared by hand"
@@ -435,32 +425,13 @@ KEPT = {
         Bounds(switches=2),
     ),
 }
-#: A partition of two runs, and of a resolution that kept the rows of the second one.
-BY_HEADS: dict[str, Any] = {"readers": Readers.HEADS}
-#: Of files that heads alone tell of.
-HEADS_ALONE: dict[str, Scenario] = {
-    "by heads: one replace of two partitions, faults, a crash": Scenario(
-        one(REPLACE, ONE, TWO, policy=UNMARKED, faults=2, crashes=1, kinds=WORST, **BY_HEADS),
-        (*DONE, "a StoreUnreachableError"),
-        most=12000,
-    ),
-    "by heads: two replaces of one partition, a crash": Scenario(
-        two(REPLACE, REPLACE, crashes=1, **BY_HEADS), ONE_OF_TWO
-    ),
-    "by heads: a task that outlives the abort of its job": among(
-        lambda: (outlived("a", ONE, commits=False), purger()), ("purger done",), **BY_HEADS
-    ),
-    "by heads: a task that outlives the commit of its job": among(
-        lambda: (outlived("a", ONE, commits=True), purger()),
-        ("a committed", "purger done"),
-        **BY_HEADS,
-    ),
+#: Heads that are lost and rebuilt; and recovery, a purge or a crash beside writers.
+HEADS: dict[str, Scenario] = {
     REBUILT_AND_REPLACED: among(
         lambda: (unmarked("a", REPLACE, ONE, **LAST), loser(ONE, job_id("before0")), rebuilder()),
         ("a committed", "a UnfinishedCommitError", "rebuilder done"),
         Bounds(switches=2, most=2 * MOST, crashes=1),
         before=((APPEND, (ONE,), UNMARKED),),
-        **BY_HEADS,
     ),
     REBUILT_AND_EMPTIED: among(
         lambda: (
@@ -471,42 +442,33 @@ HEADS_ALONE: dict[str, Scenario] = {
         ("a committed", "rebuilder done"),
         Bounds(switches=2),
         before=((APPEND, (ONE,), UNMARKED),),
-        **BY_HEADS,
     ),
-    "by heads: a replace beside a purge and a reader": among(
-        lambda: (unmarked("a", REPLACE, ONE), purger(), reader(ONE)),
-        ("a committed", "purger done", "reader done"),
-        Bounds(switches=3, most=9000),
-        **BY_HEADS,
-    ),
-    "by heads: an append beside a purge": among(
-        lambda: (unmarked("a", APPEND, ONE), purger()),
-        ("a committed", "purger done"),
-        Bounds(switches=3, most=9000),
-        **BY_HEADS,
-    ),
-    "by heads: a job that died before it was applied, recovery and a purge": Scenario(
-        lambda: decided(REPLACE, ONE, recoverer(), purger(), crashes=1, **BY_HEADS),
-        ("recoverer done", "purger done"),
-    ),
-    "by heads: two that fail where files are": Scenario(
-        two(FAIL, FAIL, **BY_HEADS), ("a refused",)
-    ),
-    "by heads: two tries of a run that take back their own": among(
-        lambda: (unmarked("a", APPEND, ONE, **OWN), unmarked("b", APPEND, ONE, **OWN)),
-        ("a committed", "b committed"),
-        **BY_HEADS,
-    ),
-    "by heads: an append committed by two processes, and a purge": Scenario(
-        lambda: twice(APPEND, ONE, beside=(purger(),), **BY_HEADS), SHARED
-    ),
-    FENCED_IN_SLEEP: among(
+    "two appends that make a partition, and recovery": among(
         lambda: (writer("a", APPEND, "day=3"), recoverer(), writer("b", APPEND, "day=3")),
         (*BOTH, "a JobFencedError", "b JobFencedError", "recoverer done"),
         Bounds(switches=1),
-        **BY_HEADS,
+    ),
+    "a replace beside a purge and a reader": among(
+        lambda: (unmarked("a", REPLACE, ONE), purger(), reader(ONE)),
+        ("a committed", "purger done", "reader done"),
+        Bounds(switches=3),
+    ),
+    "a job that died before it was applied, recovery and a purge": Scenario(
+        lambda: decided(REPLACE, ONE, recoverer(), purger(), crashes=1),
+        ("recoverer done", "purger done"),
+    ),
+    "two tries of a run that take back their own": among(
+        lambda: (unmarked("a", APPEND, ONE, **OWN), unmarked("b", APPEND, ONE, **OWN)),
+        ("a committed", "b committed"),
+    ),
+    "an append committed by two processes, and a purge": Scenario(
+        lambda: twice(APPEND, ONE, beside=(purger(),)), SHARED
+    ),
+    "two replaces of one partition, a crash": Scenario(
+        two(REPLACE, REPLACE, crashes=1), ONE_OF_TWO
     ),
 }
+#: A partition of two runs, and of a resolution that kept the rows of the second one.
 CONFLICT: dict[str, Any] = {"before": ((APPEND, (ONE,)), (APPEND, (ONE,)))}
 RESOLVED: dict[str, Any] = {"before": (*CONFLICT["before"], (REPLACE, (ONE,), KEEPS))}
 REWRITTEN = {
@@ -578,12 +540,6 @@ MERGED = {
         Bounds(switches=1),
         **CONFLICT,
     ),
-    "by heads: two merges of one partition": among(
-        lambda: (merger("a", ONE), merger("b", ONE)),
-        (*BOTH, *ONE_OF_TWO),
-        Bounds(switches=1),
-        **BY_HEADS,
-    ),
     "a merge that is made again beside a replace": Scenario(
         lambda **bounds: merged_before(
             "a", merger("a", ONE, TWO, attempts=2), unmarked("b", REPLACE, ONE, TWO), **bounds
@@ -594,7 +550,7 @@ MERGED = {
 }
 BOUNDED = {
     **MERGED,
-    **HEADS_ALONE,
+    **HEADS,
     **COLLECTED,
     **KEPT,
     **REWRITTEN,
@@ -719,6 +675,12 @@ BOUNDED = {
         lambda: (unmarked("a", APPEND, ONE, **SMALL), unmarked("b", APPEND, ONE, **SMALL)),
         BOTH,
         Bounds(switches=1, most=6 * MOST, faults=1),
+    ),
+    "an append that folds and a replace, a lost answer": among(
+        lambda: (unmarked("a", APPEND, ONE, **SMALL), unmarked("b", REPLACE, ONE, **LAST)),
+        BOTH,
+        Bounds(switches=1, faults=1),
+        before=((APPEND, (ONE,), {**SMALL}),),
     ),
     "a folding append, a replace and a reader": among(
         lambda: (
@@ -902,80 +864,6 @@ def doubled(**bounds: Any) -> Callable[[], Explorer]:
     return lambda: twice(APPEND, ONE, TWO, beside=beside, **bounds)
 
 
-#: A partition that was replaced, in a table that is read by heads.
-KEEPING: dict[str, Any] = {
-    "readers": Readers.HEADS,
-    "before": ((APPEND, (ONE,)), (REPLACE, (ONE,))),
-}
-PAST = {
-    FOLD_AND_REPLACE: among(
-        lambda: (unmarked("a", APPEND, ONE, **SMALL), unmarked("b", REPLACE, ONE, **LAST)),
-        ("a committed, b committed",),
-        Bounds(switches=1, most=5 * MOST, faults=1),
-        readers=Readers.HEADS,
-        before=((APPEND, (ONE,), {**SMALL}),),
-    ),
-    UNDO_AND_PURGE: among(
-        lambda: (taker_back(job_id("before1")), forgetter()),
-        ("taker committed", "taker refused", "forgetter done"),
-        Bounds(switches=2, crashes=1),
-        **KEEPING,
-    ),
-    RESTORE_AND_OVERWRITE: among(
-        lambda: (restorer(ONE, 1), overwriter("b", ONE)),
-        ("b committed, restorer committed", "b committed, restorer refused"),
-        Bounds(switches=2, most=3 * MOST),
-        **KEEPING,
-    ),
-    REPLACE_AND_PURGE: among(
-        lambda: (unmarked("a", REPLACE, ONE), forgetter()),
-        ("a committed", "forgetter done"),
-        Bounds(switches=3, crashes=1),
-        **KEEPING,
-    ),
-    "a replace and a purge that keeps, lost answers": among(
-        lambda: (unmarked("a", REPLACE, ONE, TWO), forgetter(keep=64)),
-        ("a committed", "forgetter done"),
-        Bounds(switches=2, faults=1),
-        **KEEPING,
-    ),
-    "two jobs and an undoing": among(
-        lambda: (
-            unmarked("a", APPEND, ONE),
-            unmarked("b", REPLACE, ONE),
-            taker_back(job_id("before1")),
-        ),
-        ("taker committed", "taker refused", "a committed, b committed"),
-        Bounds(switches=2, most=2 * MOST),
-        **KEEPING,
-    ),
-    "two undoings of one job": among(
-        lambda: (
-            taker_back(job_id("before1")),
-            taker_back(job_id("before1"), name="other"),
-            recoverer(),
-        ),
-        ("other refused, taker committed", "other committed, taker refused"),
-        Bounds(switches=2, most=2 * MOST),
-        **KEEPING,
-    ),
-    PAST_AND_GC: among(
-        lambda: (
-            past_reader(ONE, 2),
-            collector(**SMALL),
-            unmarked("a", APPEND, ONE, **SMALL),
-            taker_back(job_id("before2")),
-        ),
-        ("a committed", "taker committed", "reader done", "collector done"),
-        Bounds(switches=1, most=2 * MOST),
-        readers=Readers.HEADS,
-        before=(
-            (APPEND, (ONE,), {**SMALL}),
-            (APPEND, (ONE,), {**SMALL}),
-            (REPLACE, (ONE,), {**SMALL}),
-        ),
-    ),
-}
 PLANNED: dict[str, Any] = {"named": (ONE,)}
 MENDED: dict[str, Any] = {"before": ((REPLACE, (TWO,), UNMARKED),)}
 #: The run that loses a conflict has replaced what the narrowed one had made.
@@ -1001,7 +889,7 @@ NARROWED = {
         on=narrowed,
         **MENDED,
     ),
-    "by heads: a narrowed run, its next try, and a replace, a lost answer": among(
+    "a narrowed run, its next try, and a replace, a lost answer": among(
         lambda: (
             again("a", ONE, TWO, **PLANNED),
             again("b", ONE, TWO, **PLANNED),
@@ -1011,7 +899,6 @@ NARROWED = {
         Bounds(switches=1, faults=1),
         on=narrowed,
         **MENDED,
-        **BY_HEADS,
     ),
     WHOLE_TWICE: among(
         lambda: (
@@ -1085,7 +972,7 @@ NARROWED = {
         on=narrowed,
         **IN_CONFLICT,
     ),
-    "by heads: a run that settles a conflict, and the one that has lost, a lost answer": among(
+    "a run that settles a conflict, and the one that has lost, a lost answer": among(
         lambda: (
             again("a", ONE, TWO, **PLANNED, **WINS, **LAST),
             unmarked("b", REPLACE, ONE, **LOSES),
@@ -1094,7 +981,6 @@ NARROWED = {
         Bounds(switches=1, faults=1),
         on=narrowed,
         **IN_CONFLICT,
-        **BY_HEADS,
     ),
     SETTLED_TWICE: among(
         lambda: (
@@ -1118,15 +1004,9 @@ NARROWED = {
         begun=(ONE, TWO),
     ),
 }
-BOUNDED |= PAST | NARROWED
+BOUNDED |= NARROWED
 RANDOM = {
     "three writers, a reader, recovery and purge": Scenario(crowd(**HARD), CROWD, random=True),
-    "by heads: three writers, a reader, recovery and purge": Scenario(
-        crowd(**HARD, **BY_HEADS), CROWD, random=True
-    ),
-    "by heads: the same where Complete resurrects": Scenario(
-        crowd(behaviour=RESURRECTS, **BY_HEADS), CROWD, random=True
-    ),
     "the same on a store like MinIO": Scenario(crowd(**HARD, behaviour=MINIO), CROWD, random=True),
     "the same where Complete resurrects": Scenario(crowd(behaviour=RESURRECTS), CROWD, random=True),
     "a replace of the table, strangers, heartbeats": Scenario(

@@ -7,15 +7,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import pyarrow as pa
-from simulation.invariants import (
-    ROOT,
-    Violation,
-    changes,
-    content_after,
-    decision_of,
-    is_committed,
-    jobs,
-)
+from simulation.invariants import ROOT, Violation, decision_of, is_committed, jobs
 from simulation.sim_store import Store
 
 from zero_rename.committer.commit.snapshot import Snapshot
@@ -53,26 +45,6 @@ def check_columns(before: Store, after: Store) -> None:
     if shown - expected:
         raise Violation("exclusivity", f"the columns {sorted(shown - expected)} are nobody's")
     _check_files(after)
-    for key in new:
-        if key.endswith(".json"):
-            _check_restored(after, key.removeprefix(prefix).removesuffix(".json"))
-
-
-def _check_restored(store: Store, job: str) -> None:
-    """What a job brings back has the columns that there are now."""
-    record, decision = _counted(store), decision_of(store, job)
-    if record is None or decision is None:
-        return
-    notes = {
-        file.key: file.checksum
-        for other in jobs(store)
-        if (said := decision_of(store, other)) is not None
-        for file in said.files
-    }
-    for change in decision.partitions:
-        if change.restores:
-            for key in content_after(changes(store)[change.partition], change.restores):
-                _check_file(key, notes[key], record.schema)
 
 
 def _check_files(store: Store) -> None:

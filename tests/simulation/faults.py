@@ -60,8 +60,6 @@ class Faults:
                 yield from _partly(store, request, behaviour)
         elif isinstance(request, (*_CONDITIONAL, s.AbortUpload)):
             yield from self._lost(store, after, request)
-        elif self.reads and isinstance(request, s.PutFile):
-            yield "! unreachable, applied late:", store, _UNREACHABLE, request
         elif self.reads:
             yield "! unreachable:", store, _UNREACHABLE, None
 

@@ -7,7 +7,15 @@ from collections.abc import Collection
 from itertools import pairwise
 
 from simulation.columns import OVERWRITES
-from simulation.invariants import ROOT, Violation, changes, decision_of, is_head, version_in
+from simulation.invariants import (
+    ROOT,
+    Violation,
+    changes,
+    content_after,
+    decision_of,
+    is_head,
+    version_in,
+)
 from simulation.sim_store import Store, body_of
 
 from zero_rename.committer import JobSpec, Mode, OnConflict, SchemaMode
@@ -56,6 +64,7 @@ def check_new_decision(store: Store, job: str) -> None:
     log = changes(store)
     for change in decision.partitions:
         _check_base(job, decision.mode, change, log[change.partition])
+        _check_exclusive(job, decision.mode, change, log[change.partition])
 
 
 def _check_table(store: Store, job: str) -> None:
@@ -88,6 +97,14 @@ def _check_base(
     unseen = [other for other, its in since if exclusive or its.replace]
     if unseen:
         raise Violation("concurrent", f"{job} had not seen {unseen} in {change.partition}")
+
+
+def _check_exclusive(
+    job: str, mode: Mode, change: PartitionDecision, log: list[tuple[str, PartitionDecision]]
+) -> None:
+    """A job that fails where files are commits into partitions that hold none."""
+    if mode is Mode.FAIL_IF_EXISTS and change.files and content_after(log, change.base_version):
+        raise Violation("concurrent", f"{job} found files in {change.partition}")
 
 
 def policy_of(change: PartitionDecision) -> tuple[str, str]:

@@ -34,7 +34,6 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.commit.snapshot import Snapshot
 from zero_rename.committer.commit.state.partition_files import files_of_decision
-from zero_rename.committer.format.job_spec import Readers
 from zero_rename.committer.format.layout import job_in_key
 from zero_rename.committer.format.records.decision import Decision, DecisionPart, join_parts
 from zero_rename.committer.format.records.head import PartitionHead, Slot
@@ -146,7 +145,7 @@ def content_after(log: list[tuple[str, PartitionDecision]], version: int) -> lis
     keys: list[str] = []
     for job, change in log[:version]:
         if change.replace:
-            keys = content_after(log, change.restores) if change.restores else []
+            keys = []
         if change.dropped_job is not None:
             again = {file.key for file in change.adopted}
             gone = change.dropped_jobs
@@ -435,9 +434,6 @@ def check_recovered(store: Store, start: Store, kept: Collection[str] = ()) -> N
         expected = content_after(entries, len(entries))
         if content_of(store, head) != expected:
             raise Violation("completeness", f"{partition}'s head holds {content_of(store, head)}")
-        if decision_of(store, entries[-1][0]).readers is Readers.HEADS:  # type: ignore[union-attr]
-            _check_last_marker(store, partition, entries[-1][0])
-            continue  # Nobody lists it.
         listed = [
             key
             for key in store.objects

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from simulation.by_heads import check_all_named, check_past
 from simulation.columns import check_columns, check_read_columns
 from simulation.faults import Faults
 from simulation.histories import (
@@ -140,7 +139,6 @@ class Judge:
         check_columns(before, after)
         check_visible(before, after, self._behaviour.conditional_delete)
         check_kept(before, after, self._keepers)
-        check_past(before, after)
         if owner is not None:
             check_owner(before, after, owner, process)
         if after.ticks != before.ticks:
@@ -185,7 +183,6 @@ class Judge:
         if store is None:
             store = self._recover(world.store)
             check_recovered(store, self._start, kept_files(store, self._keepers))
-            check_all_named(store)
             check_serial(store, self._whole)
             self._check_facts(store)
             self._check_promised(store)

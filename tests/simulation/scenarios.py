@@ -43,8 +43,7 @@ from zero_rename.committer.errors import (
     TaskLateError,
     TaskResultsError,
 )
-from zero_rename.committer.format.as_of import AsOf
-from zero_rename.committer.format.job_spec import Coordination, OnRepeat, Readers, SchemaMode
+from zero_rename.committer.format.job_spec import Coordination, OnRepeat, SchemaMode
 from zero_rename.committer.format.records.head import Slot
 from zero_rename.committer.format.records.narrowing import Narrowing
 from zero_rename.committer.format.records.pending_file import PendingFile, TaskResult
@@ -63,7 +62,6 @@ from zero_rename.committer.store.requests import (
     ListUploads,
     ObjectSettings,
     Put,
-    PutFile,
     Refused,
     Step,
     UploadPart,
@@ -71,12 +69,11 @@ from zero_rename.committer.store.requests import (
 from zero_rename.committer.upkeep.adopt import adopt
 from zero_rename.committer.upkeep.compaction import compaction_spec, find_compactible
 from zero_rename.committer.upkeep.gc.collect import gc
-from zero_rename.committer.upkeep.purge import purge, purge_data
+from zero_rename.committer.upkeep.purge import purge
 from zero_rename.committer.upkeep.rebuilt_heads import rebuild_heads
 from zero_rename.committer.upkeep.recovery import recover
 from zero_rename.committer.upkeep.repair import repair
 from zero_rename.committer.upkeep.resolution import ResolutionPlan, plan_resolution, plan_undoing
-from zero_rename.committer.upkeep.restoring import plan_restore, plan_undo
 from zero_rename.committer.upkeep.upload_selection import Selection, UploadsPath
 from zero_rename.committer.upkeep.upload_sweep import UploadSweep
 
@@ -125,10 +122,7 @@ def twice_reported(result: TaskResult) -> list[TaskResult]:
 
 
 def _write(
-    opened: OpenedJob,
-    partitions: Sequence[str],
-    attempt: str = "0",
-    held: Mapping[str, Collection[str]] | None = None,
+    opened: OpenedJob, partitions: Sequence[str], held: Mapping[str, Collection[str]] | None = None
 ) -> Step[TaskResult]:
     files = []
     wanted = [it for it in partitions if opened.narrowed is None or it in opened.narrowed]
@@ -138,12 +132,6 @@ def _write(
         settles = opened.settles.get(partition)
         note = base_note(opened.spec, base, opened.schema.names, rows, settles)
         settings = ObjectSettings({"zero-rename-job": opened.job})
-        if opened.readers is Readers.HEADS:
-            key = ROOT.attempt_key(partition, attempt, opened.job, number)
-            body = f"{key} {attempt}".encode()
-            whole = yield from put_whole(key, body, settings)
-            files.append(PendingFile(key, partition, "", (whole.etag,), len(body), 1, note))
-            continue
         key = ROOT.data_key(partition, 0, opened.job, number)
         created = yield from CreateUpload(key, settings)
         part = yield from UploadPart(key, created.upload_id, 1, key.encode())
@@ -154,11 +142,6 @@ def _write(
         )
     left_out = len(partitions) - len(wanted)
     return TaskResult(opened.job, 0, 0, tuple(files), left_out=left_out)
-
-
-def put_whole(key: str, body: bytes, settings: ObjectSettings) -> Step[Any]:
-    """A file of a table that is read by heads."""
-    return (yield from PutFile(key, body, settings))
 
 
 def _job(
@@ -432,11 +415,9 @@ def outlived(name: str, partition: str, *, commits: bool) -> Participant:
 
 def _late_attempt(opened: OpenedJob, partition: str) -> Step[None]:
     try:
-        result = yield from _write(opened, (partition,), "1")
+        result = yield from _write(opened, (partition,))
     except StreamError:
         return  # The sweep has aborted it.
-    if opened.readers is Readers.HEADS:
-        return  # Nobody looks where it has written.
     try:
         yield from refuse_late(opened.root, opened.job, result.task)
     except TaskLateError:
@@ -615,51 +596,6 @@ def purger(foreign_older_than: float | None = None, name: str = "purger") -> Par
     return Participant(program)
 
 
-def taker_back(job: str, name: str = "taker") -> Participant:
-    """Who undoes a job, in a table that is read by heads."""
-
-    def run(ids: Ids) -> Step[Any]:
-        context = context_of(ids, name)
-        plan = yield from plan_undo(context, job)
-        spec = replace(plan.spec(Owner("simulation")), **UNMARKED)
-        return (yield from _job(context, spec, ()))
-
-    return Participant(Program(name, run), job=job_id(name))
-
-
-def restorer(partition: str, version: int, name: str = "restorer") -> Participant:
-    """Who brings back what a partition held at a version, in a table that is read by heads."""
-
-    def run(ids: Ids) -> Step[Any]:
-        context = context_of(ids, name)
-        plan = yield from plan_restore(context, AsOf(version=version), [partition])
-        spec = replace(plan.spec(Owner("simulation")), **UNMARKED)
-        return (yield from _job(context, spec, ()))
-
-    return Participant(Program(name, run), job=job_id(name))
-
-
-def forgetter(keep: int = 0, name: str = "forgetter") -> Participant:
-    """A purge of data that lets heads keep few former states, or none."""
-
-    def run(ids: Ids) -> Step[Any]:
-        return (yield from purge_data(context_of(ids), 1e9, keep, apply=True))
-
-    return Participant(Program(name, run))
-
-
-def past_reader(partition: str, version: int, name: str = "reader") -> Participant:
-    """A reader of a former state of a partition, where it is still kept."""
-
-    def read(ids: Ids) -> Step[Snapshot | None]:
-        try:
-            return (yield from take_snapshot(context_of(ids), [partition], AsOf(version=version)))
-        except InvalidInputError:
-            return None
-
-    return Participant(Program(name, read), reads=(partition,))
-
-
 def sweeper(name: str = "sweeper") -> Participant:
     """Who aborts the uploads below the table that nobody will complete, of whatever age, fencing
     the jobs that are dead."""
@@ -687,11 +623,7 @@ def foreign_key(partition: str, name: str = "foreign") -> str:
 
 
 def table(
-    behaviour: Behaviour,
-    *before: Before,
-    foreign: Sequence[str] = (),
-    unadopted: bool = False,
-    readers: Readers = Readers.LISTING,
+    behaviour: Behaviour, *before: Before, foreign: Sequence[str] = (), unadopted: bool = False
 ) -> Store:
     """A table as earlier jobs left it.
 
@@ -699,13 +631,7 @@ def table(
     :param unadopted: whether readers list besides the heads.
     """
     record = TableRecord(
-        "w",
-        ("day",),
-        SCHEMA,
-        Coordination.STORE,
-        behaviour.facts,
-        unadopted=unadopted,
-        readers=readers,
+        "w", ("day",), SCHEMA, Coordination.STORE, behaviour.facts, unadopted=unadopted
     )
     store, _ = apply(EMPTY, Put(ROOT.table_key, record.encode()), behaviour)
     for partition in foreign:
@@ -726,7 +652,6 @@ def explorer(
     foreign: Sequence[str] = (),
     unadopted: bool = False,
     indexed: bool = False,
-    readers: Readers = Readers.LISTING,
     **bounds: Any,
 ) -> Explorer:
     """Explores ``participants`` on a table with some history.
@@ -735,15 +660,12 @@ def explorer(
     :param foreign: partitions with a file that was there before them.
     :param unadopted: whether readers list besides the heads.
     :param indexed: whether the table has an index.
-    :param readers: how they find the table's files.
     :param bounds: as :class:`Explorer` takes them.
     """
     behaviour = behaviour or Behaviour()
     start = EMPTY
     if before is not None:
-        options: dict[str, Any] = {"unadopted": unadopted}
-        options["readers"] = readers
-        start = table(behaviour, *before, foreign=foreign, **options)
+        start = table(behaviour, *before, foreign=foreign, unadopted=unadopted)
     if indexed:
         start = run_to_end(start, _write_index(context_of(Ids("indexed"))), behaviour)
     return Explorer(participants, start, behaviour, context_of, **bounds)
@@ -756,7 +678,6 @@ def narrowed(
     begun: Sequence[str] = (),
     whole: bool = False,
     settles: Mapping[str, Settling] | None = None,
-    readers: Readers = Readers.LISTING,
     **bounds: Any,
 ) -> Explorer:
     """On a table of which a run has made two partitions, and a plan has let it make some again.
@@ -768,7 +689,7 @@ def narrowed(
     """
     behaviour = Behaviour()
     own = (Mode.REPLACE, (ONE, TWO), {"idempotency_key": RUN, **UNMARKED})
-    start = table(behaviour, own, *before, readers=readers)
+    start = table(behaviour, own, *before)
     ids = Ids("plan")
     if named:
         word = _leave_word(context_of(ids), "plan", named, (), whole, settles)
@@ -795,14 +716,13 @@ def decided(
     *participants: Participant,
     behaviour: Behaviour | None = None,
     before: Before = (Mode.APPEND, (ONE, TWO)),
-    readers: Readers = Readers.LISTING,
     **bounds: Any,
 ) -> Explorer:
     """A job that is decided and not applied, its process dead, and who finds it."""
     behaviour = behaviour or Behaviour()
     spec = JobSpec(SCHEMA, mode, ("day",), **UNMARKED)
     dies = _job(context_of(Ids("dead"), "dead"), spec, (partition,))
-    start = table(behaviour, before, readers=readers)
+    start = table(behaviour, before)
     start = run_to_end(start, dies, behaviour, last=ROOT.decision_key(job_id("dead")))
     return Explorer(participants, start, behaviour, context_of, **bounds)
 
@@ -897,7 +817,6 @@ def twice(
     *partitions: str,
     idempotency_key: str | None = "run",
     beside: Sequence[Participant] = (),
-    readers: Readers = Readers.LISTING,
     **bounds: Any,
 ) -> Explorer:
     """One job whose commit is called in two processes at once.
@@ -907,7 +826,7 @@ def twice(
     """
     behaviour = Behaviour()
     spec = JobSpec(SCHEMA, mode, ("day",), idempotency_key=idempotency_key)
-    there = table(behaviour, (Mode.APPEND, (ONE, TWO)), readers=readers)
+    there = table(behaviour, (Mode.APPEND, (ONE, TWO)))
     start, commit = _begun(there, context_of(Ids("begin"), "a"), spec, partitions)
     commits = [commit(name, alone=False) for name in ("first", "second")]
     return Explorer([*commits, *beside], start, behaviour, context_of, **bounds)

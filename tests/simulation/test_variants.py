@@ -4,13 +4,13 @@ and within a bound in which the right protocol is explored too."""
 from __future__ import annotations
 
 import pytest
-from simulation import broken, broken_by_heads, broken_gc, broken_narrowed
+from simulation import broken, broken_gc, broken_narrowed
 from simulation.catalogue import SCENARIOS, Scenario
 from simulation.explore import Failure
 from simulation.variants import VARIANTS, Variant
 
 #: Each notes its variants as it is imported.
-_MODULES = (broken, broken_by_heads, broken_gc, broken_narrowed)
+_MODULES = (broken, broken_gc, broken_narrowed)
 
 
 def _explore(scenario: Scenario) -> None:
