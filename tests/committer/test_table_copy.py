@@ -31,12 +31,11 @@ from zero_rename.committer import (
 )
 from zero_rename.committer.rewritable_table import RewritableTable
 from zero_rename.committer.store import requests as s
-from zero_rename.committer.store.copies import CopyFile, CopyPart
+from zero_rename.committer.store.copies import CopyPart
 from zero_rename.committer.table_copy import FileCopier
 
 pytestmark = pytest.mark.memory_s3
 
-KINDS = ("listing", "heads")
 NEW = "s3://bucket/copied"
 
 
@@ -62,31 +61,27 @@ def told(table: Table) -> list[tuple[Any, ...]]:
 
 
 class TestWhatComesAlong:
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_rows_and_records_by_the_store_alone(
-        self, old: Table, store: MemoryStore, kind: str
-    ) -> None:
+    def test_rows_and_records_by_the_store_alone(self, old: Table, store: MemoryStore) -> None:
         new = memory_table(store, NEW)
-        done = old.copy(new, kind)
+        done = old.copy(new)
         assert values(new) == values(old) == [2, 3, 4, 5]
         assert told(new) == told(old)
-        assert (new.readers, new.schema, new.partition_by) == (kind, old.schema, old.partition_by)
+        assert (new.schema, new.partition_by) == (old.schema, old.partition_by)
         assert (done.partitions, done.files, done.rows) == (2, 3, 4)
         assert (done.on_server, done.rewritten, done.changed) == (True, 0, ())
         assert not new.verify()
         sent = new.driver.requests  # type: ignore[attr-defined]
         sent = [it for it in sent if isinstance(it, s.PutFile | s.UploadPart | s.CreateUpload)]
         data = [it for it in sent if "/probe/" not in it.key]
-        assert {type(it) for it in data} == ({s.CreateUpload} if kind == "listing" else set())
+        assert {type(it) for it in data} == {s.CreateUpload}
         assert not store.upload_keys()
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_later_columns_and_wider_types(self, old: Table, store: MemoryStore, kind: str) -> None:
+    def test_later_columns_and_wider_types(self, old: Table, store: MemoryStore) -> None:
         wide = pa.schema([*SCHEMA, ("late", pa.int64())])
         with old.job(wide, schema_mode="merge") as job:
             job.write(pa.table({"value": [6], "day": [3], "late": [60]}, schema=wide))
         new = memory_table(store, NEW)
-        old.copy(new, kind)
+        old.copy(new)
         assert new.to_arrow().sort_by("value") == old.to_arrow().sort_by("value")
 
     def test_columns_that_an_empty_table_does_not_know_for_later_ones(
@@ -109,7 +104,7 @@ class TestWhatComesAlong:
         with old.job(schema, files=FileOptions(content="rows")) as job:  # type: ignore[arg-type]
             job.write(pa.table({"value": [1, 2]}))
         new = memory_table(store, NEW)
-        old.copy(new, "heads")
+        old.copy(new)
         assert told(new) == told(old)
         assert told(new)[0][-1], "counted by rows"
 
@@ -118,7 +113,7 @@ class TestWhatComesAlong:
         with made.job(SCHEMA, partition_by=["day"], inputs=[old.snapshot()]) as job:
             job.write(old.to_arrow())
         new = memory_table(store, NEW)
-        done = made.copy(new, "heads")
+        done = made.copy(new)
         (read,) = new.inputs_of(done.job).tables
         assert read.table == old.root.url
 
@@ -127,16 +122,15 @@ class TestWhatComesAlong:
         with old.job(SCHEMA, partition_by=["day"]):
             pass
         new = memory_table(store, NEW)
-        assert old.copy(new, "heads").files == 0
+        assert old.copy(new).files == 0
         assert new.schema == SCHEMA
 
-    @pytest.mark.parametrize("kind", KINDS)
     def test_files_above_what_one_request_copies(
-        self, old: Table, store: MemoryStore, kind: str, monkeypatch: pytest.MonkeyPatch
+        self, old: Table, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(table_copy, "_AT_ONCE", 300)
         new = memory_table(store, NEW)
-        old.copy(new, kind)
+        old.copy(new)
         assert told(new) == told(old)
         assert new.to_arrow().num_rows == 4
         keys = {file.key for file in new.state().files}
@@ -145,7 +139,7 @@ class TestWhatComesAlong:
     def test_files_from_before_the_table_are_written_anew(self, s3_bucket: Any) -> None:
         s3_bucket.put("flights/day=1/part-0.parquet", _parquet(rows(1, 2).drop(["day"])))
         old, new = (Table(f"s3://{s3_bucket.name}/{name}") for name in ("flights", "copied"))
-        done = old.copy(new, "heads")
+        done = old.copy(new)
         assert (done.files, done.rows, done.rewritten) == (1, 2, 1)
         assert values(new) == [1, 2]
         assert new.state().files[0].rows == 2
@@ -171,20 +165,17 @@ class TestRefused:
         [
             ({"new": "s3://bucket"}, "table root is"),
             ({"new": None}, "Invalid new=None: it must be a Table or a URL"),
-            ({"new": NEW, "readers": "head"}, "readers"),
         ],
     )
-    def test_what_names_no_root_or_no_readers(
-        self, old: Table, given: dict[str, Any], said: str
-    ) -> None:
+    def test_text_that_names_no_root(self, old: Table, given: dict[str, Any], said: str) -> None:
         with pytest.raises(InvalidInputError, match=said):
             old.copy(**given)
 
     def test_a_root_that_holds_files(self, old: Table, store: MemoryStore) -> None:
         new = memory_table(store, NEW)
-        load(new, 9, readers="heads")
+        load(new, 9)
         with pytest.raises(InvalidInputError, match="holds 1 file already"):
-            old.copy(new, "heads")
+            old.copy(new)
         assert values(new) == [9]
 
     def test_a_root_that_holds_files_of_others(self, old: Table, store: MemoryStore) -> None:
@@ -194,41 +185,31 @@ class TestRefused:
         left = [key for key in store.keys("copied/") if "/_zero_rename/jobs/" not in key]
         assert left == ["copied/day=1/part-0.parquet"]
 
-    def test_an_empty_table_of_the_other_kind(self, old: Table, store: MemoryStore) -> None:
-        new = memory_table(store, NEW)
-        with new.job(SCHEMA, partition_by=["day"]):
-            pass
-        with pytest.raises(TableMismatchError, match="readers"):
-            old.copy(new, "heads")
-
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_another_loads_the_new_table_meanwhile(
-        self, old: Table, store: MemoryStore, kind: str
-    ) -> None:
+    def test_another_loads_the_new_table_meanwhile(self, old: Table, store: MemoryStore) -> None:
         new = memory_table(store, NEW)
 
         def meanwhile(_: Progress) -> None:
             if not memory_table(store, NEW).exists():
-                load(memory_table(store, NEW), 9, readers=kind)
+                load(memory_table(store, NEW), 9)
 
         with pytest.raises(CommitConflictError):
-            old.copy(new, kind, meanwhile)
+            old.copy(new, progress=meanwhile)
         assert values(new) == [9]
 
 
 class TestAgain:
     def test_the_same_copy_does_nothing(self, old: Table, store: MemoryStore) -> None:
-        first = old.copy(memory_table(store, NEW), "heads")
+        first = old.copy(memory_table(store, NEW))
         before = dict(store.objects)
-        again = old.copy(memory_table(store, NEW), "heads")
+        again = old.copy(memory_table(store, NEW))
         assert (again.job, again.repeated, first.repeated) == (first.job, True, False)
         assert store.objects == before
 
     def test_of_another_state_it_is_refused(self, old: Table, store: MemoryStore) -> None:
-        old.copy(memory_table(store, NEW), "heads")
+        old.copy(memory_table(store, NEW))
         load(old, 6)
         with pytest.raises(InvalidInputError, match="holds 3 files"):
-            old.copy(memory_table(store, NEW), "heads")
+            old.copy(memory_table(store, NEW))
         assert values(memory_table(store, NEW)) == [2, 3, 4, 5]
 
 
@@ -241,13 +222,12 @@ class TestMeanwhile:
         def meanwhile(_: Progress) -> None:
             load(old, 6, day=7)
 
-        done = old.copy(new, "heads", meanwhile)
+        done = old.copy(new, progress=meanwhile)
         assert values(new) == [2, 3, 4, 5]
         assert done.changed == ("day=7",)
 
-    @pytest.mark.parametrize("kind", KINDS)
     def test_a_look_that_fails_after_the_commit_is_not_told_as_the_copys_failure(
-        self, old: Table, store: MemoryStore, kind: str, caplog: pytest.LogCaptureFixture
+        self, old: Table, store: MemoryStore, caplog: pytest.LogCaptureFixture
     ) -> None:
         new = memory_table(store, NEW)
 
@@ -258,36 +238,30 @@ class TestMeanwhile:
             return apply(request)
 
         old.driver.fault = unreachable_when_copied  # type: ignore[attr-defined]
-        done = old.copy(new, kind)
+        done = old.copy(new)
         assert (values(new), done.changed) == ([2, 3, 4, 5], None)
         assert f"the copy is committed, as job {done.job}" in caplog.text
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_a_file_is_gone(self, old: Table, store: MemoryStore, kind: str) -> None:
-        read = CopyFile if kind == "heads" else CopyPart
+    def test_a_file_is_gone(self, old: Table, store: MemoryStore) -> None:
         new = memory_table(store, NEW)
 
         new.driver.fault = beside(  # type: ignore[attr-defined]
-            read, lambda: load(old, 6, mode="overwrite"), times=1
+            CopyPart, lambda: load(old, 6, mode="overwrite"), times=1
         )
         with pytest.raises(SnapshotGoneError, match="Nothing of the copy is visible") as caught:
-            old.copy(new, kind)
+            old.copy(new)
         assert caught.value.table == old.root.url
         assert not new.exists()
         left = [key for key in store.keys("copied/") if not key.startswith("copied/_zero_rename/")]
         assert left == []
         assert store.upload_keys() == []
-        assert store.keys("copied/_zero_rename/data/") == []
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_the_store_copies_something_else(
-        self, old: Table, store: MemoryStore, kind: str
-    ) -> None:
+    def test_the_store_copies_something_else(self, old: Table, store: MemoryStore) -> None:
         """A stranger has written over a file: nothing tells but its bytes."""
         key = old.state().files[0].key
         store.apply(s.Put(key, b"PAR1"))
         with pytest.raises(DamagedError, match="4 bytes"):
-            old.copy(memory_table(store, NEW), kind)
+            old.copy(memory_table(store, NEW))
         assert not memory_table(store, NEW).exists()
 
     def test_files_that_no_head_tells_of(self, s3_bucket: Any) -> None:
@@ -300,13 +274,10 @@ class TestMeanwhile:
             s3_bucket.put("flights/day=1/part-1.parquet", body)
 
         with pytest.raises(SnapshotGoneError, match="day=1 holds other files"):
-            old.copy(new, "heads", meanwhile)
+            old.copy(new, progress=meanwhile)
         assert not new.exists()
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_a_crash_at_any_request_leaves_all_or_nothing(
-        self, store: MemoryStore, kind: str
-    ) -> None:
+    def test_a_crash_at_any_request_leaves_all_or_nothing(self, store: MemoryStore) -> None:
         old = memory_table(store, "s3://bucket/flights")
         load(old, 1, 2, day=1)
         load(old, 3, day=2)
@@ -317,7 +288,7 @@ class TestMeanwhile:
             new.driver.fault = at(number, Crash)  # type: ignore[attr-defined]
             crashed = True
             with contextlib.suppress(Crash):
-                source.copy(new, kind)
+                source.copy(new)
                 crashed = False
             again = memory_table(copied, NEW)
             if again.keys_there():
@@ -325,11 +296,9 @@ class TestMeanwhile:
             there = values(again) if again.exists() else []
             assert there in ([], [1, 2, 3])
             assert not [key for key in copied.upload_keys() if "/probe/" not in key]
-            if not there:
-                assert not copied.keys("copied/_zero_rename/data/")
             outcomes.add(bool(there))
             # And the same copy once more ends what was begun.
-            source.copy(again, kind)
+            source.copy(again)
             assert values(memory_table(copied, NEW)) == [1, 2, 3]
             if not crashed:
                 assert outcomes == {True, False}
@@ -342,15 +311,14 @@ class TestThroughTheClient:
         with running() as server:
             yield server
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_from_another_store(self, elsewhere: S3Server, s3_bucket: Any, kind: str) -> None:
+    def test_from_another_store(self, elsewhere: S3Server, s3_bucket: Any) -> None:
         there = elsewhere.client()
         there.create_bucket(Bucket="other")
         old = Table("s3://other/flights", there)
         load(old, *range(1000))
         load(old, 7, day=2)
         new = Table(f"s3://{s3_bucket.name}/copied")
-        done = old.copy(new, kind)
+        done = old.copy(new)
         assert (done.on_server, done.files, done.rows) == (False, 2, 1001)
         assert told(new) == told(old)
         assert values(new) == values(old)
@@ -367,7 +335,7 @@ class TestThroughTheClient:
         there.put_object(Bucket="other", Key=key, Body=bytes(body))
         new = Table(f"s3://{s3_bucket.name}/copied")
         with pytest.raises(DamagedError, match="SHA-256"):
-            old.copy(new, "heads")
+            old.copy(new)
         assert not new.exists()
 
     def test_by_a_profile(
@@ -384,10 +352,7 @@ class TestThroughTheClient:
         )
         monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
         new = f"s3://{s3_bucket.name}/copied"
-        done = as_json(
-            *("copy", "s3://other/flights", new, "--readers", "heads"),
-            *("--from-profile", "elsewhere"),
-        )
+        done = as_json("copy", "s3://other/flights", new, "--from-profile", "elsewhere")
         assert (done["files"], done["on_server"]) == (1, False)
         assert values(Table(new)) == [1, 2]
         refused = invoke("copy", "s3://other/flights", new, "--from-profile", "nobody")
@@ -402,20 +367,17 @@ class TestCommand:
         load(Table(old), 1, 2)
         return old, f"s3://{s3_bucket.name}/copied"
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_copies_on_the_servers_side(
-        self, urls: tuple[str, str], s3_bucket: Any, kind: str
-    ) -> None:
-        done = invoke("copy", *urls, "--readers", kind)
+    def test_copies_on_the_servers_side(self, urls: tuple[str, str], s3_bucket: Any) -> None:
+        done = invoke("copy", *urls)
         assert done.exit_code == 0, done.output
         assert "1 of 1 file copied" in done.output
         assert "nor its runs' keys" in done.output
         new = Table(urls[1])
-        assert (values(new), new.readers) == ([1, 2], kind)
+        assert values(new) == [1, 2]
         (file,) = new.state().files
         found = s3_bucket.client.head_object(Bucket=s3_bucket.name, Key=file.key)
         assert found["Metadata"]["zero-rename-job"] == file.job
-        again = invoke("copy", *urls, "--readers", kind)
+        again = invoke("copy", *urls)
         assert again.exit_code == 0
         assert "copied before" in again.output
 
@@ -430,7 +392,7 @@ class TestCommand:
             return done
 
         monkeypatch.setattr(FileCopier, "copy", copying)
-        done = invoke("copy", *urls, "--readers", "heads")
+        done = invoke("copy", *urls)
         assert done.exit_code == 1
         assert "OLD holds something else by now in day=1" in done.output
         assert values(Table(urls[1])) == [1, 2]
@@ -446,7 +408,7 @@ class TestCommand:
             return look(self, state, held)
 
         monkeypatch.setattr(RewritableTable, "_changed_since", looking)
-        done = invoke("copy", *urls, "--readers", "heads")
+        done = invoke("copy", *urls)
         assert done.exit_code == 1
         assert "NEW is whole" in done.output
         assert values(Table(urls[1])) == [1, 2]

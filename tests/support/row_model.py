@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from zero_rename.committer import InvalidInputError, Readers, Table
+from zero_rename.committer import InvalidInputError, Table
 from zero_rename.committer.format.layout import UNPARTITIONED
 
 Row = Mapping[str, Any]
@@ -101,7 +101,6 @@ class Model:
     """
 
     by: tuple[str, ...]
-    readers: Readers
     columns: tuple[str, ...] = FIRST
     rows: list[Row] = field(default_factory=list)
 
@@ -112,9 +111,7 @@ class Model:
     def load(self, table: Table, rows: list[Row], replaces: bool) -> None:
         """Carry out a load, as any application may."""
         mode = "overwrite" if replaces else "append"
-        with table.job(
-            schema(self.columns), partition_by=self.by, mode=mode, readers=self.readers
-        ) as job:
+        with table.job(schema(self.columns), partition_by=self.by, mode=mode) as job:
             job.write(arrow(rows, self.columns))
 
     def after(self, step: Step) -> Model:
@@ -136,7 +133,7 @@ class Model:
         else:
             columns = self.merged_columns(step)
             rows = self._merged(step)
-        return Model(self.by, self.readers, columns, rows)
+        return Model(self.by, columns, rows)
 
     def merged_columns(self, step: Merge) -> tuple[str, ...]:
         more = tuple(name for name in step.columns or () if name not in self.columns)
@@ -322,7 +319,7 @@ def _loads(least: int, most: int) -> st.SearchStrategy[Step]:
 
 def _on_tables(rows: int, steps: st.SearchStrategy[list[Step]]) -> _Sequences:
     by, columns = st.sampled_from([("p",), ("p",), ()]), st.sampled_from([FIRST, (*FIRST, "at")])
-    models = st.builds(Model, by, st.sampled_from(Readers), columns)
+    models = st.builds(Model, by, columns)
     first = st.lists(_ROWS, min_size=1, max_size=rows)
     return st.tuples(models, first, steps.map(_and_again))
 

@@ -30,10 +30,9 @@ PLANNER = Owner(dag_id="recompute", run_id="r", task_id="again")
 class Backfill:
     """A run that loads three days, in a table that others write too."""
 
-    def __init__(self, readers: str) -> None:
+    def __init__(self) -> None:
         self.clock = ManualClock()
         self.store = MemoryStore(self.clock)
-        self.readers = readers
 
     @property
     def table(self) -> Table:
@@ -61,9 +60,7 @@ class Backfill:
             "mode": "overwrite",
             "owner": owner,
         }
-        with self.table.job(
-            rows.schema, partition_by=["day"], readers=self.readers, **{**told, **policy}
-        ) as job:
+        with self.table.job(rows.schema, partition_by=["day"], **{**told, **policy}) as job:
             job.write(rows)
         assert job.committed is not None
         return job.committed
@@ -93,9 +90,9 @@ class Backfill:
         return sorted((row["day"], row["value"]) for row in rows)
 
 
-@pytest.fixture(params=["listing", "heads"])
-def run(request: pytest.FixtureRequest) -> Iterator[Backfill]:
-    found = Backfill(request.param)
+@pytest.fixture
+def run() -> Iterator[Backfill]:
+    found = Backfill()
     found.load({1: 10, 2: 20, 3: 30})
     yield found
     assert found.table.verify() == []
@@ -334,10 +331,9 @@ def test_a_job_that_would_change_the_others_too_is_refused(
     assert run.days == [(1, 10), (2, 20), (3, 30)]
 
 
-@pytest.mark.parametrize("readers", ["listing", "heads"])
-def test_a_crash_at_any_request_leaves_it_narrowed(readers: str) -> None:
+def test_a_crash_at_any_request_leaves_it_narrowed() -> None:
     for survived in range(100):
-        run = Backfill(readers)
+        run = Backfill()
         run.load({1: 10, 2: 20})
         run.mend(2, 22)
         run.narrow(1)

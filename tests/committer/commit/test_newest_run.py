@@ -23,20 +23,16 @@ from zero_rename.committer import (
     OnConflict,
     OnRepeat,
     OnSuperseded,
-    Owner,
-    Readers,
     RunRank,
     RunRanks,
     SchemaMode,
     SupersededRunError,
     Table,
 )
-from zero_rename.committer.commit.open import open_job
 from zero_rename.committer.commit.state.context import Waiting
 from zero_rename.committer.format.layout import job_ids_begin
 from zero_rename.committer.format.records.failure import is_final
 from zero_rename.committer.store.requests import Put
-from zero_rename.committer.upkeep.restoring import plan_undo
 
 OLD, MIDDLE, NEW = (RunRank(float(day)) for day in (1, 2, 3))
 NEWEST: dict[str, Any] = {"mode": Mode.REPLACE, "on_conflict": OnConflict.NEWEST_RUN}
@@ -44,15 +40,10 @@ APPEND: dict[str, Any] = {**NEWEST, "mode": Mode.APPEND}
 SKIP: dict[str, Any] = {**NEWEST, "on_superseded": OnSuperseded.SKIP}
 
 
-@pytest.fixture(params=[Readers.LISTING, Readers.HEADS])
-def readers(request: pytest.FixtureRequest) -> Readers:
-    return request.param
-
-
 @pytest.fixture
-def world(readers: Readers) -> World:
+def world() -> World:
     world = World()
-    world.load(DAY3, readers=readers, run_rank=OLD)
+    world.load(DAY3, run_rank=OLD)
     return world
 
 
@@ -172,9 +163,8 @@ class TestSkip:
         world.assert_clean()
 
     def test_rows_of_a_first_attempt_are_known_after_one_that_left_their_partition_out(
-        self, world: World, readers: Readers
+        self, world: World
     ) -> None:
-        """They may come back, where the newer run is undone."""
         own = {"idempotency_key": "late", "on_repeat": OnRepeat.REPLACE_OWN, "run_rank": OLD}
         first = world.load(DAY1, DAY2, **own, **SKIP)
         newer = world.load(DAY1, run_rank=NEW, **NEWEST)
@@ -182,12 +172,6 @@ class TestSkip:
         assert second.narrows == first.job
         third = world.load(DAY2, **own, **{**SKIP, "mode": Mode.APPEND})
         assert (world.jobs_of(DAY1), world.jobs_of(DAY2)) == ([newer.job], [third.job])
-        if readers is Readers.HEADS:
-            plan = world.driver.run(plan_undo(world.context, newer.job))
-            world.commit(world.driver.run(open_job(world.context, plan.spec(Owner()))))
-            assert world.jobs_of(DAY1) == [first.job]
-            fourth = world.load(DAY1, **own, **{**SKIP, "mode": Mode.APPEND})
-            assert world.jobs_of(DAY1) == [fourth.job]
 
 
 class TestAppends:
@@ -379,12 +363,12 @@ def test_unpartitioned_table_is_named_as_such() -> None:
 
 
 class TestRewritten:
-    """What is only written again, or brought back, is as new as it was."""
+    """What is only written again is as new as it was."""
 
     @pytest.fixture
-    def table(self, readers: Readers) -> Table:
+    def table(self) -> Table:
         table = memory_table(MemoryStore())
-        self.load(table, 3, readers=readers)
+        self.load(table, 3)
         self.load(table, 1, mode=Mode.APPEND, on_conflict=OnConflict.FAIL)
         return table
 
@@ -405,7 +389,6 @@ class TestRewritten:
             self.load(table, 2)
         assert self.ids(table) == [1, 3]
 
-    @pytest.mark.parametrize("readers", [Readers.LISTING])
     def test_by_an_adoption(self, table: Table) -> None:
         """Which gives a partition without a head one without a rank, the oldest."""
         body = pa.BufferOutputStream()

@@ -16,7 +16,6 @@ from zero_rename.committer import (
     OnRepeat,
     OnSuperseded,
     Owner,
-    Readers,
     RunRank,
     SupersededRunError,
 )
@@ -43,11 +42,11 @@ DAILY_1, DAILY_2, DAILY_3 = (run_of("daily", f"day {number}") for number in (1, 
 CORRECTIONS = run_of("corrections", "by hand")
 
 
-@pytest.fixture(params=[Readers.LISTING, Readers.HEADS])
-def world(request: pytest.FixtureRequest) -> World:
+@pytest.fixture
+def world() -> World:
     world = World(MemoryStore(ManualClock()))
     world.date_jobs()
-    world.load(DAY2, readers=request.param, run_rank=FIRST)
+    world.load(DAY2, run_rank=FIRST)
     look(world)
     return world
 
@@ -376,17 +375,14 @@ class TestLooks:
             look(world)
 
 
-@pytest.mark.parametrize("readers", [Readers.LISTING, Readers.HEADS])
-def test_look_over_365_partitions_where_nothing_happened_takes_nine_at_most(
-    readers: Readers,
-) -> None:
+def test_look_over_365_partitions_where_nothing_happened_takes_nine_at_most() -> None:
     """Of the table's record, the last look, open jobs, decisions by four prefixes at most,
     failures, and the look's own record."""
     clock = ManualClock()
     world = TickingWorld(MemoryStore(clock))
     world.date_jobs()
     names = [f"day={number}" for number in range(365)]
-    world.load(*names, run_rank=FIRST, readers=readers, **REPLACE, **DAILY_1)
+    world.load(*names, run_rank=FIRST, **REPLACE, **DAILY_1)
     clock.advance(DAY)
     world.load(*names, run_rank=SECOND, **REPLACE, **DAILY_2)
     look(world)

@@ -1,4 +1,4 @@
-"""Settling conflicts by a restore: which run stands, what is brought back, what is refused."""
+"""Settling conflicts: which run stands, what of it is on record, what is refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from zero_rename.committer import (
     OnConflict,
     OnRepeat,
     Owner,
-    Readers,
     RunRank,
     RunRanks,
     SupersededRunError,
@@ -49,13 +48,6 @@ DAILY_1, DAILY_2, DAILY_3 = (run_of("daily", f"day {number}") for number in (1, 
 CORRECTIONS = run_of("corrections", "by hand")
 
 
-def made(readers: Readers) -> World:
-    world = World(MemoryStore(ManualClock()))
-    world.date_jobs()
-    world.load(DAY2, readers=readers, run_rank=FIRST)
-    return world
-
-
 def table_of(world: World) -> Table:
     table = memory_table(world.store)
     table._context = replace(table._context, job_id=world.context.job_id)
@@ -64,7 +56,10 @@ def table_of(world: World) -> Table:
 
 @pytest.fixture
 def world() -> World:
-    return made(Readers.HEADS)
+    world = World(MemoryStore(ManualClock()))
+    world.date_jobs()
+    world.load(DAY2, run_rank=FIRST)
+    return world
 
 
 @pytest.fixture
@@ -90,20 +85,23 @@ def settled(table: Table, policy: object = "newest_run", **options: Any) -> RunC
     return conflict
 
 
-class TestRestore:
-    def test_newest_run_is_brought_back_and_told_by_whom(self, world: World, table: Table) -> None:
-        newer, older = late_backfill(world)
+class TestSettled:
+    def test_run_whose_rows_are_visible_stands_and_is_told_by_whom(
+        self, world: World, table: Table
+    ) -> None:
+        load(world, DAY1, run_rank=FIRST, **REPLACE, **DAILY_1)
+        newer = load(world, DAY1, run_rank=SECOND, **REPLACE, **CORRECTIONS)
+        world.advance(1)
         assert not table.conflicts().conflicts[0].is_settled
-        assert world.jobs_of(DAY1) == [older]
         done = settled(table)
         assert world.jobs_of(DAY1) == [newer]
         said = done.settlement
         assert said is not None
         assert (said.how, said.by, said.policy, said.error) == (
-            *(SettledBy.RESTORE, WHO, "newest_run", ""),
+            *(SettledBy.KEPT, WHO, "newest_run", ""),
         )
         assert (said.stands, said.losers, said.rank) == (
-            DAILY_2["idempotency_key"],
+            CORRECTIONS["idempotency_key"],
             (DAILY_1["idempotency_key"],),
             SECOND,
         )
@@ -116,86 +114,49 @@ class TestRestore:
     def test_partition_that_is_written_again_since_is_settled_after_the_next_look(
         self, world: World, table: Table
     ) -> None:
-        """A compaction takes nothing away, and moves the version that a settlement is bound to."""
-        newer, _ = late_backfill(world)
+        """An append of the same run takes nothing away, and moves the version that a settlement is
+        bound to."""
+        _, older = late_backfill(world)
         table.conflicts()
-        load(world, DAY1, run_rank=FIRST, **DAILY_1, on_repeat=OnRepeat.APPEND)
+        again = load(world, DAY1, run_rank=FIRST, **DAILY_1, on_repeat=OnRepeat.APPEND)
         table.conflicts()
-        assert settled(table).is_settled
-        assert world.jobs_of(DAY1) == [newer]
+        assert settled(table, {"keep": [DAILY_1["idempotency_key"]]}).is_settled
+        assert world.jobs_of(DAY1) == [older, again]
 
     def test_newer_run_of_a_task_in_conflict_is_part_of_it(
         self, world: World, table: Table
     ) -> None:
         """Else its rows would be in the way of each settlement, and in no conflict themselves."""
-        first = load(world, DAY1, run_rank=FIRST, **REPLACE, **CORRECTIONS)
+        load(world, DAY1, run_rank=FIRST, **REPLACE, **CORRECTIONS)
         load(world, DAY1, run_rank=SECOND, **REPLACE, **DAILY_2)
         table.conflicts()
-        load(world, DAY1, run_rank=THIRD, **REPLACE, **DAILY_3)
+        third = load(world, DAY1, run_rank=THIRD, **REPLACE, **DAILY_3)
         (conflict,) = table.conflicts().conflicts
         assert [it.task for it in conflict.runs] == [
             ("corrections", "load"),
             ("daily", "load"),
             ("daily", "load"),
         ]
-        assert settled(table, {"prefer": ["corrections"]}).is_settled
-        assert world.jobs_of(DAY1) == [first]
+        assert settled(table, {"prefer": ["daily"]}).is_settled
+        assert world.jobs_of(DAY1) == [third]
 
     def test_dry_run_changes_nothing(self, world: World, table: Table) -> None:
         _, older = late_backfill(world)
         table.conflicts()
-        (conflict,) = table.resolve("newest_run")
+        (conflict,) = table.resolve({"keep": [older]})
         assert conflict.settlement is not None
-        assert (conflict.settlement.how, conflict.settlement.job) == (SettledBy.RESTORE, None)
-        assert world.jobs_of(DAY1) == [older]
+        assert (conflict.settlement.how, conflict.settlement.job) == (SettledBy.KEPT, None)
         assert not table.conflicts().conflicts[0].is_settled
 
     def test_second_resolve_finds_nothing_to_do(self, world: World, table: Table) -> None:
-        late_backfill(world)
+        _, older = late_backfill(world)
         table.conflicts()
-        settled(table)
+        settled(table, {"keep": [older]})
         version = world.snapshot([DAY1]).versions
         assert table.resolve("newest_run", apply=True) == []
         with pytest.raises(InvalidInputError, match="day=1 is settled"):
             table.resolve("newest_run", [DAY1], apply=True)
         assert world.snapshot([DAY1]).versions == version
-
-    def test_resolver_that_died_before_its_record_is_not_needed_again(
-        self, world: World, table: Table, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        newer, _ = late_backfill(world)
-        table.conflicts()
-        with monkeypatch.context() as patched:
-            patched.setattr("zero_rename.committer.tended_table.settle", _die)
-            with pytest.raises(KeyboardInterrupt):
-                settled(table)
-        world.advance(1)
-        (conflict,) = table.conflicts().conflicts
-        assert conflict.settlement is not None
-        assert (conflict.settlement.how, conflict.is_settled) == (SettledBy.RESTORE, True)
-        assert world.jobs_of(DAY1) == [newer]
-
-    def test_losers_give_way_while_the_settlement_stands(self, world: World, table: Table) -> None:
-        load(world, DAY1, run_rank=FIRST, **REPLACE, **CORRECTIONS)
-        load(world, DAY1, run_rank=SECOND, **REPLACE, **DAILY_2)
-        world.advance(1)
-        table.conflicts()
-        settled(table, {"prefer": ["corrections"]})
-        with pytest.raises(SupersededRunError):
-            world.load(DAY1, run_rank=SECOND, on_repeat=OnRepeat.REPLACE_OWN, **NEWEST, **DAILY_2)
-        third = load(world, DAY1, run_rank=THIRD, **NEWEST, **DAILY_3)
-        assert world.jobs_of(DAY1) == [third]
-
-    def test_appends_that_went_with_it_come_back(self, world: World, table: Table) -> None:
-        first = load(world, DAY1, run_rank=SECOND, **REPLACE, **DAILY_2)
-        second = load(world, DAY1, run_rank=THIRD, **run_of("hourly", "hour 1"))
-        load(world, DAY1, run_rank=FIRST, **REPLACE, **DAILY_1)
-        world.advance(1)
-        table.conflicts()
-        done = settled(table, {"prefer": ["daily"]})
-        assert world.jobs_of(DAY1) == [first, second]
-        assert done.settlement is not None
-        assert done.settlement.losers == (DAILY_1["idempotency_key"],)
 
 
 def head_of(world: World) -> PartitionHead:
@@ -203,13 +164,8 @@ def head_of(world: World) -> PartitionHead:
     return world.driver.run(read_head(world.context, slot)).head
 
 
-@pytest.fixture(params=[Readers.LISTING, Readers.HEADS])
-def either(request: pytest.FixtureRequest) -> World:
-    return made(request.param)
-
-
 class TestKeep:
-    """The rows of the run that is to stand are there, whichever way readers find files."""
+    """The rows of the run that is to stand are there."""
 
     def kept(self, world: World, table: Table) -> str:
         """Settle a late backfill for itself; returns its job."""
@@ -222,72 +178,69 @@ class TestKeep:
 
     @pytest.mark.parametrize("policy", [NEWEST, REPLACE, {"mode": Mode.APPEND}])
     def test_losers_give_way_while_the_settlement_stands(
-        self, either: World, policy: dict[str, Any]
+        self, world: World, table: Table, policy: dict[str, Any]
     ) -> None:
-        table = table_of(either)
-        older = self.kept(either, table)
+        older = self.kept(world, table)
         again = {**DAILY_2, **policy, "on_repeat": OnRepeat.REPLACE_OWN}
         with pytest.raises(SupersededRunError, match=r"settled against .* day=1"):
-            either.load(DAY1, run_rank=SECOND, **again)
-        assert either.jobs_of(DAY1) == [older]
+            world.load(DAY1, run_rank=SECOND, **again)
+        assert world.jobs_of(DAY1) == [older]
         assert table.verify() == []
 
-    def test_later_run_replaces_the_rows_and_ends_the_settlement(self, either: World) -> None:
-        table = table_of(either)
-        self.kept(either, table)
-        third = load(either, DAY1, run_rank=THIRD, **NEWEST, **DAILY_3)
-        assert either.jobs_of(DAY1) == [third]
+    def test_later_run_replaces_the_rows_and_ends_the_settlement(
+        self, world: World, table: Table
+    ) -> None:
+        self.kept(world, table)
+        third = load(world, DAY1, run_rank=THIRD, **NEWEST, **DAILY_3)
+        assert world.jobs_of(DAY1) == [third]
         assert table.settled([DAY1])[DAY1].runs is None
 
-    def test_partition_has_the_highest_rank_of_the_conflict(self, either: World) -> None:
-        table = table_of(either)
-        self.kept(either, table)
+    def test_partition_has_the_highest_rank_of_the_conflict(
+        self, world: World, table: Table
+    ) -> None:
+        self.kept(world, table)
         assert set(table.newer_runs([DAY1], RunRanks.of(FIRST), replaces=True)) == {DAY1}
         assert set(table.newer_runs([DAY1], RunRanks.of(FIRST), replaces=False)) == {DAY1}
         assert not table.newer_runs([DAY1], RunRanks.of(SECOND), replaces=True)
 
     def test_runs_whose_ranks_nobody_knows_leave_the_partition_at_its_own(
-        self, either: World
+        self, world: World, table: Table
     ) -> None:
         """The job that settles is later than each of them, and no run."""
-        table = table_of(either)
-        late_backfill(either)
+        late_backfill(world)
         (conflict,) = table.conflicts().conflicts
         bare = replace(conflict, runs=tuple(replace(it, rank=None) for it in conflict.runs))
         (winner,) = bare.visible
-        plan = either.driver.run(plan_settlement(either.context, bare, winner))
-        before = head_of(either).ranks
-        opened = either.driver.run(open_job(either.context, plan.spec(bare, winner, WHO)))
-        either.commit(opened)
-        after = head_of(either).ranks
+        plan = world.driver.run(plan_settlement(world.context, bare, winner))
+        before = head_of(world).ranks
+        opened = world.driver.run(open_job(world.context, plan.spec(bare, winner, WHO)))
+        world.commit(opened)
+        after = head_of(world).ranks
         assert after.has_lost(DAILY_2["idempotency_key"])
         assert replace(after, settled=None) == before
 
-    def test_next_look_is_silent(self, either: World) -> None:
-        table = table_of(either)
-        self.kept(either, table)
-        either.advance(1)
+    def test_next_look_is_silent(self, world: World, table: Table) -> None:
+        self.kept(world, table)
+        world.advance(1)
         assert table.conflicts().conflicts == ()
 
-    def test_marker_tells_of_the_job_whose_rows_are_there_where_readers_list(self) -> None:
-        world = made(Readers.LISTING)
-        older = self.kept(world, table_of(world))
+    def test_marker_tells_of_the_job_whose_rows_are_there(self, world: World, table: Table) -> None:
+        older = self.kept(world, table)
         found = world.store.objects[ROOT.marker_key(DAY1)]
         marker = SuccessMarker.parse_or_none(found.body)
         assert marker is not None
         assert marker.job == older
 
     def test_resolver_that_died_before_its_record_is_not_needed_again(
-        self, either: World, monkeypatch: pytest.MonkeyPatch
+        self, world: World, table: Table, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        table = table_of(either)
-        _, older = late_backfill(either)
+        _, older = late_backfill(world)
         table.conflicts()
         with monkeypatch.context() as patched:
             patched.setattr("zero_rename.committer.tended_table.settle", _die)
             with pytest.raises(KeyboardInterrupt):
                 settled(table, {"keep": [older]})
-        either.advance(1)
+        world.advance(1)
         (conflict,) = table.conflicts().conflicts
         assert conflict.settlement is not None
         assert (conflict.settlement.how, conflict.is_settled) == (SettledBy.KEPT, True)
@@ -295,17 +248,16 @@ class TestKeep:
 
     @pytest.mark.parametrize("other", [{"mode": Mode.APPEND}, REPLACE])
     def test_run_that_comes_after_the_plan_refuses_it(
-        self, either: World, other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+        self, world: World, table: Table, other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Of an append, too, which moves no rows: the plan has not seen whose it adds."""
-        table = table_of(either)
-        _, older = late_backfill(either)
+        _, older = late_backfill(world)
         table.conflicts()
         planned = plan_settlement
 
         def then_another(*given: Any) -> Any:
             plan = yield from planned(*given)
-            load(either, DAY1, run_rank=THIRD, on_conflict="last_wins", **other, **DAILY_3)
+            load(world, DAY1, run_rank=THIRD, on_conflict="last_wins", **other, **DAILY_3)
             return plan
 
         monkeypatch.setattr("zero_rename.committer.tended_table.plan_settlement", then_another)
@@ -313,18 +265,16 @@ class TestKeep:
         assert not done.is_settled
         assert table.settled([DAY1])[DAY1].runs is None
 
-    def test_rebuilt_head_still_says_who_stands(self) -> None:
-        world = made(Readers.LISTING)
-        table = table_of(world)
+    def test_rebuilt_head_still_says_who_stands(self, world: World, table: Table) -> None:
         self.kept(world, table)
         before = table.settled([DAY1])[DAY1]
         del world.store.objects[ROOT.head_key(DAY1)]
         table.rebuild_heads(apply=True)
         assert table.settled([DAY1])[DAY1] == before
 
-    def test_history_says_that_nothing_but_the_conflict_was_settled(self) -> None:
-        world = made(Readers.LISTING)
-        table = table_of(world)
+    def test_history_says_that_nothing_but_the_conflict_was_settled(
+        self, world: World, table: Table
+    ) -> None:
         self.kept(world, table)
         rows = [it for it in table.history().to_pylist() if it["partition"] == DAY1]
         assert [it["change"] for it in rows] == ["settle", "replace", "replace"]
@@ -345,40 +295,26 @@ class TestNoRows:
         world.advance(1)
         return newer, empties
 
-    def test_rows_that_it_removed_are_brought_back(self, world: World, table: Table) -> None:
-        newer, _ = self.emptied_last(world)
+    def test_rows_that_it_removed_cannot_be_brought_back(self, world: World, table: Table) -> None:
+        self.emptied_last(world)
         (conflict,) = table.conflicts().conflicts
         assert conflict.visible == ()
         done = settled(table)
         assert done.settlement is not None
-        assert (done.settlement.how, world.jobs_of(DAY1)) == (SettledBy.RESTORE, [newer])
-        assert table.conflicts().conflicts == ()
+        assert "cannot be brought back" in done.settlement.error
+        assert world.jobs_of(DAY1) == []
 
-    def test_run_that_emptied_it_may_stand(self, either: World) -> None:
-        table = table_of(either)
-        _, empties = self.emptied_last(either)
+    def test_run_that_emptied_it_may_stand(self, world: World, table: Table) -> None:
+        _, empties = self.emptied_last(world)
         table.conflicts()
         done = settled(table, {"keep": [empties]})
         assert done.settlement is not None
         assert (done.settlement.how, done.settlement.error) == (SettledBy.KEPT, "")
-        assert either.jobs_of(DAY1) == []
+        assert world.jobs_of(DAY1) == []
         assert table.conflicts().conflicts == ()
         again = {**DAILY_2, **REPLACE, "on_repeat": OnRepeat.REPLACE_OWN}
         with pytest.raises(SupersededRunError, match=r"settled against .* day=1"):
-            either.load(DAY1, run_rank=SECOND, **again)
-        assert table.verify() == []
-
-    def test_state_without_rows_is_brought_back(self, world: World, table: Table) -> None:
-        load(world, DAY1, run_rank=FIRST, **REPLACE, **DAILY_1)
-        load(world, run_rank=SECOND, **self.EMPTY, **CORRECTIONS)
-        again = {**REPLACE, **DAILY_1, "on_repeat": OnRepeat.REPLACE_OWN}
-        load(world, DAY1, run_rank=FIRST, **again)
-        world.advance(1)
-        table.conflicts()
-        done = settled(table)
-        assert done.settlement is not None
-        assert (done.settlement.how, done.settlement.error) == (SettledBy.RESTORE, "")
-        assert world.jobs_of(DAY1) == []
+            world.load(DAY1, run_rank=SECOND, **again)
         assert table.verify() == []
 
 
@@ -396,20 +332,20 @@ class TestRefusals:
         return conflict.settlement.error
 
     def test_open_job_on_the_partition(self, world: World, table: Table) -> None:
-        late_backfill(world)
+        _, older = late_backfill(world)
         table.conflicts()
         opened = world.open(mode=Mode.REPLACE, replace_partitions=(DAY1,))
-        assert f"{opened.job} is at work" in self.refused(world, table)
+        assert f"{opened.job} is at work" in self.refused(world, table, {"keep": [older]})
         world.abort(opened)
-        assert settled(table).is_settled
+        assert settled(table, {"keep": [older]}).is_settled
 
     def test_open_job_on_another_partition_is_no_hindrance(
         self, world: World, table: Table
     ) -> None:
-        late_backfill(world)
+        _, older = late_backfill(world)
         table.conflicts()
         world.open(mode=Mode.REPLACE, replace_partitions=(DAY2,))
-        assert settled(table).is_settled
+        assert settled(table, {"keep": [older]}).is_settled
 
     def test_partition_that_changed_since_the_look(self, world: World, table: Table) -> None:
         late_backfill(world)
@@ -417,18 +353,14 @@ class TestRefusals:
         load(world, DAY1, run_rank=THIRD, **run_of("hourly", "x"))
         assert "has changed since" in self.refused(world, table)
 
-    def test_rows_of_a_run_that_came_since_would_go(self, world: World, table: Table) -> None:
-        late_backfill(world)
-        load(world, DAY1, run_rank=THIRD, **run_of("hourly", "x"))
-        table.conflicts()
-        assert "hourly/x/load wrote rows" in self.refused(world, table)
-
-    def test_partition_whose_readers_list(self) -> None:
-        world = made(Readers.LISTING)
-        table = table_of(world)
+    def test_run_whose_rows_were_removed_has_to_load_them_again(
+        self, world: World, table: Table
+    ) -> None:
         _, older = late_backfill(world)
         table.conflicts()
-        assert "readers list files" in self.refused(world, table)
+        said = self.refused(world, table)
+        assert "cannot be brought back" in said
+        assert "Let the run that is to stand load the partition again" in said
         assert settled(table, {"keep": [older]}).is_settled
         assert world.jobs_of(DAY1) == [older]
 
