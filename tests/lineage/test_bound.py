@@ -11,6 +11,7 @@ from conftest import Bucket
 from support.command_line import as_json, invoke
 from zero_rename.lineage import LineageGraph, at_risk, risks_of
 
+from .test_delta_tables import DeltaLake
 from .test_lineage import Lake
 from .test_plan import CHAIN, DAY, graph, key, url
 
@@ -70,14 +71,14 @@ def test_what_cannot_be_made_again_is_at_risk_whatever_the_bound() -> None:
 
 
 class TestTables:
-    """Weeks whose files lie in a fast root, made of days that are durable."""
+    """Weeks whose files lie in a data root, made of days that are durable."""
 
     @pytest.fixture
     def lake(self, s3_bucket: Bucket) -> Lake:
-        made = Lake(s3_bucket)
+        made = DeltaLake(s3_bucket, ("weekly",))
         made.load(1, 8)
         for week in (0, 1):
-            made.week(week, readers="heads", data_root=f"s3://{s3_bucket.name}/scratch")
+            made.week(week, data_root=f"s3://{s3_bucket.name}/scratch")
         return made
 
     def test_what_is_not_durable_yet(self, lake: Lake) -> None:

@@ -1,5 +1,5 @@
-"""Three stages in a fast root that is gone for good amid one of them: the plan heals all, and the
-rows are those of a run without a fast root."""
+"""Three stages in a data root that is gone for good amid one of them: the plan heals all, and the
+rows are those of a run without a data root."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 from support.memory_s3 import MemoryS3, answering
 from support.moto_server import S3Server
-from zero_rename import Table
 from zero_rename.committer import FastRootGoneError, Owner
 from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.lineage import look_up, plan
+from zero_rename.tables import DeltaTable
 
 DAYS, WEEKS = range(4), range(2)
 TABLES = ("daily", "weekly", "monthly")
@@ -33,8 +33,8 @@ class Stages:
         self.ends_while_it_writes: str | None = None
         client.put_object(Bucket="lake", Key="raw/days.csv", Body=b"raw")
 
-    def table(self, name: str) -> Table:
-        return Table(f"s3://lake/{self.prefix}/{name}", self.client)
+    def table(self, name: str) -> DeltaTable:
+        return DeltaTable(f"s3://lake/{self.prefix}/{name}", self.client)
 
     def run(self, name: str, partition: str) -> None:
         """The program that makes a partition."""
@@ -48,7 +48,7 @@ class Stages:
             value, inputs = sum(scan.to_arrow()["x"].to_pylist()), [scan]
         rows = pa.table({"x": [value], key: [int(number)]})
         table = self.table(name)
-        policy: dict[str, Any] = {"partition_by": [key], "readers": "heads", "inputs": inputs}
+        policy: dict[str, Any] = {"partition_by": [key], "inputs": inputs}
         if not table.exists():
             policy["data_root"] = self.data_root
         owner = Owner(dag_id="stages", run_id=partition, task_id=name)
@@ -63,7 +63,7 @@ class Stages:
         return [*daily, *weekly, ("monthly", "month=0")]
 
     def heal(self) -> list[list[str]]:
-        """Go on without the fast root, and do what the plan says until it says nothing."""
+        """Go on without the data root, and do what the plan says until it says nothing."""
         there = [self.table(name) for name in TABLES if self.table(name).exists()]
         for table in there:
             table.set_data_root(None, apply=True)
@@ -85,7 +85,7 @@ class Stages:
         return {name: sorted(self._rows(name)) for name in TABLES}
 
     def _rows(self, name: str) -> Iterator[tuple[int, int]]:
-        found = self.table(name).to_arrow()
+        found = self.table(name).scan().to_arrow()
         return zip(*(found[column].to_pylist() for column in found.column_names), strict=True)
 
 

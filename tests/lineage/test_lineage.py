@@ -386,8 +386,8 @@ class TestPlan:
         assert lake.layers(f"{lake.weekly.root.url}/week=1") == [["weekly/week=1"]]
         assert lake.layers(f"{lake.weekly.root.url}/week=0") == []
 
-    def test_a_lost_file_of_a_table_that_is_read_by_heads(self, bare: Lake) -> None:
-        bare.load(1, 2, readers="heads", inputs=[])
+    def test_a_lost_file_of_which_nobody_knows_what_it_was_made_from(self, bare: Lake) -> None:
+        bare.load(1, 2, inputs=[])
         assert set(bare.states(bare.daily, lost=True).values()) == {State.UNKNOWN}
         bare.lose(bare.daily, "day=2")
         states = {"day=1": State.UNKNOWN, "day=2": State.LOST}
@@ -451,18 +451,6 @@ class TestPlan:
         (refused,) = found.refused
         assert refused.job == done.committed.job
         assert "written again as one" in refused.why
-
-    def test_what_an_undoing_brought_back_is_made_from_what_it_was(self, bare: Lake) -> None:
-        bare.load(1, 7)
-        first = bare.week(0, readers="heads")
-        state = bare.daily.snapshot(["day=7"])
-        job = bare.write(bare.weekly, "week", {"x": [5], "week": [0]}, inputs=[state])
-        assert bare.weekly.undo(job, apply=True).job is not None
-        bare.load(7, x=9)
-        assert bare.states(bare.weekly) == {"week=0": State.FRESH}
-        bare.load(1, x=9)
-        ((step,),) = bare.plan(bare.weekly.root.url).layers
-        assert step.job == first
 
     def test_requests(self, lake: Lake) -> None:
         """A table's snapshot, and a request for each job that wrote what is looked at."""
