@@ -16,8 +16,6 @@ from zero_rename.committer.row_rewrite import TableChange
 def merge(world: World, process: Process, operation: Operation) -> Told:
     """Rows by their ids, into those that are there; an update inserts none."""
     oracle, options = world.oracle, operation.options
-    if world.plan.by_heads and not oracle.commits:
-        return None  # A merge makes a table that is listed.
     table, begun = process.fresh(), len(oracle.commits)
     known = world.oracle.columns is not None or bool(world.plan.older)
     schema = columns_of(world, operation, table, brings=options["evolves"], known=known)

@@ -11,7 +11,7 @@ import importlib
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 
 
@@ -22,7 +22,6 @@ class Mutant:
     :param module: below ``zero_rename.committer``.
     :param text: of the module, there once; ``instead``: what the slip makes of it.
     :param verbs: that walks are about which catch it; the first of these was that of ``seed``.
-    :param by_heads: whether these are of tables that are read by heads.
     """
 
     name: str
@@ -31,7 +30,6 @@ class Mutant:
     instead: str
     verbs: tuple[str, ...]
     seed: int = 0
-    by_heads: bool = False
 
 
 MUTANTS = (
@@ -41,7 +39,7 @@ MUTANTS = (
         "if key not in now.head.lists:",
         "if True:",
         ("append", "gc", "append", "replace"),
-        8,
+        2,
     ),
     Mutant(
         "gc condenses decisions that heads name",
@@ -57,7 +55,7 @@ MUTANTS = (
         "for file in files if file.job not in head.dropped)",
         "for file in files)",
         ("append", "gc"),
-        8,
+        6,
     ),
     Mutant(
         "a fold deletes its list, though the head names it",
@@ -65,7 +63,7 @@ MUTANTS = (
         "if folded is not None and folded not in state.head.lists:",
         "if folded is not None:",
         ("append", "evolve"),
-        148,
+        34,
     ),
     Mutant(
         "a resolution goes by no base",
@@ -73,7 +71,7 @@ MUTANTS = (
         "base=self.snapshot.base,",
         "on_conflict='last_wins',",
         ("append", "undo", "replace"),
-        66,
+        3,
     ),
     Mutant(
         "a compaction goes by no base",
@@ -81,7 +79,7 @@ MUTANTS = (
         '"base": state.base,',
         '"on_conflict": "last_wins",',
         ("append", "compact"),
-        14,
+        1,
     ),
     Mutant(
         "a run replaces its own rows that a compaction wrote again",
@@ -89,7 +87,7 @@ MUTANTS = (
         "if (shared and not target.replaces) or any(",
         "if False and any(",
         ("append", "compact", "replace"),
-        18,
+        7,
     ),
     Mutant(
         "a run that replaces its own leaves the partitions that it writes no more",
@@ -97,7 +95,6 @@ MUTANTS = (
         "for job, change in (yield from _own_before(context, opened)):",
         "for job, change in ():",
         ("append",),
-        3,
     ),
     Mutant(
         "a first job adopts nothing",
@@ -105,7 +102,7 @@ MUTANTS = (
         "foreign = {file.key for of_it in files.values() for file in of_it}",
         "foreign = set()",
         ("append", "read"),
-        8,
+        5,
     ),
     Mutant(
         "an adoption leaves one partition out",
@@ -113,7 +110,7 @@ MUTANTS = (
         "wanted[start : start + _AT_ONCE])",
         "wanted[start + 1 : start + _AT_ONCE])",
         ("append", "adopt"),
-        34,
+        79,
     ),
     Mutant(
         "what a job has read does not count",
@@ -121,7 +118,7 @@ MUTANTS = (
         "if request.read is not None and",
         "if False and",
         ("append", "read, modify, write"),
-        3,
+        9,
     ),
     Mutant(
         "an append goes by any replace",
@@ -129,7 +126,7 @@ MUTANTS = (
         "return state.head.replace_version > base",
         "return False",
         ("append", "replace", "open", "commit"),
-        1,
+        2,
     ),
     Mutant(
         "an index holds the first file of each partition",
@@ -137,7 +134,6 @@ MUTANTS = (
         "state.slot.name, state.etag, state.head.version, of_it, state.head.schema_version",
         "state.slot.name, state.etag, state.head.version, of_it[:1], state.head.schema_version",
         ("append", "index", "read"),
-        1,
     ),
     Mutant(
         "an index is made of heads that carry a claim",
@@ -145,23 +141,7 @@ MUTANTS = (
         "if isinstance(it, HeadState) and it.head.claim is None]",
         "if isinstance(it, HeadState)]",
         ("append", "index", "read"),
-        186,
-    ),
-    Mutant(
-        "symlink manifests are begun for one partition",
-        "upkeep.symlink_keeping",
-        "names = [state.slot.name for state in states if state.head.version]",
-        "names = [state.slot.name for state in states if state.head.version][:1]",
-        ("keep symlinks", "append"),
-        18,
-    ),
-    Mutant(
-        "only the owner of a job writes symlink manifests",
-        "commit.apply",
-        "    if decided.decision.symlinks:\n        # Before",
-        "    if decided.decision.symlinks and held is not None:\n        # Before",
-        ("keep symlinks", "append", "recover"),
-        1,
+        22,
     ),
     Mutant(
         "a marker is written over that of a later job",
@@ -169,7 +149,7 @@ MUTANTS = (
         "            if state.head.last_job != job:\n                return\n",
         "",
         ("append", "recover"),
-        10,
+        9,
     ),
     Mutant(
         "a claim does not finish what the job before has to remove",
@@ -177,7 +157,7 @@ MUTANTS = (
         "        yield from _finish_last_job(context, opened, request, state)\n",
         "",
         ("append", "replace"),
-        263,
+        28,
     ),
     Mutant(
         "a purge aborts the uploads of open jobs",
@@ -185,7 +165,7 @@ MUTANTS = (
         'return False, "its job is open"',
         'return True, "its job is open"',
         ("open", "purge", "commit"),
-        11,
+        6,
     ),
     Mutant(
         "a recovery takes no claims off",
@@ -193,7 +173,7 @@ MUTANTS = (
         "    yield from All(tuple(release_claim(context, slot, job) for slot in slots))\n",
         "",
         ("append", "recover"),
-        1,
+        4,
     ),
     Mutant(
         "a commit decision is said to be refused after an unanswered request",
@@ -201,7 +181,7 @@ MUTANTS = (
         "    error = CommitStateUnknownError if decision.is_commit else OutcomeUnknownError",
         "    error = DamagedError if not decision.is_commit else StoreUnreachableError",
         ("append", "replace"),
-        65,
+        2,
     ),
     Mutant(
         "the columns that a job brings do not become the table's",
@@ -216,7 +196,7 @@ MUTANTS = (
         "if settled and _etags(again) == seen:",
         "if settled:",
         ("replace", "read"),
-        2529,
+        26,
     ),
     Mutant(
         "a reader passes over decided commits that are not applied",
@@ -224,7 +204,7 @@ MUTANTS = (
         "            error = yield from _finish(context, decided)\n",
         "            error = None\n            continue\n",
         ("append", "read"),
-        2,
+        7,
     ),
 )
 
@@ -236,7 +216,7 @@ AGAIN = (
         "for name in sorted(targets) if only is None or name in only)",
         "for name in sorted(targets))",
         ("replace", "make again"),
-        1,
+        3,
     ),
     Mutant(
         "a run that was narrowed takes back what it has made last alone",
@@ -252,7 +232,7 @@ AGAIN = (
         "planned = opened.planned.get(partition)",
         "planned = None",
         ("replace", "make again"),
-        18,
+        14,
     ),
     Mutant(
         "maintenance takes a plan's word away",
@@ -260,11 +240,11 @@ AGAIN = (
         "(recompute_prefix(root), max(kept_for, KEPT_FOR)),",
         "(recompute_prefix(root), kept_for),",
         ("replace", "make again", "gc"),
-        164,
+        448,
     ),
 )
 
-#: Slips of changes of rows, in either kind of table.
+#: Slips of changes of rows.
 CHANGES = (
     Mutant(
         "a merge goes by no base",
@@ -272,7 +252,7 @@ CHANGES = (
         '"base": state.base,',
         '"on_conflict": "last_wins",',
         ("append", "merge"),
-        22,
+        1,
     ),
     Mutant(
         "a merge loses the rows that it does not match",
@@ -287,7 +267,6 @@ CHANGES = (
         "stays = pc.and_not(pc.invert(deletes), updates)",
         "stays = pc.invert(deletes)",
         ("append", "update"),
-        1,
     ),
     Mutant(
         "a merge that changes nothing writes the partition anew",
@@ -303,7 +282,7 @@ CHANGES = (
         "changed |= {name} if result.deleted or len(result.changed) else set()",
         "changed |= {name} if result.deleted else set()",
         ("append", "merge"),
-        21,
+        13,
     ),
     Mutant(
         "a merge inserts what it deletes",
@@ -319,7 +298,7 @@ CHANGES = (
         "return whole.chosen({*touched, *found})",
         "return whole.chosen(touched)",
         ("append", "merge"),
-        17,
+        22,
     ),
     Mutant(
         "a row matches those of all partitions that other rows lie in",
@@ -327,7 +306,7 @@ CHANGES = (
         "return keys if merge.across else [*keys, places]",
         "return keys",
         ("append", "merge"),
-        18,
+        44,
     ),
     Mutant(
         "a merge is said to have written its own rows alone",
@@ -335,7 +314,6 @@ CHANGES = (
         '"merges": merges,',
         '"merges": {},',
         ("append", "merge"),
-        28,
     ),
     Mutant(
         "a merge that is made once more takes back what it wrote",
@@ -343,7 +321,7 @@ CHANGES = (
         "again = OnRepeat.APPEND if spec.on_repeat is OnRepeat.REPLACE_OWN else spec.on_repeat",
         "again = spec.on_repeat",
         ("append", "merge"),
-        3,
+        20,
     ),
     Mutant(
         "a deletion leaves the rows",
@@ -351,7 +329,6 @@ CHANGES = (
         "job.write(condition.drop(batch))",
         "job.write(batch)",
         ("append", "delete"),
-        1,
     ),
     Mutant(
         "a deletion leaves the file of a partition's last rows",
@@ -359,148 +336,8 @@ CHANGES = (
         "changed = {name for name, rows in counts.items() if rows.deleted}",
         "changed = {name for name, rows in counts.items() if rows.deleted and rows.unchanged}",
         ("append", "delete"),
-        3,
+        5,
     ),
-)
-
-#: Slips about the past of a table that keeps it.
-PAST = tuple(
-    replace(slip, by_heads=True)
-    for slip in (
-        Mutant(
-            "an undoing goes by no base",
-            "upkeep.restoring",
-            "base=ReadBase(self.url, dict(self.restored.found), whole=False),",
-            "on_conflict='last_wins',",
-            ("append", "replace", "take back"),
-            1,
-        ),
-        Mutant(
-            "an undoing takes back one partition",
-            "upkeep.restoring",
-            "for change in decided.decision.partitions}",
-            "for change in decided.decision.partitions[:1]}",
-            ("append", "replace", "take back"),
-            1,
-        ),
-        Mutant(
-            "a restoration leaves partitions that came later",
-            "upkeep.restoring",
-            "if held.get(n) != holds.get(n)}",
-            "if n in held and held[n] != holds.get(n)}",
-            ("append", "replace", "restore"),
-            3,
-        ),
-        Mutant(
-            "a job that takes back does not look whether it is still kept",
-            "commit.commit",
-            "    yield from check_kept(context, opened, states)\n",
-            "",
-            ("append", "replace", "take back", "purge"),
-            1,
-        ),
-        Mutant(
-            "a restoration does not look at the columns again",
-            "commit.brought_back",
-            "former.schema_version < table.overwritten",
-            "former.schema_version < 0",
-            ("append", "restore", "overwrite schema"),
-            1,
-        ),
-        Mutant(
-            "a run that takes its rows back begins no new line",
-            "format.records.partition_decision",
-            "return not (self.replace or self.dropped_job)",
-            "return not self.replace",
-            ("append", "replace", "read past"),
-            1,
-        ),
-        Mutant(
-            "a run takes out its last try alone, which was taken back",
-            "commit.changes",
-            "decided.decision.idempotency_key == key",
-            "job == target.drops",
-            ("append", "take back"),
-            27,
-        ),
-        Mutant(
-            "a version has the rows of later jobs",
-            "format.records.kept_state",
-            "later = [move.job for move in self.moves[len(moves) :]]",
-            "later = []",
-            ("append", "read past"),
-        ),
-        Mutant(
-            "a version has the rows of later jobs that were folded",
-            "format.records.kept_state",
-            "dropped=(*self.dropped, *folded) if self.manifests else (),",
-            "dropped=self.dropped,",
-            ("append", "gc", "read past"),
-            1,
-        ),
-        Mutant(
-            "a purge asks only what heads name now",
-            "upkeep.unnamed_data",
-            "for file in (*it.now, *it.kept)",
-            "for file in it.now",
-            ("append", "replace", "purge"),
-            2,
-        ),
-        Mutant(
-            "a purge forgets before the retention is over",
-            "format.records.head",
-            "kept = tuple(line for line in self.kept if line.until >= before)",
-            "kept = tuple(line for line in self.kept if line.until >= before + 1e6)",
-            ("append", "replace", "purge"),
-            2,
-        ),
-        Mutant(
-            "a purge keeps the oldest states",
-            "format.records.head",
-            "kept = kept[max(0, len(kept) - most) :]",
-            "kept = kept[:most]",
-            ("append", "replace", "purge"),
-            31,
-        ),
-        Mutant(
-            "a head forgets under a claim",
-            "upkeep.retention",
-            "if state.head.claim is not None or state.etag is None:",
-            "if state.etag is None:",
-            ("take back", "purge"),
-            1255,
-        ),
-        Mutant(
-            "a retention is not taken over",
-            "upkeep.retention",
-            "retention=int(seconds)",
-            "retention=60",
-            ("append", "replace", "retain", "purge"),
-            6,
-        ),
-        Mutant(
-            "gc condenses what is kept",
-            "upkeep.gc.condense",
-            "line.decisions for head in heads for line in head.lines",
-            "head.decisions for head in heads",
-            ("append", "replace", "gc"),
-        ),
-        Mutant(
-            "a list that is only kept is nobody's",
-            "format.records.head",
-            "return frozenset(manifest.key for line in self.lines for manifest in line.manifests)",
-            "return frozenset(manifest.key for manifest in self.manifests)",
-            ("append", "replace", "gc"),
-            2,
-        ),
-        Mutant(
-            "the losers that are swept are the winners",
-            "commit.close",
-            "yield from sweep_data(context, job, {key for key, _ in keep})",
-            "yield from sweep_data(context, job, set())",
-            ("open", "commit"),
-        ),
-    )
 )
 
 #: Slips that leave a file which a second Complete has brought back.

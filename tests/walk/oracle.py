@@ -213,10 +213,7 @@ class Oracle:
 
     :param commits: jobs in the order of their decisions; ``states`` and ``shapes``, the table's
         columns (``None``: there is no table), have one more each; ``named``: the partitions that
-        each decision names; ``since``: from when what it did counts, where history is kept;
-        ``breaks``: those in which it did not leave all that there was.
-    :param overwritten: how many decisions there were once the columns were overwritten last, by
-        others (``True``), or by those that were there.
+        each decision names.
     :param kept: partitions of which replaced files may be left in the store, for readers that list.
     :param again: by job and partition, the jobs that wrote the rows first which it wrote again.
     :param told: what the users of jobs were told: *committed* or *refused*.
@@ -228,9 +225,6 @@ class Oracle:
     states: list[State] = field(default_factory=lambda: [{}])
     shapes: list[dict[str, str] | None] = field(default_factory=lambda: [None])
     named: list[tuple[str, ...]] = field(default_factory=list)
-    since: list[float] = field(default_factory=list)
-    breaks: list[frozenset[str]] = field(default_factory=list)
-    overwritten: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
     runs: dict[str, list[str]] = field(default_factory=dict)
     columns: dict[str, str] | None = None
     kept: dict[str, str] = field(default_factory=dict)
@@ -241,14 +235,7 @@ class Oracle:
     def state(self) -> State:
         return self.states[-1]
 
-    def decided(
-        self,
-        job: str,
-        commit: bool,
-        partitions: tuple[str, ...],
-        breaks: Iterable[str] = (),
-        since: float = 0.0,
-    ) -> None:
+    def decided(self, job: str, commit: bool, partitions: tuple[str, ...]) -> None:
         """A decision came into the store."""
         if job in self.commits or job in self.aborts:
             raise Violation(f"{job} is decided a second time")
@@ -261,20 +248,11 @@ class Oracle:
             raise Violation(f"{job} was told refused, and commits")
         effect = self.effects[job]
         effect.partitions = partitions
-        self._in_order(job, partitions, since)
         after = effect.apply(self, self.state)
         self.states.append(after)
         self.shapes.append(self.columns)
         self.named.append(partitions)
-        self.since.append(since)
-        self.breaks.append(frozenset(breaks))
         self.commits.append(job)
-
-    def _in_order(self, job: str, partitions: tuple[str, ...], since: float) -> None:
-        """Jobs on a partition stand in the order of their times."""
-        for number, named in enumerate(self.named):
-            if self.since[number] > since and {*named} & {*partitions}:
-                raise Violation(f"{job} counts from {since} on, before {self.commits[number]}")
 
     def run_before(self, job: str, idempotency_key: str | None, on_repeat: str) -> str | None:
         """The job that did a run's work before.
@@ -295,8 +273,6 @@ class Oracle:
         """A job brings columns, which become the table's where it has none, beside its own, or in
         their place."""
         if overwrites or self.columns is None:
-            if overwrites:
-                self.overwritten[columns != self.columns] = len(self.commits) + 1
             self.columns = dict(columns)
         elif merges:
             kinds = {**columns, **self.columns}

@@ -101,7 +101,6 @@ class Plan:
 
     :param older: whether the directory had files before, of these days.
     :param small: whether records are folded, divided and indexed from a few entries on.
-    :param by_heads: whether its readers find files by the heads alone.
     """
 
     seed: int
@@ -110,11 +109,9 @@ class Plan:
     small: bool
     behaviour: Behaviour
     operations: tuple[Operation, ...]
-    by_heads: bool = False
 
     def __str__(self) -> str:
         of = "partitioned" if self.partitioned else "not partitioned"
-        of += ", read by heads" if self.by_heads else ""
         older = f", files of {list(self.older)} from before" if self.older else ""
         small = ", small records" if self.small else ""
         lines = [f"seed {self.seed}: {of}{older}{small}, {self.behaviour}"]
@@ -139,8 +136,6 @@ _OTHERS = {
     "purge": 4,
     "resolve": 4,
     "undo": 5,
-    "keep symlinks": 3,
-    "drop symlinks": 1,
     "read": 8,
     "look after": 3,
     "heartbeat": 1,
@@ -150,8 +145,6 @@ _OTHERS = {
 }
 #: In walks about runs that are made again.
 _AGAIN = {"make again": 12}
-#: Those of a table that keeps its past.
-_OF_THE_PAST = {"take back": 7, "restore": 4, "read past": 6, "retain": 2}
 _VERBS = {**_WRITES, **_OTHERS}
 _REWRITES = (
     *("append", "replace", "read, modify, write", "compact", "undo", "replace table", "gc"),
@@ -167,20 +160,16 @@ _BEGINNINGS: tuple[tuple[str, ...], ...] = (
 _WAITS = (0.0, 0.0, 1.0, 1.0, 5.0, 40.0, 700.0, 90_000.0, 900_000.0)
 
 
-def make_plan(seed: int, verbs: Collection[str] = (), by_heads: bool | None = None) -> Plan:
+def make_plan(seed: int, verbs: Collection[str] = ()) -> Plan:
     """The walk of a seed; always the same.
 
     Each is about some verbs and days only, so that what they do to each other comes up often.
 
     :param verbs: that it is about; none: the seed's own.
-    :param by_heads: whether its table is read by heads; ``None``: as the seed has it.
     """
-    if by_heads is None:
-        by_heads = bool(seed % 2)
-    draw = _Draw(seed, verbs, by_heads)
+    draw = _Draw(seed, verbs)
     chance = draw.chance
     older = tuple(day for day in DAYS if chance.random() < 0.6) if chance.random() < 0.3 else ()
-    older = () if by_heads else older
     behaviour = Behaviour(
         complete_again=chance.choice(("no_such_upload", "repeats", "resurrect")),
         conditional_delete=chance.random() < 0.7,
@@ -195,19 +184,19 @@ def make_plan(seed: int, verbs: Collection[str] = (), by_heads: bool | None = No
         operations.append(made)
         if made.troubles and "idempotency_key" in made.options and chance.random() < 0.6:
             operations.append(draw.again(made))
-    return Plan(seed, partitioned, older, small, behaviour, tuple(operations), by_heads)
+    return Plan(seed, partitioned, older, small, behaviour, tuple(operations))
 
 
 class _Draw:
     """Chance, and what this walk is about."""
 
-    def __init__(self, seed: int, verbs: Collection[str], by_heads: bool) -> None:
+    def __init__(self, seed: int, verbs: Collection[str]) -> None:
         self.chance = chance = random.Random(seed)
         self._numbers = count(1)
         share = chance.choice((0.3, 0.6, 1.0))
         self._verbs: dict[str, int] = {
             verb: often
-            for verb, often in (_VERBS | (_OF_THE_PAST if by_heads else {})).items()
+            for verb, often in _VERBS.items()
             if verb in ("append", "replace", "commit") or chance.random() < share
         }
         if not seed % 4:
@@ -218,7 +207,6 @@ class _Draw:
         self._calm = chance.choice((0.4, 0.7, 0.9))
         self._alone = chance.choice((0.4, 0.7, 0.95))
         self._keys = chance.choice((0.1, 0.4, 0.8))
-        self._rewrites = (*_REWRITES, *(("take back", "restore") if by_heads else ()))
 
     def operation(self, verb: str = "", depth: int = 0) -> Operation:
         chance = self.chance
@@ -254,7 +242,7 @@ class _Draw:
     def _beside(self) -> Beside:
         """More often than not somebody who changes something."""
         chance = self.chance
-        verb = "" if chance.random() < 0.4 else chance.choice(self._rewrites)
+        verb = "" if chance.random() < 0.4 else chance.choice(_REWRITES)
         after_write = chance.random() < 0.5
         at = chance.randint(1, 12) if after_write else chance.randint(1, chance.choice((15, 50)))
         return Beside(at, self.operation(verb, 1), after_write)
@@ -297,14 +285,6 @@ def _options(chance: random.Random, verb: str, keys: float) -> dict[str, Any]:
         options["wide"] = chance.random() < 0.3
     if verb in ("gc", "purge", "recover"):
         options["age"] = chance.choice((0.0, 60.0, 100_000.0, None))
-    if verb == "purge":
-        options["keep"] = chance.choice((None, None, 0, 1, 2))
-    if verb == "retain":
-        options["seconds"] = chance.choice((60.0, 90_000.0, 800_000.0, 3_000_000.0))
-    if verb in ("restore", "read past"):
-        options["by"] = chance.choice(("version", "time"))
-        options["back"] = chance.choice((0, 1, 1, 2, 3, 5))
-        options["all"] = chance.random() < 0.5
     if verb in ("resolve", "undo"):
         options["discard"] = chance.random() < 0.3
         options["keep"] = chance.choice(("newest", "all", "one", "some"))

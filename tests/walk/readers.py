@@ -1,10 +1,10 @@
-"""What readers see: by the heads, by symlink manifests, by listing."""
+"""What readers see: by the heads, and by listing."""
 
 from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 
 import pyarrow as pa
@@ -126,14 +126,3 @@ def ids_in(world: World, keys: Iterable[str]) -> Counter[int]:
 @lru_cache(maxsize=4096)
 def _ids_of(body: bytes) -> tuple[int, ...]:
     return tuple(pq.ParquetFile(io.BytesIO(body)).read(["id"], use_threads=False)["id"].to_pylist())
-
-
-def symlinked(world: World) -> Mapping[str, list[str]]:
-    """By partition, the keys that its symlink manifest names."""
-    found = {}
-    for key in world.objects(ROOT.symlinks_prefix):
-        lines = world.store.objects[key].body.decode().splitlines()
-        name = key.removeprefix(ROOT.symlinks_prefix).removesuffix("manifest").strip("/")
-        keys = [line.removeprefix(f"s3://{ROOT.bucket}/") for line in lines]
-        found[name or UNPARTITIONED] = keys
-    return found

@@ -9,18 +9,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from walk.mutants import AGAIN, CHANGES, LEAVING, MUTANTS, PAST, Mutant, in_force
+from walk.mutants import AGAIN, CHANGES, LEAVING, MUTANTS, Mutant, in_force
 from walk.plan import Beside, Operation, Plan, Trouble, make_plan
 from walk.walking import WalkFailure, failure_of, walk, walk_seeds
 
 from support.memory_store import Behaviour
 
 #: Walks in a run: a minute where there is a core for them.
-_WALKS = 240
+_WALKS = 180
 _SHARES = 3
 #: Walks from a broken product's own seed on within which it is caught.
 _SOON = 60
@@ -28,8 +27,8 @@ _SOON = 60
 _CHANGE = (
     *("append", "replace", "replace named", "replace table", "evolve", "overwrite schema"),
     *("read, modify, write", "commit", "compact", "gc", "index", "adopt", "recover", "purge"),
-    *("resolve", "undo", "keep symlinks", "read", "merge", "update", "delete"),
-    *("take back", "restore", "read past", "retain", "make again"),
+    *("resolve", "undo", "read", "merge", "update", "delete"),
+    "make again",
 )
 
 
@@ -47,12 +46,10 @@ def test_walks_end_where_the_oracle_says(share: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "mutant", [*MUTANTS, *AGAIN, *CHANGES, *PAST], ids=lambda mutant: mutant.name
-)
+@pytest.mark.parametrize("mutant", [*MUTANTS, *AGAIN, *CHANGES], ids=lambda mutant: mutant.name)
 def test_a_broken_product_is_caught(mutant: Mutant) -> None:
     seeds = range(mutant.seed, mutant.seed + _SOON)
-    plans = (make_plan(seed, mutant.verbs, mutant.by_heads) for seed in seeds)
+    plans = (make_plan(seed, mutant.verbs) for seed in seeds)
     with in_force(mutant):
         caught = next((plan for plan in plans if failure_of(plan)), None)
     assert caught is not None
@@ -75,44 +72,6 @@ class TestWalking:
 
         assert walked("1") == walked("2")
         assert make_plan(3) == make_plan(3) != make_plan(4)
-
-    @pytest.mark.parametrize("seed", [1_012])
-    def test_seeds_that_have_failed(self, seed: int) -> None:
-        walk(make_plan(seed, by_heads=True))
-
-
-def _run_after_restore(*between: Operation) -> Plan:
-    """A run is loaded twice, once more after something else, and again once its second attempt has
-    been restored."""
-    own = Operation(
-        1, "append", days=(1,), options={"idempotency_key": "run", "on_repeat": "replace_own"}
-    )
-    restored = Operation(6, "restore", days=(1,), options={"by": "version", "back": 2}, wait=1.0)
-    operations = (own, replace(own, number=2), *between, replace(own, number=5), restored)
-    operations += (replace(own, number=7, look=True),)
-    return Plan(0, True, (), False, Behaviour(), operations, by_heads=True)
-
-
-class TestRunAfterRestore:
-    """A run that is loaded again takes the place of each of its attempts, whichever is there."""
-
-    @pytest.mark.parametrize(
-        "between",
-        [
-            Operation(3, "replace", days=(1,), options={}),
-            Operation(3, "take back", days=(1,), options={}),
-            Operation(3, "restore", days=(1,), options={"by": "version", "back": 1}),
-        ],
-        ids=["replaced", "undone", "restored"],
-    )
-    def test_run_loaded_after_its_second_attempt_was_restored_leaves_one_attempt(
-        self, between: Operation
-    ) -> None:
-        plan = _run_after_restore(between)
-        assert walk(plan).commits == 7  # One more is appended at the end.
-        broken = next(it for it in PAST if it.name.startswith("a run takes out its last try"))
-        with in_force(broken), pytest.raises(WalkFailure):
-            walk(plan)
 
 
 def _overtaken(after: int, *troubles: Trouble) -> Plan:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from walk import change_verbs, past_verbs, readers, run_verbs
+from walk import change_verbs, readers, run_verbs
 from walk.oracle import Adopt, Effect, Resolve, Rewrite, Row, Undo, Violation, Write
 from walk.plan import Operation
 from walk.world import Process, Told, World, columns_of, given_of, rows_as_table, written
@@ -68,7 +68,6 @@ def _write(world: World, table: Table, operation: Operation, verb: str) -> _Want
     names = _names(world, operation)
     rows = _rows(world, operation, columns)
     words: dict[str, Any] = {"partition_by": ("day",) if world.plan.partitioned else ()}
-    words |= {"readers": "heads"} if world.plan.by_heads else {}
     mode = "replace" if verb.startswith(("replace", "overwrite")) else "append"
     mode = "fail-if-exists" if verb == "fail if exists" else mode
     whole = verb in ("replace table", "overwrite schema")
@@ -251,13 +250,9 @@ def settle(world: World, process: Process, operation: Operation) -> Told:
 
 
 def purge(world: World, process: Process, operation: Operation) -> Told:
-    age, keep = operation.options["age"], operation.options["keep"]
+    age = operation.options["age"]
     words = {} if age is None else {"records_older_than": age}
-    world.past.may_forget(world.clock.now, keep)
-    try:
-        process.fresh().purge(apply=True, patience=age, keep=keep, **words)
-    finally:
-        world.past.may_forget(world.clock.now, keep)
+    process.fresh().purge(apply=True, patience=age, **words)
     return None
 
 
@@ -298,18 +293,6 @@ def undo(world: World, process: Process, operation: Operation) -> Told:
     process.effect = lambda job: Undo(job, 0, partition, undone, discard)
     table.keep_rows(partition, undo=undone, apply=True, discard=discard)
     return "committed"
-
-
-def keep_symlinks(world: World, process: Process, operation: Operation) -> Told:
-    world.unaware = True
-    world.unaware = bool(process.fresh().keep_symlinks().unaware)
-    return None
-
-
-def drop_symlinks(world: World, process: Process, operation: Operation) -> Told:
-    world.unaware = True
-    process.fresh().drop_symlinks()
-    return None
 
 
 def read(world: World, process: Process, operation: Operation) -> Told:
@@ -354,9 +337,7 @@ def look_after(world: World, process: Process, operation: Operation) -> Told:
         lambda: table.partition_states(names),
         table.open_jobs,
         table.history,
-        table.kept_files,
         lambda: table.delete([("id", ">", 0)], apply=False),
-        lambda: table.restore(0 if world.plan.by_heads else 1, names[:1]),
     ]
     before, alone = len(world.oracle.commits), operation.is_undisturbed and not world.late
     looks[(operation.choice * 5 + operation.number) % len(looks)]()
@@ -369,10 +350,6 @@ VERBS: Mapping[str, Verb] = {
     "merge": change_verbs.merge,
     "update": change_verbs.merge,
     "delete": change_verbs.delete,
-    "take back": past_verbs.take_back,
-    "restore": past_verbs.restore,
-    "read past": past_verbs.read_past,
-    "retain": past_verbs.retain,
     "make again": run_verbs.make_again,
     "append": write,
     "replace": write,
@@ -395,8 +372,6 @@ VERBS: Mapping[str, Verb] = {
     "purge": purge,
     "resolve": resolve,
     "undo": undo,
-    "keep symlinks": keep_symlinks,
-    "drop symlinks": drop_symlinks,
     "read": read,
     "look after": look_after,
 }
@@ -404,5 +379,5 @@ VERBS: Mapping[str, Verb] = {
 OF_ONE_JOB = {
     *("append", "replace", "replace named", "replace table", "fail if exists", "evolve"),
     *("overwrite schema", "read, modify, write", "commit", "resolve", "undo"),
-    *("merge", "update", "delete", "take back", "restore", "make again"),
+    *("merge", "update", "delete", "make again"),
 }

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 from walk import readers
 from walk.oracle import Violation, Write, ids
-from walk.past_verbs import read_time, read_version
 from walk.plan import Operation, Plan, make_plan
 from walk.verbs import OF_ONE_JOB, VERBS
 from walk.world import ROOT, Crash, Process, World, in_memory
@@ -123,7 +122,7 @@ class _Walker:
         process = world.process(operation.process)
         quiet = operation.is_undisturbed and not world.late and not _is_busy(world)
         world.quiet = quiet
-        before = len(world.oracle.commits), world.past.forgot
+        before = len(world.oracle.commits)
         outcome, failure = "nothing said", None
         with process.carrying_out(operation):
             try:
@@ -148,20 +147,15 @@ class _Walker:
         operation: Operation,
         error: BaseException,
         quiet: bool,
-        before: tuple[int, int],
+        before: int,
     ) -> str:
         """What an operation's error says of its job, held against the oracle."""
         said = f"{type(error).__name__}: {error}"
         if isinstance(error, DamagedError | VerificationError):
             raise error
-        # A table that keeps its past loses what a reader has planned on by a purge alone.
-        now = len(world.oracle.commits), world.past.forgot
-        keeps = world.plan.by_heads
-        if isinstance(error, SnapshotGoneError) and now[keeps] == before[keeps]:
+        if isinstance(error, SnapshotGoneError) and len(world.oracle.commits) == before:
             raise error
-        # Who asks for a time waits for the claims of that time, also where their job has died.
-        waits = isinstance(error, UnfinishedCommitError) and operation.options.get("by") == "time"
-        if quiet and not isinstance(error, _USUAL) and not waits:
+        if quiet and not isinstance(error, _USUAL):
             raise error
         word = _word(error)
         if word and operation.verb in OF_ONE_JOB and process.jobs:
@@ -197,15 +191,7 @@ def _look(world: World) -> None:
     snapshot = table.snapshot()
     seen = readers.by_heads(world, table, snapshot)
     readers.require_state(world, "a look", start, snapshot.schema, seen, None)
-    _check_names(world)
     _check_markers(world)
-
-
-def _check_names(world: World) -> None:
-    """Every file that a symlink manifest names is there."""
-    if not world.unaware:
-        for keys in readers.symlinked(world).values():
-            readers.ids_in(world, keys)
 
 
 def _end(world: World) -> None:
@@ -219,40 +205,16 @@ def _end(world: World) -> None:
     _settled(table.recover(0.0))
     if not world.was_late:
         _no_claims(world)
-    world.past.may_forget(world.clock.now, None)
     _settled(table.purge(apply=True, patience=0.0).recovered)
     _nothing_left(world, process)
     if not world.oracle.commits:
         return
     _compare(world, process)
-    _compare_past(world, process)
     table.gc(0.0, apply=True)
     table.write_index()
     _compare(world, process)
-    _compare_past(world, process)
     _still_writable(world)
     _compare(world, process)
-    if world.plan.by_heads:
-        world.past.may_forget(world.clock.now, 0)
-        table.purge(apply=True, keep=0)
-        _compare(world, process)
-        named = {file.key for file in table.files()}
-        left = {*world.objects(ROOT.data_prefix)} - named
-        if left:
-            raise Violation(f"no head names {left}, and a purge has left them")
-
-
-def _compare_past(world: World, process: Process) -> None:
-    """All that must be kept of the past can be read, and is what it was."""
-    if not world.plan.by_heads:
-        return
-    world.clock.advance(2.0)
-    table, past = process.fresh(), world.past
-    for name in past.names():
-        for version in range(past.version(name) + 1):
-            read_version(world, table, name, version)
-    for since in sorted({*world.oracle.since}):
-        read_time(world, table, since)
 
 
 def _settled(jobs: Iterable[Recovered]) -> None:
@@ -299,7 +261,6 @@ def _compare(world: World, process: Process) -> None:
     _compare_listings(world)
     _check_markers(world)
     _last_has_marker(world)
-    _compare_symlinks(world, process)
     _compare_findings(world, table.verify())
 
 
@@ -310,7 +271,7 @@ def _compare_findings(world: World, findings: Iterable[Finding]) -> None:
     unnamed = {it.key for it in findings if it.kind == "unnamed"}
     if left - unnamed:
         raise Violation(f"verify does not name {left - unnamed}, which came back")
-    kept = set() if world.plan.by_heads else set(world.oracle.kept)
+    kept = world.oracle.kept
     expected = {it.key for it in findings if it.kind == "unnamed" and it.partition in kept} | left
     found = [it for it in findings if it.kind != "unnamed" or it.key not in expected]
     if found:
@@ -320,8 +281,6 @@ def _compare_findings(world: World, findings: Iterable[Finding]) -> None:
 def _check_markers(world: World) -> None:
     """A ``_SUCCESS`` stands for what a listing of its partition shows, whenever it is there."""
     oracle = world.oracle
-    if world.plan.by_heads:
-        return  # What it holds nobody lists.
     for name in {name for named in oracle.named for name in named} - set(oracle.kept):
         found = world.store.objects.get(ROOT.marker_key(name))
         job = None if found is None else SuccessMarker.parse(found.body, name).job
@@ -351,24 +310,9 @@ def _compare_listings(world: World) -> None:
     names = set(oracle.state) | {world.partition(day) for day in (1, 2, 3)}
     for name in sorted(names):
         listed = readers.ids_in(world, readers.data_keys(world, name))
-        wanted: Counter[int] = Counter() if world.plan.by_heads else ids(oracle.state, name)
+        wanted = ids(oracle.state, name)
         if listed != wanted and (name not in oracle.kept or wanted - listed):
             raise Violation(f"a listing of {name} shows {listed}, the table has {wanted}")
-
-
-def _compare_symlinks(world: World, process: Process) -> None:
-    table = process.fresh()
-    if not table.keeps_symlinks():
-        return
-    if world.unaware:
-        table.keep_symlinks()
-        world.unaware = False
-    lists = readers.symlinked(world)
-    for name in sorted({*lists, *world.oracle.state}):
-        named = readers.ids_in(world, lists.get(name, ()))
-        if named != ids(world.oracle.state, name):
-            wanted = ids(world.oracle.state, name)
-            raise Violation(f"the symlinks of {name} name {named}, the table has {wanted}")
 
 
 def _still_writable(world: World) -> None:
@@ -448,15 +392,11 @@ def _simpler(it: Operation) -> Iterator[Operation]:
 
 
 def walk_seeds(
-    seeds: Iterable[int],
-    until: float | None = None,
-    verbs: Collection[str] = (),
-    by_heads: bool | None = None,
+    seeds: Iterable[int], until: float | None = None, verbs: Collection[str] = ()
 ) -> Walks:
     """Walk the plans of seeds, one after the other.
 
     :param verbs: that they are about; none: each seed's own.
-    :param by_heads: whether their tables are read by heads; ``None``: as each seed has it.
     :param until: a time of the monotonic clock after which no second one is begun.
     :raises WalkFailure: at the first that fails; its plan says no more than it must.
     """
@@ -464,7 +404,7 @@ def walk_seeds(
     for seed in seeds:
         if until is not None and walks.walks and time.monotonic() > until:
             break
-        plan = make_plan(seed, verbs, by_heads)
+        plan = make_plan(seed, verbs)
         try:
             walks.add(walk(plan))
         except WalkFailure as failure:

@@ -18,7 +18,6 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 from walk.oracle import Effect, Oracle, Row, Violation, older
-from walk.past import Past
 from walk.plan import CRASHES, Operation, Plan, Trouble
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
@@ -46,7 +45,7 @@ ROOT = TableRoot.parse(URL)
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _SMALL = Limits(decisions_per_head=2, files_per_object=2, heads_besides_index=1)
 _READS = (s.Get, s.Head, s.ListObjects, s.ListUploads, s.ListParts, s.CreateUpload, s.UploadPart)
-_WRITES = (s.Put, s.PutFile, s.Delete, s.DeleteMany, s.CompleteUpload)
+_WRITES = (s.Put, s.Delete, s.DeleteMany, s.CompleteUpload)
 #: Requests after which one that is late arrives.
 _LATE = 7
 
@@ -270,15 +269,6 @@ def _answer(process: Process, kind: str, request: s.Request[Any]) -> object:
         if isinstance(request, s.DeleteMany):
             return s.Deleted({key: "AccessDenied" for key, _ in request.items})
         raise StoreRefusedError("The store denied it.", lacks_right=True)
-    if isinstance(request, s.PutFile):
-        # A driver sends it until it is answered; what it has sent may arrive for all that.
-        if kind == "late":
-            world.send_late(request)
-        if kind in ("lost", "twice"):
-            world.apply(request, process)
-        if kind == "twice":
-            return world.apply(request, process)
-        raise StoreUnreachableError("The store did not answer.")
     if isinstance(request, _READS):
         if isinstance(request, s.CreateUpload | s.UploadPart) and kind == "lost":
             world.apply(request, process)
@@ -324,7 +314,6 @@ class World:
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
     by_hand: Counter[str] = field(default_factory=Counter)
     trace: list[str] = field(default_factory=list)
-    unaware: bool = False
     quiet: bool = False
     was_late: bool = False
     arrived: int = 0
@@ -332,7 +321,6 @@ class World:
 
     def __post_init__(self) -> None:
         self.store = MemoryStore(self.clock, self.plan.behaviour)
-        self.past = Past(self.oracle)
         self._writes = 0
         self._names = 0
         self._bare = MemoryDriver(self.store)
@@ -432,11 +420,8 @@ class World:
         assert decided is not None
         said = decided.decision
         names = tuple(change.partition for change in said.partitions)
-        breaks = [change.partition for change in said.partitions if not change.goes_on]
         try:
-            self.oracle.decided(job, said.is_commit, names, breaks, said.since or 0.0)
-            if said.is_commit:
-                self.past.decided()
+            self.oracle.decided(job, said.is_commit, names)
         except Violation as found:
             # Whatever the code under test makes of it.
             self.violation = self.violation or found
