@@ -8,9 +8,6 @@ from ..committer.errors import InvalidInputError
 from .described_table import DescribedTable, ReadBy, partition_texts
 from .engine_types import Engine
 
-_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
-_BY_SYMLINKS = "org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat"
-_IGNORES = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
 #: Athena takes so many partitions at once (its service quotas).
 _AT_ONCE = 100
 
@@ -60,15 +57,7 @@ def _hive(described: DescribedTable, engine: Engine, name: str) -> list[str]:
     if described.partition_by:
         types = described.partition_types(engine)
         lines += ["PARTITIONED BY (", _columns(engine, types), ")"]
-    if described.read_by is ReadBy.SYMLINKS:
-        lines += [
-            f"ROW FORMAT SERDE '{_SERDE}'",
-            f"STORED AS INPUTFORMAT '{_BY_SYMLINKS}'",
-            f"  OUTPUTFORMAT '{_IGNORES}'",
-        ]
-    else:
-        lines.append("STORED AS PARQUET")
-    lines.append(f"LOCATION '{described.location}'")
+    lines += ["STORED AS PARQUET", f"LOCATION '{described.location}'"]
     return ["\n".join(lines), *add_partitions(described, engine, name, described.partitions)]
 
 
@@ -113,16 +102,6 @@ def _partition_spec(described: DescribedTable, engine: Engine, partition: str) -
 
 
 def _trino(described: DescribedTable, name: str) -> list[str]:
-    """Trino's own ``CREATE TABLE`` cannot name an input format, so by symlink manifests the table
-    is made in the metastore that both read."""
-    if described.read_by is ReadBy.SYMLINKS:
-        raise InvalidInputError(
-            "Trino reads symlink manifests of tables that are in its metastore, and cannot create "
-            "such a table itself.",
-            table=described.root.url,
-            remedy="Register it: zero-rename catalog sync TABLE --catalog glue://database/table; "
-            "or run the statements of --engine hive on the metastore.",
-        )
     catalog, schema, table = _trino_name(name)
     types = [*described.types(Engine.TRINO), *described.partition_types(Engine.TRINO)]
     options = [f"  external_location = '{described.location}'", "  format = 'PARQUET'"]
@@ -176,13 +155,6 @@ def _of_delta(described: DescribedTable, engine: Engine, name: str) -> str:
 
 
 def _spark(described: DescribedTable, name: str) -> list[str]:
-    if described.read_by is ReadBy.SYMLINKS:
-        raise InvalidInputError(
-            "Spark cannot read Parquet by symlink manifests.",
-            table=described.root.url,
-            remedy='Give --read-by folders; or read it in Spark with format("zero_rename"), which '
-            "sees each job as a whole.",
-        )
     types = [*described.types(Engine.SPARK), *described.partition_types(Engine.SPARK)]
     lines = [f"CREATE TABLE {name} (", _columns(Engine.SPARK, types), ") USING parquet"]
     if described.partition_by:
@@ -193,7 +165,7 @@ def _spark(described: DescribedTable, name: str) -> list[str]:
 
 
 def _duckdb(described: DescribedTable, name: str) -> str:
-    """A view that lists folders: DuckDB knows no manifests, and ``Table.scan`` is for one state."""
+    """Return a view that lists folders; ``Table.scan`` is for one state."""
     depth = "/*" * len(described.partition_by)
     types = ", ".join(
         f"{_text(Engine.DUCKDB, name)}: {kind.replace('bigint', 'BIGINT')}"

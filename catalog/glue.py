@@ -25,15 +25,9 @@ _PARQUET = {
     "SerializationLibrary": "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe",
     "Parameters": {"serialization.format": "1"},
 }
-_FORMATS: Mapping[ReadBy, tuple[str, str]] = {
-    ReadBy.SYMLINKS: (
-        "org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat",
-        "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat",
-    ),
-    ReadBy.FOLDERS: (
-        "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
-        "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
-    ),
+_FORMATS = {
+    "InputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
+    "OutputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
 }
 #: What says that a table is a Delta table: the first is looked at by Athena's CREATE TABLE, the
 #: second by Spark, Trino and Athena (docs/catalogs.md has the sources). No format and no library of
@@ -174,11 +168,7 @@ class GlueCatalog:
 
     def _check_same(self, described: DescribedTable, there: Mapping[str, Any]) -> None:
         place = there.get("StorageDescriptor", {}).get("Location", "").rstrip("/")
-        inside = place.replace("s3a://", "s3://", 1)
-        if inside not in (
-            described.root.url,
-            f"s3://{described.root.bucket}/{described.root.symlinks_prefix}".rstrip("/"),
-        ):
+        if place.replace("s3a://", "s3://", 1) != described.root.url:
             raise InvalidInputError(
                 f"{self._url} is a table at {place or 'no place'}; nothing was changed.",
                 table=described.root.url,
@@ -295,8 +285,7 @@ def _storage(described: DescribedTable, location: str) -> dict[str, Any]:
     if described.read_by is ReadBy.LOG:
         by_path = {"serialization.format": "1", "path": location}
         return {**place, "SerdeInfo": {"Parameters": by_path}}
-    reads, writes = _FORMATS[described.read_by]
-    return {**place, "InputFormat": reads, "OutputFormat": writes, "SerdeInfo": _PARQUET}
+    return {**place, **_FORMATS, "SerdeInfo": _PARQUET}
 
 
 def _table_input(url: CatalogUrl, described: DescribedTable) -> dict[str, Any]:

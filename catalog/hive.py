@@ -117,8 +117,8 @@ class HiveCatalog:
 
     def _check_same(self, described: DescribedTable, facts: Mapping[str, str]) -> None:
         place = facts.get("Location", "").replace("s3a://", "s3://", 1).rstrip("/")
-        by = ReadBy.SYMLINKS if "Symlink" in facts.get("InputFormat", "") else ReadBy.FOLDERS
-        by = ReadBy.LOG if facts.get("Provider", "").lower() == _DELTA else by
+        is_delta = facts.get("Provider", "").lower() == _DELTA
+        by = ReadBy.LOG if is_delta else ReadBy.FOLDERS
         if place != described.location.rstrip("/") or by is not described.read_by:
             raise InvalidInputError(
                 f"{self._url} is a table at {place or 'no place'}, read by {by}; nothing was "

@@ -12,8 +12,7 @@ from ..committer.table import Table
 from ..tables import DeltaTable
 from ..tables.table_at import opened_as_it_is
 from .catalog_report import CatalogReport, CatalogUnsyncedError, CatalogUrl
-from .described_table import DescribedTable, ReadBy, describe
-from .engine_types import Engine
+from .described_table import DescribedTable, describe
 from .glue import GlueCatalog
 from .hive import HiveCatalog
 
@@ -45,7 +44,6 @@ def sync_catalog(
     table: Table | DeltaTable | str,
     catalog: str,
     *,
-    read_by: ReadBy | str | None = None,
     exclude: Collection[str] = (),
     spark: Any = None,
     connect: Callable[[], Any] | None = None,
@@ -55,8 +53,6 @@ def sync_catalog(
 
     :param table: a table, or its root, at which either kind may lie.
     :param catalog: ``glue://database/table``, or ``hive://database/table`` with ``spark``.
-    :param read_by: how engines find the files; ``None``: of a Delta table by its log; in Glue by
-        symlink manifests where the table keeps them, else by listing its folders.
     :param exclude: columns that the catalog is not told of.
     :param spark: a Spark session with Hive support, whose metastore it is; for a Delta table with
         Delta Lake's extensions.
@@ -67,9 +63,8 @@ def sync_catalog(
     """
     table = opened_as_it_is(Table(table)) if isinstance(table, str) else table
     url = CatalogUrl.parse(catalog).of(table.root)
-    engine = Engine.HIVE if url.kind == "hive" else None
     there = _catalog(url, table.root, spark, connect)
-    return _register(there, lambda: describe(table, read_by, exclude, engine))
+    return _register(there, lambda: describe(table, exclude))
 
 
 def _register(catalog: Catalog, described: Callable[[], DescribedTable]) -> CatalogReport:

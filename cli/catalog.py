@@ -1,4 +1,4 @@
-"""The commands about other engines: the lists of files that they read, and what they are told."""
+"""The commands about other engines: what they are told of tables."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import typer
 from ..catalog import Engine, ReadBy, describe, sync_catalog
 from ..catalog import ddl as statements
 from ..committer import Table
-from ..committer.errors import ZeroRenameError, counted, first_few
+from ..committer.errors import ZeroRenameError
 from ..tables import DeltaTable
-from .output import DRY, EXIT_CODES, AsJson, Exit, Url, print_rows, say
-from .tables import open_table, table_of_directories
+from .output import EXIT_CODES, AsJson, Exit, Url, print_rows, say
+from .tables import open_table
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -21,19 +21,6 @@ app = typer.Typer(
     epilog=EXIT_CODES,
 )
 
-#: Why a Delta table has no use for a list, and what to do there.
-_BY_ITS_LOG = (
-    "engines read it by its log, and need no list of its files",
-    "Register it without: zero-rename catalog sync TABLE --catalog glue://database/table.",
-)
-By = Annotated[
-    ReadBy | None,
-    typer.Option(
-        "--read-by",
-        help="How engines find the files. Default: of a Delta table by its log; by symlink "
-        "manifests where the table keeps them and the engine can, else by listing its folders.",
-    ),
-]
 Exclude = Annotated[
     list[str] | None, typer.Option(help="A column that the engine is not told of; may be repeated.")
 ]
@@ -67,34 +54,6 @@ def register_settled(table: Table | DeltaTable, catalog: str) -> None:
 
 
 @app.command()
-def manifests(
-    table: Url,
-    off: Annotated[
-        bool, typer.Option("--off", help="Keep them no more, and remove those that are there.")
-    ] = False,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="With --off: act. Without it, only say what would go.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Keep a symlink manifest of each partition from now on, and write all of them anew."""
-    found = table_of_directories(table, *_BY_ITS_LOG)
-    report = found.drop_symlinks(apply) if off else found.keep_symlinks()
-    row = ("kept" if report.kept else "not kept", report.partitions, report.written)
-    columns = ("manifests are", "partitions", "written or removed")
-    print_rows(as_json, columns, [row], dataclasses.asdict(report), "")
-    if off and not apply:
-        say(f"Engines that read by these manifests would find no rows. {DRY}")
-    if report.unaware:
-        again = f"zero-rename catalog manifests {table}{' --off --apply' if off else ''}"
-        say(
-            f"{counted(len(report.unaware), 'job was', 'jobs were')} open already "
-            f"({first_few(report.unaware)}); when none of these is, run it again: {again}"
-        )
-        raise typer.Exit(Exit.LOOK)
-
-
-@app.command()
 def ddl(
     table: Url,
     engine: Annotated[Engine, typer.Option(help="Who is to read it.")],
@@ -102,13 +61,12 @@ def ddl(
         str | None,
         typer.Option(help="What it is called there. Default: the last word of its root."),
     ] = None,
-    read_by: By = None,
     exclude: Exclude = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the statements that make the table known to an engine. Nothing is sent to it."""
     opened = open_table(table)
-    described = describe(opened, read_by, exclude or (), engine)
+    described = describe(opened, exclude or ())
     last = opened.root.prefix.rsplit("/", 1)[-1]
     of_trino = "delta" if described.read_by is ReadBy.LOG else "hive"
     default = f"{of_trino}.default.{last}" if engine is Engine.TRINO else last
@@ -126,13 +84,12 @@ def sync(
     catalog: Annotated[
         str, typer.Option(metavar="URL", help="glue://database/table: where it is registered.")
     ],
-    read_by: By = None,
     exclude: Exclude = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a catalog say what the table is now: its columns, and the partitions that hold files; of
     a Delta table, whose log tells the rest, its place and columns."""
-    report = sync_catalog(table, catalog, read_by=read_by, exclude=exclude or ())
+    report = sync_catalog(table, catalog, exclude=exclude or ())
     columns = ("table", "read by", "partitions added", "updated", "dropped")
     row = (report.table, report.read_by, report.added, report.updated, report.dropped)
     print_rows(as_json, columns, [row], dataclasses.asdict(report), "")

@@ -33,23 +33,6 @@ def invoke(*arguments: str, code: int = 0) -> Result:
     return result
 
 
-def test_manifests(table: Table) -> None:
-    assert "kept" in invoke("catalog", "manifests", table.root.url).output
-    assert table.keeps_symlinks()
-    asked = invoke("catalog", "manifests", table.root.url, "--off").output
-    assert "Nothing was changed; --apply does it." in asked
-    assert table.keeps_symlinks()
-    invoke("catalog", "manifests", table.root.url, "--off", "--apply")
-    assert not table.keeps_symlinks()
-
-
-def test_manifests_beside_a_job_that_is_open(table: Table) -> None:
-    with table.job() as job:
-        result = invoke("catalog", "manifests", table.root.url, code=1)
-        assert str(job.job) in result.output
-        assert "run it again" in result.output
-
-
 @pytest.mark.parametrize("engine", ["athena", "hive", "spark", "redshift", "duckdb", "trino"])
 def test_ddl(table: Table, engine: str) -> None:
     output = invoke("catalog", "ddl", table.root.url, "--engine", engine).output

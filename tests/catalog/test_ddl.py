@@ -70,14 +70,11 @@ class TestTypes:
 
 
 class TestStatements:
-    def test_athena_by_symlink_manifests(self) -> None:
-        table, partitions = ddl(
-            described(ReadBy.SYMLINKS, "day=2013-01-01"), "athena", "db.flights"
-        )
-        assert "INPUTFORMAT 'org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat'" in table
-        assert "LOCATION 's3://bucket/flights/_symlink_format_manifest/'" in table
+    def test_athena_reads_folders(self) -> None:
+        table, partitions = ddl(described(ReadBy.FOLDERS, "day=2013-01-01"), "athena", "db.flights")
+        assert "STORED AS PARQUET\nLOCATION 's3://bucket/flights/'" in table
         assert "`day` date" in table.partition("PARTITIONED BY")[2]
-        place = "'s3://bucket/flights/_symlink_format_manifest/day=2013-01-01/'"
+        place = "'s3://bucket/flights/day=2013-01-01/'"
         assert f"PARTITION (`day`='2013-01-01') LOCATION {place}" in partitions
 
     def test_redshift_quotes_in_its_own_way(self) -> None:
@@ -100,16 +97,12 @@ class TestStatements:
         assert "partitioned_by = ARRAY['day']" in table
         assert '"at" timestamp(6)' in table
         assert sync == "CALL lake.system.sync_partition_metadata('db', 'flights', 'FULL')"
-        with pytest.raises(InvalidInputError, match="--engine hive"):
-            ddl(described(ReadBy.SYMLINKS), Engine.TRINO, "lake.db.flights")
         with pytest.raises(InvalidInputError, match=r"catalog\.schema\.table"):
             ddl(described(ReadBy.FOLDERS), Engine.TRINO, "flights")
 
     def test_spark_makes_a_table_of_its_own(self) -> None:
         table = ddl(described(ReadBy.FOLDERS), "spark", "db.flights")[0]
         assert "USING parquet\nPARTITIONED BY (`day`)" in table
-        with pytest.raises(InvalidInputError, match="--read-by folders"):
-            ddl(described(ReadBy.SYMLINKS), "spark", "db.flights")
 
     @pytest.mark.parametrize("name", ["a b", "a;b", "", "a.", "a`b"])
     def test_names_that_cannot_be(self, name: str) -> None:

@@ -162,17 +162,6 @@ def test_delta_table_is_refused_where_another_place_is_registered(
         sync_catalog(table, url)
 
 
-@pytest.mark.parametrize("read_by", ["folders", "symlinks"])
-def test_delta_table_is_described_by_its_log_alone(table: DeltaTable, read_by: str) -> None:
-    with pytest.raises(InvalidInputError, match=f"read_by={read_by}"):
-        describe(table, read_by)
-
-
-def test_directories_are_registered_by_no_log(s3_bucket: Bucket) -> None:
-    with pytest.raises(InvalidInputError, match="read_by=log is for Delta tables"):
-        describe(Table(f"s3://{s3_bucket.name}/other"), "log")
-
-
 def test_registration_after_a_commit_is_a_warning_where_it_fails(
     table: DeltaTable, s3_bucket: Bucket, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -70,18 +70,6 @@ class TestTable:
         assert partitions(glue, s3_bucket)["a"] == f"{table.root.url}/day=a/"
         assert sync_catalog(table.root.url, url).table == "unchanged"
 
-    def test_it_changes_over_to_symlink_manifests(
-        self, table: Table, glue: Any, url: str, s3_bucket: Bucket
-    ) -> None:
-        sync_catalog(table, url)
-        table.keep_symlinks()
-        report = sync_catalog(table, url)
-        assert (report.table, report.added, report.updated) == ("updated", 0, 2)
-        there = glue.get_table(DatabaseName=s3_bucket.name, Name="sales")["Table"]
-        assert there["StorageDescriptor"]["InputFormat"].endswith("SymlinkTextInputFormat")
-        place = f"{table.root.url}/_symlink_format_manifest/day=a/"
-        assert partitions(glue, s3_bucket)["a"] == place
-
     def test_what_others_noted_of_it_stays(
         self, table: Table, glue: Any, url: str, s3_bucket: Bucket
     ) -> None:
@@ -281,11 +269,6 @@ class TestRefused:
     def test_what_is_no_catalog(self, table: Table, url: str) -> None:
         with pytest.raises(InvalidInputError, match="glue://database/table"):
             sync_catalog(table, url)
-
-    @pytest.mark.usefixtures("s3_server")
-    def test_symlink_manifests_that_are_not_kept(self, table: Table, url: str) -> None:
-        with pytest.raises(InvalidInputError, match="zero-rename catalog manifests"):
-            sync_catalog(table, url, read_by="symlinks")
 
 
 class TestFailures:

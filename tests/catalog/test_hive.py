@@ -56,11 +56,10 @@ class Metastore:
                 return Answer([*rows])
             case ["CREATE", "EXTERNAL"]:
                 assert location
-                form = "Symlink" if "Symlink" in statement else "Parquet"
                 columns = dict(re.findall(r"`(\w+)` (\w+)", statement))
                 if "PARTITIONED BY" in statement:
                     columns["# Partition Information"] = ""
-                self.facts = {**columns, "Location": location[1], "InputFormat": form}
+                self.facts = {**columns, "Location": location[1]}
         if "ADD COLUMNS" in statement:
             self.facts |= dict(re.findall(r"`(\w+)` (\w+)", statement))
         elif " ADD " in statement:
@@ -119,15 +118,6 @@ def test_a_column_that_widened_is_named_with_the_way_out(table: Table) -> None:
     metastore.facts, metastore.partitions = {}, []
     assert sync_catalog(table, CATALOG, spark=metastore).table == "created"
     assert metastore.facts["n"] == "bigint"
-
-
-def test_for_trino_by_symlink_manifests(table: Table) -> None:
-    table.keep_symlinks()
-    metastore = Metastore()
-    sync_catalog(table, CATALOG, spark=metastore, read_by="symlinks")
-    assert metastore.facts["Location"].endswith("/_symlink_format_manifest/")
-    with pytest.raises(InvalidInputError, match="read by symlinks"):
-        sync_catalog(table, CATALOG, spark=metastore)
 
 
 @pytest.mark.parametrize("strike", range(8))

@@ -60,7 +60,6 @@ WORKS = {
 #: The same of commands that refuse it, and a word of the remedy.
 REFUSES = {
     "adopt": ("{t}", "layout='delta'"),
-    "catalog manifests": ("{t}", "zero-rename catalog sync"),
     "copy": ("{t} {t}2", "load(spark"),
     "encryption": ("{t}", "bucket's default"),
     "gc": ("{t}", "zero-rename purge"),
@@ -123,7 +122,6 @@ def test_a_command_that_a_delta_table_has_no_use_for_says_what_to_do(
         ("compact", "{t} --sort-by delay", "sorting by columns"),
         ("doctor", "{t} --apply", "record of its store's facts"),
         ("repair", "{t} --job zr1-00000000000000000000000000", "repair of one job"),
-        ("catalog ddl", "{t} --engine athena --read-by folders", "read_by=folders"),
         ("restore", "{t} --as-of 0 --partition day=1", "restored as a whole"),
         ("retention", "{t} --set 14d", "retention that is set here"),
         ("purge", "{t} --keep 1", "deletedFileRetentionDuration"),
