@@ -30,7 +30,7 @@ from zero_rename.committer.format.read_base import ReadBase
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.scan.table_scan import TableScan
 from zero_rename.committer.store.encryption import Encryption
-from zero_rename.orchestration.load_policies import check_delta_policies
+from zero_rename.orchestration.load_policies import refuse_data_root
 from zero_rename.orchestration.merge_arguments import check_merge, read_across
 from zero_rename.orchestration.runs.outcomes import settled, tell_narrowing
 from zero_rename.orchestration.runs.partitions import made_partitions
@@ -80,7 +80,6 @@ class WritePolicy:
     on_conflict: str = OnConflict.FAIL
     on_superseded: str | None = None
     wait_for_other_runs: float | None = None
-    readers: str | None = None
     data_root: str | None = None
     encryption: Encryption | None = None
     base: Snapshot | ReadBase | None = None
@@ -103,8 +102,8 @@ class WritePolicy:
         if self.content is not None:
             choice(CONTENT, Content, self.content)
         choice(LAYOUT, TableLayout, self.layout)
-        if self.is_delta:
-            check_delta_policies(vars(self), "Nothing was written")
+        if self.data_root and not self.is_delta:
+            refuse_data_root(self.data_root, "Nothing was written")
         if self.across_partitions is not None:
             read_across(self.across_partitions)
         if self.parsed_mode is Mode.FAIL_IF_EXISTS:
@@ -179,7 +178,7 @@ class _Job:
     @property
     def policies(self) -> dict[str, Any]:
         """What a job and a merge are both told."""
-        policies: dict[str, Any] = {
+        return {
             "partition_by": self.partition_by,
             "only_partitions": self.named,
             "schema_mode": self.policy.schema_mode,
@@ -188,11 +187,8 @@ class _Job:
             "on_repeat": OnRepeat.REPLACE_OWN,
             "owner": self.step.owner,
             "code_version": self.step.code_version,
-            "data_root": self.policy.data_root,
+            **({"data_root": self.policy.data_root} if self.policy.is_delta else {}),
         }
-        if not self.policy.is_delta:
-            policies["readers"] = self.policy.readers
-        return policies
 
 
 def write_asset(step: AssetStep, table: AssetTable, data: Any, policy: WritePolicy) -> Committed:
@@ -362,7 +358,6 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
         "task": owner.task_id,
         "tryNumber": str(owner.try_number),
         "series": owner.series,
-        "readers": policy.readers,
         "dataRoot": policy.data_root,
         "defaultEncryption": policy.encryption,
         "codeVersion": job.step.code_version,

@@ -18,7 +18,6 @@ from zero_rename.committer.format.job_spec import (
     Mode,
     OnConflict,
     OnSuperseded,
-    Readers,
     SchemaMode,
     TableLayout,
     choice,
@@ -33,7 +32,6 @@ from zero_rename.committer.store.fast_root import FastRoot
 from zero_rename.committer.table import Table
 from zero_rename.committer.upkeep.upload_selection import UploadsPath
 from zero_rename.maintenance.destinations import Destination
-from zero_rename.orchestration.load_policies import check_delta_policies
 from zero_rename.orchestration.merge_arguments import OF_MERGES, listed_columns
 from zero_rename.orchestration.runs.arguments import read_seconds
 from zero_rename.orchestration.table_names import all_below, check_catalog, table_url, urls_below
@@ -82,7 +80,6 @@ _CHECKS: dict[str, Callable[[str], object]] = {
     "on_conflict": partial(choice, "on_conflict", OnConflict),
     "on_superseded": partial(choice, "on_superseded", OnSuperseded),
     "layout": partial(choice, "layout", TableLayout),
-    "readers": partial(choice, "readers", Readers),
     "data_root": FastRoot.parse,
     "encryption": Encryption.parse,
     "catalog": check_catalog,
@@ -154,15 +151,11 @@ class ZeroRenameResource(dg.ConfigurableResource):
         description="Of the tables that writes fill and loads read: directory (the default), or "
         "delta, a Delta table; an asset's own layout wins.",
     )
-    readers: str | None = Field(
-        default=None,
-        description="How readers find the files of tables that writes make: listing, or heads.",
-    )
     data_root: str | None = Field(
         default=None,
-        description="s3://bucket/prefix?endpoint=https://host:port: where the files of new tables "
-        "with layout=delta or readers=heads lie first. Of other engines only Spark reads them "
-        "before a checkpoint.",
+        description="s3://bucket/prefix?endpoint=https://host:port: where the files of new Delta "
+        "tables lie first. Writes into tables of directories are refused. Of other engines only "
+        "Spark reads them before a checkpoint.",
     )
     encryption: str | None = Field(
         default=None,
@@ -200,7 +193,6 @@ class ZeroRenameResource(dg.ConfigurableResource):
         known = [it for it in (self.layout, self.committer) if isinstance(it, str)]
         if len(known) == 2 and TableLayout.DELTA in known:
             check_kept(self.committer, {LAYOUT: TableLayout.DELTA}, _UNDONE)
-            check_delta_policies({"readers": self.readers}, _UNDONE)
         return self
 
     def table(self, name: str) -> Table:
@@ -433,7 +425,6 @@ class ZeroRenameResource(dg.ConfigurableResource):
             on_conflict=self.on_conflict,
             on_superseded=self.on_superseded,
             wait_for_other_runs=self._seconds_of_waiting,
-            readers=self.readers,
             data_root=self.data_root,
             encryption=self._encryption,
             schema_mode=choice(SCHEMA_MODE, SchemaMode, meta.get(SCHEMA_MODE) or SchemaMode.KEEP),

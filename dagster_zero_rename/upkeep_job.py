@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from zero_rename.committer.errors import counted, escaped
+from zero_rename.committer.errors import TableMismatchError, counted, escaped
 from zero_rename.committer.format.job_spec import choice
 from zero_rename.committer.table import Table
 from zero_rename.committer.upkeep.checkpoint import CheckpointAction, Checkpointed, CheckpointOrder
@@ -21,7 +21,7 @@ from zero_rename.maintenance.residue import find_residue
 from zero_rename.maintenance.upkeep import Upkeep, as_markdown, look_after
 from zero_rename.orchestration.table_names import check_catalog_of
 from zero_rename.tables import DeltaTable
-from zero_rename.tables.table_at import opened_as_it_is
+from zero_rename.tables.table_at import delta_at, opened_as_it_is
 
 from .conflict_job import owner_of
 from .failures import final_failures
@@ -107,9 +107,9 @@ def maintenance_job(
             table = resource.table(place.root.url)
             try:
                 it = look_after(table, place, order, register, decided)
-                if (most := resource.max_recompute) is not None and place.is_table:
+                if (most := resource.max_recompute) is not None and place.is_delta:
                     with it.step():
-                        it.notes += risks_of(table, most, resource.client())
+                        it.notes += risks_of(delta_at(table), most, resource.client())
             except Exception as error:
                 # The others are looked after; this one is for who mends the program.
                 context.log.exception(table.root.url)
@@ -150,14 +150,15 @@ def checkpoint_job(
     name: str = "zero_rename_checkpoint",
     resource_key: str = RESOURCE,
 ) -> dg.JobDefinition:
-    """A job that copies what lies only in the tables' fast roots into the tables by jobs
-    of theirs, with the same rows. Who writes meanwhile goes first.
+    """A job that copies what lies only in the fast roots of Delta tables into the tables by jobs of
+    theirs, with the same rows. Who writes meanwhile goes first.
 
     Its report is Markdown on the run. It fails where files are lost, or a table cannot be
     checkpointed, once all that can be copied is.
 
-    :param tables: names; ``None``: all tables below the resource's ``table_root`` but those whose
-        data root is temporary.
+    :param tables: names; ``None``: all Delta tables below the resource's ``table_root`` that this
+        package has made, but those whose data root is temporary. A table of directories that is
+        named fails the run.
     :param order: which partitions of a table are copied first: ``creation``, the oldest, or
         ``latest``.
     :param apply: act; ``False`` only reports what would be done.
@@ -177,6 +178,8 @@ def checkpoint_job(
         for table in found:
             try:
                 opened = opened_as_it_is(table)
+                if not isinstance(opened, DeltaTable):
+                    raise _of_directories(table)
                 if tables is None and _is_left(opened):
                     continue
                 done += [(table.root.url, it) for it in opened.checkpoint(order=first, apply=apply)]
@@ -203,11 +206,20 @@ def checkpoint_job(
     return checkpoint
 
 
-def _is_left(table: Table | DeltaTable) -> bool:
+def _is_left(table: DeltaTable) -> bool:
     """Tell whether a table that nobody named has nothing that is to be made durable."""
-    if isinstance(table, DeltaTable) and why_left(table):
+    if why_left(table):
         return True
     return (root := table.data_root) is not None and root.temporary
+
+
+def _of_directories(table: Table) -> TableMismatchError:
+    """Build the error for a table of directories that is named for a checkpoint."""
+    return TableMismatchError(
+        "It is no Delta table: the files of a table of directories lie in it. Nothing was copied.",
+        table=table.root.url,
+        remedy="Leave it out of tables.",
+    )
 
 
 def _of_checkpoint(done: Sequence[tuple[str, Checkpointed]], failed: Sequence[str]) -> str:
@@ -230,7 +242,7 @@ def _of_checkpoint(done: Sequence[tuple[str, Checkpointed]], failed: Sequence[st
 
 def _opened(resource: ZeroRenameResource, tables: Sequence[str] | None) -> list[Table]:
     if tables is None:
-        tables = [it.root.url for it in resource.destinations() if _is_registered(it)]
+        tables = [it.root.url for it in resource.destinations() if it.is_delta]
     return [resource.table(it) for it in tables]
 
 

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..committer.errors import counted, first_few
+from ..committer.errors import TableMismatchError, TableNotFoundError, counted, first_few
 from ..committer.format.layout import UNPARTITIONED
-from ..committer.table import Table
+from ..tables import DeltaTable
 from .graph import LineageGraph, look_up
 from .nodes import JobNode
 from .plan import plan, way_to, ways_through
@@ -71,14 +71,18 @@ def at_risk(
     return risks
 
 
-def risks_of(table: Table, most: float, client: Any = None) -> list[str]:
-    """What of a table is at risk, as sentences for who looks after it. Where all is durable that is
-    one state of the table.
+def risks_of(table: DeltaTable, most: float, client: Any = None) -> list[str]:
+    """Tell what of a Delta table is at risk, as sentences for who looks after it. Nothing is told
+    of a table that has no data root.
 
     :param most: seconds that making it again may take.
     :param client: as the table's.
     """
-    url, names = table.root.url, [it.partition for it in table.not_durable()]
+    try:
+        names = [it.partition for it in table.not_durable()] if table.has_data_roots else []
+    except (TableNotFoundError, TableMismatchError):
+        return []  # Its first job has not committed, or another engine's features are in its way.
+    url = table.root.url
     targets = [url if name == UNPARTITIONED else f"{url}/{name}" for name in names]
     found = at_risk(look_up(targets, client), most) if targets else []
     late = [it for it in found if it.seconds is not None]

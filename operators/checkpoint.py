@@ -1,4 +1,4 @@
-"""Checkpoint of tables whose files lie in a fast root first."""
+"""Checkpoint of Delta tables whose files lie in a fast root first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ..committer.errors import ZeroRenameError, counted, first_few
+from ..committer.errors import TableMismatchError, ZeroRenameError, counted, first_few
 from ..committer.format.job_spec import choice
 from ..committer.upkeep.checkpoint import CheckpointAction, CheckpointOrder
 from ..orchestration.runs.reports import text_table
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class CheckpointOperator(_TableMaintenance):
-    """Copy what lies only in the tables' fast roots into the tables by plain jobs, with the same
-    rows. Who writes meanwhile goes first.
+    """Copy what lies only in the fast roots of Delta tables into the tables by plain jobs, with the
+    same rows. Who writes meanwhile goes first.
 
     Reports by default: ``apply=True`` acts. Returns (XCom) ``tables``, each with ``partitions``
     (``partition``, ``action``, ``files``, ``bytes``, ``since``, ``job``; 100 at most),
     ``partitions_left_off``, ``copied``, ``would_copy``, ``changed_meanwhile`` and ``lost``. Fails
     where files are lost, once all that is there is copied. A table whose data root is temporary is
-    refused.
+    refused, and so is a table of directories.
 
     :param tables: one table or several, whole or below the connection's table root. (templated)
     :param order: which partitions are copied first: ``creation``, the oldest, or ``latest``.
@@ -48,9 +48,18 @@ class CheckpointOperator(_TableMaintenance):
         self.order = choice("order", CheckpointOrder, order)
 
     def _treat(self, table: Table, hook: ZeroRenameHook) -> list[dict[str, Any]]:
+        from ..tables import DeltaTable
         from ..tables.table_at import opened_as_it_is
 
-        found = opened_as_it_is(table).checkpoint(order=self.order, apply=self.apply)
+        opened = opened_as_it_is(table)
+        if not isinstance(opened, DeltaTable):
+            raise TableMismatchError(
+                "It is no Delta table: the files of a table of directories lie in it. Nothing was "
+                "copied.",
+                table=table.root.url,
+                remedy="Leave it out of tables.",
+            )
+        found = opened.checkpoint(order=self.order, apply=self.apply)
         rows = [(it.partition, str(it.action), it.files, it.bytes) for it in found]
         listed = text_table(("partition", "action", "files", "bytes"), rows)
         self.log.info("%s\n%s", table.root.url, listed if rows else "all of it is durable")

@@ -525,15 +525,16 @@ class MaintainTablesOperator(_Purging):
         from ..lineage import risks_of
         from ..maintenance.destinations import destinations_in
         from ..maintenance.upkeep import Upkeep, look_after
+        from ..tables.table_at import delta_at
 
         most, found = hook.settings.max_recompute, list[Upkeep]()
         try:
             for place in places or named.run(destinations_in(named.root)):
                 table = hook.get_table(place.root.url)
                 done = look_after(table, place, order, register, conflicts)
-                if most is not None and place.is_table:
+                if most is not None and place.is_delta:
                     with done.step():
-                        done.notes += risks_of(table, most, hook.get_conn())
+                        done.notes += risks_of(delta_at(table), most, hook.get_conn())
                 found.append(done)
         except Exception as error:
             # The others are looked after; this one is for who mends the program.

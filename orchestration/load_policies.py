@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..committer.errors import InvalidInputError
 from ..committer.format.job_spec import (
@@ -15,6 +15,7 @@ from ..committer.format.job_spec import (
     TableLayout,
     check_superseded,
 )
+from ..committer.store.fast_root import FastRoot
 from ..s3a.hadoop.settings import NATIVE
 from ..s3a.policies import check_kept, check_s3a_options
 from .merge_arguments import check_merge
@@ -40,7 +41,9 @@ def check_policies(
     check_merge(said, committer)
     check_kept(committer, said, _UNDONE)
     if said.get("layout") is TableLayout.DELTA:
-        check_delta_policies(said, _UNDONE)
+        _check_of_delta(said)
+    elif committer == NATIVE and said.get("data_root"):
+        refuse_data_root(said["data_root"], _UNDONE)
     if said.get("publish") is False:
         _check_held_back(committer, said)
     check_s3a_options(committer, said.get("mode"), s3a_options or {})
@@ -65,25 +68,30 @@ def check_policies(
         check_policy(policy, said.get("mode"), bool(said.get("partitions")))
 
 
-#: What a load into a Delta table does not keep, and what it does in its place.
-_NOT_IN_DELTA: Mapping[str, str] = {"readers": "whose readers go by its log"}
-
-
-def check_delta_policies(said: Mapping[str, Any], undone: str) -> None:
+def _check_of_delta(said: Mapping[str, Any]) -> None:
     """Refuse what a Delta table does not keep.
 
-    :param undone: what was not done, as the beginning of a sentence.
     :raises InvalidInputError: names it.
     """
-    whys = [f"{name}={said[name]}, {why}" for name, why in _NOT_IN_DELTA.items() if said.get(name)]
     if said.get("success_markers") == SuccessMarkers.PARTITION_AND_TABLE:
-        whys.append("success_markers=partition_and_table, which has no partitions' directories")
-    why = next(iter(whys), "")
-    if why:
         raise InvalidInputError(
-            f"layout=delta is given for a table with {why}. {undone}.",
+            "layout=delta is given for a table with success_markers=partition_and_table, which has "
+            f"no partitions' directories. {_UNDONE}.",
             remedy="Leave one of the two out.",
         )
+
+
+def refuse_data_root(data_root: FastRoot | str, undone: str) -> NoReturn:
+    """Refuse a data root for a table of directories.
+
+    :param undone: what was not done, as the beginning of a sentence.
+    :raises InvalidInputError: always.
+    """
+    raise InvalidInputError(
+        f"data_root={FastRoot.parse(data_root)} is of Delta tables, and is given for a table of "
+        f"directories. {undone}.",
+        remedy="Give layout='delta', or leave data_root out of the connection or resource.",
+    )
 
 
 def read_publish(given: object) -> bool | None:
@@ -132,19 +140,14 @@ def _check_of_merge(on_conflict: OnConflict | str | None, distribute: Distribute
         )
 
 
-def check_table_layout(committer: str, table: Table, said: Mapping[str, Any]) -> None:
-    """Refuse a layout that a table does not have, which is fixed by its first job. Asks for the
-    table's record, which a load has read.
+def check_table_data_root(table: Table, said: Mapping[str, Any]) -> None:
+    """Refuse a data root that a Delta table does not have. Asks for the table's log.
 
-    :param said: ``readers`` and ``data_root``, each ``None`` where nothing is said.
-    :raises InvalidInputError: a data root where readers list.
-    :raises TableMismatchError: the table is of another layout.
+    :param said: ``layout`` and ``data_root``, each ``None`` where nothing is said.
+    :raises InvalidInputError: it lies in the table.
+    :raises TableMismatchError: the table has another one.
     """
-    readers, data_root = said.get("readers"), said.get("data_root")
-    if said.get("layout") is TableLayout.DELTA:
-        if data_root:
-            from ..tables.table_at import delta_at  # With the readers of Parquet: on use.
+    if said.get("layout") is TableLayout.DELTA and said.get("data_root"):
+        from ..tables.table_at import delta_at  # With the readers of Parquet: on use.
 
-            delta_at(table).refuse_other_data_root(data_root)
-    elif committer == NATIVE and (readers or data_root):
-        table.refuse_other_layout(readers, data_root)
+        delta_at(table).refuse_other_data_root(said["data_root"])

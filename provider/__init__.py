@@ -120,17 +120,12 @@ def _connection_type() -> dict[str, Any]:
                 enum=["partition_and_table", "table", "none"],
                 default="partition_and_table",
             ),
-            "readers": _field(
-                "Readers",
-                "How readers find the tables' files: listing, or by the tables' records alone "
-                "(heads). Fixed by a table's first job",
-                enum=["listing", "heads"],
-            ),
             "data_root": _field(
                 "Data root",
-                "Where the files of new tables with layout=delta or readers=heads lie first, such "
-                "as s3://fast/lake?endpoint=https://host:port; never with a password. Of other "
-                "engines only Spark reads them before a checkpoint",
+                "Where the files of new Delta tables lie first, such as "
+                "s3://fast/lake?endpoint=https://host:port; never with a password. Loads of "
+                "directories are refused. Of other engines only Spark reads them before a "
+                "checkpoint",
             ),
             "encryption": _field(
                 "Encryption",

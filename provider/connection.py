@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from ..committer.errors import InvalidInputError, without_secrets
-from ..committer.format.job_spec import OnConflict, Readers, SuccessMarkers
+from ..committer.format.job_spec import OnConflict, SuccessMarkers
 from ..committer.store.encryption import Algorithm, Encryption
 from ..committer.store.fast_root import FastRoot
 from ..committer.store.s3_urls import SCHEME, refuse_arn
@@ -25,7 +25,6 @@ _ROOT = re.compile(rf"{SCHEME}[^/\s]")
 _POLICIES: Mapping[str, type[StrEnum]] = {
     "on_conflict": OnConflict,
     "success_markers": SuccessMarkers,
-    "readers": Readers,
 }
 
 
@@ -39,9 +38,7 @@ class ConnectionSettings:
     :param committer: the default committer.
     :param on_conflict: the default conflict policy, ``None`` when the connection says nothing.
     :param success_markers: where ``_SUCCESS`` goes, ``None`` when the connection says nothing.
-    :param readers: how readers find the tables' files, ``None`` when the connection says nothing.
-    :param data_root: where the files of new tables lie first that are Delta tables or read by
-        heads.
+    :param data_root: where the files of new Delta tables lie first.
     :param encryption: by the store, of what is written for tables whose records name none;
         ``None``: the bucket's own.
     :param s3a_options: for Hadoop's committers, unless the operator says otherwise: members of
@@ -59,7 +56,6 @@ class ConnectionSettings:
     committer: str = "zero_rename"
     on_conflict: OnConflict | None = None
     success_markers: SuccessMarkers | None = None
-    readers: Readers | None = None
     data_root: FastRoot | None = None
     encryption: Encryption | None = None
     s3a_options: Mapping[str, Any] | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..committer.errors import InvalidInputError
-from ..committer.format.job_spec import Mode, OnConflict, Readers, TableLayout
+from ..committer.format.job_spec import Mode, OnConflict, TableLayout
 from .hadoop.settings import CONFLICT_MODE_OF, NATIVE
 
 #: What a load says of other runs.
@@ -34,9 +34,6 @@ class UnkeptPolicy:
 
 #: By the name of an argument, or of a member of a connection or a resource.
 UNKEPT: Mapping[str, UnkeptPolicy] = {
-    "readers": UnkeptPolicy(
-        "whose files readers find by listing them", "Give readers='listing'", Readers.LISTING
-    ),
     "layout": UnkeptPolicy(
         "which writes directories", "Give layout='directory'", TableLayout.DIRECTORY
     ),

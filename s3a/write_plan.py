@@ -139,8 +139,8 @@ def check_destination(table: Table, committer: str) -> None:
     """
     if table.exists():
         raise SettingsRefusedError(
-            f"[native-table] This is a table of the zero_rename committer: its readers go by its "
-            f"heads, and would not see what {committer} writes. Nothing was written.",
+            f"[native-table] This is a table of the zero_rename committer, whose records would not "
+            f"name what {committer} writes. Nothing was written.",
             table=table.root.url,
             remedy="Use committer='zero_rename' for it, or another table.",
         )

@@ -28,7 +28,6 @@ from ..committer.format.job_spec import (
     OnRepeat,
     OnSuperseded,
     Owner,
-    Readers,
     SchemaMode,
     SuccessMarkers,
 )
@@ -248,17 +247,10 @@ class WriterOptions:
         "Of a new table: `store`, or `none` where the store lacks conditional writes.",
         Coordination.STORE,
     )
-    readers: Readers | None = option(
-        partial(texts.choice, Readers),
-        "Of a new table: `listing`, files in the partitions' directories; or `heads`, files that "
-        "the table's records alone name. A table keeps what its first job said.",
-        None,
-        "readers",
-    )
     data_root: FastRoot | None = option(
         texts.fast_root,
-        "Of a new table with `layout=delta` or `readers=heads`: where its jobs' files lie first, "
-        "and of other engines only Spark reads them before a checkpoint, "
+        "Of a new Delta table: where its jobs' files lie first, and of other engines only Spark "
+        "reads them before a checkpoint, "
         "`s3://bucket/prefix?endpoint=https://host:port` and perhaps a profile.",
         None,
         "data_root",
@@ -378,9 +370,8 @@ class ReaderOptions:
     )
     as_of: AsOf | None = option(
         values.moment,
-        "Of a table read by heads, a former state: a time with its zone, "
-        "`2026-01-31T12:00:00Z`, or a version of the one partition that `partitions` names. No "
-        "later write is held against it.",
+        "Of a Delta table, a former state: a time with its zone, `2026-01-31T12:00:00Z`, or a "
+        "version. No later write is held against it.",
     )
     target_partition_bytes: int = option(
         texts.size,

@@ -27,7 +27,6 @@ from zero_rename.committer.format.job_spec import (
     OnConflict,
     OnRepeat,
     OnSuperseded,
-    Readers,
     SchemaMode,
     TableLayout,
 )
@@ -280,7 +279,6 @@ class NativeLoad(SparkLoad):
             on_conflict=OnConflict(policy.on_conflict),
             on_superseded=OnSuperseded(superseded) if superseded else None,
             run_rank=self.step.run_rank(self.paths),
-            readers=None if policy.readers is None else Readers(policy.readers),
             data_root=None if data_root is None else FastRoot.parse(data_root),
             layout=TableLayout(policy.layout) if policy.is_delta else None,
             code_version=self.step.code_version,
@@ -354,7 +352,7 @@ def check_application_policies(
                 remedy=f"Let the application say it, by save(options={{{option!r}: "
                 f"{str(value)!r}}}).",
             )
-    told = (*OF_MERGES, "on_conflict", "on_superseded", "readers", "data_root")
+    told = (*OF_MERGES, "on_conflict", "on_superseded", "data_root")
     is_delta = {"layout": TableLayout.DELTA if policy.is_delta else None}
     registration = policy.registration
     said = {name: getattr(policy, name) for name in told}

@@ -19,11 +19,10 @@ import pyarrow as pa
 from dagster_zero_rename.asset_write import WritePolicy
 from dagster_zero_rename.registration import Registration
 from dagster_zero_rename.spark.spark_load import check_application_policies
-from zero_rename.committer.commit.first_job import check_data_root
 from zero_rename.committer.commit.uncoordinated import check_uncoordinated
 from zero_rename.committer.errors import ZeroRenameError
 from zero_rename.committer.format.handoff import Handoff
-from zero_rename.committer.format.job_spec import Coordination, JobSpec, Readers, SchemaMode
+from zero_rename.committer.format.job_spec import Coordination, JobSpec, SchemaMode
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.format.run_rank import RunRanks
@@ -41,10 +40,9 @@ TESTS = DOCUMENT.parents[1] / "tests"
 ROOT = TableRoot.parse("s3://bucket/wh/flights")
 HONOURED = "honoured"
 WORDS = tuple(map(str, COMMITTERS))
-#: The layouts of a table, by what a job that makes one says.
-LAYOUTS: Mapping[str, Mapping[str, Any]] = {
-    "listing": {"readers": Readers.LISTING},
-    "heads": {"readers": Readers.HEADS},
+#: Tables of directories, by what a job that makes one says.
+TABLES: Mapping[str, Mapping[str, Any]] = {
+    "coordination=store": {},
     "coordination=none": {"coordination": Coordination.NONE},
 }
 
@@ -128,16 +126,14 @@ def ask_save(case: Case, committer: str) -> Any:
     return writer_options(target.options, Handoff(), target.named_options)
 
 
-def ask_job(case: Case, layout: str) -> JobSpec:
-    """Ask ``Table.job`` of a new table of a layout. Returns the job.
+def ask_job(case: Case, kind: str) -> JobSpec:
+    """Ask ``Table.job`` of a new table of directories. Returns the job.
 
     :raises ZeroRenameError: the call is refused.
     """
-    spec = JobSpec(pa.schema([("day", pa.int32())]), **{**LAYOUTS[layout], **case.said})
+    spec = JobSpec(pa.schema([("day", pa.int32())]), **{**TABLES[kind], **case.said})
     if spec.coordination is Coordination.NONE:
         check_uncoordinated(ROOT, spec)
-    if spec.fast is not None:
-        check_data_root(ROOT, spec.fast, spec.readers or Readers.LISTING)
     return spec
 
 
@@ -162,7 +158,7 @@ def ask_dagster(case: Case, committer: str) -> None:
 ENTRIES: Mapping[str, tuple[tuple[str, ...], Callable[[Case, str], Any]]] = {
     "airflow": (WORDS, ask_airflow),
     "save": (WORDS, ask_save),
-    "job": (tuple(LAYOUTS), ask_job),
+    "job": (tuple(TABLES), ask_job),
     "dagster": (WORDS, ask_dagster),
 }
 

@@ -20,12 +20,11 @@ from ...committer.format.job_spec import (
     OnConflict,
     OnRepeat,
     OnSuperseded,
-    Readers,
     TableLayout,
     choice,
 )
 from ...committer.format.run_rank import RunRanks
-from ...orchestration.load_policies import check_policies, check_table_layout, read_publish
+from ...orchestration.load_policies import check_policies, check_table_data_root, read_publish
 from ...orchestration.merge_arguments import OF_MERGES, check_merge, listed_columns, read_across
 from ...orchestration.runs.arguments import Parser, read_any, read_flag, read_seconds, read_text
 from ...orchestration.runs.heartbeat import wait_for_living
@@ -94,7 +93,6 @@ POLICIES: Mapping[str, Callable[[str], Any]] = {
     "on_superseded": partial(choice, "on_superseded", OnSuperseded),
     "run_rank": RunRanks.of,
     "distribute": partial(choice, "distribute", Distribute),
-    "readers": partial(choice, "readers", Readers),
     "layout": partial(choice, "layout", TableLayout),
     "code_version": checked_code_version,
     "merge_on": listed_columns,
@@ -207,8 +205,6 @@ class LoadOperator(TaskArguments, BaseOperator):
         ``deferrable=True``, where the operator has that, it holds no worker meanwhile. (templated)
     :param distribute: ``partition`` lets ``save()`` bring the rows of a partition together first,
         for few files; or ``none``; ``None`` leaves it to the application. (templated)
-    :param readers: how readers find the files of a table that this load makes: ``listing``, or
-        natively ``heads``; ``None`` takes the connection's. (templated)
     :param layout: natively, ``delta`` for a Delta table, which other engines read by its log;
         ``None`` or ``directory`` for directories. (templated)
     :param publish: ``False``, of a Delta table: the rows are written, and nobody sees them before
@@ -275,7 +271,6 @@ class LoadOperator(TaskArguments, BaseOperator):
         run_rank: datetime | date | float | str | None = None,
         wait_for_other_runs: timedelta | float | str | None = None,
         distribute: str | None = None,
-        readers: str | None = None,
         layout: str | None = None,
         code_version: str | None = None,
         merge_on: str | Sequence[str] | None = None,
@@ -304,7 +299,6 @@ class LoadOperator(TaskArguments, BaseOperator):
         self.run_rank: Any = run_rank
         self.wait_for_other_runs: Any = wait_for_other_runs
         self.distribute = distribute
-        self.readers = readers
         self.layout = layout
         self.code_version = code_version
         self.merge_on = merge_on
@@ -458,7 +452,7 @@ class LoadOperator(TaskArguments, BaseOperator):
             has_page = committer == NATIVE and not is_delta
             link_to_table(self, ti, hook, table.root.url, partitions, has_page)
             check_policies(committer, given, getattr(self, "s3a_options", None))
-            check_table_layout(committer, table, said)
+            check_table_data_root(table, said)
             said["run_rank"] = run_rank(context, self.run_rank)
             said |= {"table": table.root, "partitions": partitions or None}
             handoff = replace(run.handoff(), **said)

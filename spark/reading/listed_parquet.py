@@ -68,7 +68,7 @@ def listed_parquet(
     ignores missing or damaged files elsewhere.
 
     Spark wants the partitions of a list below one folder (``PartitioningUtils.parsePartitions``).
-    In a table that is read by heads each job has its own: a list for each, and the rows of all.
+    In a Delta table each job has its own: a list for each, and the rows of all.
 
     :param scheme: how the session's paths begin, ``s3a``.
     :return: ``None`` where this Spark does not take the list, or the files are of so many jobs that

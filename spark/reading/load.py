@@ -110,8 +110,8 @@ def load(
         surely says so (:mod:`.predicate`).
     :param by: ``spark`` (its own Parquet reader), ``zero_rename`` (this package's), or ``auto``:
         Spark wherever the session reaches the table's store by itself.
-    :param as_of: of a table read by heads, a former state: a time with its zone, or a version of
-        the one partition named (:meth:`.Table.scan`). No later write is held against it.
+    :param as_of: of a Delta table, a former state: a time with its zone, or a version
+        (:meth:`.DeltaTable.scan`). No later write is held against it.
     :param job: of a Delta table, instead of a state: the rows of this job alone, before it is
         published or after (:meth:`.DeltaTable.scan`). No later write is held against it.
     :raises InvalidInputError: a call that cannot be right, or ``by="spark"`` where the session

@@ -105,6 +105,13 @@ def planned_job(
     :param any_case: columns are the table's whatever their case, as for Spark by default.
     :raises InvalidInputError: nothing was written.
     """
+    if options.data_root is not None and not isinstance(table, DeltaTable):
+        raise InvalidInputError(
+            f"data_root={options.data_root} is of Delta tables, and is given for a table of "
+            "directories; nothing was written.",
+            table=table.root.url,
+            remedy="Give save() layout='delta', or leave data_root out.",
+        )
     if any_case and options.partition_by:
         by = (find_column(name, schema.names) or name for name in options.partition_by)
         options = replace(options, partition_by=tuple(by))

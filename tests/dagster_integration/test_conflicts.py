@@ -31,6 +31,10 @@ def late() -> None:
     """An asset whose table is loaded by hand."""
 
 
+#: Keeps the run that came late.
+VISIBLE = {"keep": ["run 1"]}
+
+
 @pytest.fixture
 def table(zero: ZeroRenameResource) -> Table:
     """A day of a newer run, and of a late one that has replaced it."""
@@ -43,7 +47,7 @@ def load(table: Table, *ranks: int) -> list[str]:
     """Replace the day by runs of these ranks; returns their jobs."""
     done = []
     for rank in ranks:
-        given: dict[str, Any] = {"readers": "heads", "mode": "replace", "run_rank": rank}
+        given: dict[str, Any] = {"mode": "replace", "run_rank": rank}
         run = {"owner": Owner("daily", f"run {rank}", "late"), "idempotency_key": f"run {rank}"}
         with table.job(SCHEMA, partition_by=["day"], **given, **run) as job:
             job.write(pa.table({"number": [rank], "day": [1]}, SCHEMA))
@@ -82,7 +86,7 @@ def test_check_fails_until_the_conflict_is_settled(zero: ZeroRenameResource, tab
         assert not found.passed
         assert "1 conflict is not settled" in found.description
         assert "the older came later" in found.metadata["report"].value
-    table.resolve("newest_run", apply=True)
+    table.resolve(VISIBLE, apply=True)
     assert checked(zero).passed
 
 
@@ -90,7 +94,7 @@ def test_check_and_job_fail_while_a_record_cannot_be_read(
     zero: ZeroRenameResource, table: Table
 ) -> None:
     table.conflicts()
-    table.resolve("newest_run", apply=True)
+    table.resolve(VISIBLE, apply=True)
     table.conflicts()
     (last,) = load(table, 3)
     table.run(Put(table.root.decision_key(last), b"{"))  # pyright: ignore[reportArgumentType]
@@ -101,11 +105,11 @@ def test_check_and_job_fail_while_a_record_cannot_be_read(
     assert not run(resolve_conflicts_job(policy="newest_run", apply=True), zero).success
 
 
-def test_job_brings_back_the_newest_run(zero: ZeroRenameResource, table: Table) -> None:
-    dry = run(resolve_conflicts_job(policy="newest_run"), zero)
+def test_job_keeps_the_run_whose_rows_are_visible(zero: ZeroRenameResource, table: Table) -> None:
+    dry = run(resolve_conflicts_job(policy=VISIBLE), zero)
     assert (dry.success, numbers(table)) == (True, [1])
-    result = run(resolve_conflicts_job(policy="newest_run", apply=True), zero)
-    assert (result.success, numbers(table)) == (True, [2])
+    result = run(resolve_conflicts_job(policy=VISIBLE, apply=True), zero)
+    assert (result.success, numbers(table)) == (True, [1])
     assert metadata_of(result)["settled"].value == 1
     (settled,) = table.overview().conflicts
     assert settled.settlement is not None
@@ -129,8 +133,9 @@ def test_maintenance_fails_or_settles_as_it_is_told(zero: ZeroRenameResource, ta
     assert run(maintenance_job(apply=True, conflicts="report"), zero).success
     assert not run(maintenance_job(apply=True, conflicts="fail"), zero).success
     assert numbers(table) == [1]
-    assert run(maintenance_job(apply=True, conflicts={"prefer": ["daily"]}), zero).success
-    assert numbers(table) == [2]
+    assert not run(maintenance_job(apply=True, conflicts="newest_run"), zero).success
+    assert run(maintenance_job(apply=True, conflicts=VISIBLE), zero).success
+    assert numbers(table) == [1]
     assert run(maintenance_job(apply=True, conflicts="fail"), zero).success
 
 

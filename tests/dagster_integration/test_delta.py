@@ -217,18 +217,9 @@ class TestWrite:
         assert [it.version for it in flights.table.history()] == [2, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        ({"readers": "heads"}, "readers=heads"),
-        ({"committer": "magic"}, "magic, which writes directories"),
-    ],
-)
-def test_what_a_delta_table_does_not_keep_is_refused_while_definitions_load(
-    words: dict[str, Any], why: str
-) -> None:
-    with pytest.raises(ValidationError, match=why):
-        ZeroRenameResource(table_root="s3://lake/tables", layout="delta", **words)
+def test_hadoops_committers_are_refused_while_definitions_load() -> None:
+    with pytest.raises(ValidationError, match="magic, which writes directories"):
+        ZeroRenameResource(table_root="s3://lake/tables", layout="delta", committer="magic")
 
 
 def test_unknown_layout_is_refused(zero: ZeroRenameResource) -> None:
@@ -246,14 +237,13 @@ def test_code_version_and_content_of_an_asset_are_recorded(flights: Flights) -> 
     assert content_of(flights.table.state().files).startswith("rows:2:")
 
 
-def test_asset_s_layout_is_refused_where_the_resource_says_what_it_does_not_keep(
-    flights: Flights,
-) -> None:
-    flights.policy, flights.metadata = {"layout": None, "readers": "heads"}, {"layout": "delta"}
+def test_data_root_of_the_resource_is_refused_for_an_asset_of_directories(flights: Flights) -> None:
+    flights.policy = {"data_root": "s3://fast/lake"}
+    flights.metadata = {"layout": "directory"}
     result = flights.run(DAY, raise_on_error=False)
     assert not result.success
     assert not flights.table.exists()
-    assert "readers=heads" in str(result.all_events)
+    assert "data_root=s3://fast/lake is of Delta tables" in str(result.all_events)
 
 
 @pytest.mark.parametrize("layouts", [("directory", "delta"), ("delta", "directory")])

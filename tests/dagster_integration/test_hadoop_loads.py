@@ -193,7 +193,7 @@ class TestBySparkSubmit:
     @pytest.mark.parametrize(
         ("given", "message"),
         [
-            ({"readers": "heads"}, "readers=.heads. is given with the committer"),
+            ({"data_root": "s3://fast/lake"}, "data_root=s3://fast/lake is of Delta tables"),
             ({"catalog": "glue://lake"}, "catalog=.glue://lake. is given with the committer"),
             ({"on_conflict": "fail", "on_superseded": "skip"}, "on_superseded"),
         ],

@@ -320,7 +320,7 @@ def test_the_variables_reach_the_store_too(asset: Asset, zero: ZeroRenameResourc
             table_root=zero.table_root,
             access_key_id="id",
             secret_access_key="secret",
-            readers="heads",
+            layout="delta",
             data_root="s3://fast/lake?profile=nvme",
             encryption="SSE-KMS alias/lake",
         )

@@ -13,6 +13,7 @@ from support.s3a_jobs import MagicJob
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.store.fast_root import FastPlace
 from zero_rename.tables import DeltaTable
+from zero_rename.tables.table_at import delta_at
 
 pytestmark = pytest.mark.memory_s3
 
@@ -91,8 +92,8 @@ def test_uploads_of_other_tools_below_a_plain_directory_are_aborted(
 
 def test_what_would_take_long_to_be_made_again_is_told(bucket: str) -> None:
     zero = ZeroRenameResource(table_root=f"s3://{bucket}/tables", max_recompute=3600)
-    more: Any = {"readers": "heads", "data_root": f"s3://{bucket}/scratch", "inputs": ()}
-    with zero.table("a").job(SCHEMA, partition_by=[], **more) as job:
+    more: Any = {"data_root": f"s3://{bucket}/scratch", "inputs": ()}
+    with delta_at(zero.table("a")).job(SCHEMA, partition_by=[], **more) as job:
         job.write(pa.table({"number": [1]}, SCHEMA))
     result = maintenance_job().execute_in_process(resources={"zero_rename": zero})
     assert "at risk: 1 partition not durable yet cannot be made again" in report(result)
@@ -101,8 +102,8 @@ def test_what_would_take_long_to_be_made_again_is_told(bucket: str) -> None:
 def loaded(zero: ZeroRenameResource, name: str, bucket: str, query: str = "") -> None:
     """Two days of a table, in a fast root of the same store."""
     schema = SCHEMA.append(pa.field("day", pa.int32()))
-    more: Any = {"readers": "heads", "data_root": f"s3://{bucket}/scratch{query}"}
-    with zero.table(name).job(schema, partition_by=["day"], **more) as job:
+    root = f"s3://{bucket}/scratch{query}"
+    with delta_at(zero.table(name)).job(schema, partition_by=["day"], data_root=root) as job:
         job.write(pa.table({"number": [1, 2], "day": [1, 2]}, schema))
 
 
@@ -116,12 +117,12 @@ def test_a_checkpoint_copies_the_tables_below_the_root(
     names, resources = ("a", "b/c"), {"zero_rename": zero}
     page = report(checkpoint_job().execute_in_process(resources=resources))
     assert page.count("| would copy | 1 |") == 4
-    assert [len(zero.table(name).not_durable()) for name in names] == [2, 2]
+    assert [len(delta_at(zero.table(name)).not_durable()) for name in names] == [2, 2]
     page = report(checkpoint_job(apply=True).execute_in_process(resources=resources))
     assert page.count("| copied | 1 |") == 4
     assert f"| `{zero.table_root}/b/c` | `day=2` | copied" in page
-    assert [zero.table(name).not_durable() for name in names] == [[], []]
-    assert len(zero.table("scratch").not_durable()) == 2
+    assert [delta_at(zero.table(name)).not_durable() for name in names] == [[], []]
+    assert len(delta_at(zero.table("scratch")).not_durable()) == 2
     assert "Nothing lies only" in report(
         checkpoint_job(tables=["a"], apply=True).execute_in_process(resources=resources)
     )
@@ -133,7 +134,7 @@ def test_a_checkpoint_fails_for_what_is_lost_and_copies_the_rest(
     for name in ("a", "b"):
         loaded(zero, name, bucket)
     loaded(zero, "t", bucket, "?temporary=true")
-    [file] = zero.table("a").files("day=1")
+    [file] = delta_at(zero.table("a")).state(["day=1"]).files
     place = FastPlace.of(bucket, file.key)
     assert place is not None
     s3_bucket.client.delete_object(Bucket=bucket, Key=place.real(file.key))
@@ -146,7 +147,8 @@ def test_a_checkpoint_fails_for_what_is_lost_and_copies_the_rest(
     assert (
         f"day=1 are gone from the fast root: zero-rename lineage plan {zero.table_root}/a" in page
     )
-    left = {name: [it.partition for it in zero.table(name).not_durable()] for name in ("a", "b")}
+    tables = {name: delta_at(zero.table(name)) for name in ("a", "b")}
+    left = {name: [it.partition for it in table.not_durable()] for name, table in tables.items()}
     assert left == {"a": ["day=1"], "b": []}
 
 

@@ -12,6 +12,7 @@ import pytest
 from dagster_zero_rename import ZeroRenameResource, zero_rename_asset
 from support.dagster_loads import DAYS, SCHEMA, Load, days, flights, materialisations, rows, values
 from zero_rename.committer.format.records.inputs import content_of
+from zero_rename.tables.table_at import delta_at
 
 pytestmark = pytest.mark.memory_s3
 
@@ -69,14 +70,14 @@ def test_files_of_a_new_table_lie_in_the_resources_fast_root(
     zero: ZeroRenameResource, bucket: str, merge_on: str | None
 ) -> None:
     root, mode = f"s3://{bucket}/scratch", "merge" if merge_on else None
-    fast = ZeroRenameResource(table_root=zero.table_root, readers="heads", data_root=root)
+    fast = ZeroRenameResource(table_root=zero.table_root, layout="delta", data_root=root)
 
     @dg.asset(partitions_def=DAYS, metadata={"partition_expr": "day"})
     def flights(context: dg.AssetExecutionContext, zero: ZeroRenameResource):
         return zero.write(context, pd.DataFrame(TWO), mode=mode, merge_on=merge_on)
 
     materialise(flights, fast, partition_key=DAY)
-    table = zero.table("flights")
+    table = delta_at(zero.table("flights"))
     assert [(it.partition, it.rows) for it in table.not_durable()] == [(f"day={DAY}", 2)]
     assert str(table.data_root) == root
 

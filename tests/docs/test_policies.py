@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from docs.extensions import policies
-from docs.extensions.policies import CASES, ENTRIES, HONOURED, LAYOUTS, TESTS, WORDS, Case
+from docs.extensions.policies import CASES, ENTRIES, HONOURED, TABLES, TESTS, WORDS, Case
 from support.memory_store import MemoryStore
 from support.protocol import SCHEMA, memory_table
 from zero_rename.committer import RefusedError
@@ -83,12 +83,12 @@ def test_each_option_of_the_native_writer_is_refused_with_magic(name: str, spell
     assert (error is None) == (name == "compression")
 
 
-@pytest.mark.parametrize(("case", "layout"), cells("job", tuple(LAYOUTS)), ids=str)
-def test_job_of_a_table_keeps_a_policy_or_refuses_it(case: Case, layout: str) -> None:
-    error = policies.refusal("job", case, layout)
+@pytest.mark.parametrize(("case", "kind"), cells("job", tuple(TABLES)), ids=str)
+def test_job_of_a_table_keeps_a_policy_or_refuses_it(case: Case, kind: str) -> None:
+    error = policies.refusal("job", case, kind)
     store = MemoryStore()
     table = memory_table(store)
-    given = {**LAYOUTS[layout], **case.said, "partition_by": ("day",)}
+    given = {**TABLES[kind], **case.said, "partition_by": ("day",)}
     if error is not None:
         with pytest.raises(RefusedError) as caught:
             table.open_job(JobSpec(SCHEMA, **given))

@@ -88,7 +88,6 @@ class TestTables:
         assert risks_of(lake.weekly, 3600.0) == []
         lake.weekly.checkpoint(apply=True)
         assert risks_of(lake.weekly, -1.0) == []
-        assert risks_of(lake.daily, -1.0) == []
 
     def test_what_cannot_be_made_again(self, lake: Lake) -> None:
         lake.write(lake.weekly, "week", {"x": [1], "week": [1]}, inputs=())

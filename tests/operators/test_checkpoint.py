@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from support.airflow import Tables, run_task, task_context
-from zero_rename.committer import InvalidInputError, Table, ZeroRenameError
+from zero_rename.committer import InvalidInputError, TableMismatchError, ZeroRenameError
 from zero_rename.committer.store.fast_root import FastPlace
 from zero_rename.operators.checkpoint import CheckpointOperator
 from zero_rename.tables import DeltaTable
@@ -19,16 +19,14 @@ pytestmark = pytest.mark.memory_s3
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 
 
-@pytest.fixture(params=["heads", "delta"])
-def table(tables: Tables, request: pytest.FixtureRequest) -> Table | DeltaTable:
+@pytest.fixture
+def table(tables: Tables) -> DeltaTable:
     """Two days, in a fast root of the same store."""
-    kind = Table if request.param == "heads" else DeltaTable
-    words: dict[str, Any] = {"readers": "heads"} if request.param == "heads" else {}
-    table = kind(f"{tables.url()}_fast", client=tables.bucket.client)
+    table = DeltaTable(f"{tables.url()}_fast", client=tables.bucket.client)
     root = f"s3://{tables.bucket.name}/scratch"
     for day in (1, 2):
         rows = pa.table({"value": [day], "day": [day]}, schema=SCHEMA)
-        with table.job(SCHEMA, partition_by=["day"], data_root=root, **words) as job:
+        with table.job(SCHEMA, partition_by=["day"], data_root=root) as job:
             job.write(rows)
     return table
 
@@ -40,7 +38,7 @@ def run(tables: Tables, **arguments: Any) -> dict[str, Any]:
     return report
 
 
-def test_it_reports_then_copies(tables: Tables, table: Table | DeltaTable) -> None:
+def test_it_reports_then_copies(tables: Tables, table: DeltaTable) -> None:
     planned = run(tables, order="latest")
     assert [it["partition"] for it in planned["partitions"]] == ["day=2", "day=1"]
     assert (planned["would_copy"], len(table.not_durable())) == (2, 2)
@@ -49,9 +47,7 @@ def test_it_reports_then_copies(tables: Tables, table: Table | DeltaTable) -> No
     assert run(tables, apply=True)["partitions"] == []
 
 
-def test_it_fails_for_what_is_lost_and_copies_the_rest(
-    tables: Tables, table: Table | DeltaTable
-) -> None:
+def test_it_fails_for_what_is_lost_and_copies_the_rest(tables: Tables, table: DeltaTable) -> None:
     (file,) = table.state(["day=1"]).files
     place = FastPlace.of(tables.bucket.name, file.key)
     assert place is not None
@@ -59,6 +55,13 @@ def test_it_fails_for_what_is_lost_and_copies_the_rest(
     with pytest.raises(ZeroRenameError, match=r"day=1.*lineage plan"):
         run(tables, apply=True)
     assert [it.partition for it in table.not_durable()] == ["day=1"]
+
+
+def test_table_of_directories_is_refused(tables: Tables) -> None:
+    tables.load(1)
+    task = CheckpointOperator(task_id="copy", tables=tables.url())
+    with pytest.raises(TableMismatchError, match="It is no Delta table"):
+        run_task(task, task_context(task))
 
 
 def test_no_such_order() -> None:

@@ -29,6 +29,8 @@ from zero_rename.tables import DeltaTable
 pytestmark = pytest.mark.memory_s3
 
 DAY1 = "day=1"
+#: Keeps the run of a late backfill, whose rows are there.
+VISIBLE = {"keep": ["daily/1"]}
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ def connection(tables: Tables, connect: Connect) -> str:
 def load(tables: Tables, rank: int, dag: str = "daily", rows: int = 2, **policy: Any) -> str:
     """Replace the day by a run of a DAG."""
     owner = Owner(dag, f"run {rank}", "load", try_number=1)
-    given = {"readers": "heads", "mode": "replace", "run_rank": rank, "owner": owner, **policy}
+    given = {"mode": "replace", "run_rank": rank, "owner": owner, **policy}
     done = tables.load(1, idempotency_key=f"{dag}/{rank}", rows=rows, **given)
     return str(done.job)
 
@@ -126,19 +128,19 @@ class TestFind:
         for _ in range(2):
             with pytest.raises(AirflowFailException, match="1 conflict is not settled"):
                 find(connection, tables="flights", fail_on="unresolved")
-        resolve(connection, apply=True)
+        resolve(connection, policy=VISIBLE, apply=True)
         report, _ = find(connection, tables=["flights"], fail_on="unresolved")
         assert report["unresolved"] == 0
 
     def test_window_tells_what_is_settled_by_whom(self, tables: Tables, connection: str) -> None:
         late_backfill(tables)
         find(connection)
-        resolve(connection, apply=True)
+        resolve(connection, policy=VISIBLE, apply=True)
         report, pushed = find(connection, since="3600")
         (conflict,) = report["tables"][0]["conflicts"]
         assert conflict["settled"]
         assert conflict["settlement"]["by"] == "flights.settle of run scheduled__2013-02-02"
-        assert "settled for daily.load of run run 2 (restore, newest_run" in pushed["markdown"]
+        assert "settled for daily.load of run run 1 (kept, keep=daily/1" in pushed["markdown"]
 
     def test_runs_of_hadoops_committers_are_reported_alike(
         self, tables: Tables, connection: str
@@ -174,24 +176,20 @@ class TestResolve:
     def test_dry_run_says_what_would_stand(self, tables: Tables, connection: str) -> None:
         _, older = late_backfill(tables)
         find(connection)
-        report, _ = resolve(connection)
+        report, _ = resolve(connection, policy=VISIBLE)
         (conflict,) = report["conflicts"]
-        assert conflict["settlement"]["stands"] == "daily/2"
+        assert conflict["settlement"]["stands"] == "daily/1"
         assert (conflict["settlement"]["job"], rows(tables.table())) == (None, 2)
         assert tables.table().files(DAY1)[0].job == older
 
-    def test_newest_run_is_brought_back_and_told_to_the_asset(
+    def test_rows_of_directories_that_were_replaced_cannot_be_brought_back(
         self, tables: Tables, connection: str
     ) -> None:
-        late_backfill(tables)
+        _, older = late_backfill(tables)
         find(connection)
-        asset = Asset("flights", uri=tables.url())
-        report, pushed = resolve(connection, apply=True, outlets=[asset])
-        assert (report["settled"], report["unresolved"], rows(tables.table())) == (1, 0, 3)
-        extra = pushed["events"][asset].extra
-        assert (extra["table"], extra["partition"]) == (tables.url(), DAY1)
-        again, pushed = resolve(connection, apply=True, outlets=[asset])
-        assert (again["conflicts"], pushed["events"][asset].extra) == ([], {})
+        with pytest.raises(AirflowException, match="run 2 in day=1 cannot be brought back"):
+            resolve(connection, apply=True)
+        assert tables.table().files(DAY1)[0].job == older
 
     def test_preferred_dag_is_kept_in_the_order_that_is_given(
         self, tables: Tables, connection: str
@@ -199,10 +197,12 @@ class TestResolve:
         load(tables, 1, "corrections", rows=1)
         load(tables, 2, "flights_daily", rows=3)
         find(connection)
-        policy = {"prefer": ["corrections", "flights_daily"]}
+        with pytest.raises(AirflowException, match=r"corrections.load .* cannot be brought back"):
+            resolve(connection, policy={"prefer": ["corrections", "flights_daily"]}, apply=True)
+        policy = {"prefer": ["flights_daily", "corrections"]}
         report, _ = resolve(connection, policy=policy, apply=True)
-        assert rows(tables.table()) == 1
-        assert report["conflicts"][0]["settlement"]["policy"] == "prefer=corrections,flights_daily"
+        assert rows(tables.table()) == 3
+        assert report["conflicts"][0]["settlement"]["policy"] == "prefer=flights_daily,corrections"
 
     def test_conflict_that_cannot_be_settled_fails_and_is_retried(
         self, tables: Tables, connection: str
@@ -211,10 +211,10 @@ class TestResolve:
         find(connection)
         opened = tables.undecided(1)
         with pytest.raises(AirflowException, match=f"{opened} is at work") as caught:
-            resolve(connection, apply=True)
+            resolve(connection, policy=VISIBLE, apply=True)
         assert not isinstance(caught.value, AirflowFailException)
         tables.table().settle([opened])
-        report, _ = resolve(connection, apply=True)
+        report, _ = resolve(connection, policy=VISIBLE, apply=True)
         assert report["settled"] == 1
 
     @pytest.mark.parametrize(
@@ -360,9 +360,9 @@ class TestMaintenance:
 
     def test_policy_settles_and_says_who_decided(self, tables: Tables, connection: str) -> None:
         late_backfill(tables)
-        report, _ = self.maintain(connection, {"prefer": ["daily"]})
+        report, _ = self.maintain(connection, VISIBLE)
         assert report["tables"][0]["conflicts"] == {"settled": 1}
-        assert rows(tables.table()) == 3
+        assert rows(tables.table()) == 2
         (settled,) = tables.table().overview().conflicts
         assert settled.settlement is not None
         assert settled.settlement.by.task_id == "maintain"
@@ -432,6 +432,8 @@ class TestDeltaTables:
         assert (report["settled"], report["unresolved"], rows(delta)) == (1, 0, 3)
         extra = pushed["events"][asset].extra
         assert (extra["table"], extra["partition"]) == (tables.url(), DAY1)
+        again, pushed = resolve(connection, apply=True, outlets=[asset])
+        assert (again["conflicts"], pushed["events"][asset].extra) == ([], {})
         assert find(connection, fail_on="unresolved")[0]["unresolved"] == 0
 
     @pytest.mark.parametrize("days", [[1], [1, 2]])

@@ -28,7 +28,6 @@ def given(tables: Tables, connect: Connect) -> dict[str, str]:
         extra={
             "table_root": tables.url(""),
             "success_markers": "table",
-            "data_root": DATA_ROOT,
             "encryption": "SSE-KMS alias/lake",
         },
     )
@@ -41,7 +40,6 @@ def given(tables: Tables, connect: Connect) -> dict[str, str]:
         on_conflict="last_wins",
         on_superseded="fail",
         distribute="partition",
-        readers="heads",
         code_version="{{ '4' }}",
         zero_rename_conn_id="zr",
     )
@@ -54,7 +52,7 @@ def given(tables: Tables, connect: Connect) -> dict[str, str]:
 def test_every_variable_is_read(given: dict[str, str]) -> None:
     """But for what only Dagster's assets without partitions say, or loads of Delta tables."""
     read = {field.metadata["handed"] for field in fields(WriterOptions)} | {"table"}
-    said = read - {None, "replace_table", "publish"}
+    said = read - {None, "replace_table", "publish", "data_root"}
     assert set(given) == {Handoff.variable(name) for name in said}
 
 
@@ -66,14 +64,30 @@ def test_they_mean_the_same(given: dict[str, str], tables: Tables) -> None:
     assert options.mode(overwrite=True) == "replace"
     assert options.on_conflict == "last_wins"
     assert options.distribute == "partition"
-    assert options.readers == "heads"
-    assert options.data_root == FastRoot.parse(DATA_ROOT)
     assert options.default_encryption == Encryption(Algorithm.SSE_KMS, "alias/lake")
     assert options.code_version == "4"
     assert options.replace_partitions == ("day=1", "day=a;b,c")
     owner = options.owner("app")
     assert TaskRun("flights", "scheduled__2013-02-02", "load", 3, 2, 1).owns(owner)
     assert owner.try_number == 2
+
+
+def test_a_load_of_a_delta_table_hands_over_the_connections_data_root(
+    tables: Tables, connect: Connect
+) -> None:
+    connect("zr", extra={"data_root": DATA_ROOT})
+    load = ZeroRenameSparkSubmitOperator(
+        task_id="load",
+        application="job.py",
+        table=tables.url(),
+        partition="*",
+        layout="delta",
+        zero_rename_conn_id="zr",
+    )
+    context: Any = task_context(load)
+    given = load._table_load(context).handoff.encode()
+    options = read_writer_options({"path": tables.url()}, given)
+    assert options.data_root == FastRoot.parse(DATA_ROOT)
 
 
 def test_a_load_that_adds_may_write_its_partitions_only(tables: Tables, connect: Connect) -> None:

@@ -162,8 +162,12 @@ def test_an_application_that_writes_directories_is_found_out(
         run(load(tables))
 
 
-def test_what_a_delta_table_does_not_keep_is_refused(tables: Tables, spark: FakeSpark) -> None:
-    refused(spark, "readers=heads", load(tables, readers="heads"))
+def test_a_data_root_of_the_connection_is_refused_for_directories(
+    tables: Tables, spark: FakeSpark, connect: Connect
+) -> None:
+    connect("zr", extra={"data_root": "s3://fast/lake"})
+    said = "data_root=s3://fast/lake is of Delta tables, and is given for a table of directories"
+    refused(spark, said, load(tables, layout=None, zero_rename_conn_id="zr"))
 
 
 def test_hadoops_committers_refuse_it_as_the_dag_file_is_parsed(tables: Tables) -> None:

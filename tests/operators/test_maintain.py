@@ -17,6 +17,7 @@ from zero_rename.committer.upkeep.tables_below import tables_below
 from zero_rename.committer.upkeep.upload_selection import UploadsPath
 from zero_rename.operators.maintenance import MaintainTablesOperator
 from zero_rename.provider.hooks import ZeroRenameHook
+from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
 DATA = pa.table({"delay": [1, 2], "day": [1, 2]})
@@ -109,12 +110,16 @@ def test_a_template_that_makes_no_tables(tables: Tables, connection: str, given:
 def test_what_would_take_long_to_be_made_again_is_told(tables: Tables, connect: Connect) -> None:
     """Of rows that lie in a fast root alone, and of which nothing says what they were made from."""
     connect("zr", extra={"table_root": tables.url("").rstrip("/"), "max_recompute": 3600})
-    tables.load(1, 2, readers="heads", data_root=f"s3://{tables.bucket.name}/scratch", inputs=())
+    delta = DeltaTable(tables.url(), driver=tables.table().driver)
+    data = pa.table({"day": [1, 2], "flight": ["a", "b"]})
+    root = f"s3://{tables.bucket.name}/scratch"
+    with delta.job(data.schema, partition_by=["day"], data_root=root, inputs=()) as job:
+        job.write(data)
     pushed = Pushed()
     (told,) = run("zr", pushed)["tables"][0]["notes"]
     assert told.startswith("at risk: 2 partitions not durable yet cannot be made again: day=1, ")
     assert told in pushed.xcom["markdown"]
-    tables.table().checkpoint(apply=True)
+    delta.checkpoint(apply=True)
     assert run("zr")["tables"][0]["notes"] == []
 
 

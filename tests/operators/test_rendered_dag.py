@@ -26,7 +26,7 @@ APPLICATION = (
     "import os\n"
     'if os.environ.get("ZERO_RENAME_MODE") == "merge":\n'
     '    os.environ["ZERO_RENAME_MODE"] = "append"\n'
-    + WRITES.replace("owner=", "code_version=options.code_version, readers=options.readers, owner=")
+    + WRITES.replace("owner=", "code_version=options.code_version, owner=")
 )
 OPERATORS = {
     "load": "spark_submit:ZeroRenameSparkSubmitOperator",
@@ -84,7 +84,7 @@ def tasks(url: str) -> dict[str, dict[str, Any]]:
             **{"mode": "{{ 'overwrite' }}", "on_conflict": "{{ 'newest_run' }}"},
             **{"on_superseded": "{{ 'fail' }}", "run_rank": "{{ ds_nodash }}"},
             "wait_for_other_runs": "PT{{ 1 }}M",
-            **{"distribute": "{{ 'none' }}", "readers": "{{ 'heads' }}"},
+            "distribute": "{{ 'none' }}",
             **{"layout": "{{ 'directory' }}", "publish": "{{ 'yes' }}"},
             **{"on_repeat": "{{ 'auto' }}", "committer": "{{ 'zero_rename' }}"},
             **{"catalog": "{{ '' }}", "asset_partitions": "{{ false }}"},

@@ -35,7 +35,6 @@ def test_all_fields_of_the_form_are_read() -> None:
         "committer": "zero_rename",
         "on_conflict": "last_wins",
         "success_markers": "table",
-        "readers": "heads",
         "data_root": "s3://fast/lake?endpoint=http://nvme.example:9000&profile=nvme",
         "encryption": "SSE-KMS alias/lake",
         "s3a_options": '{"storage_class": "glacier_ir"}',
@@ -84,6 +83,7 @@ def test_login_and_password_are_refused(field: str) -> None:
     ("extra", "message"),
     [
         ({"comitter": "zero_rename"}, "unknown field 'comitter'"),
+        ({"readers": "heads"}, "unknown field 'readers'"),
         ({"on_conflict": "ignore"}, "on_conflict='ignore'"),
         ({"success_markers": "everywhere"}, "success_markers='everywhere'"),
         ({"committer": "magicv2"}, "no committer 'magicv2'"),

@@ -17,7 +17,6 @@ from zero_rename.committer.format.job_spec import (
     OnConflict,
     OnRepeat,
     OnSuperseded,
-    Readers,
     SchemaMode,
     SuccessMarkers,
 )
@@ -96,7 +95,6 @@ EVERY = {
     "maxDuration": ("90min", 5400.0),
     "freezeWorkers": ("false", False),
     "coordination": ("none", Coordination.NONE),
-    "readers": ("heads", Readers.HEADS),
     "dataRoot": ("s3://fast/scratch", FastRoot.parse("s3://fast/scratch")),
     "codeVersion": ("v4", "v4"),
     "expectedMode": ("fail_if_exists", Mode.FAIL_IF_EXISTS),

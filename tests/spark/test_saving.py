@@ -12,6 +12,7 @@ from support.spark_tables import read, rows, worker_environment
 from zero_rename.committer import InvalidInputError, Table
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.spark import load, save
+from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.spark
 
@@ -74,17 +75,23 @@ def test_rows_of_partitions_that_the_submitter_does_not_name_are_refused(url, fr
     assert count(url) == {"x": 4, "y": 1}
 
 
+def test_a_data_root_is_refused_for_directories(url, frame):
+    with pytest.raises(InvalidInputError, match="s3://fast/scratch is of Delta tables"):
+        save(frame, url, partition_by=["p"], options={"dataRoot": "s3://fast/scratch"})
+    assert not Table(url).exists()
+
+
 def test_into_a_fast_root_first(spark, url, frame):
     """Written by Spark's tasks to another server, read back by tasks, and copied."""
     with running() as fast:
         client = fast.client()
         client.create_bucket(Bucket="fast")
-        given = {"readers": "heads", "dataRoot": f"s3://fast/scratch?endpoint={fast.endpoint}"}
-        save(frame, url, partition_by=["p"], options=given)
-        save(frame.where("p = 'x'"), url, mode="append")
+        given = {"dataRoot": f"s3://fast/scratch?endpoint={fast.endpoint}"}
+        save(frame, url, partition_by=["p"], layout="delta", options=given)
+        save(frame.where("p = 'x'"), url, mode="append", layout="delta")
         assert client.list_objects_v2(Bucket="fast")["KeyCount"] >= 3
         both = frame.unionAll(frame.where("p = 'x'"))
         assert rows(load(spark, url).orderBy("n")) == rows(both.orderBy("n"))
-        assert {it.partition for it in Table(url).not_durable()} == {"p=x", "p=y"}
-        Table(url).checkpoint(apply=True)
+        assert {it.partition for it in DeltaTable(url).not_durable()} == {"p=x", "p=y"}
+        DeltaTable(url).checkpoint(apply=True)
     assert rows(load(spark, url).orderBy("n")) == rows(both.orderBy("n"))

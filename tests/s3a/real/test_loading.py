@@ -151,14 +151,14 @@ def test_partitions_are_cut_off_before_spark_plans(spark: Any, url: str) -> None
     assert numbers(load(spark, url, partitions=["p=01"])) == [5]
 
 
-def test_a_table_that_is_read_by_heads(
+def test_files_of_several_jobs_of_a_delta_table(
     spark: Any, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Saved by tasks, replaced in part, read by Spark itself: whoever lists sees nothing."""
+    """Saved by tasks, replaced in part, read by Spark itself: by a list a job."""
     frame = spark.createDataFrame([(1, "x"), (2, "y"), (3, None)], "n long, p string")
-    save(frame, url, partition_by=["p"], options={"readers": "heads"})
-    save(frame.where("n = 1"), url, mode="append", partition_by=["p"])
-    with Table(url).job(SCHEMA, mode="overwrite") as job:
+    save(frame, url, partition_by=["p"], layout="delta")
+    save(frame.where("n = 1"), url, mode="append", partition_by=["p"], layout="delta")
+    with DeltaTable(url).job(SCHEMA, mode="overwrite") as job:
         job.write(pa.table({"n": [20], "p": ["y"]}, SCHEMA))
     for by in ("spark", "zero_rename"):
         found = load(spark, url, by=by)
@@ -172,8 +172,6 @@ def test_a_table_that_is_read_by_heads(
     assert load(spark, url, where="p = 'y'").collect() == [(20, "y")]
     register(spark)
     assert numbers(spark.read.format("zero_rename").load(url)) == [1, 1, 3, 20]
-    with pytest.raises(Exception, match=r"UNABLE_TO_INFER_SCHEMA|Unable to infer schema"):
-        spark.read.parquet(url.replace("s3://", "s3a://"))
     monkeypatch.setattr("zero_rename.spark.reading.listed_parquet._PLACES", 2)
     assert not is_by_spark(load(spark, url))
 
@@ -439,11 +437,11 @@ def test_where_behind_load_uses_a_cached_frame(spark: Any, url: str) -> None:
 def test_where_behind_load_opens_few_files_of_several_jobs(
     spark: Any, url: str, native_application: Application, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of a table that is read by heads: Spark has a list a job."""
+    """Of a Delta table: Spark has a list a job."""
     for start in range(0, 30, 10):
         some = list(range(start, start + 10))
         data = pa.table([some, list(map(str, some))], schema=SCHEMA)
-        with Table(url).job(SCHEMA, partition_by=["p"], readers="heads") as job:
+        with DeltaTable(url).job(SCHEMA, partition_by=["p"]) as job:
             job.write(data)
     frame: Any = load(spark, url)
     assert is_by_spark(frame)

@@ -44,16 +44,15 @@ def leave_word(table: Table, *partitions: str) -> None:
 
 
 @pytest.mark.parametrize("write", [by_save, by_the_data_source])
-@pytest.mark.parametrize("readers", ["listing", "heads"])
 def test_what_is_not_named_stays(
-    spark: Any, s3_bucket: Any, write: Callable[[Any, str, dict[str, str]], None], readers: str
+    spark: Any, s3_bucket: Any, write: Callable[[Any, str, dict[str, str]], None]
 ) -> None:
     table = Table(f"s3://{s3_bucket.name}/lake/table")
 
     def load(value: int, clear: int) -> None:
         rows = spark.range(0, 30, 1, 3).selectExpr("id % 3 day", f"id + {value} value")
         series = f"2026-01-01 1 {clear}"
-        write(rows, table.root.url, {**_OF_A_TASK, "series": series, "readers": readers})
+        write(rows, table.root.url, {**_OF_A_TASK, "series": series})
 
     def values() -> dict[int, int]:
         rows = table.to_arrow().to_pylist()
