@@ -1,4 +1,5 @@
-"""Three stages of 64 files that read each other: durable only, by a fast root, with that root lost.
+"""Three Delta tables of 64 files that are made of each other: durable only, by a fast root, with
+that root lost.
 
 ``make fast-tier``, or ``PYTHONPATH=tests:. .venv/bin/python benchmarks/fast_tier.py [--rounds 3]
 [--mib 64] [--write]``. Two of moto's servers on the same machine, whose answers come 30 and 3 ms
@@ -25,7 +26,7 @@ import pyarrow as pa
 
 from docs.extensions.tables import between
 from support.moto_server import running
-from zero_rename import Table
+from zero_rename.tables import DeltaTable
 
 STAGES = ("daily", "weekly", "monthly")
 #: Partitions that the checkpoint copies.
@@ -44,13 +45,13 @@ class Pipeline:
     rows: pa.Table
     data_root: str | None = None
 
-    def table(self, name: str) -> Table:
-        return Table(f"s3://lake/{self.prefix}/{name}", self.client)
+    def table(self, name: str) -> DeltaTable:
+        return DeltaTable(f"s3://lake/{self.prefix}/{name}", self.client)
 
     def begin(self) -> None:
         """Make the tables, whose first jobs probe the store."""
         for name in STAGES:
-            with self.table(name).job(self.rows.schema, partition_by=["day"], readers="heads"):
+            with self.table(name).job(self.rows.schema, partition_by=["day"]):
                 pass
             self.table(name).set_data_root(self.data_root, apply=True)
 
@@ -59,7 +60,7 @@ class Pipeline:
         for name in names:
             number, rows = STAGES.index(name), self.rows
             if number:
-                rows = self.table(STAGES[number - 1]).to_arrow()
+                rows = self.table(STAGES[number - 1]).scan().to_arrow()
             with self.table(name).job(rows.schema, mode="overwrite") as job:
                 job.write(rows)
 

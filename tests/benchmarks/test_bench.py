@@ -313,4 +313,4 @@ def test_the_ways_by_a_fast_store_are_what_they_are_called(
         for name in STAGES:
             assert lines["lost"].table(name).not_durable() == []
             for line in lines.values():
-                assert line.table(name).to_arrow().sort_by("x") == rows.sort_by("x")
+                assert line.table(name).scan().to_arrow().sort_by("x") == rows.sort_by("x")

@@ -25,6 +25,7 @@ from support.protocol import ROOT, memory_table
 from support.refusing_store import demanding_encryption
 from zero_rename import JobSpec, Table
 from zero_rename.committer import DamagedError, Mode
+from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
 
@@ -168,10 +169,10 @@ def test_a_fast_store_first(
         for code in blocks(text):
             exec(code, names)
         days = "['day=2026-01-30', 'day=2026-01-31']"
-        assert capsys.readouterr().out == f"{days}\n{days} []\n[]\n"
-        table = Table(f"s3://{bucket}/flights")
+        assert capsys.readouterr().out == f"{days}\n{days} []\n"
+        table = DeltaTable(f"s3://{bucket}/flights")
         with table.job(replace_partitions=["day=2026-01-31"], mode="replace") as job:
-            job.write(table.to_arrow(partitions=["day=2026-01-31"]))
+            job.write(table.scan(["day=2026-01-31"]).to_arrow())
         shown, copied, *_ = said = [done(words) for words in commands(text)]
     assert "would copy" in shown
     assert "copied" in copied
