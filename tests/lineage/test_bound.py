@@ -74,14 +74,14 @@ class TestTables:
     """Weeks whose files lie in a data root, made of days that are durable."""
 
     @pytest.fixture
-    def lake(self, s3_bucket: Bucket) -> Lake:
+    def lake(self, s3_bucket: Bucket) -> DeltaLake:
         made = DeltaLake(s3_bucket, ("weekly",))
         made.load(1, 8)
         for week in (0, 1):
             made.week(week, data_root=f"s3://{s3_bucket.name}/scratch")
         return made
 
-    def test_what_is_not_durable_yet(self, lake: Lake) -> None:
+    def test_what_is_not_durable_yet(self, lake: DeltaLake) -> None:
         (told,) = risks_of(lake.weekly, -1.0)
         assert told.startswith("at risk: 2 partitions not durable yet would take up to")
         assert "week=0, week=1" in told
@@ -89,12 +89,12 @@ class TestTables:
         lake.weekly.checkpoint(apply=True)
         assert risks_of(lake.weekly, -1.0) == []
 
-    def test_what_cannot_be_made_again(self, lake: Lake) -> None:
+    def test_what_cannot_be_made_again(self, lake: DeltaLake) -> None:
         lake.write(lake.weekly, "week", {"x": [1], "week": [1]}, inputs=())
         (told,) = risks_of(lake.weekly, 3600.0)
         assert "1 partition not durable yet cannot be made again: week=1, " in told
 
-    def test_command(self, lake: Lake) -> None:
+    def test_command(self, lake: DeltaLake) -> None:
         weekly = lake.weekly.root.url
         words = ["lineage", "stale", weekly, "--at-risk", "1h"]
         assert invoke(*words).exit_code == 0
