@@ -7,43 +7,36 @@ from typing import Annotated, Any
 
 import typer
 
-from ..committer import Readers, Table
+from ..committer import Table
 from ..committer.commit.state.context import Progress
-from ..committer.errors import InvalidInputError, counted, first_few
+from ..committer.errors import counted, first_few
 from ..committer.format.job_spec import FileOptions, TableLayout
 from ..committer.format.parquet.row_filter import comparison
 from ..committer.format.records.data_file import rows_of
 from ..committer.store.clients import profile_client
-from ..committer.store.fast_root import is_fast
-from ..committer.upkeep.checkpoint import not_durable
 from ..committer.upkeep.compaction import TARGET_BYTES, CompactAction
 from ..tables import DeltaTable
 from . import delta
 from .amounts import size_option
-from .fast_root import told
 from .output import DRY, Apply, AsJson, Exit, Partitions, Url, look_where, plain, print_rows, say
 from .tables import open_table, refuse_delta, refuse_option
 
-_CELLS = ("version", "files", "rows", "bytes", "kept bytes")
+_CELLS = ("version", "files", "rows", "bytes")
 
 
 def show(table: Url, as_json: AsJson = False) -> None:
-    """Show the table's partitions as a reader sees them, and what their history takes."""
+    """Show the table's partitions as a reader sees them."""
     opened = open_table(table)
     if isinstance(opened, DeltaTable):
         delta.show(opened, as_json)
         return
     found = opened.survey()
-    kept = opened.kept_files()
     snapshot, damaged = found.snapshot, found.damaged
     by_partition = snapshot.by_partition()
-    lying = not_durable(snapshot.files)
-    temporary = bool(lying) and (root := opened.data_root) is not None and root.temporary
-    lies = "temporary" if temporary else "not durable"
     document: list[dict[str, Any]] = []
     for name in sorted({*snapshot.versions, *by_partition, *damaged}):
         if name in damaged:
-            cells = dict.fromkeys((*_CELLS, lies))
+            cells = dict.fromkeys(_CELLS)
             document.append({"partition": name, **cells, "damage": str(damaged[name])})
             continue
         files = by_partition.get(name, [])
@@ -54,29 +47,12 @@ def show(table: Url, as_json: AsJson = False) -> None:
                 "files": len(files),
                 "rows": rows_of(files),
                 "bytes": sum(file.size for file in files),
-                "kept bytes": sum(file.size for file in kept.get(name, ())),
-                lies: sum(file.size for file in files if is_fast(file.key)),
                 "damage": None,
             }
         )
-    columns = ("partition", "version", "files", "rows", "bytes")
-    if kept:
-        columns = (*columns, "kept bytes")
-    if lying:
-        columns = (*columns, lies)
+    columns = ("partition", *_CELLS)
     rows = [tuple(entry[name] for name in columns) for entry in document]
     print_rows(as_json, columns, rows, document, "The table holds no partition.")
-    if kept:
-        size = sum(file.size for files in kept.values() for file in files)
-        say(f"{size:,} bytes are kept for history alone: zero-rename retention {table}")
-    if lying:
-        size, since = sum(it.bytes for it in lying), told(min(it.since for it in lying))
-        then = (
-            "which is temporary"
-            if temporary
-            else f"since {since} UTC: zero-rename checkpoint {table}"
-        )
-        say(f"{size:,} bytes lie only in a fast root, {then}")
     for name, error in sorted(damaged.items()):
         say(f"{name} cannot be read: {error}")
     look_where(damaged)
@@ -122,8 +98,8 @@ def compact(
 
 #: What users take for copied who have not read the guide.
 _LEFT = (
-    "The history of OLD and its symlink manifests did not come along, nor its runs' keys: a run "
-    "that is done there would be loaded into NEW again."
+    "The runs' keys of OLD did not come along: a run that is done there would be loaded into NEW "
+    "again."
 )
 
 
@@ -134,9 +110,6 @@ def copy(
     new: Annotated[
         str, typer.Argument(metavar="NEW", help="The root to copy to: no table, or an empty one.")
     ],
-    readers: Annotated[
-        Readers, typer.Option(help="How readers of the new table find its files.")
-    ] = Readers.LISTING,
     layout: Annotated[
         TableLayout,
         typer.Option(help="Of the new table. delta: rows are written anew by this process."),
@@ -163,20 +136,14 @@ def copy(
 ) -> None:
     """Copy what a table holds to another root, by one job: all of it or nothing.
 
-    Made once more of the same state it does nothing. OLD stays as it is. Its history, symlink
-    manifests and runs' keys do not come along."""
+    Made once more of the same state it does nothing. OLD stays as it is. Its runs' keys do not come
+    along."""
 
     def tell(progress: Progress) -> None:
         say(f"{progress.done:,} of {counted(progress.total, 'file')} copied")
 
     client = None if from_profile is None else profile_client(from_profile)
     to_delta = layout is TableLayout.DELTA
-    if to_delta and readers is not Readers.LISTING:
-        raise InvalidInputError(
-            "--readers is of tables of directories, and --layout delta is given. Nothing was "
-            "copied.",
-            remedy="Leave --readers out.",
-        )
     for given, of in ((old, client), *(() if to_delta else ((new, None),))):
         refuse_delta(
             given,
@@ -189,7 +156,8 @@ def copy(
         files = FileOptions(encryption=encryption, encryption_key=encryption_key)
         done = DeltaTable(new).copy_of(source, tell, files)
     else:
-        done = source.copy(Table(new), readers, tell, encryption, encryption_key)
+        to = {"encryption": encryption, "encryption_key": encryption_key}
+        done = source.copy(Table(new), progress=tell, **to)
     cells = (done.job, done.partitions, done.files, done.rows, done.bytes, done.rewritten)
     columns = ("job", "partitions", "files", "rows", "bytes", "files written anew")
     print_rows(as_json, columns, [cells], dataclasses.asdict(done), "")

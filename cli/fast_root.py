@@ -1,4 +1,5 @@
-"""The commands about a table's fast root: what lies only there, and where files lie from now on."""
+"""The commands about a Delta table's fast root: what lies only there, and where files lie from now
+on."""
 
 from __future__ import annotations
 
@@ -9,10 +10,12 @@ import typer
 
 from ..committer.errors import counted
 from ..committer.upkeep.checkpoint import CheckpointAction, CheckpointOrder
-from ..tables import DeltaTable
 from . import delta
 from .output import DRY, Apply, AsJson, Partitions, Url, look_where, plain, print_rows, say
-from .tables import open_table
+from .tables import delta_table
+
+_WHY = "the files of a table of directories lie in it"
+_REMEDY = "Name a Delta table; zero-rename copy --layout delta makes one of a table of directories."
 
 
 def told(since: float) -> str:
@@ -29,10 +32,10 @@ def checkpoint(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy what lies only in a table's fast root into the table, by plain jobs. Of a Delta table
+    """Copy what lies only in a Delta table's fast root into the table, by plain jobs. Of a table
     without one: write a checkpoint of its log, from which openings read."""
-    opened = open_table(table)
-    if isinstance(opened, DeltaTable) and not opened.has_data_roots:
+    opened = delta_table(table, _WHY, _REMEDY)
+    if not opened.has_data_roots:
         delta.checkpoint(opened, apply, as_json)
         return
     found = opened.checkpoint(partition or None, order, apply)
@@ -62,8 +65,9 @@ def data_root(
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show or change where the files of a table's jobs lie first, and what lies only there."""
-    found = open_table(table)
+    """Show or change where the files of a Delta table's jobs lie first, and what lies only
+    there."""
+    found = delta_table(table, _WHY, _REMEDY)
     if root is None:
         now, lying = found.data_root, found.not_durable()
         before = after = now

@@ -80,21 +80,13 @@ def purge(
             least="1h",
         ),
     ] = KEPT_FOR,
-    keep: Annotated[
-        int | None,
-        typer.Option(
-            help="Where readers go by heads: former states of a partition that stay at the most, "
-            "however young; 0 for none.",
-            min=0,
-        ),
-    ] = None,
     registered: catalog.Registered = None,
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
     """Settle the jobs of whichever committer, and abort the uploads that nobody will complete; of
-    tables of this package, remove records nobody needs, and where readers go by heads, what was
-    replaced before the table's retention, too."""
+    tables of this package, remove records nobody needs, and of Delta tables, files that no version
+    within the retention names, too."""
     from ..maintenance.destinations import destinations_in
     from ..maintenance.purging import purge_destination
     from ..maintenance.residue import find_residue
@@ -108,7 +100,6 @@ def purge(
         apply,
         jobs=job or (),
         records_older_than=records_older_than,
-        keep=keep,
     )
     named = Table(path)
     entries: list[PurgedEntry] = []

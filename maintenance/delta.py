@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from ..committer.errors import InvalidInputError, TableMismatchError, TableNotFoundError
+from ..committer.errors import TableMismatchError, TableNotFoundError
 from ..committer.upkeep.purge import PurgeAction, PurgeEntry
 from ..committer.upkeep.recovery import Recovered
 from ..tables import DeltaTable
@@ -49,20 +49,8 @@ def settle_delta(
     return [*named, *table.recover(silent_for)]
 
 
-def purge_delta(
-    table: DeltaTable, keep: int | None, records_older_than: float, apply: bool
-) -> Iterator[PurgeEntry]:
-    """Remove the files that nothing needs, and old records; of another engine's table nothing.
-
-    :raises InvalidInputError: it is to keep so many former states.
-    """
-    if keep is not None:
-        raise InvalidInputError(
-            "keep=… counts the former states of partitions, and a Delta table keeps versions by "
-            "their age. Nothing was purged.",
-            table=table.root.url,
-            remedy="Set the table's property delta.deletedFileRetentionDuration, or leave it out.",
-        )
+def purge_delta(table: DeltaTable, records_older_than: float, apply: bool) -> Iterator[PurgeEntry]:
+    """Remove the files that nothing needs, and old records; of another engine's table nothing."""
     if why_left(table):
         return
     action = PurgeAction.REMOVED if apply else PurgeAction.WOULD_REMOVE

@@ -72,7 +72,7 @@ class PurgeOrder:
     :param staging: where the directory and partitioned committers keep their pending sets.
     :param ask: tells what has become of an S3A try.
     :param jobs: of tables of this package alone, as for :meth:`.committer.table.Table.purge`; so
-        too ``keep`` and ``records_older_than``.
+        too ``records_older_than``.
     """
 
     apply: bool = False
@@ -82,7 +82,6 @@ class PurgeOrder:
     staging: str | None = None
     ask: Callable[[TryRecord], JobLiveness | None] = lambda _: None
     jobs: Collection[str] = ()
-    keep: int | None = None
     records_older_than: float = KEPT_FOR
 
     @property
@@ -174,13 +173,13 @@ def purge_destination(
 
     :param table: opened at the destination's root, whatever lies there.
     :param emit: called with some entries after the other.
-    :raises InvalidInputError: ``jobs`` or ``keep`` is given, and no table of this package is there.
+    :raises InvalidInputError: ``jobs`` are given, and no table of this package is there.
     :raises ZeroRenameError: the store refused a listing, or did not answer.
     """
-    if not (place.is_table or place.is_delta) and (order.jobs or order.keep is not None):
+    if order.jobs and not (place.is_table or place.is_delta):
         raise InvalidInputError(
-            "Jobs named as dead, and former states to keep, are of tables of this package, and "
-            "none is here. Nothing was changed.",
+            "Jobs named as dead are of tables of this package, and none is here. Nothing was "
+            "changed.",
             table=table.root.url,
             remedy="Leave them out; dead jobs of Hadoop's committers are named by `zero-rename "
             "s3a-recover --dead`.",
@@ -211,7 +210,6 @@ def purge_destination(
             patience=order.patience,
             jobs=order.jobs,
             records_older_than=order.records_older_than,
-            keep=order.keep,
             spared=spared,
         )
         done.jobs += map(_of_ours, report.recovered)
@@ -221,7 +219,7 @@ def purge_destination(
         delta = delta_at(table)
         settled = settle_delta(delta, order.patience, order.jobs, order.apply)
         done.jobs += map(_of_ours, settled)
-        seen(purge_delta(delta, order.keep, order.records_older_than, order.apply))
+        seen(purge_delta(delta, order.records_older_than, order.apply))
 
     def swept(page: Sequence[SeenUpload]) -> None:
         mine = (it for it in page if not it.key.startswith(place.others))

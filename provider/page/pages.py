@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ...committer import (
-    UNPARTITIONED,
     JobManifest,
     Owner,
     PartitionHistory,
@@ -208,18 +206,9 @@ def table(
 
 
 def partition(
-    visitor: Visitor,
-    conn: str,
-    name: str,
-    url: str,
-    overview: TableOverview,
-    history: PartitionHistory,
+    visitor: Visitor, conn: str, name: str, overview: TableOverview, history: PartitionHistory
 ) -> str:
-    """A partition: its state, what it holds, the jobs that changed it, and what can be read of it.
-
-    :param url: the table's root.
-    """
-    only = "" if history.partition == UNPARTITIONED else f" --partition {quote(history.partition)}"
+    """A partition: its state, what it holds, and the jobs that changed it."""
     seen = next((it for it in overview.partitions if it.name == history.partition), None)
     failures = [it for it in overview.failures if history.partition in it.partitions]
     conflicts = [it for it in overview.conflicts if it.partition == history.partition]
@@ -237,10 +226,6 @@ def partition(
         gaps=history.version - len({it.version for it in history.entries if it.version}),
         owners=_Owners(visitor),
         files=history.files[:_FILES_SHOWN],
-        readable=[
-            (it, f"zero-rename restore {quote(url)}{only} --as-of {it.version} --apply")
-            for it in history.readable[:_LINES]
-        ],
         neighbours=_neighbours(overview.partitions, history.partition),
     )
 
@@ -272,10 +257,6 @@ def _sums(overview: TableOverview) -> dict[str, Any]:
         "rows": rows_in(overview.partitions),
         "bytes": sum(it.bytes for it in overview.partitions),
         "files": sum(it.files for it in overview.partitions),
-        "lacking": sorted(
-            (it.lacking for it in overview.partitions if it.lacking is not None),
-            key=lambda it: it.since,
-        ),
         "last": next((job for job in overview.jobs if job.verdict is Verdict.COMMIT), None),
     }
 

@@ -147,7 +147,7 @@ def _partition(visitor: VisitorDep, conn: str, table: str, partition: str) -> st
     asked = table_of(conn, table)
     overview = asked.overview()
     history = asked.partition_history(partition, overview.jobs)
-    return pages.partition(visitor, conn, table, asked.root.url, overview, history)
+    return pages.partition(visitor, conn, table, overview, history)
 
 
 def _job(visitor: VisitorDep, conn: str, table: str, job: str) -> str:

@@ -59,16 +59,14 @@ def test_what_cannot_be_read(table: Table, where: str, message: str) -> None:
     assert len(ids(table)) == 4
 
 
-def test_a_person_is_forgotten_in_what_is_kept_of_the_past(s3_bucket: Any) -> None:
+def test_a_person_is_forgotten_in_files_and_records(s3_bucket: Any) -> None:
     """As docs/guides/forgetting-a-person.md has it."""
     table = Table(f"s3://{s3_bucket.name}/kept")
     rows = pa.table({"id": [1, 7], "name": ["somebody", "forgotten"]})
-    with table.job(rows.schema, readers="heads") as job:
+    with table.job(rows.schema) as job:
         job.write(rows)
     former = {file.key for file in table.files()}
     invoke("delete", table.root.url, "--where", "id = 7", "--apply")
-    assert former <= set(s3_bucket.keys("kept/")), "it can be undone"
-    invoke("purge", table.root.url, "--keep", "0", "--apply")
     while as_json("gc", table.root.url, "--older-than", "0s")["condensed"] < 2:
         pass  # The store's dates are whole seconds.
     invoke("gc", table.root.url, "--older-than", "0s", "--apply")

@@ -124,7 +124,6 @@ def test_a_command_that_a_delta_table_has_no_use_for_says_what_to_do(
         ("repair", "{t} --job zr1-00000000000000000000000000", "repair of one job"),
         ("restore", "{t} --as-of 0 --partition day=1", "restored as a whole"),
         ("retention", "{t} --set 14d", "retention that is set here"),
-        ("purge", "{t} --keep 1", "deletedFileRetentionDuration"),
     ],
 )
 def test_an_option_that_a_delta_table_cannot_honour_is_refused(
@@ -190,12 +189,19 @@ def test_adopt_with_layout_delta_makes_a_table_of_a_directory(s3_bucket: Bucket)
     assert "It is a Delta table" in again.output
 
 
-@pytest.mark.parametrize("readers", ["listing", "heads"])
-def test_copy_with_layout_delta_copies_a_table_of_directories_once(
-    s3_bucket: Bucket, readers: str
-) -> None:
+@pytest.mark.parametrize("words", ["checkpoint {t}", "data-root {t}", "data-root {t} none"])
+def test_fast_root_of_a_table_of_directories_is_refused(s3_bucket: Bucket, words: str) -> None:
+    table = Table(f"s3://{s3_bucket.name}/listed")
+    with table.job(ROWS.schema, partition_by=["day"]) as job:
+        job.write(ROWS)
+    done = invoke(*words.format(t=table.root.url).split())
+    assert done.exit_code == Exit.REFUSED
+    assert "It is no Delta table" in done.output
+
+
+def test_copy_with_layout_delta_copies_a_table_of_directories_once(s3_bucket: Bucket) -> None:
     old, new = f"s3://{s3_bucket.name}/old", f"s3://{s3_bucket.name}/new"
-    with Table(old).job(ROWS.schema, partition_by=["day"], readers=readers) as job:
+    with Table(old).job(ROWS.schema, partition_by=["day"]) as job:
         job.write(ROWS)
     done = invoke("copy", old, new, "--layout", "delta")
     assert done.exit_code == Exit.DONE, done.output

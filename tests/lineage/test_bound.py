@@ -12,7 +12,6 @@ from support.command_line import as_json, invoke
 from zero_rename.lineage import LineageGraph, at_risk, risks_of
 
 from .test_delta_tables import DeltaLake
-from .test_lineage import Lake
 from .test_plan import CHAIN, DAY, graph, key, url
 
 pytestmark = pytest.mark.memory_s3

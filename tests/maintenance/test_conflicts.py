@@ -11,7 +11,7 @@ from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from support.protocol import DAY1, DAY2, DAY3, ROOT, memory_table
 from support.s3a_jobs import a_try
 from support.virtual_time import TickingWorld
-from zero_rename.committer import InvalidInputError, Mode, Owner, Readers, RunRank, Table
+from zero_rename.committer import InvalidInputError, Mode, Owner, RunRank, Table
 from zero_rename.committer.store.requests import Put
 from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
 from zero_rename.maintenance.conflicts import (
@@ -46,15 +46,12 @@ def count(table: Table, clock: ManualClock, days: int) -> dict[str, int]:
     return driver.counts()
 
 
-@pytest.mark.parametrize("readers", [Readers.LISTING, Readers.HEADS])
-def test_look_at_365_partitions_of_a_table_where_nothing_happened_takes_ten_requests(
-    readers: Readers,
-) -> None:
+def test_look_at_365_partitions_of_a_table_where_nothing_happened_takes_ten_requests() -> None:
     """Of them one sees whether Hadoop's committers have runs on record there."""
     clock = ManualClock()
     world = TickingWorld(MemoryStore(clock))
     world.date_jobs()
-    world.load(*DAYS, readers=readers, mode=Mode.REPLACE)
+    world.load(*DAYS, mode=Mode.REPLACE)
     clock.advance(DAY)
     table = opened(world.store, clock)
     find_here(table)
@@ -83,12 +80,12 @@ FIRST, SECOND = RunRank(1.0), RunRank(2.0)
 class Taken:
     """A destination whose owner went from one of Hadoop's committers to this package's, or back."""
 
-    def __init__(self, readers: Readers = Readers.LISTING) -> None:
+    def __init__(self) -> None:
         self.clock = ManualClock()
         self.world = TickingWorld(MemoryStore(self.clock))
         self.world.date_jobs()
         self.table = opened(self.world.store, self.clock)
-        self.world.load("day=9", mode=Mode.REPLACE, readers=readers)
+        self.world.load("day=9", mode=Mode.REPLACE)
         self.magic(100, RunRank(0.0), "day=9")
         find_here(self.table)
 
@@ -221,21 +218,17 @@ class TestBothCommitters:
 
 
 class TestRestoreBesideMagic:
-    """Two native runs conflict over the first day, and each may stand: the newer one's rows are
-    kept, or those of the late one are there."""
+    """Two native runs conflict over the first day, and the late one, whose rows are there, may
+    stand."""
 
-    KEEP: ClassVar[dict[Readers, object]] = {
-        Readers.HEADS: "newest_run",
-        Readers.LISTING: {"keep": ["daily/day 1/load"]},
-    }
+    KEEP: ClassVar[object] = {"keep": ["daily/day 1/load"]}
 
-    @pytest.fixture(params=[Readers.LISTING, Readers.HEADS])
-    def taken(self, request: pytest.FixtureRequest) -> Taken:
-        taken = Taken(request.param)
+    @pytest.fixture
+    def taken(self) -> Taken:
+        taken = Taken()
         for number, rank in ((2, SECOND), (1, FIRST)):
             taken.native(number, rank, DAY1)
         taken.look()
-        self.policy = self.KEEP[request.param]
         return taken
 
     def refused(self, taken: Taken, said: str) -> None:
@@ -243,9 +236,9 @@ class TestRestoreBesideMagic:
         files = taken.table.snapshot([DAY1]).files
         objects = {key for key in taken.world.store.objects if "conflicts" not in key}
         (found,) = [it for it in find_here(taken.table) if it.committer == "zero_rename"]
-        policy = SettlementPolicy.parse(self.policy)
+        policy = SettlementPolicy.parse(self.KEEP)
         resolved = resolve_found(taken.table, found, policy, True, WHO)
-        by_hand = resolve_by_restore(taken.table, self.policy, [DAY1], apply=True)
+        by_hand = resolve_by_restore(taken.table, self.KEEP, [DAY1], apply=True)
         for done in (*resolved.unresolved, *by_hand):
             assert done.settlement is not None
             assert said in done.settlement.error
@@ -271,30 +264,29 @@ class TestRestoreBesideMagic:
         taken.clock.advance(60.0)
         key = where(ROOT, "hourly/hour 5/load", run_uuid())
         taken.table.run(Put(key, b"{"))
-        (done,) = resolve_by_restore(taken.table, self.policy, [DAY1], apply=True)
+        (done,) = resolve_by_restore(taken.table, self.KEEP, [DAY1], apply=True)
         assert done.settlement is not None
         assert key in done.settlement.error
 
     def test_open_record_that_cannot_be_read_refuses_it_however_old(self) -> None:
-        taken = Taken(Readers.HEADS)
+        taken = Taken()
         key = ledger.open_key(ROOT, "hourly/hour 5/load", run_uuid())
         taken.table.run(Put(key, b"{"))
         for number, rank in ((2, SECOND), (1, FIRST)):
             taken.native(number, rank, DAY1)
         taken.look()
-        (done,) = resolve_by_restore(taken.table, "newest_run", [DAY1], apply=True)
+        (done,) = resolve_by_restore(taken.table, self.KEEP, [DAY1], apply=True)
         assert done.settlement is not None
         assert key in done.settlement.error
 
-    @pytest.mark.parametrize("readers", [Readers.LISTING, Readers.HEADS])
-    def test_load_of_magic_elsewhere_and_one_before_do_not(self, readers: Readers) -> None:
-        taken = Taken(readers)
+    def test_load_of_magic_elsewhere_and_one_before_do_not(self) -> None:
+        taken = Taken()
         taken.magic(4, SECOND, DAY1, empties=True)
         for number, rank in ((2, SECOND), (1, FIRST)):
             taken.native(number, rank, DAY1)
         taken.magic(5, SECOND, DAY2)
         taken.look()
-        (done,) = resolve_by_restore(taken.table, self.KEEP[readers], [DAY1], apply=True)
+        (done,) = resolve_by_restore(taken.table, self.KEEP, [DAY1], apply=True)
         assert done.is_settled
 
 

@@ -11,7 +11,6 @@ from conftest import Bucket
 
 from support.command_line import as_json, invoke
 from zero_rename import Table
-from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import CreateUpload, Delete, Found, Get, Put
 from zero_rename.committer.upkeep.purge import PurgeAction
@@ -243,12 +242,6 @@ def test_conflicts_of_runs_need_a_person_where_maintenance_is_to_fail(table: Del
     (done,) = looked_after(table, ACT, conflicts=ConflictOrder(fails=True))
     assert done.conflicts == {"unresolved": 2}
     assert "conflict over day=1" in done.person[0]
-
-
-def test_former_states_are_not_counted_in_a_delta_table(table: DeltaTable) -> None:
-    place = table.run(destination_at(table.root))
-    with pytest.raises(InvalidInputError, match="deletedFileRetentionDuration"):
-        purge_destination(Table(table.root.url), place, replace(ACT, keep=1))
 
 
 def test_a_job_that_is_named_as_dead_has_to_be_open(table: DeltaTable) -> None:

@@ -10,11 +10,13 @@ from datetime import UTC, datetime
 from pkgutil import resolve_name
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from support.airflow import HOME, JOB_FILE, Connect, Tables
 from support.airflow_runs import xcom
 from support.fake_spark import WRITES, FakeSpark
+from zero_rename.tables import DeltaTable
 
 pytestmark = [
     *(pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(600)),
@@ -47,6 +49,8 @@ OF_CLUSTERS = {
     *("jars", "driver_class_path", "packages", "exclude_packages", "keytab", "principal"),
     "proxy_user",
 }
+#: Of the Delta table.
+ROWS = pa.table({"day": [1], "flight": ["a"]})
 CONN = {"zero_rename_conn_id": "{{ 'zero_rename_default' }}"}
 
 
@@ -142,7 +146,7 @@ def tasks(url: str) -> dict[str, dict[str, Any]]:
             **{"as_of": "{{ 1 }}", "partitions": "{{ ['day=1'] }}", "apply": "{{ 'off' }}"},
         },
         "restore_what_was": {**table, "undo": "{{ ti.xcom_pull('load')['job'] }}"},
-        "checkpoint": {**tables, **CONN, "apply": "{{ true }}"},
+        "checkpoint": {**CONN, "tables": f"{{{{ ['{url}_delta'] }}}}", "apply": "{{ true }}"},
         "find": {**tables, **CONN, "since": "{{ 3600 }}", "fail_on": "{{ 'unresolved' }}"},
         "settle": {
             **(table | CONN),
@@ -194,6 +198,8 @@ def test_two_runs_load_whatever_templates_are_rendered_to(
     # Which is not asked for anything: nothing is stale.
     connect("airflow_api", "http", host="127.0.0.1", port=1, password="token")
     spark.runs(APPLICATION)
+    with DeltaTable(f"{tables.url()}_delta").job(ROWS.schema) as job:
+        job.write(ROWS)
     body = "\n".join(statements(tables.url(), native))
     dag = dag_of(f"rendered_{native}", body)
     for day in (1, 2):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any
@@ -97,7 +96,7 @@ def verdict(world: World) -> tuple[str, str]:
 def partition_page(world: World, partition: str) -> str:
     overview = look(world)
     history = world.driver.run(look_back(world.context, partition, overview.jobs))
-    return pages.partition(visitor(), "lake", "flights", ROOT.url, overview, history)
+    return pages.partition(visitor(), "lake", "flights", overview, history)
 
 
 def fail(world: World, *partitions: str, owner: Owner = TASK, text: str = "no such column") -> None:
@@ -231,31 +230,6 @@ class TestTable:
         assert "its first job is not committed" in page.text
         assert "No job has committed lately" in page.text
 
-    def test_what_is_temporary(self) -> None:
-        world = World()
-        world.load(DAY1, readers="heads", data_root="s3://fast/scratch?temporary=true")
-        for text in (table_page(world).text, Read(partition_page(world, DAY1)).text):
-            assert "Temporary" in text
-            assert "ot durable" not in text
-            assert "zero-rename checkpoint" not in text
-
-    def test_what_is_not_durable_and_since_when(self) -> None:
-        world = World()
-        world.load(DAY1, DAY2, readers="heads", data_root="s3://fast/scratch")
-        page = table_page(world)
-        sizes = [it.bytes for it in look(world).partitions]
-        assert f"Not durable {sum(sizes)} bytes of 2 partitions, the oldest" in page.text
-        text = page.text.partition("Not durable yet")[2]
-        assert f"{DAY1} {sizes[0]} bytes 1" in text
-        assert f"{DAY2} {sizes[1]} bytes 1" in text
-        assert "ago" in text.partition(DAY2)[0]
-        assert f"zero-rename checkpoint {ROOT.url} --apply" in text
-        assert f"Not durable {sizes[0]} bytes" in Read(partition_page(world, DAY1)).text
-
-    def test_what_is_durable_is_not_spoken_of(self, world: World) -> None:
-        world.load(DAY1, readers="heads")
-        assert "durable" not in table_page(world).text + partition_page(world, DAY1)
-
 
 def _dated() -> Any:
     import pyarrow as pa
@@ -273,24 +247,6 @@ class TestPartition:
         assert rows.index(second) < rows.index(first)
         assert "replaced" in rows
         assert f"job?conn=lake&table=flights&job={first}" in page.links()
-
-    def test_what_can_be_read_of_before_with_the_command_to_copy(
-        self, world: World, clock: ManualClock
-    ) -> None:
-        world.load(DAY1, readers="heads")
-        clock.advance(60.0)
-        world.load(DAY1)
-        clock.advance(60.0)
-        world.load(DAY1, mode=Mode.REPLACE)
-        text = Read(partition_page(world, DAY1)).text.partition("What can be read")[2]
-        copied = [
-            f"zero-rename restore {ROOT.url} --partition {DAY1} --as-of {version} --apply"
-            for version in (2, 1)
-        ]
-        assert text.index(copied[0]) < text.index(copied[1])
-        until = datetime.fromtimestamp(clock.now + 7 * 86400, UTC)
-        assert f"{until:%Y-%m-%d %H:%M}" in text
-        assert "What can be read" not in partition_page(world, "day=9")
 
     def test_one_that_nobody_wrote(self, world: World) -> None:
         world.load(DAY1)
