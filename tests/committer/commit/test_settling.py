@@ -304,20 +304,6 @@ class TestRunThatHasCommittedNothing:
         assert lake.settled(1) is None
 
 
-@pytest.mark.parametrize("lake", ["delta"], indirect=True)
-def test_restoring_the_state_before_ends_the_settlement(lake: Lake) -> None:
-    lake.plan("older", 5, {1: ("newer",)})
-    table = lake.table
-    assert isinstance(table, DeltaTable)
-    before = table.state().log_version
-    assert before is not None
-    lake.load("older", 1, 1, 2, clear=1)
-    table.restore(before)
-    assert lake.days[1] == 5
-    lake.load("newer", 5, 1, clear=1, value=55)
-    assert lake.days[1] == 55
-
-
 def test_compaction_keeps_the_settlement(lake: Lake) -> None:
     lake.plan("older", 5, {1: ("newer",)})
     lake.load("older", 1, 1, 2, clear=1)
