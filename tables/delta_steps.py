@@ -244,7 +244,6 @@ def checked(root: TableRoot, spec: JobSpec) -> JobSpec:
     :raises UnsupportedTypeError: Delta has no type for a column.
     """
     unkept = {
-        "readers": spec.readers is not None,
         "coordination": spec.coordination is not Coordination.STORE,
         "success_markers": spec.success_markers is SuccessMarkers.PARTITION_AND_TABLE,
         "settles": bool(spec.settles),

@@ -10,6 +10,7 @@ import pyarrow as pa
 from ..committer.commit.snapshot import Snapshot
 from ..committer.commit.state.context import Context
 from ..committer.commit.state.found_table import refuse_partition_folder
+from ..committer.errors import InvalidInputError
 from ..committer.format.as_of import AsOf
 from ..committer.format.layout import TableRoot
 from ..committer.scan.reads import note_read
@@ -40,10 +41,20 @@ class TableAtRoot:
         to come. Of a Delta table the newest is the one that was opened: no request is sent.
 
         :param as_of: the moment whose state is read; ``None``: now.
+        :raises InvalidInputError: a moment of a table of directories.
         """
-        if self.opened is None or as_of is not None:
-            return self.table.snapshot(partitions, as_of)
-        return note_read(self.opened.snapshot(partitions))
+        if isinstance(self.table, DeltaTable):
+            if self.opened is None or as_of is not None:
+                return self.table.snapshot(partitions, as_of)
+            return note_read(self.opened.snapshot(partitions))
+        if as_of is not None:
+            raise InvalidInputError(
+                f"as_of asks for a former state, {as_of}, and a table of directories keeps none; "
+                "nothing was read.",
+                table=self.table.root.url,
+                remedy="Leave as_of out. Tables of layout='delta' keep their history.",
+            )
+        return self.table.snapshot(partitions)
 
 
 def find_at_root(url: str) -> TableAtRoot:

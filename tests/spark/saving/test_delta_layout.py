@@ -94,6 +94,13 @@ def test_frames_lie_in_a_data_root_and_are_loaded_from_there_and_after_a_checkpo
     assert found(load(spark, url)) == [row for row in rows if row[0] != 2]
 
 
+def test_a_former_state_of_a_table_of_directories_is_refused(spark: Any, s3_bucket: Bucket) -> None:
+    url = f"s3://{s3_bucket.name}/listed"
+    save(spark.createDataFrame([(1, "a")], "n int, p string"), url)
+    with pytest.raises(InvalidInputError, match="a table of directories keeps none"):
+        load(spark, url, as_of=1)
+
+
 def test_a_delta_table_is_not_written_as_directories(spark: Any, url: str) -> None:
     with pytest.raises(TableMismatchError, match="layout="):
         save(spark.createDataFrame([(1, "a")], "n int, p string"), url)
