@@ -82,7 +82,7 @@ def resolve(
     as_json: AsJson = False,
 ) -> None:
     """Settle the conflicts that `conflicts` has found, by bringing back the rows of the run that is
-    to stand: in tables that keep their history, without writing a byte."""
+    to stand, in a Delta table, or by keeping those that are visible, in any table."""
     from ..maintenance.conflicts import as_members, resolve_by_restore
 
     done = resolve_by_restore(Table(table), policy, partition, apply)
@@ -141,7 +141,7 @@ def keep_rows(
     as_json: AsJson = False,
 ) -> None:
     """Make a partition hold the rows of some of the jobs that changed it, by a job that writes them
-    again: also in tables that keep no history."""
+    again."""
     if (keep is None) == (undo is None):
         raise InvalidInputError(
             "Say whose rows are to stay; nothing was changed.",

@@ -30,8 +30,8 @@ def resolve_conflicts_job(
     resource_key: str = RESOURCE,
 ) -> dg.JobDefinition:
     """A job that finds runs that conflict over partitions, and settles that by bringing back the
-    rows of the run that is to stand, where the table keeps its history; rows that are visible
-    already are kept anywhere.
+    rows of the run that is to stand, in a Delta table; rows that are visible already are kept in
+    any table.
 
     Its report is Markdown on the run. It fails where a conflict could not be settled, or a record
     of runs could not be read, once all others are.
@@ -85,5 +85,5 @@ def owner_of(context: Any) -> Owner:
 
 def _urls(resource: ZeroRenameResource, tables: Sequence[str] | None) -> list[str]:
     if tables is None:
-        return [it.root.url for it in resource.destinations()]
+        return [it.root.url for it in resource.destinations() if not it.is_directory]
     return [resource.table(it).root.url for it in tables]

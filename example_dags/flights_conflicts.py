@@ -6,8 +6,8 @@ and says so. What no policy decides is a conflict: here a run with ``policy`` ``
 which an older load replaces a correction.
 
 ``flights_settle`` finds what conflicts since its last run, and lets corrections stand: their rows
-are brought back, which takes a table that keeps its history, such as a Delta table. It fails while
-a conflict is not settled; the report by XCom says which runs these are, and who decided what.
+are brought back, which takes a Delta table. It fails while a conflict is not settled; the report by
+XCom says which runs these are, and who decided what.
 """
 
 from __future__ import annotations

@@ -143,10 +143,10 @@ class ResolveConflictsOperator(TaskArguments, BaseOperator):
     :param table: the table, whole or below the connection's table root. (templated)
     :param policy: ``newest_run``; ``{"prefer": ["corrections", "flights_daily"]}``, DAGs, tasks
         (``dag.task``), applications or assets in order; or ``{"keep": [job]}``. (templated)
-    :param by: ``restore`` brings back the rows of that run, where the table keeps its history; rows
-        that are visible already are kept anywhere. ``rerun`` clears the task of that run, narrowed
-        to the partitions in conflict (with Hadoop's committers it loads all that it loads), waits
-        for it, and sees that its rows are there; it needs ``airflow_conn_id``. (templated)
+    :param by: ``restore`` brings back the rows of that run, in a Delta table; rows that are visible
+        already are kept in any table. ``rerun`` clears the task of that run, narrowed to the
+        partitions in conflict (with Hadoop's committers it loads all that it loads), waits for it,
+        and sees that its rows are there; it needs ``airflow_conn_id``. (templated)
     :param partitions: only these; ``[]`` for none, ``None`` for all. One without a conflict on
         record is refused. (templated)
     :param apply: act; ``False`` only reports what would be done. (templated)
