@@ -29,7 +29,7 @@ from ..committer.errors import RecordDamagedError
 FORGOTTEN = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AddFile:
     """A live file.
 
@@ -49,7 +49,7 @@ class AddFile:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RemoveFile:
     """A tombstone.
 

@@ -10,16 +10,22 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..committer.errors import RecordDamagedError
 from .actions import FORGOTTEN, Action, AddFile, RemoveFile, action_members, read_action
+from .file_columns import read_adds
+from .partitions import PartitionChoice
 from .replay import LogState
 
+T = TypeVar("T")
+#: Rows that are held as Python objects at once, and those of a row group.
+_ROWS = 50_000
 _KINDS = ("protocol", "metaData", "txn", "domainMetadata", "remove", "add")
 _MAPS = ("partitionValues", "tags", "configuration", "options")
 _TEXT, _LONG, _BOOL = pa.string(), pa.int64(), pa.bool_()
@@ -72,8 +78,9 @@ SCHEMA = pa.schema(
 )
 
 
-def _rows(state: LogState, kept_since: int) -> Iterator[Action]:
-    """The actions of a checkpoint; tombstones that nothing brings back any more are left out."""
+def _few_rows(state: LogState, kept_since: int) -> Iterator[Action]:
+    """The actions of a checkpoint but its live files; tombstones that nothing brings back any more
+    are left out."""
     if state.files is None or state.removed is None or not state.all_transactions:
         raise ValueError("a checkpoint needs the whole state")
     assert state.protocol is not None
@@ -85,12 +92,11 @@ def _rows(state: LogState, kept_since: int) -> Iterator[Action]:
     for file in state.removed.values():
         if file.removed_at >= kept_since and file.removed_at != FORGOTTEN:
             yield file
-    yield from state.files.values()
 
 
 def _as_row(action: Action) -> dict[str, Any]:
     name, members = action_members(action)
-    if isinstance(action, AddFile | RemoveFile):
+    if isinstance(action, RemoveFile):
         members["dataChange"] = False  # As the format wants it.
     return {name: _with_pairs(members)}
 
@@ -106,20 +112,49 @@ def _with_pairs(members: dict[str, Any]) -> dict[str, Any]:
     return changed
 
 
+def _add_rows(files: Sequence[AddFile]) -> pa.Table:
+    """Rows of live files, a column at a time: a table may have a million of them."""
+    members = {
+        "path": pa.array([it.path for it in files], _TEXT),
+        "partitionValues": _map_array(it.values for it in files),
+        "size": pa.array([it.size for it in files], _LONG),
+        "modificationTime": pa.array([it.modified for it in files], _LONG),
+        "dataChange": pa.repeat(pa.scalar(False), len(files)),  # As the format wants it.
+        "tags": _map_array(it.tags or None for it in files),
+        "stats": pa.array([it.statistics for it in files], _TEXT),
+    }
+    kind = SCHEMA.field("add").type
+    adds = pa.StructArray.from_arrays([members[it.name] for it in kind], fields=list(kind))
+    columns = [adds if it.name == "add" else pa.nulls(len(files), it.type) for it in SCHEMA]
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def _map_array(maps: Iterable[Mapping[str, str | None] | None]) -> pa.MapArray:
+    """An array of maps; ``None`` is null."""
+    ends: list[int | None] = []
+    names: list[str] = []
+    texts: list[str | None] = []
+    for it in maps:
+        ends.append(None if it is None else len(names))
+        names += it or ()
+        texts += (it or {}).values()
+    offsets = pa.array([*ends, len(names)], pa.int32())
+    return pa.MapArray.from_arrays(offsets, pa.array(names, _TEXT), pa.array(texts, _TEXT))
+
+
 def write_checkpoint(state: LogState, kept_since: int) -> tuple[bytes, bytes]:
     """The Parquet of a whole state, and the body of the ``_last_checkpoint`` that names it.
 
     :param kept_since: milliseconds; tombstones that are older are left out.
     """
-    out, rows, written = io.BytesIO(), [], 0
+    out, written = io.BytesIO(), 0
     with pq.ParquetWriter(out, SCHEMA, compression="snappy") as writer:
-        for action in _rows(state, kept_since):
-            rows.append(_as_row(action))
-            written += 1
-            if len(rows) == 50_000:
-                writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
-                rows = []
-        writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
+        for some in _chunks(_few_rows(state, kept_since)):
+            writer.write_table(pa.Table.from_pylist([_as_row(it) for it in some], schema=SCHEMA))
+            written += len(some)
+        for files in _chunks(state.live.values()):
+            writer.write_table(_add_rows(files))
+            written += len(files)
     body = out.getvalue()
     hint = {
         "version": state.version,
@@ -130,9 +165,18 @@ def write_checkpoint(state: LogState, kept_since: int) -> tuple[bytes, bytes]:
     return body, json.dumps(hint, separators=(",", ":")).encode()
 
 
-def read_checkpoint(body: bytes, key: str) -> Iterator[Action]:
-    """The actions of one part of a checkpoint.
+def _chunks(actions: Iterable[T]) -> Iterator[list[T]]:
+    left = iter(actions)
+    while chunk := list(islice(left, _ROWS)):
+        yield chunk
 
+
+def read_checkpoint(
+    body: bytes, key: str, choice: PartitionChoice | None = None
+) -> Iterator[Action]:
+    """The actions of one part of a checkpoint, tombstones before files.
+
+    :param choice: only these files are read, and no tombstones; ``None``: all.
     :raises RecordDamagedError: it is cut, or not Parquet, or a row cannot be read.
     """
     try:
@@ -140,9 +184,13 @@ def read_checkpoint(body: bytes, key: str) -> Iterator[Action]:
         if "sidecar" in file.schema_arrow.names:
             raise _damaged(key, "has sidecars, the feature v2Checkpoint")
         known = [name for name in _KINDS if name in file.schema_arrow.names]
-        for batch in file.iter_batches(columns=known):
-            for row in batch.to_pylist():
-                yield from _read_row(row, key)
+        few = [name for name in known if name != "add" and (name != "remove" or choice is None)]
+        for batch in file.iter_batches(_ROWS, columns=few) if few else ():
+            for kind, column in zip(batch.schema.names, batch.columns, strict=True):
+                for members in column.drop_null().to_pylist():
+                    yield from _read(kind, members, key)
+        for batch in file.iter_batches(_ROWS, columns=["add"]) if "add" in known else ():
+            yield from read_adds(batch.column("add"), key, choice)
     except (pa.ArrowException, OSError) as error:
         raise _damaged(key, "is not whole Parquet") from error
 
@@ -155,12 +203,10 @@ def _damaged(key: str, problem: str) -> RecordDamagedError:
     )
 
 
-def _read_row(row: dict[str, Any], key: str) -> Iterator[Action]:
-    for kind, members in row.items():
-        if members is not None:
-            action = read_action(kind, _with_dicts(members), key)
-            if action is not None:
-                yield action
+def _read(kind: str, members: dict[str, Any], key: str) -> Iterator[Action]:
+    action = read_action(kind, _with_dicts(members), key)
+    if action is not None:
+        yield action
 
 
 def _with_dicts(members: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ The end is the greatest number that the listing shows, never a missing number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -39,6 +39,7 @@ from .checkpoint import read_checkpoint, read_hint
 from .checksum import ReadChecksum, read_checksum
 from .entries import ENTRY_BYTES, ListedLog, LogEntry, LogFolder, read_entry, sort_listing
 from .log_layout import LogLayout
+from .partitions import Partition, PartitionChoice
 from .replay import LogState, Replay, log_hole, replay
 
 #: Seconds for which a listing binds a number where others clean: what it shows is younger than
@@ -67,12 +68,14 @@ class OpenedLog:
         without conditions has destroyed a commit.
     :param written_at: when the state's newest entry was, by the store's clock; infinite where the
         entry was cleaned.
+    :param listed: what the listing has shown.
     """
 
     state: LogState
     listed_at: float
     overwritten: tuple[int, ...] = ()
     written_at: float = 0.0
+    listed: ListedLog | None = None
 
 
 class _LogCleaned(Exception):
@@ -125,10 +128,31 @@ def _open(layout: LogLayout, depth: LogDepth, version: int | None) -> Step[Opene
     first = yield from _by_checksum(folder, listed, end, depth)
     written_at = listed.entries[end].last_modified if end in listed.entries else float("inf")
     if first.state.exists and depth < LogDepth.WHOLE:
-        return replace(first, written_at=written_at)
+        return replace(first, written_at=written_at, listed=listed)
     whole = yield from _by_checkpoint(folder, listed, end)
     overwritten = tuple(sorted({*first.overwritten, *whole.overwritten}))
-    return replace(whole, overwritten=overwritten, written_at=written_at)
+    return replace(whole, overwritten=overwritten, written_at=written_at, listed=listed)
+
+
+def read_files(
+    layout: LogLayout, opened: OpenedLog, wanted: Callable[[Partition], bool]
+) -> Step[LogState]:
+    """Read the live files of some partitions into a state that was opened, where it does not have
+    them: from the checkpoint and the entries since. No request where it has.
+
+    :param wanted: tells whether a partition's files are; the state may have those of others, too.
+    :return: a state for reading alone: it tells neither tombstones nor how many files are live.
+    :raises SnapshotGoneError: others have cleaned the log since.
+    """
+    state, listed = opened.state, opened.listed
+    if state.files is not None or listed is None or state.metadata is None:
+        return state
+    choice = PartitionChoice(state.metadata, wanted)
+    try:
+        found = yield from _by_checkpoint(layout.folder, listed, state.version, choice)
+    except _LogCleaned:
+        found = yield from open_log(layout, LogDepth.FILES, state.version)
+    return replace(found.state, removed=None, count=None, size=None)
 
 
 def _end(listed: ListedLog, version: int | None) -> int:
@@ -224,13 +248,18 @@ def _compared(folder: LogFolder, checksum: ReadChecksum, version: int) -> Step[t
     return () if same else (version,)
 
 
-def _by_checkpoint(folder: LogFolder, listed: ListedLog, end: int) -> Step[OpenedLog]:
-    """The whole state: by the newest checkpoint that can be read, or by all entries."""
+def _by_checkpoint(
+    folder: LogFolder, listed: ListedLog, end: int, choice: PartitionChoice | None = None
+) -> Step[OpenedLog]:
+    """The whole state: by the newest checkpoint that can be read, or by all entries.
+
+    :param choice: only these files are read of the checkpoint, and no tombstones; ``None``: all.
+    """
     damage: RecordDamagedError | None = None
     while True:
         base = listed.newest_checkpoint(end)
         try:
-            state = yield from _at_checkpoint(folder, listed, base)
+            state = yield from _at_checkpoint(folder, listed, base, choice)
         except RecordDamagedError as error:
             # Nothing depends on one checkpoint while the entries before it are there.
             damage = damage or error
@@ -260,7 +289,9 @@ def _explain_hole(listed: ListedLog, end: int, damage: RecordDamagedError | None
         raise _gone(end)
 
 
-def _at_checkpoint(folder: LogFolder, listed: ListedLog, base: int | None) -> Step[LogState]:
+def _at_checkpoint(
+    folder: LogFolder, listed: ListedLog, base: int | None, choice: PartitionChoice | None
+) -> Step[LogState]:
     if base is None:
         return LogState()
     parts = listed.checkpoints[base]
@@ -269,7 +300,7 @@ def _at_checkpoint(folder: LogFolder, listed: ListedLog, base: int | None) -> St
     for part in found:
         if isinstance(part, Absent):
             raise _LogCleaned
-        work.apply(read_checkpoint(part.body, part.key))
+        work.apply(read_checkpoint(part.body, part.key, choice))
     state = work.end(base, {}, base)
     if state.protocol is None or state.metadata is None:
         raise RecordDamagedError(

@@ -21,6 +21,7 @@ import json
 import re
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -30,6 +31,27 @@ from .actions import LogMetadata
 #: A partition: its values in the order of the partition columns.
 Partition = tuple[str | None, ...]
 _DECIMAL = re.compile(r"decimal\(\s*\d+\s*,\s*(\d+)\s*\)")
+
+
+@dataclass(frozen=True)
+class PartitionChoice:
+    """Partitions of which the files are wanted; those of others need not be read.
+
+    :param metadata: of the table.
+    :param wanted: tells whether a partition is.
+    """
+
+    metadata: LogMetadata
+    wanted: Callable[[Partition], bool]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The partition columns."""
+        return self.metadata.partition_columns
+
+    def has(self, values: Mapping[str, str | None]) -> bool:
+        """Tell whether files with these values are wanted."""
+        return self.wanted(partition_of(values, self.metadata))
 
 
 def partition_of(values: Mapping[str, str | None], metadata: LogMetadata) -> Partition:

@@ -304,8 +304,8 @@ class DeltaTable(ChangeableTable):
         :raises SnapshotGoneError: the version's entries were cleaned.
         """
         version = None if as_of is None else self.version_at(as_of)
-        opened = self._found(self._open(LogDepth.FILES, version))
-        return OpenedTable(self.root, self._layout, opened.state)
+        opened = self._found(self._open(LogDepth.BLIND, version))
+        return OpenedTable(self.root, self._layout, opened, self.run)
 
     def version_at(self, past: AsOf) -> int:
         """The version of a moment: an entry counts from when the store wrote it.
@@ -528,7 +528,7 @@ class DeltaTable(ChangeableTable):
 
     def _rows_of_job(self, job: str) -> OpenedTable:
         state = self.run(rows_of_job(self.root, self._layout, job))
-        return OpenedTable(self.root, self._layout, state)
+        return OpenedTable(self.root, self._layout, OpenedLog(state, 0.0), self.run)
 
     def tasks_job(
         self,

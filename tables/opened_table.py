@@ -2,42 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from ..committer.commit.snapshot import Snapshot
 from ..committer.format.layout import TableRoot
 from ..committer.scan.current_table import stored_in
+from ..committer.store.requests import Step
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
+from ..log.opening import OpenedLog, read_files
+from ..log.partitions import Partition
 from ..log.replay import LogState
-from .delta_files import snapshot_of
+from .delta_files import partition_name, snapshot_of
 
 
 @dataclass(frozen=True)
 class OpenedTable:
-    """A table at one version. What is asked of it sends no request.
+    """A table at one version.
 
-    :param state: was read with its files.
+    :param opened: the log at that version, with or without its files.
+    :param run: carries out a step on the table's store.
     """
 
     root: TableRoot
     layout: DeltaLayout
-    state: LogState
+    opened: OpenedLog
+    run: Callable[[Step[LogState]], Any]
 
     def shape(self) -> tuple[pa.Schema, tuple[str, ...]]:
         """The columns and the partition columns."""
-        assert self.state.metadata is not None
-        return arrow_schema(self.state.metadata), self.state.metadata.partition_columns
+        metadata = self.opened.state.metadata
+        assert metadata is not None
+        return arrow_schema(metadata), metadata.partition_columns
 
     def snapshot(self, partitions: Collection[str] | None = None) -> Snapshot:
-        """The state of the partitions named, or of all.
+        """The state of the partitions named, or of all. No request is sent where opening the log
+        has shown the files: of a table of up to 400.
 
         :param partitions: by name, or a condition for them; ``None``: all.
         :raises InvalidInputError: a partition that the table cannot have.
+        :raises SnapshotGoneError: others have cleaned the log since.
         """
+        schema, by = self.shape()
         if partitions is not None:
             partitions = stored_in(self.root, self.shape, partitions)
-        return snapshot_of(self.root, self.layout, self.state, partitions)
+
+        def wanted(partition: Partition) -> bool:
+            return partitions is None or partition_name(partition, schema, by) in partitions
+
+        state = self.run(read_files(self.layout, self.opened, wanted))
+        return snapshot_of(self.root, self.layout, state, partitions)

@@ -16,7 +16,8 @@ from ..committer.format.layout import TableRoot
 from ..committer.scan.reads import note_read
 from ..committer.store.requests import Step
 from ..committer.table import Table
-from ..log.opening import LogDepth, open_log
+from ..layouts.delta.delta_layout import DeltaLayout
+from ..log.opening import LogDepth, OpenedLog, open_log
 from .delta_steps import layout_of
 from .delta_table import DeltaTable
 from .opened_table import OpenedTable
@@ -38,7 +39,7 @@ class TableAtRoot:
         self, partitions: Collection[str] | None = None, as_of: AsOf | None = None
     ) -> Snapshot:
         """One state of the partitions named, or of all; taken for an input of this process's jobs
-        to come. Of a Delta table the newest is the one that was opened: no request is sent.
+        to come. Of a Delta table the newest is the one that was opened.
 
         :param as_of: the moment whose state is read; ``None``: now.
         :raises InvalidInputError: a moment of a table of directories.
@@ -63,32 +64,33 @@ def find_at_root(url: str) -> TableAtRoot:
     :raises TableNotFoundError: there is none.
     :raises InvalidInputError: the root is a partition's directory of another table.
     """
-    return replace(_at_root(url, LogDepth.BLIND), opened=None)
+    return replace(_at_root(url), opened=None)
 
 
 def open_at_root(url: str) -> TableAtRoot:
     """Find the table at a root, as :func:`find_at_root`, and fix the state of a Delta table, which
     its log tells with the columns."""
-    return _at_root(url, LogDepth.FILES)
+    return _at_root(url)
 
 
-def _at_root(url: str, depth: LogDepth) -> TableAtRoot:
+def _at_root(url: str) -> TableAtRoot:
     table = Table(url)
     recorded = table.recorded_shape()
     if recorded is not None:
         return TableAtRoot(table, *recorded)
     delta = DeltaTable(url)
-    opened = delta.run(_open_delta(table.root, depth))
-    if opened is not None:
+    layout = layout_of(table.root)
+    found = delta.run(_open_delta(table.root, layout))
+    if found is not None:
+        opened = OpenedTable(table.root, layout, found, delta.run)
         return TableAtRoot(delta, *opened.shape(), opened)
     return TableAtRoot(table, table.schema, table.partition_by)
 
 
-def _open_delta(root: TableRoot, depth: LogDepth) -> Step[OpenedTable | None]:
-    layout = layout_of(root)
-    opened = yield from open_log(layout, depth)
+def _open_delta(root: TableRoot, layout: DeltaLayout) -> Step[OpenedLog | None]:
+    opened = yield from open_log(layout, LogDepth.BLIND)
     if not opened.state.exists:
         return None
     # A root that is a partition's directory of another table is refused, whatever lies in it.
     yield from refuse_partition_folder(Context(root))
-    return OpenedTable(root, layout, opened.state)
+    return opened

@@ -20,7 +20,7 @@ from zero_rename.log import entries
 from zero_rename.log.actions import AddFile, CommitInfo, LogProtocol, read_actions, write_actions
 from zero_rename.log.checkpointing import make_checkpoint
 from zero_rename.log.job_steps import commit_job
-from zero_rename.log.opening import LogDepth, OpenedLog
+from zero_rename.log.opening import LogDepth, OpenedLog, read_files
 
 
 @pytest.fixture
@@ -287,3 +287,71 @@ def test_empty_partition_value_is_null(table: LogTable) -> None:
     table.append("")
     table.commit(table.job(replaced=day(None)))
     assert not [it for it in table.open().state.live.values() if not it.values["day"]]
+
+
+class TestChosenPartitions:
+    """A table of more files than a checksum file names."""
+
+    @pytest.fixture
+    def large(self) -> LogTable:
+        table = LogTable()
+        table.make()
+        table.append(*(str(number % 3) for number in range(900)))
+        table.run(make_checkpoint(LAYOUT, NOW))
+        table.append("1", "2")
+        table.replace("2")
+        return table
+
+    def chosen(self, table: LogTable, opened: OpenedLog, *days: str) -> list[str]:
+        """The paths of the files of these days, read into a state that was opened without any."""
+        wanted = day(*days)
+        state = table.run(read_files(LAYOUT, opened, lambda it: it in wanted.partitions))
+        assert (state.version, state.removed, state.count) == (opened.state.version, None, None)
+        return sorted(it.path for it in state.live.values() if it.values["day"] in days)
+
+    @pytest.mark.parametrize("days", [("1",), ("2",), ("0", "1", "2"), ("7",)])
+    def test_files_are_those_that_the_whole_state_has(
+        self, large: LogTable, days: tuple[str, ...]
+    ) -> None:
+        opened = large.open(LogDepth.BLIND)
+        assert opened.state.files is None
+        every = large.open().state.live
+        expected = sorted(it.path for it in every.values() if it.values["day"] in days)
+        assert self.chosen(large, opened, *days) == expected
+
+    def test_checkpoint_and_entries_since_are_read_and_nothing_is_listed(
+        self, large: LogTable
+    ) -> None:
+        opened = large.open(LogDepth.BLIND)
+        driver = MemoryDriver(large.store)
+        driver.run(read_files(LAYOUT, opened, lambda it: it == ("1",)))
+        assert [type(it) for it in driver.requests] == [s.Get] * 3
+
+    def test_state_that_has_its_files_is_left_as_it_is(self, table: LogTable) -> None:
+        opened, driver = table.open(LogDepth.BLIND), MemoryDriver(table.store)
+        assert driver.run(read_files(LAYOUT, opened, lambda it: False)) is opened.state
+        assert not driver.requests
+
+    def test_log_that_was_cleaned_since_is_read_anew(self, large: LogTable) -> None:
+        opened = large.open(LogDepth.BLIND)
+        expected = self.chosen(large, opened, "1")
+        large.run(make_checkpoint(LAYOUT, NOW))
+        del large.store.objects[LOG.checkpoint(1)]
+        for version in range(3):
+            del large.store.objects[LOG.entry(version)]
+        assert self.chosen(large, opened, "1") == expected
+
+    def test_version_that_was_cleaned_since_is_told_as_gone(self, large: LogTable) -> None:
+        opened = large.open(LogDepth.BLIND)
+        large.append("1")
+        large.run(make_checkpoint(LAYOUT, NOW))
+        del large.store.objects[LOG.checkpoint(1)]
+        for version in range(4):
+            del large.store.objects[LOG.entry(version)]
+        with pytest.raises(SnapshotGoneError):
+            self.chosen(large, opened, "1")
+
+    def test_cut_checkpoint_falls_back_to_the_entries(self, large: LogTable) -> None:
+        expected = self.chosen(large, large.open(LogDepth.BLIND), "1")
+        large.put(LOG.checkpoint(1).removeprefix(LOG.prefix), b"PAR1")
+        assert self.chosen(large, large.open(LogDepth.BLIND), "1") == expected

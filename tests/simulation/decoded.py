@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from unittest import mock
@@ -15,14 +15,19 @@ from zero_rename.committer.format.records.table_record import TableRecord
 from zero_rename.log import entries, opening
 from zero_rename.log.actions import Action, read_actions
 from zero_rename.log.checkpoint import read_checkpoint
+from zero_rename.log.partitions import PartitionChoice
 
 _KINDS = (Decision, DecisionPart, Manifest, OpenRecord, PartitionHead, TableRecord)
 _DECODERS = [(kind, staticmethod(lru_cache(20_000)(kind.decode))) for kind in _KINDS]
 
 
 @lru_cache(2_000)
-def _checkpoint(body: bytes, key: str) -> tuple[Action, ...]:
+def _whole_checkpoint(body: bytes, key: str) -> tuple[Action, ...]:
     return tuple(read_checkpoint(body, key))
+
+
+def _checkpoint(body: bytes, key: str, choice: PartitionChoice | None = None) -> Iterable[Action]:
+    return _whole_checkpoint(body, key) if choice is None else read_checkpoint(body, key, choice)
 
 
 _READERS = (
