@@ -24,12 +24,11 @@ _EACH = (
     "A process is killed (-9) at each of its requests: in one round before the store has it, in",
     "another one after the store did it, its answer lost; on a table of its own each time. In the",
     "second round somebody reads before it is recovered. Then come `zero-rename recover`, `jobs`,",
-    "`history`, `purge` (twice), `show`; looked at are rows by heads and by listing, the version",
-    "before, what `verify` finds, uploads, claims, open records and the files of nobody. *Changed",
-    "it*: who was killed had decided.",
+    "`history`, `purge` (twice), `show`; looked at are rows by heads and by listing, what `verify`",
+    "finds, uploads, claims and open records. *Changed it*: who was killed had decided.",
     "",
-    "Not killed so: updates, adoption, resolutions, copies, repair, what writes the index and",
-    "symlink manifests by itself, files of several parts where readers go by heads, Spark drivers.",
+    "Not killed so: updates, adoption, resolutions, copies, repair, what writes the index by",
+    "itself, files of several parts, Spark drivers.",
 )
 
 

@@ -71,10 +71,10 @@ def test_kills_at_some_requests_are_not_all(
     status: int, named: str, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EACH", named)
-    monkeypatch.setattr(programs, "_run", lambda *_: (status, ["append, heads  46 kills"]))
+    monkeypatch.setattr(programs, "_run", lambda *_: (status, ["append  60 kills"]))
     outcome = programs.each_request(1)
     assert outcome.verdict is verdict
-    assert "append, heads  46 kills" in outcome.details
+    assert "append  60 kills" in outcome.details
     assert "Not killed so" in "\n".join(outcome.details)
 
 

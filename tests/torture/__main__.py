@@ -45,7 +45,7 @@ def main() -> int:
         "--each",
         default="",
         metavar="VERBS",
-        help="kills at each request instead, on both kinds of table, of a process that does one of "
+        help="kills at each request instead, of a process that does one of "
         f"{'; '.join(VERBS)}: separated by semicolons, or all",
     )
     options = parser.parse_args()
@@ -111,10 +111,9 @@ def killed_at_each(options: argparse.Namespace) -> bool:
         store.client().create_bucket(Bucket=bucket)
         print(f"{store.ran_on}", flush=True)
         for name in names:
-            for layout in ("heads",) if VERBS[name].by_heads else ("heads", "listing"):
-                kills = kill_at_each(store, proxy, bucket, name, layout)
-                print(kills, flush=True)
-                good &= not kills.problems
+            kills = kill_at_each(store, proxy, bucket, name)
+            print(kills, flush=True)
+            good &= not kills.problems
     return good
 
 

@@ -1,5 +1,5 @@
-"""A process killed at each request of what it does, before it and after it, on both kinds of
-table: nothing lost, nothing doubled, nothing left, the past as it was, and the commands tell it."""
+"""A process killed at each request of what it does, before it and after it: nothing lost, nothing
+doubled, nothing left, and the commands tell it."""
 
 from __future__ import annotations
 
@@ -42,9 +42,8 @@ _NOW = {1: [3, 4], 2: [2]}
 class Verb:
     """What is done to the table by the process that is killed.
 
-    :param act: is given the table, the job that changed it last, and the version of the first day.
+    :param act: is given the table.
     :param after: what it comes to, by day; ids whose value is another one, too, are in ``changed``.
-    :param by_heads: whether only a table that is read by heads has it.
     :param appends: jobs that append to the first day before.
     :param died: another verb, whose process was killed as it sent its decision, before the store
         had it or after that: what is to be settled.
@@ -52,10 +51,9 @@ class Verb:
     :param again: whether it is done once more when the table is recovered.
     """
 
-    act: Callable[[Table, str, int], Any]
+    act: Callable[[Table], Any]
     after: Mapping[int, Sequence[int]] = field(default_factory=lambda: _NOW)
     changed: tuple[int, ...] = ()
-    by_heads: bool = False
     appends: int = 0
     died: tuple[str, When] | None = None
     again: bool = False
@@ -73,21 +71,15 @@ def _appended(appends: int) -> range:
     return range(100, 100 + appends)
 
 
-def _write(
-    mode: str, days: Mapping[int, Sequence[int]], **words: Any
-) -> Callable[[Table, str, int], Any]:
-    def act(table: Table, *_: object) -> None:
+def _write(mode: str, days: Mapping[int, Sequence[int]], **words: Any) -> Callable[[Table], Any]:
+    def act(table: Table) -> None:
         with table.job(mode=mode, **words) as job:
             job.write(_table(days))
 
     return act
 
 
-def _purge(keep: int | None = None) -> Callable[[Table, str, int], Any]:
-    return lambda table, *_: table.purge(apply=True, patience=0.0, keep=keep)
-
-
-def _merge(table: Table, *_: object) -> None:
+def _merge(table: Table) -> None:
     table.merge(_table({1: [3], 2: [8]}, (3,)), ["id"])
 
 
@@ -106,22 +98,15 @@ VERBS: dict[str, Verb] = {
     ),
     "replace": Verb(_write("replace", _REPLACE), {1: [7], 2: [2], 3: [9]}),
     "merge": Verb(_merge, {1: [3, 4], 2: [2, 8]}, (3,)),
-    "delete": Verb(lambda table, *_: table.delete([("id", "in", [2, 3])]), {1: [4]}),
-    "compact": Verb(lambda table, *_: table.compact(apply=True)),
-    "gc": Verb(lambda table, *_: table.gc(0.0, apply=True), upkeep=True),
-    "recover": Verb(
-        lambda table, *_: table.recover(0.0), died=("replace", When.AFTER), upkeep=True
+    "delete": Verb(lambda table: table.delete([("id", "in", [2, 3])]), {1: [4]}),
+    "compact": Verb(lambda table: table.compact(apply=True)),
+    "gc": Verb(lambda table: table.gc(0.0, apply=True), upkeep=True),
+    "recover": Verb(lambda table: table.recover(0.0), died=("replace", When.AFTER), upkeep=True),
+    "purge": Verb(
+        lambda table: table.purge(apply=True, patience=0.0),
+        died=("append", When.BEFORE),
+        upkeep=True,
     ),
-    "purge": Verb(_purge(), died=("append", When.BEFORE), upkeep=True),
-    "undo": Verb(
-        lambda table, job, _: table.undo(job, apply=True), {1: [3], 2: [2]}, by_heads=True
-    ),
-    "restore": Verb(
-        lambda table, _, version: table.restore(version - 1, ["day=1"], apply=True),
-        {1: [3], 2: [2]},
-        by_heads=True,
-    ),
-    "purge, keep 0": Verb(_purge(keep=0), by_heads=True, upkeep=True),
 }
 
 
@@ -132,7 +117,7 @@ def _table(days: Mapping[int, Sequence[int]], changed: Sequence[int] = ()) -> pa
 
 @dataclass
 class Kills:
-    """What came of the kills at each request of a verb, on one kind of table."""
+    """What came of the kills at each request of a verb."""
 
     what: str
     struck: int = 0
@@ -144,15 +129,15 @@ class Kills:
         return "\n".join([f"{told}; problems {len(self.problems)}", *self.problems])
 
 
-def kill_at_each(store: Store, proxy: Proxy, bucket: str, name: str, layout: str) -> Kills:
+def kill_at_each(store: Store, proxy: Proxy, bucket: str, name: str) -> Kills:
     """Kill a process at each request of a verb: before it, and in another round after the store
     did it, its answer lost. Each has a table of its own, so that all meet the same."""
-    kills, client = Kills(f"{name}, {layout}"), store.client()
+    kills, client = Kills(name), store.client()
     for when in (When.BEFORE, When.AFTER):
         for number in itertools.count():
-            words = (*name.replace(",", "").split(), layout, when.name.lower(), str(number))
+            words = (*name.replace(",", "").split(), when.name.lower(), str(number))
             url = f"s3://{bucket}/{'-'.join(words)}"
-            attack = Attack(store, client, proxy, url, name, layout)
+            attack = Attack(store, client, proxy, url, name)
             attack.prepare()
             struck = attack.kill(Trap(lambda at, _, n=number: at == n, when, lambda: None), name)
             kills.struck += struck
@@ -176,13 +161,10 @@ def at_decision(when: When) -> Trap:
 class Attack:
     """The kill of one who does a verb, on a table of its own."""
 
-    def __init__(
-        self, store: Store, client: Any, proxy: Proxy, url: str, name: str, layout: str
-    ) -> None:
+    def __init__(self, store: Store, client: Any, proxy: Proxy, url: str, name: str) -> None:
         self._store, self._client, self._proxy = store, client, proxy
-        self._url, self._name, self._layout = url, name, layout
-        self._verb = VERBS[name]
-        self._job, self._jobs, self._versions = "", set[str](), dict[str, int]()
+        self._url, self._verb = url, VERBS[name]
+        self._jobs = set[str]()
 
     @property
     def _table(self) -> Table:
@@ -192,16 +174,13 @@ class Attack:
     def prepare(self) -> None:
         """Let the table hold what it does before a kill."""
         table = self._table
-        words: dict[str, Any] = {"partition_by": ["day"], "readers": self._layout}
         for days in (
             {1: [3], 2: [2]},
             {1: [4]},
             *({1: [it]} for it in _appended(self._verb.appends)),
         ):
-            with table.job(_SCHEMA, **words) as job:
+            with table.job(_SCHEMA, partition_by=["day"]) as job:
                 job.write(_table(days))
-        self._job = str(job.job)
-        self._versions = dict(table.snapshot().versions)
         if self._verb.died is not None:
             name, when = self._verb.died
             assert self.kill(at_decision(when), name)
@@ -219,7 +198,7 @@ class Attack:
             started[0].kill()
 
         self._proxy.watch(replace(trap, act=strike))
-        started += [Child(_act, self._url, name, self._job, self._versions["day=1"], variables)]
+        started += [Child(_act, self._url, name, variables)]
         answer = started[0].answer()
         started[0].close()
         self._proxy.drain()
@@ -240,7 +219,7 @@ class Attack:
         assert self._tells("jobs") == [], "a job is open after recovery"
         if verb.again:
             seen = None
-            verb.act(table, self._job, self._versions["day=1"])
+            verb.act(table)
         new = self._decided() - self._jobs
         committed = {job for job in new if table.result(job) is not None}
         changed = bool(committed)
@@ -250,13 +229,8 @@ class Attack:
         days, ids = (verb.after, verb.changed) if changed else (verb.before, ())
         expected = rows_of(_table(days, ids), _COLUMNS)
         assert seen in (None, expected), f"before recovery it was {seen}, not {expected}"
-        by_heads = self._layout == "heads"
         self._tells("purge", "--patience", "0", "--apply")
-        if by_heads and self._name != "purge, keep 0":
-            found = table.scan(["day=1"], as_of=self._versions["day=1"]).to_arrow()
-            was = [*_NOW[1], *_appended(verb.appends)]
-            assert sorted(found["id"].to_pylist()) == was, f"the version before has {found['id']}"
-        self._tells("purge", "--patience", "0", "--apply", *(["--keep", "0"] if by_heads else []))
+        self._tells("purge", "--patience", "0", "--apply")
         self._require(expected)
         shown = {it["partition"]: it["rows"] for it in self._tells("show")}
         assert {name: rows for name, rows in shown.items() if rows} == {
@@ -264,8 +238,6 @@ class Attack:
         }, f"show says {shown}"
         left = [*left_behind(table, self._client), *uploads(table, self._client)]
         assert not left, left
-        there = self._keys(table.root.data_prefix)
-        assert not by_heads or there == {file.key for file in table.files()}, "files of nobody"
         return changed
 
     def _tells(self, command: str, *options: str) -> Any:
@@ -285,8 +257,7 @@ class Attack:
         seen = rows_of(table.to_arrow(columns=_COLUMNS), _COLUMNS)
         assert seen == expected, f"by heads: {seen}, not {expected}"
         listed = listed_rows(table, self._client, _COLUMNS)
-        wanted = expected if self._layout == "listing" else Counter()
-        assert listed == wanted, f"by listing: {listed}, not {wanted}"
+        assert listed == expected, f"by listing: {listed}, not {expected}"
 
     def _keys(self, prefix: str) -> set[str]:
         return {*PlainBucket(self._table.root.bucket, self._client).keys(prefix)}
@@ -297,13 +268,11 @@ class Attack:
         return {name.removesuffix(".json") for name in names if name.startswith("zr1-")}
 
 
-def _act(
-    url: str, name: str, job: str, version: int, variables: dict[str, str], told: Connection
-) -> None:
+def _act(url: str, name: str, variables: dict[str, str], told: Connection) -> None:
     """Runs in the process that is killed."""
     enter(variables)
     try:
-        VERBS[name].act(Table(url), job, version)
+        VERBS[name].act(Table(url))
         told.send("done")
     except ZeroRenameError as error:
         told.send(f"{type(error).__name__}: {error}")

@@ -11,17 +11,17 @@ from torture.servers import Store
 
 
 @pytest.mark.parametrize(
-    ("name", "layout", "when", "changed"),
+    ("name", "when", "changed"),
     [
-        ("append", "listing", When.BEFORE, False),
-        ("append, tried again", "heads", When.AFTER, True),
-        ("undo", "heads", When.AFTER, True),
+        ("append", When.BEFORE, False),
+        ("append, tried again", When.AFTER, True),
+        ("replace", When.AFTER, True),
     ],
 )
 def test_at_its_decision(
-    store: Store, proxy: Proxy, s3_bucket: Any, name: str, layout: str, when: When, changed: bool
+    store: Store, proxy: Proxy, s3_bucket: Any, name: str, when: When, changed: bool
 ) -> None:
-    attack = Attack(store, store.client(), proxy, f"s3://{s3_bucket.name}/t", name, layout)
+    attack = Attack(store, store.client(), proxy, f"s3://{s3_bucket.name}/t", name)
     attack.prepare()
     assert attack.kill(at_decision(when), name)
     assert attack.check(reads_first=True) is changed
