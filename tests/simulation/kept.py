@@ -1,4 +1,4 @@
-"""What must hold of files that a replace keeps: no reader by heads sees them, and they stay until
+"""What must hold of files that a replace keeps: no reader through the heads sees them, and they stay until
 a job that keeps nothing replaces the partition, so that the replace can be undone."""
 
 from __future__ import annotations

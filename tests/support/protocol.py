@@ -21,7 +21,7 @@ from zero_rename.committer.commit.snapshot import Snapshot, take_snapshot
 from zero_rename.committer.commit.state.context import Context
 from zero_rename.committer.commit.state.heads import list_heads_and_index
 from zero_rename.committer.commit.state.job_state import Committed, OpenedJob
-from zero_rename.committer.format.job_spec import JobSpec, Mode, Readers
+from zero_rename.committer.format.job_spec import JobSpec, Mode
 from zero_rename.committer.format.layout import TableRoot, job_ids_begin
 from zero_rename.committer.format.records.pending_file import PendingFile, TaskResult
 from zero_rename.committer.store.requests import (
@@ -29,7 +29,6 @@ from zero_rename.committer.store.requests import (
     CreateUpload,
     Done,
     ObjectSettings,
-    PutFile,
     Step,
     UploadPart,
 )
@@ -43,26 +42,14 @@ DAY1, DAY2, DAY3 = "day=1", "day=2", "day=3"
 
 
 def write_file(
-    opened: OpenedJob,
-    partition: str,
-    number: int = 0,
-    task: int = 0,
-    rows: int = 1,
-    attempt: int = 0,
+    opened: OpenedJob, partition: str, number: int = 0, task: int = 0, rows: int = 1
 ) -> Step[PendingFile]:
-    """One file, as a task leaves it: create, one part, no complete; or, in a table that is read
-    by heads, an object."""
+    """One file, as a task leaves it: create, one part, no complete."""
     body = f"{rows} rows of {opened.job} {number}".encode()
     settings = ObjectSettings({"zero-rename-job": opened.job})
-    upload_id = ""
-    if opened.readers is Readers.HEADS:
-        attempted, fast = f"{task:05d}-{attempt}", opened.data_root
-        key = opened.root.attempt_key(partition, attempted, opened.job, number, fast)
-        part = yield from PutFile(key, body, settings)
-    else:
-        key = opened.root.data_key(partition, task, opened.job, number)
-        upload_id = (yield from CreateUpload(key, settings)).upload_id
-        part = yield from UploadPart(key, upload_id, 1, body)
+    key = opened.root.data_key(partition, task, opened.job, number)
+    upload_id = (yield from CreateUpload(key, settings)).upload_id
+    part = yield from UploadPart(key, upload_id, 1, body)
     assert isinstance(part, Done)
     checksum = f"sha256:{hashlib.sha256(body).hexdigest()}"
     return PendingFile(key, partition, upload_id, (part.etag,), len(body), rows, checksum)
