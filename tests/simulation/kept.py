@@ -1,5 +1,5 @@
-"""What must hold of files that a replace keeps: no reader through the heads sees them, and they stay until
-a job that keeps nothing replaces the partition, so that the replace can be undone."""
+"""What must hold of files that a replace keeps: no reader through the heads sees them, and they
+stay until a job that keeps nothing replaces the partition, so that the replace can be undone."""
 
 from __future__ import annotations
 
