@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from ..committer.errors import InvalidInputError
-from ..committer.format.as_of import AsOf
 from ..committer.format.records.data_file import rows_of
 from ..committer.store.fast_root import is_fast
 from ..tables import RepairOutcome
 from .output import DRY, Exit, look_where, print_rows, say
 
 if TYPE_CHECKING:
-    from ..tables import DeltaTable
+    from ..tables import DeltaTable, RestoredVersion
 
 
 def show(table: DeltaTable, as_json: bool) -> None:
@@ -66,21 +64,24 @@ def history(table: DeltaTable, most: int, as_json: bool) -> None:
     print_rows(as_json, columns, rows, document, "The log has no entry.")
 
 
-def restore(table: DeltaTable, as_of: str, apply: bool, as_json: bool) -> None:
-    """Bring back a version of a Delta table, or say what that would do."""
-    version = table.version_at(AsOf.parse(as_of))
-    plan = table.plan_restore(version)
-    document: dict[str, Any] = {**dataclasses.asdict(plan), "job": None}
-    row = (plan.version, plan.present, plan.returned, plan.removed, len(plan.lost))
-    if apply:
-        document["job"] = table.restore(version).job
-    columns = ("version", "is at", "files that come back", "files that go", "lost")
-    print_rows(as_json, columns, [row], document, "")
-    for path in plan.lost[:10]:
+def show_restored(table: DeltaTable, found: RestoredVersion, apply: bool, as_json: bool) -> None:
+    """Show what comes back to a Delta table, or came back."""
+    nothing = "It holds what it held then: nothing is to be brought back."
+    if found.job is not None:
+        nothing = f"It is undone already, by {found.job}: nothing is to be brought back."
+    changes = bool(found.partitions or found.lost)
+    counts = (len(found.partitions), found.returned, found.removed, len(found.lost))
+    rows = [(found.version, found.present, *counts)] if changes else []
+    columns = ("gets what it held at", "is at version", "partitions")
+    columns = (*columns, "files that come back", "files that go", "lost")
+    print_rows(as_json, columns, rows, dataclasses.asdict(found), nothing)
+    for path in found.lost[:10]:
         say(f"cannot be brought back: {path}")
+    if not changes:
+        return
     if apply:
-        say(f"To take it back: zero-rename restore {table.root.url} --as-of {plan.present} --apply")
-    elif plan.lost:
+        say(f"To undo it: zero-rename undo {table.root.url} --job {found.job} --apply")
+    elif found.lost:
         raise typer.Exit(Exit.LOOK)
     else:
         say(DRY)
@@ -121,21 +122,3 @@ def repair(table: DeltaTable, apply: bool, accept_loss: bool, as_json: bool) -> 
             f"repair {table.root.url} --accept-loss --apply"
         )
     look_where(any(it.outcome.is_lost for it in found))
-
-
-def retention(table: DeltaTable, as_json: bool) -> None:
-    """Show for how long a Delta table keeps the files that it has removed."""
-    seconds = table.retention
-    row = (f"{seconds / 86400.0:g} days",)
-    print_rows(as_json, ("retention",), [row], {"retention": seconds}, "")
-
-
-def refuse_partitions(table: DeltaTable, partitions: object) -> None:
-    """:raises InvalidInputError: some are named, and a log brings back whole versions."""
-    if partitions:
-        raise InvalidInputError(
-            "A Delta table is restored as a whole, and --partition is given. Nothing was changed.",
-            table=table.root.url,
-            remedy="Leave --partition out; or load the partition again from scan(as_of=…), by a "
-            "job that replaces it.",
-        )

@@ -9,12 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from ..committer.errors import counted, escaped
-from ..committer.upkeep.restoring import Restored
 from ..tables import DeltaTable
 from . import delta
 from .amounts import DAY, age_option
 from .output import DRY, Apply, AsJson, Partitions, Url, look_where, print_rows, say
-from .tables import open_table, refuse_option, table_of_directories
+from .tables import delta_table, open_table, table_of_directories
 
 
 def history(
@@ -65,16 +64,9 @@ def undo(
 ) -> None:
     """Bring back what partitions held before a job, in all of them or none, without writing a byte.
 
-    Of tables that are read by heads, as long as they keep it. To undo that, undo the job that did
-    it."""
-    opened = table_of_directories(
-        table,
-        "it is brought back to a version, and no single job is taken back",
-        f"zero-rename history {table} shows the job's version; zero-rename restore {table} "
-        "--as-of VERSION brings back the one before it.",
-    )
-    found = opened.undo(job, apply)
-    _show(table, found, apply, as_json)
+    Of Delta tables, as long as they keep it. To undo that, undo the job that did it."""
+    opened = _with_history(table)
+    delta.show_restored(opened, opened.undo(job, apply), apply, as_json)
 
 
 def restore(
@@ -84,36 +76,33 @@ def restore(
         typer.Option(
             metavar="TIME|VERSION",
             help="What to bring back: what counted at a time, such as 2026-01-31T12:00:00Z; or a "
-            "version of the one partition named, or of a Delta table.",
+            "version.",
         ),
     ],
     partition: Partitions = None,
     apply: Apply = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring back what the table held at a moment, by one job that writes no byte.
+    """Bring back what the table held at a moment, or some partitions, by one job that writes no
+    byte.
 
-    Of tables that are read by heads, as long as they keep it; of a Delta table a version of the
-    whole."""
-    opened = open_table(table)
-    if isinstance(opened, DeltaTable):
-        delta.refuse_partitions(opened, partition)
-        delta.restore(opened, as_of, apply, as_json)
-        return
-    found = opened.restore(as_of, partition, apply)
-    _show(table, found, apply, as_json)
+    Of Delta tables, as long as they keep it."""
+    opened = _with_history(table)
+    found = opened.restore(as_of, partition or None, apply)
+    delta.show_restored(opened, found, apply, as_json)
 
 
-def _show(table: str, found: Restored, apply: bool, as_json: bool) -> None:
-    rows = [(name, found.found[name], found.versions[name]) for name in sorted(found.versions)]
-    columns = ("partition", "is at version", "gets what it held at")
-    nothing = "It holds what it held then: nothing is to be brought back."
-    print_rows(as_json, columns, rows, dataclasses.asdict(found), nothing)
-    if found.job is not None:
-        say(f"{counted(len(rows), 'partition holds', 'partitions hold')} it since {found.job}.")
-        say(f"To undo it: zero-rename undo {table} --job {found.job} --apply")
-    elif rows and not apply:
-        say(DRY)
+def _with_history(table: str) -> DeltaTable:
+    """Open a table that keeps what it held.
+
+    :raises TableMismatchError: it does not.
+    """
+    return delta_table(
+        table,
+        "only a Delta table keeps what it has replaced",
+        f"Load the partitions again. zero-rename copy {table} NEW --layout delta makes a Delta "
+        "table of it, which keeps its history.",
+    )
 
 
 def retention(
@@ -123,14 +112,8 @@ def retention(
 ) -> None:
     """Show or set for how long what is replaced can be read and brought back.
 
-    Of tables that are read by heads; a purge that comes after that time removes it. Of a Delta
-    table it is shown."""
-    opened = open_table(table)
-    if isinstance(opened, DeltaTable):
-        remedy = "Set its property delta.deletedFileRetentionDuration, by an engine's ALTER TABLE."
-        refuse_option(opened, "retention that is set here", set, remedy)
-        delta.retention(opened, as_json)
-        return
+    Of Delta tables; a purge that comes after that time removes it."""
+    opened = _with_history(table)
     if set is not None:
         opened.set_retention(set)
     seconds = opened.retention

@@ -56,9 +56,9 @@ class History:
                 "corrected": (new, self._look(name)),
             }
             seen[f"read as of version {first}"] = (old, self._look(name, as_of=first))
-            self.table.restore(first)
+            self.table.restore(first, apply=True)
             seen["undone"] = (old, self._look(name))
-            self.table.restore(correction)
+            self.table.restore(correction, apply=True)
             seen["redone"] = (new, self._look(name))
         self.report.before_and_after(name, {when: found for when, (_, found) in seen.items()})
         wrong = [

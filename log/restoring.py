@@ -1,4 +1,5 @@
-"""Restore: the table becomes what it was at a version, as far as its files are still there.
+"""Restore: the table, or some of its partitions, become what they were at a version, as far as the
+files are still there.
 
 ================================  =========================================================
 a file of that version            then
@@ -10,8 +11,9 @@ forgotten by purge, no tombstone  lost
 object gone                       lost: another engine's VACUUM took it
 ================================  =========================================================
 
-The plan reads the whole table: any change since is a conflict, and so is an entry that forgets a
-file which is to come back.
+The plan reads what it restores: any change of that since is a conflict, and so is an entry that
+forgets a file which is to come back. Columns and properties come back with the whole table alone;
+files of some partitions must fit the columns that the table has as the entry is made.
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..committer.errors import InvalidInputError
 from ..committer.store.requests import All, Found, Head, Step
-from .actions import FORGOTTEN, AddFile
+from .actions import FORGOTTEN, AddFile, LogMetadata
 from .change import RESTORE, LogBase, LogChange
 from .log_layout import LogLayout
 from .opening import LogDepth, OpenedLog, open_log
 from .replay import LogState
-from .scope import ALL
+from .scope import ALL, Scope
 
 
 @dataclass(frozen=True)
@@ -40,32 +43,104 @@ class LogRestore:
     change: LogChange
     lost: tuple[str, ...]
 
+    @property
+    def is_needed(self) -> bool:
+        """Tell whether it changes anything."""
+        change = self.change
+        return bool(change.removes or change.returned or change.metadata)
+
 
 def plan_restore(
-    layout: LogLayout, job: str, version: int, now: int, owner: Mapping[str, Any]
+    layout: LogLayout,
+    job: str,
+    version: int,
+    now: int,
+    owner: Mapping[str, Any],
+    within: Scope = ALL,
 ) -> Step[LogRestore]:
     """Plan the restore of a version; whoever commits it says first what is lost.
 
     :param now: milliseconds, by the store's clock.
+    :param within: the partitions to restore.
+    :raises InvalidInputError: of some partitions: their files do not fit the present columns.
     """
     opened = yield from open_log(layout, LogDepth.WHOLE)
     former = yield from open_log(layout, LogDepth.FILES, version)
-    state, then = opened.state, former.state
-    there, lost = yield from find_returned(layout, state, then.live.values(), now)
+    then, state = former.state, opened.state
     assert then.metadata is not None
     assert state.metadata is not None
-    metadata = layout.restored(then.metadata, state.metadata)
+    metadata = None
+    if within.all:
+        restored = layout.restored(then.metadata, state.metadata)
+        metadata = restored if restored != state.metadata else None
+    wanted = {path: it for path, it in then.live.items() if within.has(then.partition(it))}
+    return (
+        yield from bring_back(
+            layout, opened, LogFiles(wanted, then.metadata), within, metadata, job, now, owner
+        )
+    )
+
+
+@dataclass(frozen=True)
+class LogFiles:
+    """Files of a former state by path, and the columns that they were under.
+
+    :param metadata: ``None``: there was no table, and no file.
+    """
+
+    live: Mapping[str, AddFile]
+    metadata: LogMetadata | None
+
+
+def bring_back(
+    layout: LogLayout,
+    opened: OpenedLog,
+    then: LogFiles,
+    within: Scope,
+    metadata: LogMetadata | None,
+    job: str,
+    now: int,
+    owner: Mapping[str, Any],
+) -> Step[LogRestore]:
+    """Plan the change after which partitions hold some files and no others.
+
+    :param opened: with its tombstones.
+    :param within: those partitions.
+    :param metadata: the columns that come back; ``None``: the present ones stay.
+    :raises InvalidInputError: the files do not fit the columns.
+    """
+    state = opened.state
+    assert state.metadata is not None
+    there, lost = yield from find_returned(layout, state, then.live.values(), now)
+    if there and then.metadata is not None and metadata is None:
+        refuse_other_columns(layout, then.metadata, state.metadata)
+    goes = {path for path, it in state.live.items() if within.has(state.partition(it))}
     change = LogChange(
         job,
         LogBase(state.version, state.table_id),
-        removes=frozenset(state.live.keys() - then.live.keys()),
+        columns=then.metadata if there else None,
+        removes=frozenset(goes - then.live.keys()),
         returned=there,
-        reads=ALL,
-        metadata=metadata if metadata != state.metadata else None,
+        reads=within,
+        metadata=metadata,
         operation=RESTORE,
         owner=owner,
     )
     return LogRestore(opened, change, lost)
+
+
+def refuse_other_columns(layout: LogLayout, then: LogMetadata, now: LogMetadata) -> None:
+    """See that files of a former state fit the present columns.
+
+    :raises InvalidInputError: they do not.
+    """
+    if not layout.columns_fit(then, now):
+        raise InvalidInputError(
+            "The files that would come back have other columns than the table has now. Nothing "
+            "was changed.",
+            remedy="Restore the whole table, whose columns come back, too; or load the partitions "
+            "again.",
+        )
 
 
 def find_returned(

@@ -2,10 +2,10 @@
 
 from ..log.repairing import RepairedEntry as RepairedEntry
 from ..log.repairing import RepairOutcome as RepairOutcome
+from .delta_restoring import RestoredVersion as RestoredVersion
 from .delta_table import DeltaTable as DeltaTable
 from .delta_table import LogVersion as LogVersion
 from .delta_table import NewestEntry as NewestEntry
-from .delta_table import PlannedRestore as PlannedRestore
 from .last_changes import LastChange as LastChange
 from .last_changes import LastChanges as LastChanges
 from .last_changes import Since as Since

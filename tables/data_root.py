@@ -6,27 +6,19 @@ reads those, until a checkpoint has copied them into the table.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 
-from ..committer.errors import (
-    InvalidInputError,
-    RefusedError,
-    StoreRefusedError,
-    StoreUnreachableError,
-    TableMismatchError,
-    TableNotFoundError,
-)
-from ..committer.format.layout import TableRoot, new_job_id
+from ..committer.errors import InvalidInputError, TableMismatchError, TableNotFoundError
+from ..committer.format.layout import TableRoot
 from ..committer.store.fast_root import FastRoot
-from ..committer.store.requests import Clock, Step
+from ..committer.store.requests import Step
 from ..committer.upkeep.checkpoint import DataRootChange, not_durable
 from ..layouts.delta.data_roots import data_root_of, with_data_root
 from ..layouts.delta.delta_layout import DeltaLayout
-from ..log.change import LogBase, LogChange
-from ..log.job_steps import abandon_job, commit_job, open_log_job
 from ..log.opening import LogDepth, open_log
 from ..log.replay import LogState
 from .delta_files import snapshot_of
+from .delta_properties import change_properties
 
 
 def check_data_root(root: TableRoot, data_root: FastRoot) -> None:
@@ -79,27 +71,5 @@ def change_data_root(
     lying = tuple(not_durable(snapshot_of(root, layout, state).files))
     change = DataRootChange(data_root_of(state), data_root, lying)
     if apply and change.before != data_root:
-        yield from _put_on_record(layout, data_root)
+        yield from change_properties(layout, partial(with_data_root, root=data_root))
     return change
-
-
-def _put_on_record(layout: DeltaLayout, data_root: FastRoot | None) -> Step[None]:
-    now = int((yield from Clock()) * 1000)
-    opened = yield from open_log_job(layout, iter(new_job_id, ""), {}, LogDepth.BLIND)
-    state = opened.log.state
-    assert state.metadata is not None
-    properties = with_data_root(state.metadata.properties, data_root)
-    change = LogChange(
-        opened.job,
-        LogBase(state.version, state.table_id),
-        metadata=replace(state.metadata, properties=properties),
-        changes_data=False,
-        operation="SET TBLPROPERTIES",
-    )
-    try:
-        yield from commit_job(layout, opened.log, change, now)
-    except RefusedError as error:
-        # A store that stops answering may have done so after the entry was there.
-        if not isinstance(error, StoreRefusedError | StoreUnreachableError):
-            yield from abandon_job(layout, opened.job)
-        raise

@@ -30,7 +30,6 @@ from ..committer.errors import (
     TableNotFoundError,
     ZeroRenameError,
     about,
-    counted,
 )
 from ..committer.format.as_of import AsOf, Past
 from ..committer.format.given_rows import schema_of
@@ -49,7 +48,7 @@ from ..committer.format.job_spec import (
     choice,
     partition_names,
 )
-from ..committer.format.layout import TableRoot, new_job_id
+from ..committer.format.layout import TableRoot, new_job_id, require_job_id
 from ..committer.format.parquet.foreign_columns import FooterReader
 from ..committer.format.parquet.reader import read_batches
 from ..committer.format.parquet.row_filter import Filter
@@ -111,7 +110,7 @@ from ..log.entries import LogEntry
 from ..log.job_steps import abandon_job, commit_job, open_log_job
 from ..log.opening import LogDepth, OpenedLog, list_log, open_log, read_entries
 from ..log.repairing import RepairedEntry, repair_log
-from ..log.restoring import plan_restore
+from ..log.scope import ALL
 from ..log.searching import find_run
 from .data_root import change_data_root, check_data_root, kept_data_root
 from .delta_adopt import adopt_directory, plan_adoption
@@ -119,10 +118,19 @@ from .delta_checkpoint import DeltaCheckpointer
 from .delta_conflicts import find_log_conflicts
 from .delta_copy import copy_table
 from .delta_doctor import examine
-from .delta_files import snapshot_of
+from .delta_files import scope_of, snapshot_of
 from .delta_inputs import inputs_of_rows, inputs_told
+from .delta_properties import change_retention
 from .delta_ranks import find_superseded
 from .delta_records import job_records
+from .delta_restoring import (
+    Planner,
+    RestoredVersion,
+    carry_out,
+    preview,
+    restore_planner,
+    undo_planner,
+)
 from .delta_settling import (
     LogSettlementPlan,
     check_log_rerun,
@@ -187,22 +195,6 @@ class LogVersion:
     owner: dict[str, Any]
     added: int
     removed: int
-
-
-@dataclass(frozen=True)
-class PlannedRestore:
-    """Outcome that the restore of a version would have.
-
-    :param present: the version that the table is at.
-    :param returned: files that come back, ``removed`` those that go.
-    :param lost: paths of files that cannot be brought back.
-    """
-
-    version: int
-    present: int
-    returned: int
-    removed: int
-    lost: tuple[str, ...]
 
 
 class DeltaTable(ChangeableTable):
@@ -823,15 +815,6 @@ class DeltaTable(ChangeableTable):
 
     # Past and maintenance
 
-    def plan_restore(self, version: int) -> PlannedRestore:
-        """Tell what :meth:`restore` would do. Changes nothing."""
-        now = self.run(store_now(self._layout))
-        plan = self.run(plan_restore(self._layout, new_job_id(), version, now, {}))
-        change, present = plan.change, plan.opened.state.version
-        return PlannedRestore(
-            version, present, len(change.returned), len(change.removes), plan.lost
-        )
-
     @property
     def retention(self) -> float:
         """Seconds for which files that were removed stay.
@@ -840,36 +823,75 @@ class DeltaTable(ChangeableTable):
         """
         return self._layout.retention(self._found(self._open(LogDepth.BLIND)).state)
 
-    def restore(self, version: int, allow_lost: bool = False) -> Committed:
-        """Make the table what it was at a version, by an entry of its own.
+    def set_retention(self, seconds: float) -> None:
+        """Keep files that jobs remove for so long, those that are kept now included. Engines that
+        vacuum the table go by it, too.
 
-        :param allow_lost: go on where files of that version are gone; ``False``: refuse.
-        :raises CommitConflictError: files are gone, or another job commits meanwhile. Nothing was
-            changed.
+        :raises InvalidInputError: less than an hour, or more than 100 years. Nothing was changed.
+        :raises CommitConflictError: another job changes columns or properties meanwhile.
+        :raises TableNotFoundError: no table here.
         """
-        owner = {"application": this_process().application}
-        now = self.run(store_now(self._layout))
-        opened = self.run(open_log_job(self._layout, iter(new_job_id, ""), owner, LogDepth.WHOLE))
-        try:
-            return self._restored(opened.job, version, allow_lost, owner, now)
-        except RefusedError:
-            self.driver.run(abandon_job(self._layout, opened.job))
-            raise
+        self.run(change_retention(self.root, self._layout, seconds))
 
-    def _restored(
-        self, job: str, version: int, allow_lost: bool, owner: dict[str, Any], now: int
-    ) -> Committed:
-        plan = self.run(plan_restore(self._layout, job, version, now, owner))
-        if plan.lost and not allow_lost:
-            raise CommitConflictError(
-                f"{counted(len(plan.lost), 'file')} of version {version} cannot be brought back, "
-                f"such as {plan.lost[0]}. Nothing was changed.",
+    def undo(self, job: str, apply: bool = False) -> RestoredVersion:
+        """Bring back what partitions held before a job changed them, in all of them or none, by an
+        entry that writes no byte. Partitions from which other jobs have taken its rows away stay as
+        they are.
+
+        :param job: its id. An undoing is a job, too.
+        :param apply: do it; ``False`` only says what would be done.
+        :raises InvalidInputError: no committed job of this table; later jobs have changed its
+            partitions, which are named; or files cannot be brought back. Nothing was changed.
+        :raises CommitConflictError: another job commits meanwhile. Nothing was changed.
+        :raises TableNotFoundError: no table here.
+        """
+        require_job_id(job)
+        self._found(self._open(LogDepth.BLIND))
+        entry = self._entry_of(job)
+        if entry is None:
+            raise InvalidInputError(
+                f"{job} has no entry in the log, so there is nothing to undo. Nothing was changed.",
                 table=self.root.url,
-                remedy="Restore a later version, or allow_lost=True, which leaves these out.",
+                job=job,
+                remedy=f"zero-rename history {self.root.url} lists the jobs that have one.",
             )
-        done = self.run(commit_job(self._layout, plan.opened, plan.change, now))
-        assert done.entry is not None
-        return committed(self.root, plan.opened.state, done.entry)
+        owner = _restorer()
+        plan = undo_planner(self.root, self._layout, job, entry.version, owner)
+        return self._bring_back(plan, owner, apply)
+
+    def restore(
+        self,
+        as_of: Past,
+        partitions: Collection[str] | None = None,
+        apply: bool = False,
+        allow_lost: bool = False,
+    ) -> RestoredVersion:
+        """Make the table what it was at a moment, columns included, or some of its partitions, by
+        an entry that writes no byte.
+
+        :param as_of: a version, or a time with its zone.
+        :param partitions: only these, by name; ``None``: all.
+        :param apply: do it; ``False`` only says what would be done.
+        :param allow_lost: go on where files of that version are gone; ``False``: refuse.
+        :raises InvalidInputError: files cannot be brought back, or those of the partitions do not
+            fit the present columns. Nothing was changed.
+        :raises CommitConflictError: another job commits meanwhile. Nothing was changed.
+        :raises TableNotFoundError: no table here, or none at that time.
+        """
+        version, within = self.version_at(AsOf.parse(as_of)), ALL
+        if partitions is not None:
+            shape = self.shape()
+            within = scope_of(stored_in(self.root, lambda: shape, partitions), *shape)
+        owner = _restorer()
+        plan = restore_planner(self.root, self._layout, version, within, owner)
+        return self._bring_back(plan, owner, apply, allow_lost)
+
+    def _bring_back(
+        self, plan: Planner, owner: Mapping[str, Any], apply: bool, allow_lost: bool = False
+    ) -> RestoredVersion:
+        if not apply:
+            return self.run(preview(self._layout, plan))
+        return self.run(carry_out(self.root, self._layout, plan, owner, allow_lost))
 
     def now(self) -> float:
         """Ask the store for the time by its clock, in Unix seconds."""
@@ -1112,6 +1134,11 @@ class DeltaTable(ChangeableTable):
         :param apply: do it; ``False`` only says which.
         """
         return self.run(purge_records(self.root, older_than, apply))
+
+
+def _restorer() -> dict[str, Any]:
+    """Who brings something back, as its entry tells."""
+    return {"application": this_process().application}
 
 
 def _version(entry: LogEntry) -> LogVersion:

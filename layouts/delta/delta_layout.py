@@ -19,7 +19,8 @@ from .paths import DeltaRoot
 from .success_marker import write_marker
 
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
-_RETENTION = "delta.deletedFileRetentionDuration"
+#: The property that says for how long removed files stay.
+RETENTION = "delta.deletedFileRetentionDuration"
 #: Properties of the tables that are made here: numbers of the log are never free again.
 PROPERTIES: Mapping[str, str] = {"delta.enableExpiredLogCleanup": "false"}
 
@@ -83,7 +84,7 @@ class DeltaLayout:
         return self.root.path_of(key)
 
     def retention(self, state: LogState) -> float:
-        return interval_seconds(state.property_of(_RETENTION, "interval 1 week"), _RETENTION)
+        return interval_seconds(state.property_of(RETENTION, "interval 1 week"), RETENTION)
 
     def finish(self, entry: LogEntry) -> Step[None]:
         # A file of a Delta table is visible with its entry.

@@ -108,9 +108,9 @@ def _restored(world: World, version: int) -> None:
     table, day = world.delta(TABLE), "2013-02-11"
     newest = table.newest_entry()
     assert newest is not None
-    table.restore(version)
+    table.restore(version, apply=True)
     check_day(table, day, world.flights.of(day))
-    table.restore(newest.version)
+    table.restore(newest.version, apply=True)
     check_day(table, day, world.mended.of(day))
 
 

@@ -24,7 +24,7 @@ from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
 ROWS = pa.table({"day": ["1", "2"], "delay": [5, 6]})
-#: By the words of a command: what follows them, ``{t}`` is the table, and how it ends.
+#: By the words of a command: what follows them; ``{t}`` is the table, ``{j}`` its last job.
 WORKS = {
     "catalog ddl": "{t} --engine duckdb",
     "checkpoint": "{t}",
@@ -52,6 +52,7 @@ WORKS = {
     "s3a-jobs": "{t}",
     "s3a-recover": "{t}",
     "show": "{t}",
+    "undo": "{t} --job {j}",
     "uploads abort": "{t} --older-than 1h",
     "uploads expect": "0 {t}",
     "uploads list": "{t}",
@@ -65,7 +66,6 @@ REFUSES = {
     "gc": ("{t}", "zero-rename purge"),
     "index": ("{t}", "zero-rename checkpoint"),
     "keep-rows": ("{t} day=1 --keep newest", "zero-rename restore"),
-    "undo": ("{t} --job zr1-00000000000000000000000000", "zero-rename restore"),
 }
 #: Commands that ask no table, or a catalog (tests/catalog/test_delta.py).
 ELSEWHERE = {"catalog sync", "checks", "committers", "s3a-check"}
@@ -82,7 +82,9 @@ def table(s3_bucket: Bucket) -> DeltaTable:
 
 
 def ask(table: DeltaTable, words: str, rest: str, *more: str) -> Any:
-    return invoke(*words.split(), *(it.format(t=table.root.url) for it in rest.split()), *more)
+    job = table.history(1)[0].job if "{j}" in rest else None
+    given = (it.format(t=table.root.url, j=job) for it in rest.split())
+    return invoke(*words.split(), *given, *more)
 
 
 def test_each_command_stands_in_one_of_the_lists() -> None:
@@ -122,8 +124,6 @@ def test_a_command_that_a_delta_table_has_no_use_for_says_what_to_do(
         ("compact", "{t} --sort-by delay", "sorting by columns"),
         ("doctor", "{t} --apply", "record of its store's facts"),
         ("repair", "{t} --job zr1-00000000000000000000000000", "repair of one job"),
-        ("restore", "{t} --as-of 0 --partition day=1", "restored as a whole"),
-        ("retention", "{t} --set 14d", "retention that is set here"),
     ],
 )
 def test_an_option_that_a_delta_table_cannot_honour_is_refused(
@@ -156,9 +156,61 @@ def test_restore_brings_back_a_version_and_says_how_to_take_that_back(table: Del
     done = ask(table, "restore", "{t} --as-of 0 --apply")
     assert done.exit_code == Exit.DONE
     assert table.scan().count() == 2
-    assert "--as-of 1 --apply" in done.output
-    assert ask(table, "restore", "{t} --as-of 1 --apply").exit_code == Exit.DONE
+    job = table.history(1)[0].job
+    assert f"zero-rename undo {table.root.url} --job {job} --apply" in done.output
+    again = ask(table, "restore", "{t} --as-of 0 --apply")
+    assert "nothing is to be brought back" in again.output
+
+
+def test_restore_of_one_partition_leaves_the_others(table: DeltaTable) -> None:
+    done = as_json("restore", table.root.url, "--as-of", "0", "--partition", "day=1", "--apply")
+    assert (done["partitions"], table.scan().count()) == (["day=1"], 3)
+
+
+def test_undo_takes_a_job_back_and_names_those_that_are_to_be_undone_first(
+    table: DeltaTable,
+) -> None:
+    second, first = (str(it.job) for it in table.history())
+    refused = ask(table, "undo", f"{{t}} --job {first} --apply")
+    assert refused.exit_code == Exit.REFUSED
+    assert second in refused.output
+    planned = ask(table, "undo", f"{{t}} --job {second}")
+    assert planned.exit_code == Exit.DONE
     assert table.scan().count() == 4
+    done = as_json("undo", table.root.url, "--job", second, "--apply")
+    assert (done["version"], done["partitions"], table.scan().count()) == (0, ["day=1", "day=2"], 2)
+    again = ask(table, "undo", f"{{t}} --job {second} --apply")
+    assert f"undone already, by {done['job']}" in again.output
+    assert ask(table, "undo", f"{{t}} --job {first} --apply").exit_code == Exit.DONE
+    assert table.scan().count() == 0
+
+
+def test_retention_is_shown_and_set(table: DeltaTable) -> None:
+    assert "7 days" in ask(table, "retention", "{t}").output
+    assert "30 days" in ask(table, "retention", "{t} --set 30d").output
+    assert as_json("retention", table.root.url) == {"retention": 30 * 86400.0}
+    assert ask(table, "retention", "{t} --set 10min").exit_code == Exit.REFUSED
+    assert table.retention == 30 * 86400.0
+
+
+@pytest.mark.parametrize(
+    ("words", "rest"),
+    [
+        ("undo", "{t} --job zr1-00000000000000000000000000"),
+        ("restore", "{t} --as-of 1"),
+        ("retention", "{t} --set 30d"),
+    ],
+)
+def test_past_of_a_table_of_directories_is_refused_with_the_way_to_have_one(
+    s3_bucket: Bucket, words: str, rest: str
+) -> None:
+    url = f"s3://{s3_bucket.name}/plain"
+    with Table(url).job(ROWS.schema, partition_by=["day"]) as job:
+        job.write(ROWS)
+    done = invoke(words, *rest.format(t=url).split())
+    assert done.exit_code == Exit.REFUSED
+    assert "It is no Delta table" in done.output
+    assert f"zero-rename copy {url} NEW --layout delta" in done.output
 
 
 def test_restore_of_files_that_are_gone_names_them_and_needs_a_look(table: DeltaTable) -> None:

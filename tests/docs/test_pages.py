@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import shlex
+import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
@@ -17,9 +18,10 @@ import pytest
 from conftest import Behind, Bucket
 
 import zero_rename
+import zero_rename.tables
 from support.command_line import invoke
 from support.doc_examples import DOCS, blocks, commands, examples
-from support.memory_store import ManualClock, MemoryStore
+from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from support.moto_server import running
 from support.protocol import ROOT, memory_table
 from support.refusing_store import demanding_encryption
@@ -267,60 +269,61 @@ class TestReadYesterday:
     """The guide *Read yesterday, undo a job*, but for the job that it undoes"""
 
     @pytest.fixture
-    def text(self, monkeypatch: pytest.MonkeyPatch) -> str:
-        """The page. After seven jobs of one evening, its job has replaced their rows a night
-        later."""
+    def store(self, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+        """A store whose clock is at the evening of the page."""
         then = datetime(2026, 1, 31, 23, 0, tzinfo=UTC).timestamp()
         store = MemoryStore(clock=ManualClock(then - 3600))
-        for name in (
-            "zero_rename",
-            "zero_rename.cli.main",
-            "zero_rename.cli.tables",
-            "zero_rename.cli.upkeep",
-        ):
+        for name in ("zero_rename.cli.tables", "zero_rename.cli.upkeep"):
             monkeypatch.setattr(import_module(name), "Table", lambda _: memory_table(store))
+        monkeypatch.setattr(zero_rename.tables, "DeltaTable", lambda _: self.table_in(store))
+        return store
+
+    @pytest.fixture
+    def text(self, store: MemoryStore) -> str:
+        """The page. After seven jobs of one evening, its job has replaced their rows a night
+        later."""
         for _ in range(7):
-            self.load(1)
+            self.load(store, 1)
         store.clock.advance(7200)
-        job = self.load(2)
+        job = self.load(store, 2)
         return text_of("guides/read-yesterday.md").replace("zr1-01J0000000000000000000000A", job)
 
-    @property
-    def table(self) -> Table:
-        return zero_rename.Table(ROOT.url)
+    def table_in(self, store: MemoryStore) -> DeltaTable:
+        table = DeltaTable(ROOT.url)
+        table.driver = MemoryDriver(store)  # type: ignore[assignment]
+        return table
 
-    def load(self, flight: int) -> str:
-        words: dict[str, Any] = {"mode": "replace", "partition_by": ["day"], "readers": "heads"}
+    def load(self, store: MemoryStore, flight: int) -> str:
         rows = pa.table({"flight": [flight], "day": ["2026-01-30"]})
-        with self.table.job(rows.schema, **words) as job:
+        with self.table_in(store).job(rows.schema, mode="replace", partition_by=["day"]) as job:
             job.write(rows)
         return str(job.job)
 
-    def rows(self) -> list[int]:
-        return self.table.to_arrow()["flight"].to_pylist()
+    def rows(self, store: MemoryStore) -> list[int]:
+        return self.table_in(store).scan().to_arrow()["flight"].to_pylist()
 
-    def kept(self) -> int:
-        return sum(map(len, self.table.kept_files().values()))
-
-    def test_its_code_reads_and_brings_back(self, text: str) -> None:
+    def test_its_code_reads_and_brings_back(self, text: str, store: MemoryStore) -> None:
         [code] = blocks(text)
-        assert self.rows() == [2]
+        assert self.rows(store) == [2]
         exec(code, {})
-        assert self.rows() == [1]
-        assert "restore 7" in self.table.history()["change"].to_pylist()
+        assert self.rows(store) == [1]
+        assert self.table_in(store).history(1)[0].operation == "RESTORE"
 
-    def test_its_commands_too(self, text: str) -> None:
-        history, undo, restore, retention, purge = commands(text)
+    def test_its_commands_too(self, text: str, store: MemoryStore) -> None:
+        history, undo, restore, retention, shorter, purge = commands(text)
         assert undo[undo.index("--job") + 1] in done(history)
         done(undo)
-        assert self.rows() == [1]
-        self.load(2)
+        assert self.rows(store) == [1]
+        self.load(store, 2)
         done(restore)
-        assert self.rows() == [1]
+        assert self.rows(store) == [1]
         assert "30 days" in done(retention)
-        assert self.kept() > 1
+        assert "0.0416667 days" in done(shorter)
+        assert len(store.keys("flights/data/")) > 1
+        # Jobs tell by their own clock when they removed a file.
+        store.clock.advance(time.time() + 3601 - store.clock())
         done(purge)
-        assert self.kept() == 1
+        assert len(store.keys("flights/data/")) == 1
 
 
 #: A command, or a marked block of Python, in a page's order.

@@ -139,7 +139,7 @@ class TestStale:
         first = bare.week(0)
         state = bare.daily.snapshot(["day=7"])
         bare.write(bare.weekly, "week", {"x": [5], "week": [0]}, inputs=[state])
-        bare.weekly.restore(0)
+        bare.weekly.restore(0, apply=True)
         bare.load(7, x=9)
         assert bare.states(bare.weekly) == {"week=0": State.FRESH}
         bare.load(1, x=9)

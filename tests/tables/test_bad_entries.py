@@ -109,7 +109,7 @@ def test_a_path_that_leaves_the_table_is_refused_and_nothing_is_read_there(
         lambda: table.delete([("value", "==", 1)]),
         lambda: table.merge(rows(9), ["value"]),
         lambda: table.purge(apply=True),
-        lambda: table.restore(0),
+        lambda: table.restore(0, apply=True),
     ):
         try:
             verb()
@@ -174,7 +174,7 @@ def test_a_hint_of_the_future_and_a_cut_checkpoint_change_no_row(store: MemorySt
     store.apply(s.PutFile(f"{LOG}_last_checkpoint", b'{"version": 900}'))
     assert values(store) == [1, 2, 3, 4]
     write(store, rows(5))
-    on(store).restore(1)
+    on(store).restore(1, apply=True)
     assert values(store) == [1, 2, 3]
 
 

@@ -107,7 +107,7 @@ class TestAdopting:
         assert rows(table, "delay") == [(1,), (2,), (9,)]
         table.delete([("delay", "==", 1)])
         assert rows(table, "delay") == [(2,), (9,)]
-        table.restore(0)
+        table.restore(0, apply=True)
         assert rows(table, "delay") == [(1,), (2,), (3,)]
 
     def test_unpartitioned_files_at_the_root_are_adopted(self) -> None:

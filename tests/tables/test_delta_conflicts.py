@@ -135,7 +135,7 @@ class TestNone:
     def test_restore_and_compaction(self, world: World) -> None:
         world.load(1, "1")
         world.load(2, "1")
-        world.table.restore(1)
+        world.table.restore(1, apply=True)
         world.table.compact(apply=True)
         assert world.look().conflicts == ()
 

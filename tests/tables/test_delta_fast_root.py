@@ -136,7 +136,7 @@ class TestPlaces:
     def test_schema_change_and_restore_keep_the_data_root(self, store: MemoryStore) -> None:
         wider = rows(3).append_column("more", pa.array([1], pa.int64()))
         write(on(store), wider, schema_mode="merge")
-        on(store).restore(0)
+        on(store).restore(0, apply=True)
         write(on(store), rows(4))
         assert all(is_fast(file.key) for file in on(store).state().files)
         assert values(on(store)) == [1, 4]
@@ -315,7 +315,7 @@ BESIDE: dict[str, tuple[Callable[[DeltaTable], Any], list[int]]] = {
     "delete": (lambda it: it.delete([("value", "==", 1)]), [2, 3]),
     "merge": (lambda it: it.merge(rows(1, 9), ["value"]), [1, 2, 3, 9]),
     "compact": (lambda it: it.compact(apply=True)[0].action, [1, 2, 3]),
-    "restore": (lambda it: it.restore(1), [1, 2]),
+    "restore": (lambda it: it.restore(1, apply=True), [1, 2]),
 }
 
 
@@ -392,7 +392,7 @@ class TestBesideOthers:
         self, store: MemoryStore
     ) -> None:
         checkpoint(store)
-        on(store).restore(2)  # Its files lie in the data root again.
+        on(store).restore(2, apply=True)  # Its files lie in the data root again.
         on(store).delete([("value", "==", 2)])  # The run's row is written again.
         with pytest.raises(CommitConflictError, match="wrote the rows of"):
             write(on(store), rows(9), idempotency_key="run", on_repeat="replace_own")
@@ -421,9 +421,9 @@ class TestChange:
         write(on(store), rows(1))
         on(store).set_data_root(FAST, apply=True)
         write(on(store), rows(2))
-        on(store).restore(0)
+        on(store).restore(0, apply=True)
         assert str(on(store).data_root) == FAST
-        on(store).restore(2)
+        on(store).restore(2, apply=True)
         assert values(on(store)) == [1, 2]
 
     def test_change_without_apply_changes_nothing(self, store: MemoryStore) -> None:

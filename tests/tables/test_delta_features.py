@@ -44,7 +44,7 @@ VERBS: dict[str, Callable[[DeltaTable], object]] = {
     "replace": lambda table: write(table, mode="overwrite"),
     "merge": lambda table: table.merge(days(("1", 9)), ["day"]),
     "delete": lambda table: table.delete([("delay", "==", 5)]),
-    "restore": lambda table: table.restore(0),
+    "restore": lambda table: table.restore(0, apply=True),
     "checkpoint": lambda table: table.checkpoint_log(),
     "purge": lambda table: table.purge(apply=True),
     "compact": lambda table: _refusal_of_compaction(table),

@@ -403,9 +403,10 @@ class TestPast:
     def test_a_restored_version_is_there_again(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5), ("2", 4)))
         write(table, rows(("1", 6)), mode="overwrite")
-        done = table.restore(0)
+        done = table.restore(0, apply=True)
         assert read(table) == [("1", 5), ("2", 4)]
-        assert [(it.partition, it.files, it.removed) for it in done.partitions] == [("day=1", 1, 1)]
+        assert (done.partitions, done.returned, done.removed) == (("day=1",), 1, 1)
+        assert (done.version, done.present, done.lost) == (0, 1, ())
         assert table.history(1)[0].operation == "RESTORE"
 
 

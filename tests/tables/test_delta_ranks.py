@@ -146,7 +146,7 @@ def test_rows_written_again_keep_their_rank_and_a_restore_brings_it_back(table: 
         load(table, 2, "a")
     load(table, 1, "a", on_conflict="last_wins")
     load(table, 2, "a")
-    table.restore(3)
+    table.restore(3, apply=True)
     with pytest.raises(SupersededRunError):
         load(table, 2, "a")
     table.delete([("n", ">", 0)])

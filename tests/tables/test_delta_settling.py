@@ -241,7 +241,7 @@ class TestLosers:
         assert rows(settled) == 5
 
     def test_whole_restore_ends_it(self, settled: World) -> None:
-        settled.table.restore(1)
+        settled.table.restore(1, apply=True)
         settled.load(2, "1", rows=5, on_repeat="replace_own")
         assert rows(settled) == 5
 

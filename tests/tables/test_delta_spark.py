@@ -79,8 +79,8 @@ class TestOursReadBySpark:
         shared.write(days(("3", 1)))
         shared.write(days(("3", 2)))
         shared.table.compact(apply=True)
-        shared.table.restore(1)
-        shared.table.restore(5)
+        shared.table.restore(1, apply=True)
+        shared.table.restore(5, apply=True)
         assert_same(shared, COLUMNS, 6)
         past = "select {0} of, day, delay from {{table}} version as of {0}"
         seen = shared.by_sql(" union all ".join(past.format(version) for version in range(9)))

@@ -65,11 +65,11 @@ def test_an_engine_reads_what_jobs_have_committed(shared: SharedTable, engine: s
     shared.table.delete([("delay", "==", 8)])
     shared.table.checkpoint_log()
     shared.write(days(("3", 1)))
-    shared.table.restore(1)
+    shared.table.restore(1, apply=True)
     columns = ["day", "delay"]
     assert shared.seen_by(engine, columns) == shared.ours(columns)
     assert len(shared.ours(columns)) == 5
-    shared.table.restore(3)
+    shared.table.restore(3, apply=True)
     assert shared.seen_by(engine, columns) == shared.ours(columns)
     assert len(shared.ours(columns)) == 4
 
@@ -195,7 +195,7 @@ def test_a_vacuum_of_delta_rs_takes_no_live_file_and_restores_say_what_is_lost(
     assert (before, after) == (3, 2)
     assert shared.ours(["day", "delay"]) == [("'1'", "7"), ("'2'", "6")]
     with pytest.raises(CommitConflictError, match="1 file of version 0 cannot be brought back"):
-        shared.table.restore(0)
+        shared.table.restore(0, apply=True)
     shared.write(days(("1", 8)))
     assert shared.seen_by("delta-rs", ["delay"]) == [("6",), ("7",), ("8",)]
 

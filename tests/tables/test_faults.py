@@ -64,6 +64,19 @@ def lying_fast() -> MemoryStore:
     return store
 
 
+def replaced() -> MemoryStore:
+    """A table whose first day a job has replaced."""
+    store = filled()
+    write(on(store), rows(10), mode="overwrite")
+    return store
+
+
+def undo(table: DeltaTable, version: int) -> Any:
+    """Undo the job of a version."""
+    (job,) = [it.job for it in table.history() if it.version == version]
+    return table.undo(str(job), apply=True)
+
+
 def values(store: MemoryStore) -> list[int]:
     table = on(store)
     return sorted(table.scan().to_arrow()["value"].to_pylist()) if table.exists() else []
@@ -133,7 +146,16 @@ VERBS: dict[str, tuple[Callable[[], MemoryStore], Act, list[int], list[int]]] = 
     "publish": (waiting, publish, [1, 2, 3], [1, 2, 3, 10]),
     "leave and publish": (filled, leave_and_publish, [1, 2, 3], [1, 2, 3, 10]),
     "compact": (filled, lambda it: it.compact(apply=True), [1, 2, 3], [1, 2, 3]),
-    "restore": (filled, lambda it: it.restore(0), [1, 2, 3], [1]),
+    "restore": (filled, lambda it: it.restore(0, apply=True), [1, 2, 3], [1]),
+    "restore of a partition": (
+        filled,
+        lambda it: it.restore(0, ["day=1"], apply=True),
+        [1, 2, 3],
+        [1, 3],
+    ),
+    "undo": (filled, lambda it: undo(it, 1), [1, 2, 3], [1, 3]),
+    "undo of a replace": (replaced, lambda it: undo(it, 3), [3, 10], [1, 2, 3]),
+    "undo in a data root": (lying_fast, lambda it: undo(it, 1), [1, 2, 3], [1, 3]),
     "repair": (overwritten, repair, [1, 2, 3], [1, 2, 3, 10]),
     "checkpoint of the log": (filled, lambda it: it.checkpoint_log(), [1, 2, 3], [1, 2, 3]),
     "checkpoint": (lying_fast, lambda it: it.checkpoint(apply=True), [1, 2, 3], [1, 2, 3]),

@@ -1,0 +1,71 @@
+"""Properties of a Delta table, changed by an entry of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from ..committer.errors import (
+    InvalidInputError,
+    RefusedError,
+    StoreRefusedError,
+    StoreUnreachableError,
+    TableNotFoundError,
+)
+from ..committer.format.layout import TableRoot, new_job_id
+from ..committer.store.requests import Clock, Step
+from ..layouts.delta.delta_layout import RETENTION, DeltaLayout
+from ..log.change import LogBase, LogChange
+from ..log.job_steps import abandon_job, commit_job, open_log_job
+from ..log.opening import LogDepth, open_log
+
+#: The shortest and the longest retention, in seconds: an hour and a hundred years.
+_LEAST, _MOST = 3600, 36_525 * 86_400
+
+
+def change_properties(
+    layout: DeltaLayout, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+) -> Step[None]:
+    """Commit other properties of a table that is there.
+
+    :param change: returns them, of those that are there.
+    :raises CommitConflictError: another job changes the columns or properties meanwhile.
+    """
+    now = int((yield from Clock()) * 1000)
+    opened = yield from open_log_job(layout, iter(new_job_id, ""), {}, LogDepth.BLIND)
+    state = opened.log.state
+    assert state.metadata is not None
+    changed = LogChange(
+        opened.job,
+        LogBase(state.version, state.table_id),
+        metadata=replace(state.metadata, properties=change(state.metadata.properties)),
+        changes_data=False,
+        operation="SET TBLPROPERTIES",
+    )
+    try:
+        yield from commit_job(layout, opened.log, changed, now)
+    except RefusedError as error:
+        # A store that stops answering may have done so after the entry was there.
+        if not isinstance(error, StoreRefusedError | StoreUnreachableError):
+            yield from abandon_job(layout, opened.job)
+        raise
+
+
+def change_retention(root: TableRoot, layout: DeltaLayout, seconds: float) -> Step[None]:
+    """Change for how long files stay that jobs have removed, those of before included.
+
+    :raises InvalidInputError: less than an hour, or more than 100 years.
+    :raises CommitConflictError: another job changes the columns or properties meanwhile.
+    :raises TableNotFoundError: no table there.
+    """
+    if not _LEAST <= seconds <= _MOST:
+        raise InvalidInputError(
+            f"A retention of {seconds:g} s is not one of an hour to 100 years. Nothing was "
+            "changed.",
+            table=root.url,
+            remedy="Give one that the longest scan and the longest job are shorter than.",
+        )
+    if not (yield from open_log(layout, LogDepth.BLIND)).state.exists:
+        raise TableNotFoundError("There is no Delta table here.", table=root.url)
+    kept = {RETENTION: f"interval {round(seconds)} seconds"}
+    yield from change_properties(layout, lambda there: {**there, **kept})

@@ -1,0 +1,157 @@
+"""Restores and undoings of a Delta table: one entry each, which writes no byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..committer.errors import (
+    InvalidInputError,
+    RefusedError,
+    StoreRefusedError,
+    StoreUnreachableError,
+    counted,
+)
+from ..committer.format.layout import TableRoot, new_job_id
+from ..committer.store.requests import Step
+from ..layouts.delta.columns import arrow_schema
+from ..layouts.delta.delta_layout import DeltaLayout
+from ..log.change import LogChange, removed_files
+from ..log.job_steps import abandon_job, commit_job, open_log_job
+from ..log.opening import LogDepth, OpenedLog
+from ..log.restoring import LogRestore, plan_restore
+from ..log.scope import Scope
+from ..log.undoing import plan_undo
+from .delta_files import name_told
+from .delta_upkeep import store_now
+
+#: Told of the jobs that bring something back: who runs them.
+Owned = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RestoredVersion:
+    """What comes back to a Delta table, or came back by ``job``.
+
+    :param version: whose content it is; -1: there was no table.
+    :param present: the version that the table was at.
+    :param partitions: those whose files change.
+    :param returned: files that come back, ``removed`` those that go.
+    :param lost: paths of files that cannot be brought back.
+    :param job: the one that did it, now or before; ``None``: none did.
+    """
+
+    version: int
+    present: int
+    partitions: tuple[str, ...] = ()
+    returned: int = 0
+    removed: int = 0
+    lost: tuple[str, ...] = ()
+    job: str | None = None
+
+
+@dataclass(frozen=True)
+class PlannedRestore:
+    """The entry that brings something back, and what it comes to.
+
+    :param opened: the state that the plan is of.
+    :param change: ``None``: nothing is to be brought back.
+    """
+
+    opened: OpenedLog
+    change: LogChange | None
+    restored: RestoredVersion
+
+
+#: Plans the entry of a job, at a time by the store's clock, in milliseconds.
+Planner = Callable[[str, int], Step[PlannedRestore]]
+
+
+def undo_planner(
+    root: TableRoot, layout: DeltaLayout, undone: str, version: int, owner: Owned
+) -> Planner:
+    """Return the planner of a job's undoing.
+
+    :param version: of its entry.
+    """
+
+    def plan(job: str, now: int) -> Step[PlannedRestore]:
+        found = yield from plan_undo(layout, job, undone, version, now, owner)
+        return _planned(root, found.restore, version - 1, found.undone)
+
+    return plan
+
+
+def restore_planner(
+    root: TableRoot, layout: DeltaLayout, version: int, within: Scope, owner: Owned
+) -> Planner:
+    """Return the planner of a version's restore, in some partitions or all."""
+
+    def plan(job: str, now: int) -> Step[PlannedRestore]:
+        found = yield from plan_restore(layout, job, version, now, owner, within)
+        return _planned(root, found, version, None)
+
+    return plan
+
+
+def _planned(root: TableRoot, found: LogRestore, version: int, done: str | None) -> PlannedRestore:
+    state, change = found.opened.state, found.change
+    assert state.metadata is not None
+    removed = removed_files(change, state)
+    schema, by = arrow_schema(state.metadata), state.metadata.partition_columns
+    places = {state.partition(it) or () for it in (*removed, *change.returned)}
+    restored = RestoredVersion(
+        version,
+        state.version,
+        tuple(sorted(name_told(it, schema, by) for it in places)),
+        len(change.returned),
+        len(removed),
+        found.lost,
+        done,
+    )
+    return PlannedRestore(found.opened, change if found.is_needed else None, restored)
+
+
+def preview(layout: DeltaLayout, plan: Planner) -> Step[RestoredVersion]:
+    """Tell what a plan comes to. Changes nothing."""
+    now = yield from store_now(layout)
+    return (yield from plan(new_job_id(), now)).restored
+
+
+def carry_out(
+    root: TableRoot, layout: DeltaLayout, plan: Planner, owner: Owned, allow_lost: bool
+) -> Step[RestoredVersion]:
+    """Commit the entry that a plan makes, unless nothing is to be brought back.
+
+    :param allow_lost: leave out what cannot be brought back; ``False``: refuse.
+    :raises InvalidInputError: something cannot be brought back. Nothing was changed.
+    :raises CommitConflictError: another job commits meanwhile. Nothing was changed.
+    """
+    now = yield from store_now(layout)
+    opened = yield from open_log_job(layout, iter(new_job_id, ""), owner, LogDepth.BLIND)
+    try:
+        planned = yield from plan(opened.job, now)
+        if planned.restored.lost and not allow_lost:
+            raise _lost(root, planned.restored)
+        if planned.change is None:
+            yield from abandon_job(layout, opened.job)
+            return planned.restored
+        yield from commit_job(layout, planned.opened, planned.change, now)
+    except RefusedError as error:
+        # A store that stops answering may have done so after the entry was there.
+        if not isinstance(error, StoreRefusedError | StoreUnreachableError):
+            yield from abandon_job(layout, opened.job)
+        raise
+    return replace(planned.restored, job=opened.job)
+
+
+def _lost(root: TableRoot, restored: RestoredVersion) -> InvalidInputError:
+    return InvalidInputError(
+        f"{counted(len(restored.lost), 'file')} of version {restored.version} cannot be brought "
+        f"back, such as {restored.lost[0]}: purge or a VACUUM has removed what was replaced before "
+        "the table's retention, or may be about to. Nothing was changed.",
+        table=root.url,
+        remedy="Restore a later version; or restore with allow_lost=True, which leaves these files "
+        "out.",
+    )

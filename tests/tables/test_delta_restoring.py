@@ -1,0 +1,236 @@
+"""Undoing and restoring of a Delta table: what comes back, what is told, and what is refused."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from support.memory_store import ManualClock, MemoryDriver, MemoryStore
+from zero_rename.committer import SupersededRunError
+from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
+from zero_rename.tables import DeltaTable, RestoredVersion
+
+WEEK = 7 * 24 * 3600.0
+DAY1, DAY2 = "day=1", "day=2"
+SCHEMA = pa.schema([("day", pa.string()), ("value", pa.int64())])
+UNKNOWN = "zr1-01ARZ3NDEKTSV4RRFFQ69G5FAV"
+
+
+class Past:
+    """A table whose days are loaded a value at a time."""
+
+    def __init__(self) -> None:
+        # Jobs tell by their own clock when they removed a file.
+        self.store = MemoryStore(ManualClock(time.time()))
+        self.table = self.opened()
+
+    def opened(self) -> DeltaTable:
+        """The table as another process meets it."""
+        table = DeltaTable("s3://bucket/flights")
+        table.driver = MemoryDriver(self.store)  # type: ignore[assignment]
+        return table
+
+    @property
+    def clock(self) -> ManualClock:
+        assert isinstance(self.store.clock, ManualClock)
+        return self.store.clock
+
+    def load(self, value: int, *days: str, mode: str = "overwrite", **more: Any) -> str:
+        rows = pa.table({"day": [*days], "value": [value] * len(days)}, schema=SCHEMA)
+        with self.table.job(SCHEMA, mode=mode, partition_by=["day"], **more) as job:
+            job.write(rows)
+        return str(job.job)
+
+    def values(self) -> list[tuple[str, int]]:
+        rows = self.opened().scan().to_arrow().to_pylist()
+        return sorted((it["day"], it["value"]) for it in rows)
+
+
+@pytest.fixture
+def past() -> Past:
+    past = Past()
+    past.load(1, "1", "2")
+    return past
+
+
+class TestUndo:
+    def test_job_is_undone_and_that_undone_too(self, past: Past) -> None:
+        job = past.load(2, "1", "3")
+        planned = past.table.undo(job)
+        assert planned == RestoredVersion(0, 1, (DAY1, "day=3"), 1, 2)
+        assert past.values() == [("1", 2), ("2", 1), ("3", 2)]
+        done = past.table.undo(job, apply=True)
+        assert past.values() == [("1", 1), ("2", 1)]
+        past.opened().undo(str(done.job), apply=True)
+        assert past.values() == [("1", 2), ("2", 1), ("3", 2)]
+
+    def test_undoing_is_an_entry_that_writes_no_byte(self, past: Past) -> None:
+        job = past.load(2, "1")
+        files = past.store.keys("flights/data/")
+        done = past.table.undo(job, apply=True)
+        assert past.store.keys("flights/data/") == files
+        (last,) = past.table.history(1)
+        assert (last.operation, last.job, last.added, last.removed) == ("RESTORE", done.job, 1, 1)
+        assert last.owner == {"application": "python"}
+        assert past.table.open_jobs() == []
+
+    def test_second_undoing_says_which_job_has_done_it_and_changes_nothing(
+        self, past: Past
+    ) -> None:
+        job = past.load(2, "1")
+        done = past.table.undo(job, apply=True)
+        again = past.opened().undo(job, apply=True)
+        assert again == RestoredVersion(0, 2, job=done.job)
+        assert past.table.history(1)[0].version == 2
+        assert past.table.open_jobs() == []
+
+    def test_merge_and_delete_are_undone(self, past: Past) -> None:
+        merged = past.table.merge(
+            pa.table({"day": ["1", "4"], "value": [5, 4]}, schema=SCHEMA), ["day"]
+        )
+        deleted = past.table.delete([("day", "==", "2")])
+        assert merged.committed is not None
+        assert deleted.committed is not None
+        past.table.undo(deleted.committed.job, apply=True)
+        assert past.values() == [("1", 5), ("2", 1), ("4", 4)]
+        past.table.undo(merged.committed.job, apply=True)
+        assert past.values() == [("1", 1), ("2", 1)]
+
+    def test_jobs_that_built_on_it_are_named_and_undone_first(self, past: Past) -> None:
+        jobs = [past.load(value, "1") for value in (2, 3, 4)]
+        with pytest.raises(InvalidInputError, match="Others have changed") as caught:
+            past.table.undo(jobs[0], apply=True)
+        said = str(caught.value)
+        assert said.index(jobs[2]) < said.index(jobs[1])
+        assert past.values() == [("1", 4), ("2", 1)]
+        assert past.table.open_jobs() == []
+        for job in reversed(jobs):
+            past.table.undo(job, apply=True)
+        assert past.values() == [("1", 1), ("2", 1)]
+
+    def test_rows_that_are_not_kept_are_refused(self, past: Past) -> None:
+        job = past.load(2, "1")
+        past.clock.advance(WEEK + 1)
+        planned = past.table.undo(job)
+        assert len(planned.lost) == 1
+        with pytest.raises(InvalidInputError, match="1 file of version 0 cannot be brought back"):
+            past.table.undo(job, apply=True)
+        assert past.values() == [("1", 2), ("2", 1)]
+        assert past.table.open_jobs() == []
+
+    def test_rows_are_kept_for_the_tables_own_retention(self, past: Past) -> None:
+        job = past.load(2, "1")
+        past.table.set_retention(3 * WEEK)
+        past.clock.advance(2 * WEEK)
+        past.table.purge(apply=True)
+        past.table.undo(job, apply=True)
+        assert past.values() == [("1", 1), ("2", 1)]
+
+    @pytest.mark.parametrize("seconds", [float("nan"), 0, 3599, 1e12])
+    def test_retention_that_cannot_be_meant_is_refused(self, past: Past, seconds: float) -> None:
+        with pytest.raises(InvalidInputError, match="an hour to 100 years"):
+            past.table.set_retention(seconds)
+        assert past.table.retention == WEEK
+        with pytest.raises(TableNotFoundError):
+            Past().table.set_retention(WEEK)
+
+    def test_job_that_the_log_does_not_know_is_refused(self, past: Past) -> None:
+        with pytest.raises(InvalidInputError, match="has no entry in the log"):
+            past.table.undo(UNKNOWN)
+        with pytest.raises(InvalidInputError, match="is no job's id"):
+            past.table.undo("1")
+        with pytest.raises(TableNotFoundError):
+            Past().table.undo(UNKNOWN)
+
+    def test_first_job_leaves_a_table_without_rows(self) -> None:
+        past = Past()
+        job = past.load(1, "1")
+        done = past.table.undo(job, apply=True)
+        assert (done.version, past.values()) == (-1, [])
+        assert past.table.schema == SCHEMA
+
+    def test_columns_that_a_job_has_added_stay(self, past: Past) -> None:
+        wider = pa.table({"day": ["1"], "value": [2], "tail": ["N1"]})
+        with past.table.job(wider.schema, mode="overwrite", schema_mode="merge") as job:
+            job.write(wider)
+        past.table.undo(str(job.job), apply=True)
+        assert past.table.schema.names == ["day", "value", "tail"]
+        assert past.values() == [("1", 1), ("2", 1)]
+
+
+class TestRuns:
+    def test_undone_run_loads_again_once(self, past: Past) -> None:
+        job = past.load(2, "1", mode="append", idempotency_key="run")
+        past.table.undo(job, apply=True)
+        again = past.load(3, "1", mode="append", idempotency_key="run", on_repeat="replace_own")
+        assert past.values() == [("1", 1), ("1", 3), ("2", 1)]
+        past.table.undo(again, apply=True)
+        assert past.values() == [("1", 1), ("2", 1)]
+
+    def test_run_whose_files_came_back_replaces_them(self, past: Past) -> None:
+        job = past.load(2, "1", mode="append", idempotency_key="run")
+        undoing = past.table.undo(job, apply=True)
+        past.table.undo(str(undoing.job), apply=True)
+        past.load(3, "1", mode="append", idempotency_key="run", on_repeat="replace_own")
+        assert past.values() == [("1", 1), ("1", 3), ("2", 1)]
+
+    def test_ranks_of_rows_that_came_back_stand(self, past: Past) -> None:
+        newest: dict[str, Any] = {"on_conflict": "newest_run"}
+        past.load(5, "3", run_rank=5, **newest)
+        job = past.load(7, "3", run_rank=7, **newest)
+        past.table.undo(job, apply=True)
+        with pytest.raises(SupersededRunError):
+            past.load(4, "3", run_rank=4, **newest)
+        past.load(6, "3", run_rank=6, **newest)
+        assert past.values() == [("1", 1), ("2", 1), ("3", 6)]
+
+
+class TestRestore:
+    def test_table_as_of_a_version_and_of_a_time(self, past: Past) -> None:
+        past.clock.advance(60)
+        past.load(2, "1", "3")
+        then = datetime.fromtimestamp(past.clock() - 30, UTC)
+        for as_of in (0, "0", then, then.isoformat()):
+            assert past.table.restore(as_of) == RestoredVersion(0, 1, (DAY1, "day=3"), 1, 2)
+        done = past.table.restore(then, apply=True)
+        assert past.values() == [("1", 1), ("2", 1)]
+        past.table.undo(str(done.job), apply=True)
+        assert past.values() == [("1", 2), ("2", 1), ("3", 2)]
+
+    def test_some_partitions_alone(self, past: Past) -> None:
+        past.load(2, "1", "2")
+        done = past.table.restore(0, [DAY2], apply=True)
+        assert done.partitions == (DAY2,)
+        assert past.values() == [("1", 2), ("2", 1)]
+
+    def test_no_partition_is_changed_where_none_is_named(self, past: Past) -> None:
+        past.load(2, "1", "2")
+        done = past.table.restore(0, [], apply=True)
+        assert (done.partitions, done.job) == ((), None)
+        assert past.values() == [("1", 2), ("2", 2)]
+
+    def test_what_is_there_already_needs_no_entry(self, past: Past) -> None:
+        done = past.table.restore(0, apply=True)
+        assert done == RestoredVersion(0, 0)
+        assert past.table.history(1)[0].version == 0
+        assert past.table.open_jobs() == []
+
+    def test_moment_before_the_table_is_refused(self, past: Past) -> None:
+        with pytest.raises(TableNotFoundError):
+            past.table.restore("2000-01-01T00:00:00Z")
+        with pytest.raises(InvalidInputError, match="versions 0 to 0"):
+            past.table.restore(1)
+        with pytest.raises(InvalidInputError, match="is no partition of this table"):
+            past.table.restore(0, ["month=1"])
+
+    def test_files_that_are_gone_are_refused_or_left_out(self, past: Past) -> None:
+        past.load(2, "1")
+        past.clock.advance(WEEK + 1)
+        with pytest.raises(InvalidInputError, match="cannot be brought back"):
+            past.table.restore(0, apply=True)
+        past.table.restore(0, apply=True, allow_lost=True)
+        assert past.values() == [("2", 1)]
