@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from ..committer.errors import InvalidInputError
+from ..committer import Table
+from ..committer.errors import InvalidInputError, TableMismatchError
 from ..committer.format.as_of import AsOf
 from ..orchestration.runs.arguments import Parser, read_flag, read_text
 from ..orchestration.runs.partitions import listed_partitions
@@ -17,6 +18,8 @@ from ..orchestration.runs.reports import text_table
 from ..provider.failures import final_where_refused
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.task_arguments import TaskArguments
+from ..tables import DeltaTable
+from ..tables.table_at import opened_as_it_is
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -31,19 +34,22 @@ def _read_moment(name: str, given: Any) -> int | datetime:
 
 
 class RestoreTableOperator(TaskArguments, BaseOperator):
-    """Bring back what a table that is read by heads held before a job, or at a time, by a job that
-    writes no byte: all of the partitions at once, or none.
+    """Bring back what a Delta table held before a job, or at a time, by a job that writes no byte:
+    all of the partitions at once, or none.
 
-    Reports by default: ``apply=True`` acts. Returns (XCom) ``table``, ``versions`` (by partition,
-    the one whose content it gets; 0: it was not there), ``found`` (the one that it is at) and
-    ``job``, the id of the job that did it, by which it is undone. What is refused is final: where
-    another job has built on the one to undo, or what it replaced is not kept any more. So is a
-    try after one that had done it: its job is the one that has built on it.
+    Reports by default: ``apply=True`` acts. Returns (XCom) ``table``, ``version`` (the one whose
+    content comes back; -1: there was no table), ``present`` (the one that the table was at),
+    ``partitions`` (those that change), ``returned`` and ``removed`` (counts of files), ``lost``
+    (paths that cannot be brought back) and ``job``, the id of the job that did it, by which it is
+    undone. A try after one that had undone the job says so, and returns that one's ``job``. What is
+    refused is final: where other jobs have changed the same partitions since, or what was replaced
+    is not kept any more. So is a table of directories, which keeps nothing that it replaces:
+    ``zero-rename copy OLD NEW --layout delta`` makes a Delta table of it.
 
     :param table: the table, whole or below the connection's table root. (templated)
     :param undo: the id of the job to undo. (templated)
-    :param as_of: instead: a time with its zone, ``2026-01-31T12:00:00Z``, or a version of the one
-        partition given. (templated)
+    :param as_of: instead: a time with its zone, ``2026-01-31T12:00:00Z``, or a version of the
+        table. (templated)
     :param partitions: with ``as_of``: only these; ``[]`` for none, ``None`` for all. (templated)
     :param apply: act; ``False`` only reports what would be done. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
@@ -95,15 +101,42 @@ class RestoreTableOperator(TaskArguments, BaseOperator):
                     "moment, with partitions or without. Nothing was done.",
                     remedy="Give one of undo and as_of; see what their templates render to.",
                 )
-            table = ZeroRenameHook(self.zero_rename_conn_id).get_table(self.table)
+            url = ZeroRenameHook(self.zero_rename_conn_id).get_table(self.table)
+            table = _with_history(opened_as_it_is(url))
             if self.undo:
                 found = table.undo(self.undo, self.apply)
             else:
                 moment: Any = self.as_of
                 found = table.restore(moment, self.partitions, self.apply)
-        rows = [(name, found.found[name], to) for name, to in sorted(found.versions.items())]
-        listed = text_table(("partition", "is at version", "gets what it held at"), rows)
-        self.log.info("%s\n%s", table.root.url, listed if rows else "nothing is to be brought back")
-        if rows and not self.apply:
+        changes = bool(found.partitions or found.lost)
+        columns = ("partition", "is at version", "gets what it held at")
+        rows = [(name, found.present, found.version) for name in found.partitions]
+        nothing = "nothing is to be brought back"
+        if found.job is not None:
+            nothing = f"undone already, by {found.job}: {nothing}"
+        self.log.info("%s\n%s", table.root.url, text_table(columns, rows) if changes else nothing)
+        if found.lost:
+            self.log.warning(
+                "%d files cannot be brought back, such as %s", len(found.lost), found.lost[0]
+            )
+        if changes and not self.apply:
             self.log.warning("Nothing is changed, only reported: apply=True acts.")
-        return {"table": table.root.url, **asdict(found)}
+        report = asdict(found)
+        lists = {name: list(report[name]) for name in ("partitions", "lost")}
+        return {"table": table.root.url, **report, **lists}
+
+
+def _with_history(table: Table | DeltaTable) -> DeltaTable:
+    """See that a table keeps what it held.
+
+    :raises TableMismatchError: it does not.
+    """
+    if isinstance(table, DeltaTable):
+        return table
+    url = table.root.url
+    raise TableMismatchError(
+        "It is no Delta table: only a Delta table keeps what it has replaced. Nothing was changed.",
+        table=url,
+        remedy=f"Load the partitions again. zero-rename copy {url} NEW --layout delta makes a "
+        "Delta table of it, which keeps its history.",
+    )

@@ -1,4 +1,4 @@
-"""The operator that brings back what a table held, on a table that is read by heads."""
+"""The operator that brings back what a Delta table held."""
 
 from __future__ import annotations
 
@@ -14,39 +14,42 @@ from support.airflow import Tables, run_task, task_context
 from support.waiting import until
 from zero_rename.committer import Table
 from zero_rename.operators.restoring import RestoreTableOperator
+from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
 
 SCHEMA = pa.schema([("value", pa.int64()), ("day", pa.int32())])
 
 
-def load(table: Table, value: int, **policy: Any) -> str:
-    with table.job(SCHEMA, partition_by=["day"], readers="heads", **policy) as job:
+def load(table: DeltaTable, value: int, **policy: Any) -> str:
+    with table.job(SCHEMA, partition_by=["day"], **policy) as job:
         job.write(pa.table({"value": [value, value], "day": [1, 2]}, schema=SCHEMA))
     return str(job.job)
 
 
-def values(table: Table) -> set[int]:
-    return set(table.to_arrow()["value"].to_pylist())
+def values(table: DeltaTable) -> set[int]:
+    return set(table.scan().to_arrow()["value"].to_pylist())
 
 
 def run(tables: Tables, **arguments: Any) -> dict[str, Any]:
-    task = RestoreTableOperator(task_id="restore", table=f"{tables.url()}_heads", **arguments)
+    given = {"table": f"{tables.url()}_delta", **arguments}
+    task = RestoreTableOperator(task_id="restore", **given)
     report = run_task(task, task_context(task))
     assert json.loads(json.dumps(report)) == report
     return report
 
 
 @pytest.fixture
-def table(tables: Tables) -> Table:
-    return Table(f"{tables.url()}_heads", client=tables.bucket.client)
+def table(tables: Tables) -> DeltaTable:
+    return DeltaTable(f"{tables.url()}_delta", client=tables.bucket.client)
 
 
-def test_a_job_is_undone_and_that_undone_too(tables: Tables, table: Table) -> None:
+def test_a_job_is_undone_and_that_undone_too(tables: Tables, table: DeltaTable) -> None:
     load(table, 1)
     job = load(table, 2, mode="replace")
     planned = run(tables, undo=job)
-    assert (planned["versions"], planned["job"]) == ({"day=1": 1, "day=2": 1}, None)
+    assert (planned["version"], planned["present"], planned["job"]) == (0, 1, None)
+    assert planned["partitions"] == ["day=1", "day=2"]
     assert values(table) == {2}
     done = run(tables, undo=job, apply=True)
     assert values(table) == {1}
@@ -54,15 +57,38 @@ def test_a_job_is_undone_and_that_undone_too(tables: Tables, table: Table) -> No
     assert values(table) == {2}
 
 
-def test_one_partition_as_of_a_version(tables: Tables, table: Table) -> None:
+def test_try_after_one_that_had_undone_the_job_says_which_job_did(
+    tables: Tables, table: DeltaTable
+) -> None:
+    load(table, 1)
+    job = load(table, 2, mode="replace")
+    done = run(tables, undo=job, apply=True)
+    again = run(tables, undo=job, apply=True)
+    assert (again["job"], again["partitions"]) == (done["job"], [])
+    assert values(table) == {1}
+
+
+def test_one_partition_as_of_a_version(tables: Tables, table: DeltaTable) -> None:
     load(table, 1)
     load(table, 2, mode="replace")
-    run(tables, as_of="1", partitions=["day=1"], apply=True)
+    run(tables, as_of="0", partitions=["day=1"], apply=True)
     assert values(table) == {1, 2}
 
 
+def test_table_of_directories_is_refused_for_good_with_the_way_to_have_a_history(
+    tables: Tables,
+) -> None:
+    url = f"{tables.url()}_plain"
+    plain = Table(url, client=tables.bucket.client)
+    with plain.job(SCHEMA, partition_by=["day"]) as job:
+        job.write(pa.table({"value": [1], "day": [1]}, schema=SCHEMA))
+    for asked in ({"undo": str(job.job)}, {"as_of": 1}):
+        with pytest.raises(AirflowFailException, match="--layout delta makes a Delta table"):
+            run(tables, table=url, **asked, apply=True)
+
+
 def _second_that_is_over() -> str:
-    """A moment after all that was done, and before all that is to come: decisions have seconds."""
+    """A moment after all that was done, and before all that is to come: entries have seconds."""
     then = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(seconds=1)
     after = then + dt.timedelta(seconds=1)
     until("the next second", lambda: dt.datetime.now(dt.UTC) >= after)
@@ -71,23 +97,23 @@ def _second_that_is_over() -> str:
 
 @pytest.mark.parametrize("partitions", [[], "[]"])
 def test_restoring_an_empty_list_of_partitions_changes_none(
-    tables: Tables, table: Table, partitions: Any
+    tables: Tables, table: DeltaTable, partitions: Any
 ) -> None:
     load(table, 1)
     then = _second_that_is_over()
     load(table, 2, mode="replace")
-    assert run(tables, as_of=then)["versions"] == {"day=1": 1, "day=2": 1}
+    assert run(tables, as_of=then)["partitions"] == ["day=1", "day=2"]
     report = run(tables, as_of=then, partitions=partitions, apply=True)
-    assert (report["versions"], report["job"]) == ({}, None)
+    assert (report["partitions"], report["job"]) == ([], None)
     assert values(table) == {2}
 
 
 def test_partitions_may_be_the_text_that_a_template_makes_of_a_list(
-    tables: Tables, table: Table
+    tables: Tables, table: DeltaTable
 ) -> None:
     load(table, 1)
     load(table, 2, mode="replace")
-    run(tables, as_of="1", partitions="['day=1']", apply=True)
+    run(tables, as_of="0", partitions="['day=1']", apply=True)
     assert values(table) == {1, 2}
 
 
@@ -99,10 +125,10 @@ def test_what_cannot_be_meant_is_final(tables: Tables, arguments: dict[str, Any]
         run(tables, **arguments, apply=True)
 
 
-def test_what_another_has_built_on_is_final(tables: Tables, table: Table) -> None:
+def test_what_another_has_built_on_is_final(tables: Tables, table: DeltaTable) -> None:
     load(table, 1)
     job = load(table, 2, mode="replace")
     load(table, 3)
-    with pytest.raises(AirflowFailException, match="has built on it"):
+    with pytest.raises(AirflowFailException, match="Others have changed"):
         run(tables, undo=job, apply=True)
     assert values(table) == {2, 3}
