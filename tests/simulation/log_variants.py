@@ -24,6 +24,7 @@ from zero_rename.log import (
     rerunning,
     searching,
     taking_back,
+    undoing,
 )
 
 
@@ -412,6 +413,22 @@ VARIANTS = (
         "write_checksum",
         "*(it for it in standing(state) if it not in newest), ",
         "",
+    ),
+    LogVariant(
+        "undoes a job over what came after it",
+        "undoings",
+        undoing,
+        "plan_undo",
+        "if blocking := past.first_to_undo(version):",
+        "if blocking := ():",
+    ),
+    LogVariant(
+        "undoes a job whatever comes meanwhile",
+        "undoings",
+        judging,
+        "judge",
+        "if change.reads.has(partition):",
+        "if change.reads.has(partition) and change.operation != RESTORE:",
     ),
     LogVariant(
         "believes an old listing where others clean",

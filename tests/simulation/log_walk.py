@@ -69,6 +69,7 @@ from zero_rename.log.restoring import plan_restore
 from zero_rename.log.scope import ALL, Scope
 from zero_rename.log.searching import RunDone
 from zero_rename.log.settling import settled_in
+from zero_rename.log.undoing import plan_undo
 
 #: Requests of a walk after which it is stuck.
 _TURNS = 6_000
@@ -108,6 +109,8 @@ class Walk:
         self.settled: dict[int, dict[Partition, SettledRuns]] = {-1: {}}
         #: Of restores, the version that comes back.
         self.restores: dict[str, int] = {}
+        #: Of undoings, the version that they undo.
+        self.undoes: dict[str, int] = {}
         #: Of jobs, by their first: the one that they took.
         self.ids: dict[str, str] = {}
         #: By file: the run or the job of each of its rows.
@@ -224,6 +227,7 @@ class Walk:
         rows = self._rows(self.state)
         if rows.count("daily") > 1:
             raise Broken("rows of a run are there twice")
+        self._check_undone(entry)
         change = self.changes.get(entry.job or "")
         if change is not None and change.replaced:
             own = {it.path for it in change.adds}
@@ -236,8 +240,24 @@ class Walk:
         if [it for it in rows if it != "daily"] != [it for it in before if it != "daily"]:
             raise Broken("a rerun changes rows of others")
 
-    def _rows(self, state: LogState) -> list[str]:
-        return sorted(row for path in state.live for row in self.rows.get(path, ()))
+    def _check_undone(self, entry: LogEntry) -> None:
+        """Tell of an undoing that takes rows of others away, or does not bring back what was."""
+        version = self.undoes.get(entry.job or "")
+        if version is None:
+            return
+        then, before = self.states[version - 1], self.states[entry.version - 1]
+        scope = self.changes[entry.job or ""].reads
+        for place in {before.partition(it) for it in entry.changes}:
+            if not scope.has(place):
+                raise Broken("an undoing changes a partition that its job did not")
+            if self._rows(before, place) != self._rows(self.states[version], place):
+                raise Broken("an undoing takes away what came after its job")
+            if self._rows(self.state, place) != self._rows(then, place):
+                raise Broken("an undoing does not bring back what was there")
+
+    def _rows(self, state: LogState, place: Partition | None = None) -> list[str]:
+        files = (it for it in state.live.values() if place in (None, state.partition(it)))
+        return sorted(row for it in files for row in self.rows.get(it.path, ()))
 
     def _ranks_after(self, entry: LogEntry) -> dict[Partition, PartitionRanks]:
         """How new the rows are after an entry: told by the changes that jobs asked for, and not by
@@ -531,6 +551,31 @@ class Walk:
 
         return self.tell(job, job, work())
 
+    def undoer(self, job: str) -> Any:
+        """Undoes a job that has committed."""
+
+        def work() -> Any:
+            version = self.rnd.randrange(1, len(self.shadow)) if len(self.shadow) > 1 else 0
+            undone = self.shadow[version].job
+            if undone is None or version == 0:
+                return None
+            yield s.Put(f"{LAYOUT.control}open/{job}.json", b"{}")
+            try:
+                plan = (yield from plan_undo(LAYOUT, job, undone, version, self.now, {})).restore
+                if plan.lost or not plan.is_needed:
+                    yield from abandon_job(LAYOUT, job)
+                    return None
+                self.changes[job] = plan.change
+                self.undoes[job] = version
+                done = yield from commit_change(LAYOUT, plan.opened, plan.change, self.now)
+            except RefusedError:
+                yield from abandon_job(LAYOUT, job)
+                raise
+            yield from finish_job(LAYOUT, job, done)
+            return done
+
+        return self.tell(job, job, work())
+
     def compactor(self, job: str) -> Any:
         """A job of this package that writes the files of a partition again, as one."""
 
@@ -786,6 +831,28 @@ def settlements(seed: int) -> Walk:
         checksum.TRANSACTIONS = former
 
 
+def undoings(seed: int) -> Walk:
+    """Undoings of jobs, of undoings and of restores, beside jobs of the same partitions,
+    compactions, and a run that loads again."""
+    walk = Walk(seed)
+    walk.make()
+    crowd: list[Callable[[str], Any]] = [
+        *[walk.undoer] * 4,
+        walk.restorer,
+        walk.compactor,
+        walk.rerunner,
+        walk.recoverer,
+        lambda job: walk.writer(job, [walk.rnd.choice(["1", "2"])]),
+        lambda job: walk.writer(job, ["1", "2"], replaced=day("1", "2")),
+    ]
+    for number in range(12):
+        name, work = f"s{number}", walk.rnd.choice(crowd)
+        walk.drive({name: work(name)}, dies=walk.rnd.choice([0, 0, 0.2]))
+    walk.drive({f"c{at}": walk.rnd.choice(crowd)(f"c{at}") for at in range(5)})
+    walk.check_end()
+    return walk
+
+
 def late_records(seed: int) -> Walk:
     """Jobs beside recoverers on a store that leaves many writes without an answer: an open record
     may come after the end of its job."""
@@ -864,6 +931,7 @@ WORLDS: dict[str, Callable[[int], Walk]] = {
     "replacing reruns": replacing_reruns,
     "late runs": late_runs,
     "settlements": settlements,
+    "undoings": undoings,
     "late records": late_records,
     "sleepers": sleepers,
     "asleep": asleep,
