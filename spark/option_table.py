@@ -21,10 +21,9 @@ from types import MappingProxyType
 from typing import Any
 
 from ..committer.errors import InvalidInputError, without_secrets
-from ..committer.format.as_of import AsOf
 from ..committer.format.handoff import Handoff
 from ..committer.format.read_base import NOTHING_READ, ReadBase
-from ..committer.format.text_values import TextList, read_by, seconds, whole
+from ..committer.format.text_values import TextList, seconds, whole
 
 _TRUE = {"true": True, "false": False}
 _SECRET = re.compile(r"key|secret|token|passw|credential|signature", re.IGNORECASE)
@@ -93,10 +92,6 @@ def read_base(text: str) -> ReadBase:
         return ReadBase.decode(text)
     except ValueError as error:
         raise ValueError(f"{error} and not now") from error
-
-
-#: A version, or a time with its zone.
-moment = read_by(AsOf.parse, "is a version, or a time with its zone, such as 2026-01-31T12:00:00Z")
 
 
 def option(

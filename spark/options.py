@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 from ..committer.errors import InvalidInputError
 from ..committer.format import text_values as texts
-from ..committer.format.as_of import AsOf
 from ..committer.format.handoff import Handoff
 from ..committer.format.job_spec import (
     Content,
@@ -367,11 +366,6 @@ class ReaderOptions:
         "Partitions, files and row groups that cannot fit are not read. Refused where it is not "
         "certain which rows Spark would select; `load()` takes any condition. A `.where()` "
         'behind `format("zero_rename")` filters rows and prunes nothing.',
-    )
-    as_of: AsOf | None = option(
-        values.moment,
-        "Of a Delta table, a former state: a time with its zone, `2026-01-31T12:00:00Z`, or a "
-        "version. No later write is held against it.",
     )
     target_partition_bytes: int = option(
         texts.size,

@@ -14,9 +14,8 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -30,11 +29,8 @@ if TYPE_CHECKING:
 
 _LOG = "_spark_metadata"
 _BLOCK = 128 * 1024 * 1024
-#: Jobs whose files Spark reads by a list each.
-_PLACES = 32
-#: Spark's column of what it knows of a row's file, and ours of its path, where there are several
-#: lists: a union of frames has none of Spark's.
-_OF_FILES, _OUR_PATH = "_metadata", "_zero_rename_file_path"
+#: Spark's column of what it knows of a row's file.
+_OF_FILES = "_metadata"
 
 
 @dataclass(frozen=True)
@@ -67,40 +63,12 @@ def listed_parquet(
     Rows are never left out in silence: a file that is gone fails the query, also where the session
     ignores missing or damaged files elsewhere.
 
-    Spark wants the partitions of a list below one folder (``PartitioningUtils.parsePartitions``).
-    In a Delta table each job has its own: a list for each, and the rows of all.
-
     :param scheme: how the session's paths begin, ``s3a``.
-    :return: ``None`` where this Spark does not take the list, or the files are of so many jobs that
-        planning them one by one costs more than it saves.
+    :return: ``None`` where this Spark does not take the list.
     """
-    by_place: dict[str, list[DataFile]] = {}
-    for file in snapshot.files:
-        place = file.key.partition(f"/{file.partition}/")[0] if snapshot.partition_by else ""
-        by_place.setdefault(place, []).append(file)
-    if len(by_place) > _PLACES:
-        return None
-    frames = [_listed(session, schema, snapshot, scheme, of_it) for of_it in by_place.values()]
-    whole = [frame for frame in frames if frame is not None]
-    if len(whole) < len(frames):
-        return None
-    path: str | None = f"{_OF_FILES}.file_path"
-    if {name.lower() for name in snapshot.schema.names} & {_OF_FILES, _OUR_PATH}:
-        path = None
-    elif len(whole) > 1:
-        whole = [frame.selectExpr("*", f"{path} {_OUR_PATH}") for frame in whole]
-        path = _OUR_PATH
-    paths = FilePaths(path, f"{scheme}://{snapshot.root.bucket}/")
-    return reduce(type(whole[0]).unionAll, whole), paths
-
-
-def _listed(
-    session: SparkSession,
-    schema: StructType,
-    snapshot: Snapshot,
-    scheme: str,
-    files: Sequence[DataFile],
-) -> DataFrame | None:
+    names = {name.lower() for name in snapshot.schema.names}
+    path = None if _OF_FILES in names else f"{_OF_FILES}.file_path"
+    store = f"{scheme}://{snapshot.root.bucket}/"
     options = {
         "timeZone": "UTC",
         "ignoreMissingFiles": "false",
@@ -112,14 +80,14 @@ def _listed(
         name = re.sub(r"[^A-Za-z0-9.-]", "_", snapshot.root.url)
         log = Path(folder, name, _LOG)
         log.mkdir(parents=True)
-        lines = _lines(f"{scheme}://{snapshot.root.bucket}/", files)
+        lines = _lines(store, snapshot.files)
         (log / "0").write_text("\n".join(lines), "utf-8")
         reader = session.read.schema(schema).options(**options)
         frame = reader.parquet(f"file://{log.parent}")
         java: Any = frame
-        if len(java._jdf.inputFiles()) != len(files):
+        if len(java._jdf.inputFiles()) != len(snapshot.files):
             return None
-    return frame
+    return frame, FilePaths(path, store)
 
 
 def _lines(store: str, files: Iterable[DataFile]) -> Iterable[str]:

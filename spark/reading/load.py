@@ -257,7 +257,7 @@ def _by_spark(
         partition_constants(file.partition, file.key, snapshot.schema, snapshot.partition_by)
     found = listed_parquet(spark, request.schema, snapshot, store.scheme)
     if found is None:
-        why = "this Spark does not take a list of its files, or they are of too many jobs"
+        why = "this Spark does not take a list of its files"
         return SessionStore(None, why, OURS)
     logger.info("%s is read by Spark itself, through %s://", snapshot.root.url, store.scheme)
     frame, paths = found

@@ -116,7 +116,6 @@ class TableReader(DataSourceReader):
                 TableReads.here(known.root),
                 asked.partitions,
                 asked.where,
-                asked.as_of,
             )
             return [FileGroup(group) for group in pack(state.files, asked.target_partition_bytes)]
 

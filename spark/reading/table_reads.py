@@ -189,7 +189,7 @@ def plan_on(
     reads: TableReads,
     partitions: Sequence[str] | None,
     where: str | None,
-    as_of: AsOf | None,
+    as_of: AsOf | None = None,
 ) -> Snapshot:
     """Fix the state of the partitions that may hold rows, and note it, unless it is a former one.
     Its files are those that may hold rows, as far as the table has that on record.

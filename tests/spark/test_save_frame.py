@@ -121,7 +121,6 @@ class TestWhatIsAsked:
     @pytest.mark.parametrize(
         ("variable", "value"),
         [
-            ("ZERO_RENAME_READERS", "heads"),
             ("ZERO_RENAME_DATA_ROOT", "s3://fast/lake"),
             ("ZERO_RENAME_SUCCESS_MARKERS", "table"),
             ("ZERO_RENAME_ENCRYPTION", "SSE-S3"),
