@@ -103,7 +103,7 @@ def loaded(days: Sequence[date]) -> None:
 def served_partition(table: Table, name: str) -> str:
     overview = table.overview()
     history = table.partition_history(name, overview.jobs)
-    return pages.partition(VISITOR, "lake", "flights", table.root.url, overview, history)
+    return pages.partition(VISITOR, "lake", "flights", overview, history)
 
 
 def waited(page: Callable[[Table], str]) -> float:
@@ -124,7 +124,7 @@ def table_page(world: World) -> str:
 def partition_page(world: World, name: str) -> str:
     overview = world.driver.run(look_over(world.context, 100))
     history = world.driver.run(look_back(world.context, name, overview.jobs))
-    return pages.partition(VISITOR, "lake", "flights", world.context.root.url, overview, history)
+    return pages.partition(VISITOR, "lake", "flights", overview, history)
 
 
 def measure(world: World, what: str, page: Callable[[], str]) -> None:

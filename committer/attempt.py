@@ -1,8 +1,7 @@
 """Writer of a task attempt of an open job, and the streams that it writes by.
 
-In a table that is read by heads a file is written whole, where nobody looks for it. No two attempts
-share a key, so that a request which arrives late writes what is there already, or what nobody
-reads.
+In a Delta table a file is written whole, where nobody looks for it. No two attempts share a key, so
+that a request which arrives late writes what is there already, or what nobody reads.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from secrets import token_hex
 from .commit.state.decide import refuse_late
 from .commit.state.job_state import OpenedJob
 from .errors import StreamError, ZeroRenameError, about
-from .format.job_spec import Readers
 from .format.parquet.task_writer import TaskWriter
 from .store.backoff import Backoff
 from .store.driver import Driver
@@ -99,29 +97,21 @@ class WholeOutputStream(DelayedOutputStream):
         return StreamError(f"The object {self.key} may be left, unseen.", key=self.key)
 
 
-def _is_whole(opened: OpenedJob) -> bool:
-    """Tell whether files of a job are written whole: no listing of its table tells its readers."""
-    return opened.log is not None or opened.readers is Readers.HEADS
-
-
 def _own_keys(opened: OpenedJob, attempt: str) -> Callable[[str, int], str] | None:
     """The keys of an attempt's files that no other attempt has; ``None``: they lie in the
     partitions' directories."""
-    if opened.log is not None:
-        # No partition in it: some engines do not find what has other letters than ASCII.
-        data, numbers = opened.log.data, count()
-        return lambda _partition, _number: f"{data}part-{attempt}-{next(numbers):04d}.parquet"
-    if opened.readers is Readers.HEADS:
-        root, job, fast = opened.root, opened.job, opened.data_root
-        return lambda partition, number: root.attempt_key(partition, attempt, job, number, fast)
-    return None
+    if opened.log is None:
+        return None
+    # No partition in it: some engines do not find what has other letters than ASCII.
+    data, numbers = opened.log.data, count()
+    return lambda _partition, _number: f"{data}part-{attempt}-{next(numbers):04d}.parquet"
 
 
 def data_stream(
     driver: Driver, opened: OpenedJob, key: str, settings: ObjectSettings
 ) -> DelayedOutputStream:
     """The stream of one data file of an open job."""
-    kind = WholeOutputStream if _is_whole(opened) else DelayedOutputStream
+    kind = DelayedOutputStream if opened.log is None else WholeOutputStream
     return kind(driver, key, settings, part_bytes=opened.spec.files.part_bytes)
 
 
@@ -146,7 +136,7 @@ def task_writer(
         spec.allowed_partitions,
         absent=frozenset(opened.schema.names).difference(spec.schema.names),
         # What an attempt writes late lies at keys of its own, which nobody reads.
-        at_end=None if _is_whole(opened) else at_end,
+        at_end=at_end if opened.log is None else None,
         key_of=_own_keys(opened, f"{task:05d}-{attempt}-{token_hex(4)}"),
         describe=None if opened.log is None else opened.log.describe,
         keep_partition_by=opened.log is not None,

@@ -23,9 +23,7 @@ from .format.job_spec import (
     Mode,
     OnRepeat,
     Owner,
-    Readers,
     SchemaMode,
-    choice,
     partition_names,
 )
 from .format.parquet.foreign_columns import FooterReader, ForeignFile, check_files
@@ -142,7 +140,6 @@ class ChangeableTable(StatefulTable):
         idempotency_key: str | None = None,
         on_repeat: OnRepeat | str = OnRepeat.SKIP,
         only_partitions: Sequence[str] | None = None,
-        readers: Readers | str | None = None,
         data_root: str | None = None,
         owner: Owner | None = None,
         files: FileOptions | None = None,
@@ -198,7 +195,6 @@ class ChangeableTable(StatefulTable):
             idempotency_key=idempotency_key,
             on_repeat=OnRepeat(on_repeat),
             only_partitions=partition_names("only_partitions", only_partitions),
-            readers=None if readers is None else choice("readers", Readers, readers),
             data_root=data_root,
             owner=owner or this_process(),
             files=files or FileOptions(),

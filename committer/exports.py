@@ -52,7 +52,6 @@ from .format.job_spec import OnConflict as OnConflict
 from .format.job_spec import OnRepeat as OnRepeat
 from .format.job_spec import OnSuperseded as OnSuperseded
 from .format.job_spec import Owner as Owner
-from .format.job_spec import Readers as Readers
 from .format.job_spec import SchemaMode as SchemaMode
 from .format.job_spec import SuccessMarkers as SuccessMarkers
 from .format.job_spec import TableLayout as TableLayout

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from .commit.apply import committed
-from .commit.first_job import check_data_root, check_readers, check_same_data_root
 from .commit.newest_run import SupersededBy, find_superseded
 from .commit.settled import SettledPartition, read_settled
 from .commit.snapshot import Snapshot, Survey, survey
 from .commit.state.context import Context
-from .commit.state.data_listing import list_fast
 from .commit.state.decide import Decided, read_decision
 from .commit.state.found_table import find_table, refuse_folder_of_others
 from .commit.state.heads import read_head
 from .commit.state.job_state import Committed, JobState
 from .commit.state.open_jobs import read_open
-from .errors import InvalidInputError, TableNotFoundError, about
-from .format.as_of import AsOf, Past
-from .format.job_spec import JobSpec, OnConflict, Owner, Readers
+from .errors import TableNotFoundError, about
+from .format.job_spec import OnConflict, Owner
 from .format.layout import UNPARTITIONED, TableRoot
 from .format.parquet.foreign_columns import FooterReader
 from .format.parquet.foreign_table import ListedTable
@@ -47,7 +43,6 @@ from .scan.table_scan import BegunRead, ScanPlan, TableAccess, TableScan
 from .stateful_table import StatefulTable
 from .store.driver import BotoDriver, connect
 from .store.encryption import Encryption
-from .store.fast_root import FastRoot
 from .store.listing import list_objects
 from .store.requests import All, Found, Get, Work
 from .upkeep.recovery import OpenJob, open_jobs
@@ -96,41 +91,6 @@ class ReadableTable(StatefulTable):
         """
         self.run(refuse_folder_of_others(self._context))
 
-    def keeps_symlinks(self) -> bool:
-        """Whether each job keeps a symlink manifest beside each head, for other engines."""
-        found = self.run(find_table(self._context))
-        return found is not None and found.counts and found.record.symlinks
-
-    @property
-    def readers(self) -> Readers:
-        """How the table's readers find its files; *listing* where there is no table."""
-        found = self.run(find_table(self._context))
-        return found.record.readers if found is not None and found.counts else Readers.LISTING
-
-    @property
-    def data_root(self) -> FastRoot | None:
-        """Where jobs' files lie first; ``None``: in the table, or there is no table."""
-        found = self.driver.run(find_table(self._context))
-        return found.record.data_root if found is not None and found.counts else None
-
-    def refuse_other_layout(
-        self, readers: Readers | str | None, data_root: FastRoot | str | None
-    ) -> None:
-        """Refuse a layout that a job would ask for and that the table does not have, or that no
-        new table can have. Each ``None``: the job asks for none.
-
-        :raises TableMismatchError: the table has another one.
-        :raises InvalidInputError: a data root of a table whose readers list.
-        """
-        asked = JobSpec(pa.schema([]), readers=readers, data_root=data_root)  # pyright: ignore
-        found = self.run(find_table(self._context))
-        with about(self.root.url):
-            if found is not None and found.counts:
-                check_readers(self.root, found.record, asked)
-                check_same_data_root(self.root, found.record, asked)
-            elif asked.fast is not None and asked.readers is not None:
-                check_data_root(self.root, asked.fast, asked.readers)
-
     @property
     def encryption(self) -> Encryption | None:
         """What is asked of the store for all that is written for the table; ``None``: the bucket's
@@ -171,9 +131,7 @@ class ReadableTable(StatefulTable):
 
     # The table's state
 
-    def snapshot(
-        self, partitions: Collection[str] | None = None, as_of: AsOf | None = None
-    ) -> Snapshot:
+    def snapshot(self, partitions: Collection[str] | None = None) -> Snapshot:
         """One consistent state of the partitions named (``day=2013-01-01``), or of all.
 
         Of a table that another committer wrote, what a listing shows: nothing tells the files
@@ -181,43 +139,15 @@ class ReadableTable(StatefulTable):
 
         What is read so is taken for an input of this process's jobs to come.
 
-        :param as_of: a moment of the past, as of :meth:`at`; ``None``: now.
-        :raises InvalidInputError: a partition that this table cannot have, a text for a list, or a
-            moment that the table does not tell of.
+        :raises InvalidInputError: a partition that this table cannot have, or a text for a list.
         """
-        return note_read(self.state(partitions, as_of))
+        return note_read(self.state(partitions))
 
-    def state(
-        self, partitions: Collection[str] | None = None, as_of: AsOf | None = None
-    ) -> Snapshot:
+    def state(self, partitions: Collection[str] | None = None) -> Snapshot:
         """As :meth:`snapshot`, for who looks after a table and computes nothing from it."""
         if partitions is not None:
             partitions = self.stored_names(partitions)
-        return self.run(current_snapshot(self._context, partitions, as_of))
-
-    def at(
-        self,
-        time: datetime | str | float | None = None,
-        *,
-        version: int | None = None,
-        partition: str | None = None,
-    ) -> Snapshot:
-        """A former state of a table that is read by heads, as :meth:`snapshot` gives the present
-        one: for ``scan(snapshot=…)``. It shows all of a job or nothing.
-
-        :param time: with its zone, or in seconds since the epoch, by the store's clock: what
-            counted then, in all partitions. A job counts from its last claim on, right before it
-            is decided.
-        :param version: of the one ``partition``, or of an unpartitioned table.
-        :param partition: only this one.
-        :raises InvalidInputError: a version that never was, or what is not kept any more; a time to
-            come, or before the table; or a table whose readers list.
-        """
-        given = version if time is None else time
-        if given is None or None not in (time, version):
-            raise InvalidInputError("Give either a time or a version.", table=self.root.url)
-        past = AsOf(time=given) if isinstance(given, float) else AsOf.parse(given)
-        return self.snapshot(None if partition is None else [partition], past)
+        return self.run(current_snapshot(self._context, partitions))
 
     def survey(self) -> Survey:
         """A snapshot of the partitions that can be read, and why the others cannot."""
@@ -250,7 +180,6 @@ class ReadableTable(StatefulTable):
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         snapshot: Snapshot | None = None,
-        as_of: Past | None = None,
     ) -> TableScan:
         """Read one state lazily, as batches, Arrow, pandas, Polars or DuckDB. Sends nothing yet.
 
@@ -260,16 +189,8 @@ class ReadableTable(StatefulTable):
         :param columns: names in the order wanted; ``None`` for all.
         :param limit: at most so many rows.
         :param snapshot: the state to read; ``None``: the one when the scan begins.
-        :param as_of: a moment whose state is read, as of :meth:`at`: a time, as a datetime or
-            its text, with a zone; or a version of the one partition that is named.
-        :raises InvalidInputError: ``as_of`` is neither, or a snapshot is given, too.
         """
-        past = None if as_of is None else AsOf.parse(as_of)
-        if past is not None and snapshot is not None:
-            raise InvalidInputError("Give either a snapshot or as_of.", table=self.root.url)
-        begun = BegunRead(
-            lambda: (self.schema, self.partition_by), lambda names: self.snapshot(names, past)
-        )
+        begun = BegunRead(lambda: (self.schema, self.partition_by), self.snapshot)
         reads = TableAccess(self.root, self.driver, lambda: begun)
         wanted = None if columns is None else tuple(columns)
         conditions = () if filter is None else (filter,)
@@ -277,13 +198,10 @@ class ReadableTable(StatefulTable):
         return TableScan(reads, ScanPlan(partitions, conditions, wanted, limit), state)
 
     def to_arrow(
-        self,
-        columns: Sequence[str] | None = None,
-        partitions: Collection[str] | None = None,
-        as_of: Past | None = None,
+        self, columns: Sequence[str] | None = None, partitions: Collection[str] | None = None
     ) -> pa.Table:
         """Read one state into memory, as ``scan(…).to_arrow()``."""
-        return self.scan(partitions, columns=columns, as_of=as_of).to_arrow()
+        return self.scan(partitions, columns=columns).to_arrow()
 
     def read_file(
         self, snapshot: Snapshot, file: DataFile, columns: Sequence[str] | None = None
@@ -313,8 +231,8 @@ class ReadableTable(StatefulTable):
         :returns: ``decided_at``, ``job``, ``verdict`` (``damaged``: its decision cannot be read,
             and no more is told), ``partition``, ``change`` (append, replace,
             adopt; rewrite: rows that others brought before; change: by a merge, update or deletion;
-            settle: a conflict of runs, by rows that were there; or restore with the version that
-            was brought back), ``version`` of the partition since, ``files``, ``rows``, ``bytes``,
+            or settle: a conflict of runs, by rows that were there), ``version`` of the partition
+            since, ``files``, ``rows``, ``bytes``,
             ``files_removed``, of a change ``rows_inserted``, ``rows_updated`` and
             ``rows_deleted``, and the run: ``application``, ``dag_id``, ``run_id``, ``task_id``,
             ``try_number``, ``idempotency_key``.
@@ -478,15 +396,9 @@ class ReadableTable(StatefulTable):
         steps = All(tuple(read_decision(self._context, job) for job in names))
         return dict(zip(names, self.run(steps), strict=True))
 
-    def keys_there(self, named: Iterable[str] = ()) -> set[str]:
-        """Keys of all that the store has below the table, wherever its data lies: a listing, and
-        one of each fast root.
-
-        :param named: keys of files, which may lie in fast roots that the table no longer has.
-        """
-        below = self.run(list_objects(f"{self.root.prefix}/"))
-        fast = self.run(list_fast(self._context, named))
-        return {*below.keys, *(item.key for item in fast)}
+    def keys_there(self) -> set[str]:
+        """Keys of all that the store has below the table."""
+        return {*self.run(list_objects(f"{self.root.prefix}/")).keys}
 
     def open_jobs(self) -> list[OpenJob]:
         """The jobs that are not wholly cleaned up yet, oldest first."""

@@ -1,18 +1,16 @@
-"""Table on S3 for those who write rows again that are there: compaction, checkpoints, copies."""
+"""Table on S3 for those who write rows again that are there: compaction, resolution, copies."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from .commit.snapshot import Snapshot
 from .commit.state.context import Progress
-from .commit.state.found_table import read_table
 from .errors import (
     CommitConflictError,
     DamagedError,
@@ -24,7 +22,7 @@ from .errors import (
     counted,
     first_few,
 )
-from .format.job_spec import FileOptions, JobSpec, Readers, choice
+from .format.job_spec import FileOptions, JobSpec
 from .format.parquet.reader import read_batches
 from .format.parquet.row_order import in_order
 from .format.records.inputs import Inputs
@@ -32,19 +30,8 @@ from .format.row_changes import RowChanges
 from .job_steps import HeadSteps
 from .readable_table import ReadableTable
 from .row_rewrite import check_rewritable, rewrite_policies
-from .sigterm import Termination
 from .store.driver import BotoDriver
 from .table_copy import LANES, Copied, FileCopier, copy_spec
-from .upkeep.checkpoint import (
-    CheckpointAction,
-    Checkpointed,
-    CheckpointOrder,
-    CheckpointPlan,
-    NotDurable,
-    checkpoint_spec,
-    find_not_durable,
-    not_durable,
-)
 from .upkeep.compaction import (
     TARGET_BYTES,
     CompactAction,
@@ -60,8 +47,6 @@ from .upkeep.unfinished import unfinished_where_failed
 from .write_job import WriteJob, this_process
 
 logger = logging.getLogger("zero_rename.committer.rewritable_table")
-#: Jobs of a checkpoint at once.
-_CHECKPOINTS = 4
 
 
 class RewritableTable(ReadableTable):
@@ -119,88 +104,6 @@ class RewritableTable(ReadableTable):
         after, done = job.committed.files, CompactAction.COMPACTED
         return replace(plan.report, action=done, files_after=after, job=job.job)
 
-    def checkpoint(
-        self,
-        partitions: Collection[str] | None = None,
-        order: CheckpointOrder | str = CheckpointOrder.CREATION,
-        apply: bool = False,
-    ) -> list[Checkpointed]:
-        """Copy what lies only in the table's fast root into the table: a job for the partitions
-        that were written together, or for each, with the same rows and files. Who writes meanwhile
-        goes first: such a partition is left to the next checkpoint.
-
-        Four jobs run at once, each begun in its turn; one by one where the store is not atomic.
-        The store copies by itself where both places are at one, by the same keys; else the bytes go
-        through this process, of four files at a time. What lay in the fast root stays there as a
-        former state, until a purge after the table's retention.
-
-        :param partitions: only these; ``None`` for all.
-        :param order: which first: in the order in which they were made, or the latest.
-        :param apply: do it; ``False`` only says what would be done.
-        :raises FastRootGoneError: the fast root cannot be reached.
-        :raises TableNotFoundError: no table of this package.
-        :raises InvalidInputError: the table's data root is temporary, so that nothing of it is to
-            be durable; or there is no such order.
-        """
-        if partitions is not None:
-            partitions = self.stored_names(partitions)
-        order = choice("order", CheckpointOrder, order)
-        plans = self.run(find_not_durable(self._context, partitions, order))
-        if not apply:
-            return [it for plan in plans for it in plan.told(CheckpointAction.WOULD_COPY)]
-        # A store that is not atomic gets one writer at a time.
-        at_once = _CHECKPOINTS if self.run(read_table(self._context)).facts.atomic else 1
-        termination = Termination()
-        termination.install()
-        try:
-            with ThreadPoolExecutor(LANES) as lanes, ThreadPoolExecutor(at_once) as jobs:
-                termination.interrupt()
-                try:
-                    return self._checkpoint_all(jobs.map(partial(self._checkpoint, lanes), plans))
-                except (KeyboardInterrupt, SystemExit):
-                    # The jobs under way find no lane for the files that they have not begun, and
-                    # are aborted.
-                    lanes.shutdown(wait=False, cancel_futures=True)
-                    raise
-        finally:
-            termination.release()
-
-    def _checkpoint_all(self, made: Iterable[list[Checkpointed]]) -> list[Checkpointed]:
-        done: list[Checkpointed] = []
-        with _telling(done):
-            for some in made:
-                done += some
-        return done
-
-    def _checkpoint(self, lanes: ThreadPoolExecutor, plan: CheckpointPlan) -> list[Checkpointed]:
-        spec, inputs = self.run(checkpoint_spec(self._context, plan, this_process()))
-        driver, state = self.driver, plan.snapshot
-        on_server = driver.reach(file.key for file in state.files) == {driver.clients}
-        try:
-            with (
-                self.held_against(state),
-                WriteJob(HeadSteps(driver, self._context), spec, inputs=lambda: inputs) as job,
-            ):
-                copier = FileCopier(driver, driver, job.opened, None if on_server else lanes)
-                results = copier.copy(state)
-                job.take(results, len(results))
-        except (CommitConflictError, SnapshotGoneError) as error:
-            names = set(plan.partitions)
-            now = self.state(names if state.partition_by else None).versions
-            out = {name for name in names if now.get(name) != state.versions.get(name)}
-            action = CheckpointAction.CHANGED_MEANWHILE
-            if isinstance(error, SnapshotGoneError) and not out:
-                out = {file.partition for file in state.files if file.key == error.key}
-                action = CheckpointAction.LOST
-            told = plan.of(out or names).told(action)
-            left = names - (out or names)
-            return told + (self._checkpoint(lanes, plan.of(left)) if left else [])
-        return plan.told(CheckpointAction.COPIED, job.job)
-
-    def not_durable(self) -> list[NotDurable]:
-        """What lies only in a fast root, by partition, and since when."""
-        return not_durable(self.state().files)
-
     def keep_rows(
         self,
         partition: str,
@@ -239,14 +142,13 @@ class RewritableTable(ReadableTable):
     def copy(
         self,
         new: ReadableTable | str,
-        readers: Readers | str | None = None,
         progress: Callable[[Progress], None] = lambda _: None,
         encryption: str | None = None,
         encryption_key: str | None = None,
     ) -> Copied:
         """Copy this table's present state to another root, by one job: all of it or nothing. The
         bytes stay the same, and with them row counts, statistics, content and what the rows were
-        computed from; history, symlink manifests and runs' keys do not come along.
+        computed from; history and runs' keys do not come along.
 
         The store copies by itself where both tables have one client; else the bytes go through this
         process, and their checksums are compared. Of files from before the table nobody counted the
@@ -254,21 +156,19 @@ class RewritableTable(ReadableTable):
 
         :param new: the root to copy to: no table, or an empty one; a URL is reached by the client
             of this table. A copy of this very state that is made once more does nothing.
-        :param readers: how readers of the new table find its files; ``None``: by listing.
         :param progress: called as files are copied.
         :param encryption: by the store, of the new table: SSE-S3, SSE-KMS or DSSE-KMS; ``None``:
             in the same bucket as of this table, in another the bucket's own.
         :param encryption_key: the KMS key, by its id, ARN or alias; ``None``: the account's own.
-        :raises InvalidInputError: ``new`` holds files, or is no table root; or a word for readers,
-            or an encryption, that cannot be right.
+        :raises InvalidInputError: ``new`` holds files, or is no table root; or an encryption that
+            cannot be right.
         :raises SnapshotGoneError: a file is gone, or one without a record changed, meanwhile.
         :raises DamagedError: a file has not the bytes that were committed.
         :raises TableMismatchError: ``new`` is an empty table of another kind or other columns.
         """
-        readers = None if readers is None else choice("readers", Readers, readers)
         new = self._other(new)
         state = self.state()
-        spec = copy_spec(state, readers, this_process())
+        spec = copy_spec(state, this_process())
         files = replace(spec.files, encryption=encryption, encryption_key=encryption_key)
         if new.root.bucket == self.root.bucket:
             files = files.encrypted_by(self.driver.encryption_below(self.root.prefix))
@@ -385,7 +285,7 @@ class RewritableTable(ReadableTable):
 
 
 @contextmanager
-def _telling(done: Sequence[CompactedPartition | Checkpointed]) -> Iterator[None]:
+def _telling(done: Sequence[CompactedPartition]) -> Iterator[None]:
     """Have an error note what the jobs before it have committed: it speaks of its own job alone.
 
     :raises UnfinishedUpkeepError: the store failed one of them.

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 from .commit.snapshot import Snapshot
 from .errors import CommitConflictError, TableMismatchError, TableNotFoundError
-from .format.as_of import AsOf
 from .format.layout import TableRoot
 
 
@@ -18,9 +17,7 @@ class StatefulTable(ABC):
     root: TableRoot
 
     @abstractmethod
-    def state(
-        self, partitions: Collection[str] | None = None, as_of: AsOf | None = None
-    ) -> Snapshot:
+    def state(self, partitions: Collection[str] | None = None) -> Snapshot:
         """One state of some partitions, or of all; nothing is computed from it."""
 
     def has_moved(self, state: Snapshot) -> bool:

@@ -29,7 +29,6 @@ from .format.job_spec import (
     OnRepeat,
     OnSuperseded,
     Owner,
-    Readers,
     SchemaMode,
     SuccessMarkers,
     partition_names,
@@ -50,7 +49,6 @@ from .upkeep.problem import Problem
 from .upkeep.rebuilt_heads import RebuiltHead, rebuild_heads
 from .upkeep.repair import Repaired, repair
 from .upkeep.store_problems import renew_facts
-from .upkeep.symlink_keeping import SymlinksReport, drop_symlinks, keep_symlinks
 from .upkeep.verify import Finding, verify_current
 from .write_job import WriteJob, this_process
 
@@ -94,8 +92,6 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         on_repeat: OnRepeat | str = OnRepeat.SKIP,
         schema_mode: SchemaMode | str = SchemaMode.KEEP,
         coordination: Coordination | str = Coordination.STORE,
-        readers: Readers | str | None = None,
-        data_root: str | None = None,
         max_duration: float = MAX_DURATION,
         owner: Owner | None = None,
         files: FileOptions | None = None,
@@ -112,8 +108,6 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
             a time (UTC where it has no zone); ``None``: as new as the job.
         :param base: the state that the rows were computed from: under ``on_conflict=fail``, no
             partition that has changed since is written over. ``None``: what is there on entering.
-        :param data_root: of a new table that is read by heads: where its jobs' files lie first, as
-            ``s3://bucket/prefix?endpoint=…&profile=…``; ``None``: in the table.
         :param owner: who runs the job; ``None`` names this process.
         :param code_version: of the program that computes the rows, as it calls it: lineage can tell
             the rows that another one made.
@@ -133,8 +127,8 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         """
         words: dict[str, Any] = {"mode": mode, "on_conflict": on_conflict, "on_repeat": on_repeat}
         words |= {"success_markers": success_markers, "coordination": coordination}
-        words |= {"readers": readers, "schema_mode": schema_mode, "run_rank": run_rank}
-        words |= {"on_superseded": on_superseded}  # JobSpec makes choices of them.
+        words |= {"schema_mode": schema_mode, "run_rank": run_rank, "on_superseded": on_superseded}
+        # JobSpec makes choices of them.
         spec = JobSpec(
             self.schema if schema is None else schema_of(schema),
             partition_by=tuple(partition_by) if partition_by is not None else None,
@@ -144,7 +138,6 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
             base=base.base if isinstance(base, Snapshot) else base,
             idempotency_key=idempotency_key,
             max_duration=max_duration,
-            data_root=data_root,
             owner=owner or this_process(),
             files=files or FileOptions(),
             code_version=code_version,
@@ -294,32 +287,10 @@ class Table(RewritableTable, TendedTable, ChangeableTable):
         :raises TableNotFoundError: no table and no files.
         :raises TableMismatchError: no table, and the files are not one; or the folder belongs to
             another table format.
-        :raises InvalidInputError: a table of coordination *none*, which has no heads, or one that
-            is read by them alone.
+        :raises InvalidInputError: a table of coordination *none*, which has no heads.
         """
         context = replace(self._context, read_columns=self._footers.reporting(progress).read)
         return self.tend(adopt_current(context, this_process(), apply))
-
-    def keep_symlinks(self) -> SymlinksReport:
-        """Keep a symlink manifest beside each head, which Athena, Trino, Redshift and Hive read,
-        from now on; and write all of them. Each job keeps them, whoever finishes it.
-
-        :raises TableNotFoundError: no table of this package.
-        :raises InvalidInputError: a table of coordination *none*, which has no heads; one with
-            files that no head names, which are to be adopted first; or one with a data root, or
-            with a former one in which files lie, or to which an open job may yet bring some.
-            Nothing was changed.
-        """
-        return self.tend(keep_symlinks(self._context))
-
-    def drop_symlinks(self, apply: bool = False) -> SymlinksReport:
-        """Keep no symlink manifests any more, and remove those that are there; without ``apply``
-        only say how many.
-
-        :raises TableNotFoundError: no table of this package.
-        :raises UnfinishedCommitError: some could not be removed.
-        """
-        return self.tend(drop_symlinks(self._context, apply))
 
     def write_index(self) -> bool:
         """Write the index, by which readers open a table of many partitions in a few requests.

@@ -18,8 +18,8 @@ from .commit.snapshot import Snapshot
 from .commit.state.context import Progress
 from .commit.state.job_state import Committed, OpenedJob
 from .errors import DamagedError, SnapshotGoneError, StreamError
-from .format.job_spec import FileOptions, JobSpec, Mode, Owner, Readers
-from .format.layout import TableRoot, is_written_once
+from .format.job_spec import FileOptions, JobSpec, Mode, Owner
+from .format.layout import TableRoot
 from .format.parquet.file_writer import file_settings
 from .format.parquet.reader import read_batches
 from .format.records.data_file import DataFile
@@ -28,7 +28,7 @@ from .format.run_rank import NO_RANK
 from .format.schema.evolution import lacked_of
 from .store.copies import CopyFile, CopyPart, Place
 from .store.driver import Driver
-from .store.listing import list_objects
+from .store.fast_root import is_fast
 from .store.range_reader import RangeFile
 from .store.requests import All, ByteRange, CreateUpload, Done, ObjectSettings, Refused, Step
 from .store.upload_parts import parts_held
@@ -89,7 +89,7 @@ class Copied:
         )
 
 
-def copy_spec(state: Snapshot, readers: Readers | None, owner: Owner) -> JobSpec:
+def copy_spec(state: Snapshot, owner: Owner) -> JobSpec:
     """The job that makes a table of another one's state. It does the same copy once."""
     keys = "\n".join(sorted(file.key for file in state.files))
     digest = blake2b(keys.encode(), digest_size=8).hexdigest()
@@ -97,7 +97,6 @@ def copy_spec(state: Snapshot, readers: Readers | None, owner: Owner) -> JobSpec
         state.schema,
         Mode.FAIL_IF_EXISTS,
         partition_by=state.partition_by,
-        readers=readers,
         lacked=lacked_of(state.schema),
         run_rank=NO_RANK,
         idempotency_key=f"copy of {state.root.url} {digest}",
@@ -145,8 +144,7 @@ class FileCopier:
                 "copy is visible.",
                 table=state.root.url,
                 key=error.key,
-                remedy="Copy again while nobody replaces or purges; of a table that is read by "
-                "heads, with a longer retention.",
+                remedy="Copy again while nobody replaces or purges.",
             ) from error
 
     def _copy_all(self, state: Snapshot) -> list[TaskResult]:
@@ -168,10 +166,7 @@ class FileCopier:
         opened, numbers = self._opened, dict[str, int]()
         for file in files:
             number = numbers[file.partition] = numbers.get(file.partition, -1) + 1
-            if opened.readers is Readers.HEADS:
-                yield file, opened.root.attempt_key(file.partition, "00000-0", opened.job, number)
-            else:
-                yield file, opened.root.data_key(file.partition, 0, opened.job, number)
+            yield file, opened.root.data_key(file.partition, 0, opened.job, number)
 
     def _copy_some(
         self, root: TableRoot, files: Sequence[tuple[DataFile, str]]
@@ -182,17 +177,13 @@ class FileCopier:
         return list(self._lanes.map(lambda it: self._send(*it), files))
 
     def _copy_there(self, root: TableRoot, file: DataFile, key: str) -> Step[PendingFile]:
-        """Have the store copy a file: by one request, or as an upload, which is completed here
-        where readers go by heads, and by the commit where they list."""
-        if self._opened.readers is Readers.HEADS:
-            etag = yield from copy_whole(root, file, key, self._settings)
-            return _pending(file, key, "", (etag,))
+        """Have the store copy a file as an upload, which the commit completes."""
         upload, etags = yield from _copy_parts(root, file, key, self._settings)
         return _pending(file, key, upload, etags)
 
     def _send(self, file: DataFile, key: str) -> PendingFile:
         """Copy a file through this process, and compare its checksum."""
-        once = is_written_once(file.key)
+        once = is_fast(file.key)
         source = RangeFile(self._source, file.key, file.size, tail=_READ, once=once)
         with data_stream(self._target, self._opened, key, self._settings) as stream:
             while body := source.read(_READ):
@@ -288,17 +279,12 @@ def _etag(answer: Done | Refused, file: DataFile) -> str:
 
 
 def _check(opened: OpenedJob, files: Sequence[PendingFile]) -> Step[None]:
-    """See that each file is there with its bytes: by a listing of the objects, or of each upload's
-    parts.
+    """See that each file is there with its bytes, by a listing of its upload's parts.
 
     :raises DamagedError: one is not, or has others.
     """
-    if opened.readers is Readers.HEADS:
-        listing = yield from list_objects(opened.root.job_data_prefix(opened.job))
-        there = {item.key: item.size for item in listing.objects}
-    else:
-        held = yield from All(tuple(parts_held(file.key, file.upload_id) for file in files))
-        there = {file.key: it.size for file, it in zip(files, held, strict=True) if it is not None}
+    held = yield from All(tuple(parts_held(file.key, file.upload_id) for file in files))
+    there = {file.key: it.size for file, it in zip(files, held, strict=True) if it is not None}
     for file in files:
         if there.get(file.key) != file.size:
             raise DamagedError(

@@ -1,4 +1,4 @@
-"""Table on S3 as users look after it: what jobs left, what is kept of the past, and what goes."""
+"""Table on S3 as users look after it: what jobs left, and what goes."""
 
 from __future__ import annotations
 
@@ -8,25 +8,19 @@ from typing import Any, TypeVar
 
 from .commit.state.old_records import KEPT_FOR
 from .errors import ZeroRenameError
-from .format.as_of import AsOf, Past
 from .format.job_spec import Owner
-from .format.records.data_file import DataFile
 from .format.records.inputs import Inputs
 from .format.records.run_conflict import ConflictingRun, RunConflict, SettledBy, Settlement
 from .job_steps import HeadSteps
 from .readable_table import ReadableTable
 from .store.encryption import Encryption
-from .store.fast_root import FastRoot
 from .store.requests import Step
-from .upkeep.checkpoint import DataRootChange, change_data_root
 from .upkeep.conflict_record import open_conflicts, settle
-from .upkeep.conflict_restoring import check_rerun, plan_settlement, refuse_open_jobs
+from .upkeep.conflict_settling import check_rerun, plan_settlement, refuse_open_jobs
 from .upkeep.conflicts import ConflictReport, find_conflicts
 from .upkeep.gc.collect import GcReport, gc
 from .upkeep.purge import PurgeReport, plan_all, purge, recover_all
 from .upkeep.recovery import Recovered, settle_jobs
-from .upkeep.restoring import Restored, RestorePlan, plan_restore, plan_undo
-from .upkeep.retention import kept_files, retention, set_retention
 from .upkeep.settlement_policy import SettlementPolicy
 from .upkeep.table_encryption import EncryptionChange, change_encryption
 from .upkeep.unfinished import unless_begun
@@ -37,8 +31,7 @@ T = TypeVar("T")
 
 
 class TendedTable(ReadableTable):
-    """The half of :class:`.table.Table` that settles and removes what jobs left, and brings back
-    what they replaced."""
+    """The half of :class:`.table.Table` that settles and removes what jobs left."""
 
     def tend(self, step: Step[T]) -> T:
         """Carry out a step that looks after the table, or after what jobs of other committers left
@@ -73,7 +66,6 @@ class TendedTable(ReadableTable):
         patience: float | None = None,
         jobs: Collection[str] = (),
         records_older_than: float = KEPT_FOR,
-        keep: int | None = None,
         spared: Spared = spare_none,
     ) -> PurgeReport:
         """Recover, abort the uploads that nobody will complete, remove records nobody needs.
@@ -85,19 +77,17 @@ class TendedTable(ReadableTable):
         :param jobs: dead, on the caller's word: those that are open and undecided are aborted
             whatever their age, and uploads of those of which the table has no record.
         :param records_older_than: seconds for which failures and manifests of no head stay.
-        :param keep: in a table read by heads, former states of a partition that stay at the most.
         :param spared: which foreign uploads are left all the same: for those that living jobs of
             Hadoop's committers need, ``LivingJobs(bucket)`` of ``zero_rename.s3a.recovery.living``.
         :raises ValueError: ``foreign`` without ``older_than``.
-        :raises InvalidInputError: nothing of one of ``jobs`` is here, ``keep`` is below 0, or given
-            for a table whose readers list: it keeps no history. Nothing was changed.
+        :raises InvalidInputError: nothing of one of ``jobs`` is here. Nothing was changed.
         """
         if foreign and older_than is None:
             raise ValueError("purge(foreign=True) needs older_than, in seconds")
         age = older_than if foreign else None
         options: dict[str, Any] = {"patience": patience, "jobs": jobs, "apply": apply}
         options |= {"foreign_older_than": age, "records_older_than": records_older_than}
-        options |= {"keep": keep, "spared": spared}
+        options |= {"spared": spared}
         return self.tend(purge(self._context, **options))
 
     def gc(self, older_than: float = KEPT_FOR, apply: bool = False) -> GcReport:
@@ -110,46 +100,6 @@ class TendedTable(ReadableTable):
         :raises TableNotFoundError: no table here.
         """
         return self.tend(gc(self._context, older_than, apply))
-
-    def undo(self, job: str, apply: bool = False) -> Restored:
-        """Bring back what partitions held before a job changed them, all of them or none, without
-        writing a byte: by a job of its own, which can be undone, too.
-
-        :param job: its id; no other job may have changed one of its partitions since.
-        :param apply: do it; ``False`` only says what would be done.
-        :raises InvalidInputError: no id of a committed job, another has built on it, what it
-            replaced is not kept any more, or lies in a former data root while the table keeps
-            symlink manifests; or the table's readers list.
-        :raises CommitConflictError: a partition has changed meanwhile.
-        :raises DamagedError: a partition has lost its head.
-        """
-        return self._restore(self.run(plan_undo(self._context, job)), apply)
-
-    def restore(
-        self, as_of: Past, partitions: Collection[str] | None = None, apply: bool = False
-    ) -> Restored:
-        """Bring back what the table held at a moment, by one job that writes no byte.
-
-        :param as_of: a time, or a version of the one partition named, as of :meth:`scan`.
-        :param partitions: only these; ``None`` for all.
-        :param apply: do it; ``False`` only says what would be done.
-        :raises InvalidInputError: what it held then is not known, or not kept any more; or lies in
-            a former data root while the table keeps symlink manifests.
-        :raises CommitConflictError: a partition has changed meanwhile.
-        """
-        if partitions is not None:
-            partitions = self.stored_names(partitions)
-        past = AsOf.parse(as_of)
-        return self._restore(self.run(plan_restore(self._context, past, partitions)), apply)
-
-    def _restore(self, plan: RestorePlan, apply: bool) -> Restored:
-        if not (apply and plan.restored.versions):
-            return plan.restored
-        # What the rows were computed from, their own jobs have on record.
-        spec = plan.spec(this_process())
-        with WriteJob(HeadSteps(self.driver, self._context), spec, inputs=Inputs) as job:
-            pass  # Its decision says all.
-        return replace(plan.restored, job=job.job)
 
     def conflicts(self, seconds: float | None = None, remember: bool = True) -> ConflictReport:
         """Find runs that conflict over partitions: since the last look, besides those that were
@@ -185,10 +135,9 @@ class TendedTable(ReadableTable):
         apply: bool = False,
         owner: Owner | None = None,
     ) -> list[RunConflict]:
-        """Settle the conflicts that looks have found, by bringing back the rows of the run that is
-        to stand, each partition by a job of its own that writes no byte. Where readers list files
-        only rows that are visible can stand. The runs that lost give way until another one replaces
-        the partition.
+        """Settle the conflicts that looks have found, each by a job of its own that writes no byte
+        and leaves on record which run stands. Only a run whose rows are visible can: no others are
+        kept. The runs that lost give way until another one replaces the partition.
 
         :param policy: ``"newest_run"``; ``{"prefer": [...]}``, DAGs, tasks, applications or assets
             in order; or ``{"keep": [...]}``, jobs.
@@ -216,7 +165,7 @@ class TendedTable(ReadableTable):
                 stands=winner.key,
                 losers=plan.losers,
                 rank=conflict.highest_rank(winner),
-                how=plan.how,
+                how=SettledBy.KEPT,
             )
             if apply:
                 spec = plan.spec(conflict, winner, owner)
@@ -228,41 +177,6 @@ class TendedTable(ReadableTable):
         if not apply:
             return conflict.settled(decision)
         return self.run(settle(self.root.conflicts_key, conflict, decision))
-
-    def kept_files(self) -> dict[str, tuple[DataFile, ...]]:
-        """The files that partitions keep for their history alone, of those that keep any: what it
-        costs. None where readers list. Reads every head."""
-        return self.run(kept_files(self._context))
-
-    @property
-    def retention(self) -> float:
-        """Seconds for which what is replaced can be read and brought back: until a purge that comes
-        after them.
-
-        :raises InvalidInputError: the table's readers list.
-        """
-        return self.run(retention(self._context))
-
-    def set_retention(self, seconds: float) -> None:
-        """Keep what is replaced for so long, what is kept now included.
-
-        :raises InvalidInputError: the table's readers list; less than the longest job may last,
-            since what it began with would be gone before its end; more than 100 years.
-        """
-        self.tend(set_retention(self._context, seconds))
-
-    def set_data_root(self, data_root: str | None, apply: bool = False) -> DataRootChange:
-        """Change where jobs' files lie first, from the next job on. What lies in the former data
-        root stays there until it is replaced or copied: its keys say where it is.
-
-        :param data_root: as of :class:`.job_spec.JobSpec`; ``None``: in the table.
-        :param apply: do it; ``False`` only says what is there.
-        :raises TableNotFoundError: no table of this package.
-        :raises InvalidInputError: the table's readers list, it keeps symlink manifests, or the data
-            root lies in it.
-        """
-        root = None if data_root is None else FastRoot.parse(data_root)
-        return self.tend(change_data_root(self._context, root, apply))
 
     def set_encryption(
         self, encryption: str | None, encryption_key: str | None = None, apply: bool = False

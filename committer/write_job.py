@@ -272,7 +272,6 @@ class WriteJob:
             # A heartbeat that is checked before the close and carried out after it would bring the
             # open record back; and where one writer is allowed at a time nobody looks for any.
             self._heartbeats.close()
-        opened = replace(opened, sole=self._taken is None)
         with alone(opened), about(opened.root.url):
             done = self._steps.commit(opened, self._reported, expected)
         retries = self._driver.retries - self._retries

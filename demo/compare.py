@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from zero_rename import Table
+from zero_rename.committer.scan.table_scan import TableScan
 from zero_rename.tables import DeltaTable
 
 from .dataset import RowDigest, content, partition_of
 from .store import Store
+
+#: Rows of partitions, by name.
+Contents = dict[str, RowDigest]
 
 
 @dataclass(frozen=True)
@@ -20,16 +24,21 @@ class Difference:
     what: str
 
 
-def committed(
-    table: Table | DeltaTable, partitions: list[str] | None = None, as_of: int | None = None
-) -> dict[str, RowDigest]:
+def committed(table: Table | DeltaTable, partitions: list[str] | None = None) -> Contents:
     """The content of a table's partitions, as its reader sees it now.
 
     :param partitions: only these, each of which is in the answer even if it is empty.
-    :param as_of: a former version of a Delta table.
     """
-    found = dict.fromkeys(partitions or (), RowDigest())
-    for batch in table.scan(partitions, as_of=as_of).to_batches():
+    return scanned(table.scan(partitions), partitions or ())
+
+
+def scanned(scan: TableScan, partitions: Iterable[str] = ()) -> Contents:
+    """The content of partitions in a state that is read.
+
+    :param partitions: are in the answer even if they are empty.
+    """
+    found = dict.fromkeys(partitions, RowDigest())
+    for batch in scan.to_batches():
         for row in batch.to_pylist():
             partition = partition_of(row)
             found[partition] = found.get(partition, RowDigest()) + content([row])

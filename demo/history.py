@@ -12,7 +12,7 @@ import pyarrow as pa
 from zero_rename import Table
 from zero_rename.tables import DeltaTable
 
-from .compare import Difference, committed, differences
+from .compare import Difference, committed, differences, scanned
 from .dataset import Flights, RowDigest, partition_of, partition_on, typed
 from .report import RunReport
 
@@ -82,4 +82,4 @@ class History:
         return newest.version
 
     def _look(self, partition: str, as_of: int | None = None) -> RowDigest:
-        return committed(self.table, [partition], as_of)[partition]
+        return scanned(self.table.scan([partition], as_of=as_of), [partition])[partition]

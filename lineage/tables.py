@@ -184,7 +184,7 @@ class KnownTables:
         if not self._with_files:
             return TableNow(url, state)
         table, named = self._opened[url], {file.key for file in state.files}
-        missing = named - table.keys_there(named)
+        missing = named - table.keys_there()
         if missing:
             # A replace between the two looks removes what it no longer names.
             state = table.state()

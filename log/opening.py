@@ -161,7 +161,8 @@ def _end(listed: ListedLog, version: int | None) -> int:
         return newest
     if not 0 <= version <= newest:
         raise InvalidInputError(
-            f"version={version}: the table has versions 0 to {newest}. Nothing was read."
+            f"There is no version {version}: the table has versions 0 to {newest}. Nothing was "
+            "read."
         )
     if version in listed.entries and listed.is_stale(version):
         raise _gone(version)

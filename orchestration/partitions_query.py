@@ -451,8 +451,7 @@ def absent_files(
         keys = (key for of_it in held.values() for key in of_it.keys)
         below = sorted({f"{key.rpartition('/')[0]}/" for key in keys})
     else:
-        folders = [table.root.folders_of(name, of_it.keys) for name, of_it in held.items()]
-        below = [folder for of_it in folders for folder in of_it]
+        below = [table.root.partition_prefix(name) for name in held]
     listed = table.run(_below(below))
     sizes = {item.key: item.size for item in listed}
     absent = {

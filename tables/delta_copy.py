@@ -36,7 +36,7 @@ def copy_table(
     :raises UnsupportedTypeError: Delta has no type for a column of ``old``.
     """
     state = old.state()
-    spec = copy_spec(state, None, this_process())
+    spec = copy_spec(state, this_process())
     if content_kept(state.files) is Content.ROWS:
         files = replace(files, content=Content.ROWS)
     spec = replace(spec, lacked=(), success_markers=SuccessMarkers.NONE, files=files)

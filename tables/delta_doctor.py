@@ -32,10 +32,11 @@ def examine(
     except ZeroRenameError as error:
         remedy = error.remedy or "Find out who wrote what cannot be read."
         return [*found, Problem("log not readable", error.key or root.url, error.message, remedy)]
-    context = Context(root, data_root=data_root_of(opened.state))
-    found += yield from about_fast_root(context)
-    found += yield from about_fast_rules(context, max_duration or JobSpec.max_duration)
-    if roots_of(opened.state) and not (context.data_root and context.data_root.temporary):
+    data_root = data_root_of(opened.state)
+    if data_root is not None:
+        found += yield from about_fast_root(root, data_root)
+        found += yield from about_fast_rules(root, data_root, max_duration or JobSpec.max_duration)
+    if roots_of(opened.state) and not (data_root and data_root.temporary):
         now = (yield from store_now(layout)) / 1000
         found += late_files(root, snapshot_of(root, layout, opened.state), now)
     found += [

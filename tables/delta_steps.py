@@ -247,7 +247,6 @@ def checked(root: TableRoot, spec: JobSpec) -> JobSpec:
         "coordination": spec.coordination is not Coordination.STORE,
         "success_markers": spec.success_markers is SuccessMarkers.PARTITION_AND_TABLE,
         "settles": bool(spec.settles),
-        "restores": bool(spec.restores),
         "adopt_partitions": bool(spec.adopt_partitions),
         "merges": bool(spec.merges),
     }
@@ -362,7 +361,7 @@ def _opened(
         state.table_id,
         state.metadata.schema if state.metadata else "",
         opened.opened_at,
-        f"{layout.data_in(None if spec.durable else data_root)}{opened.job}/",
+        f"{layout.data_in(data_root)}{opened.job}/",
         partial(statistics_of, without=partition_by),
     )
     job = OpenedJob(

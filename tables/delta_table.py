@@ -646,11 +646,8 @@ class DeltaTable(ChangeableTable):
         """
         return self.run(job_records(self._layout.folder, state, jobs))
 
-    def keys_there(self, named: Iterable[str] = ()) -> set[str]:
-        """Keys of all that the store has below the table and in its data roots: a listing each.
-
-        :param named: as of a table of directories, which may have had others.
-        """
+    def keys_there(self) -> set[str]:
+        """Keys of all that the store has below the table and in its data roots: a listing each."""
         return self.run(keys_there(self._layout))
 
     def newer_runs(

@@ -3,7 +3,7 @@ write access or a maintenance task may do it, also at the same time."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from ..errors import (
@@ -24,14 +24,13 @@ from ..store.conditional_put import NotWritten, Uncertain
 from ..store.requests import Absent, All, Delete, Done, Found, Refused, Step, Unknown
 from .close import delete_open_record, sweep_losers
 from .complete import MissingFilePolicy, complete_file, lost
-from .markers import look_at_marker, naming_marker, write_partition_marker, write_table_marker
+from .markers import look_at_marker, write_partition_marker, write_table_marker
 from .removal import remove_listed
 from .state.context import Context, Count
 from .state.decide import Decided, changed_store_remedy, unfinished, why_refused
-from .state.heads import Swapped, head_state, read_head, release_claim, swap_head
+from .state.heads import head_state, read_head, release_claim, swap_head
 from .state.job_state import SMALL, Committed, PartitionCommit
 from .state.partition_files import files_now, fold
-from .state.symlink_manifest import decisions_named, write_symlinks
 from .state.tolerance import or_error
 
 _REMOVE = Backoff(tries=4, first=0.5)
@@ -44,35 +43,27 @@ def finish(context: Context, decided: Decided) -> Step[Committed]:
 
 
 def apply_all(
-    context: Context,
-    decided: Decided,
-    held: Mapping[Slot, HeadState] | None = None,
-    sole: bool = False,
+    context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None = None
 ) -> Step[list[HeadState]]:
     """Apply a commit decision and close its job.
 
     :param held: the heads as their owner claimed them; ``None`` for anybody else, who reads
         them first.
-    :param sole: nothing was written but what the decision names.
     :returns: the heads of partitions that this process has moved.
     :raises DataLostError: a decided file's upload and object are both gone.
     :raises UnfinishedCommitError: the store's answers leave something open; the job *is*
         committed and any process can finish it.
     """
     decision = decided.decision
-    if context.facts.complete_resurrects and not decision.is_whole:
+    if context.facts.complete_resurrects:
         held = None  # The owner looks at the heads too: a Complete of a file that is gone harms.
     count = Count(context, decision.job, len(decision.files))
-    known: tuple[Decided, ...] = ()
-    if decision.symlinks:
-        known = yield from decisions_named(context, decided, held)
     partitions = (
-        _apply_partition(context, decided, change, held, count, known)
-        for change in decision.partitions
+        _apply_partition(context, decided, change, held, count) for change in decision.partitions
     )
     run = () if decision.idempotency_key is None else (_move_run(context, decided, held),)
     # What the decision does not name is swept beside; where that fails, markers do not wait for it.
-    sweeping = or_error(sweep_losers(context, decision, sole))
+    sweeping = or_error(sweep_losers(context, decision))
     moved, _, swept = yield from All((All(tuple(partitions)), All(run), sweeping))
     if wants_table_marker(decided):
         yield from write_table_marker(context, decided)
@@ -83,10 +74,7 @@ def apply_all(
 
 
 def finish_own(
-    context: Context,
-    decided: Decided,
-    held: Mapping[Slot, HeadState] | None = None,
-    sole: bool = False,
+    context: Context, decided: Decided, held: Mapping[Slot, HeadState] | None = None
 ) -> Step[list[HeadState]]:
     """Apply the commit decision of the caller's own job; as :func:`apply_all`.
 
@@ -95,7 +83,7 @@ def finish_own(
     :raises DataLostError: as :func:`finish`.
     """
     try:
-        return (yield from apply_all(context, decided, held, sole))
+        return (yield from apply_all(context, decided, held))
     except DataLostError:
         raise
     except (RefusedError, DamagedError) as error:
@@ -152,7 +140,6 @@ def _apply_partition(
     change: PartitionDecision,
     held: Mapping[Slot, HeadState] | None,
     count: Count,
-    known: Collection[Decided],
 ) -> Step[HeadState | None]:
     """:returns: the head, where this process has moved it."""
     slot = Slot.partition(context.root, change.partition)
@@ -164,18 +151,14 @@ def _apply_partition(
         due = wants_marker(decided, change.partition)
         # Read before the head moves: the swap is then the proof that the head named this job after
         # the marker was read.
-        looks = [look_at_marker(context, change.partition, state.head.marker)] if due else []
+        looks = [look_at_marker(context, change.partition)] if due else []
         files = [_complete(context, decided.decision.job, slot, f, count) for f in change.files]
         _, markers = yield from All((All(tuple(files)), All(tuple(looks))))
         marker = next(iter(markers), None)
-        state = naming_marker(context, decided, change, state, marker)
         moved = yield from _move(context, decided, change, state)
     elif state.head.claim == decided.decision.job:
         # A commit that was called again claimed after its job had moved the head.
         yield from release_claim(context, slot, decided.decision.job)
-    if decided.decision.symlinks:
-        # Before what the list of the state before names is removed.
-        yield from write_symlinks(context, change.partition, known)
     yield from remove_listed(context, change.removals)
     if wants_marker(decided, change.partition):
         # Last: whoever waits for the marker lists what it stands for, and nothing else.
@@ -194,9 +177,6 @@ def _complete(
 ) -> Step[None]:
     """Complete one pending file, unless another applier moved the head: the file then was done,
     and may be replaced since."""
-    if file.is_whole:
-        count.one_more()
-        return
 
     def is_seen_to(answer: Refused | Unknown, found: Found | Absent) -> Step[bool]:
         # Still claimed: the answer was lost, or another applier is in the middle of it.
@@ -277,25 +257,22 @@ def _move(
             raise _headless(context, decided, state.slot)
         if not _awaits(state, job, change.base_version):
             return None
-        said = decided.decision
-        version, since = said.schema_version, said.since
-        new = state.head.moved(
-            job, change, context.write_id(), state.etag, decided.date, version, since
-        )
+        version = decided.decision.schema_version
+        new = state.head.moved(job, change, context.write_id(), state.etag, decided.date, version)
         folded = None
         if len(new.decisions) > context.limits.decisions_per_head:
             new, folded = yield from fold(context, state, new, new.decisions, (decided,))
         outcome = yield from swap_head(state, new)
-        if isinstance(outcome, Swapped):
-            return outcome.state
+        if isinstance(outcome, HeadState):
+            return outcome
         if not isinstance(outcome, NotWritten):
             # The swap may still land, so the manifest it names must stay.
             raise (yield from _unmoved(context, decided, state.slot, outcome))
         state = head_state(context, state.slot, outcome.current)
-        if folded is not None and folded not in state.head.lists:
+        if folded is not None and folded not in {it.key for it in state.head.manifests}:
             # Only the manifest that this process wrote, and not where the swap went through, its
-            # answer was lost, and another job has claimed the head since, or moved it, which then
-            # keeps the list. A swap that is still under way finds another ETag than its own.
+            # answer was lost, and another job has claimed the head since. A swap that is still
+            # under way finds another ETag than its own.
             yield from Delete(folded)
 
 
@@ -312,7 +289,7 @@ def _move_run(
     while state.etag is not None and _awaits(state, job, decided.decision.run_version):
         new = state.head.moved(job, None, context.write_id(), state.etag, decided.date)
         outcome = yield from swap_head(state, new)
-        if isinstance(outcome, Swapped):
+        if isinstance(outcome, HeadState):
             return
         if not isinstance(outcome, NotWritten):
             raise (yield from _unmoved(context, decided, slot, outcome))

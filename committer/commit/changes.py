@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import CommitConflictError, HeadMovedError, TableMismatchError, first_few
-from ..format.job_spec import Mode, OnConflict, Readers
+from ..format.job_spec import Mode, OnConflict
 from ..format.layout import job_in_key
 from ..format.parquet.foreign_columns import ForeignFile, check_files
 from ..format.read_base import listing_digest
@@ -80,12 +80,11 @@ def compose_decision(
     if any(job_in_key(file.key) is None for file in taken):
         yield from refuse_other_logs([context.root])
     decision = Decision.commit(
-        opened.job, context.write_id(), opened.spec, tuple(changes), run_version, opened.symlinks
+        opened.job, context.write_id(), opened.spec, tuple(changes), run_version
     )
     return replace(
         decision,
         schema_version=opened.schema_version,
-        readers=opened.readers,
         inputs=opened.told_inputs,
         own_since=None if opened.repeat_of is None else opened.own_since,
     )
@@ -97,7 +96,7 @@ def _change(
     merged = tuple(opened.spec.merges.get(target.partition, ()))
     row_changes = opened.spec.row_changes.get(target.partition)
     ranks, rank = _ranks_after(opened, target, state), opened.rank(target.partition)
-    has_none = state is None or merged or target.partition in opened.spec.restores
+    has_none = state is None or merged
     change = PartitionDecision(
         partition=target.partition,
         base_version=NO_HEAD if state is None else state.head.version,
@@ -105,7 +104,6 @@ def _change(
         files=target.files,
         merged=merged if row_changes is None else (*merged, opened.job),
         row_changes=row_changes,
-        restores=opened.spec.restores.get(target.partition),
         ranks=ranks,
         rank=None if has_none or rank == ranks.newest else rank,
         opened_version=_opened_version(opened, target, state),
@@ -115,11 +113,6 @@ def _change(
     exclusive = opened.spec.mode is Mode.FAIL_IF_EXISTS and bool(target.files)
     if state is not None and target.drops:
         yield from _refuse_moved(context, target, state)
-    if state is not None and opened.readers is Readers.HEADS:
-        if target.drops or exclusive:
-            own = yield from _refuse_named(context, opened, target, state, exclusive)
-            change = _dropping(change, own)
-        return change
     first = change.base_version == 0
     if not (first or target.replaces or target.drops or exclusive):
         return change
@@ -192,10 +185,6 @@ def _ranks_after(opened: OpenedJob, target: Target, state: HeadState | None) -> 
 def _usual_ranks(opened: OpenedJob, target: Target, state: HeadState) -> PartitionRanks:
     """Return the ranks that a partition has after a job that settles nothing there."""
     name = target.partition
-    restored = opened.spec.restores.get(name)
-    if restored is not None:
-        former = state.head.as_of(restored)
-        return NO_RANKS if former is None else former.ranks
     if name not in opened.spec.merges:
         run = opened.spec.idempotency_key
         return state.head.ranks.after(opened.rank(name), target.replaces, run)
@@ -243,24 +232,6 @@ def _refuse_unfit(
         "Let the table have these columns, too, as far as they fit: zero-rename adopt "
         f"{context.root.url} --apply; move away what does not.",
     )
-
-
-def _refuse_named(
-    context: Context, opened: OpenedJob, target: Target, state: HeadState, exclusive: bool
-) -> Step[Collection[str]]:
-    """Of a table that is read by heads: refuse what the files that its head names stand against.
-
-    :param exclusive: whether any file does, but those that the job drops.
-    :returns: the attempts of its run whose files are there, newest first.
-    :raises DestinationExistsError: there are files.
-    :raises CommitConflictError: as :func:`_own_attempts`.
-    """
-    files = yield from files_of_head(context, state)
-    attempts = yield from _own_attempts(context, opened, target, {file.job for file in files})
-    others = [file for file in files if file.job not in attempts]
-    if exclusive and others:
-        raise destination_exists(target.partition, [file.key for file in others])
-    return attempts
 
 
 #: By job, what it did to a partition.
@@ -315,8 +286,8 @@ def _refuse_unread(
     context: Context, opened: OpenedJob, target: Target, listed: Sequence[ListedObject]
 ) -> None:
     """Refuse to take the place of files that the job has not read: nobody moves a head that adds
-    files without one. A job has read them by a listing; or it writes rows of a table again whose
-    readers list nothing, so that it has read none.
+    files without one. A job has read them by a listing; or it writes rows again of a table that
+    shows no files without a head, so that it has read none.
 
     :raises CommitConflictError: others are there than the job has read.
     :raises TableMismatchError: there are files that no reader of the table has read.

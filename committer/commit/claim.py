@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ..errors import (
     CommitConflictError,
@@ -14,7 +14,7 @@ from ..errors import (
     ZeroRenameError,
     first_few,
 )
-from ..format.job_spec import Mode, OnConflict, OnSuperseded, Readers
+from ..format.job_spec import Mode, OnConflict, OnSuperseded
 from ..format.records.head import HeadState, PartitionHead, Slot
 from ..store.conditional_put import NotWritten, Uncertain
 from ..store.requests import Absent, All, Head, Step
@@ -23,7 +23,7 @@ from .newest_run import SupersededBy, is_newest, is_superseded, name_ranks, supe
 from .others import about_other, outwait
 from .state.context import Context
 from .state.decide import not_confirmed, read_decision, unfinished
-from .state.heads import Swapped, head_state, list_heads, read_head, release_claim, swap_head
+from .state.heads import head_state, list_heads, read_head, release_claim, swap_head
 from .state.job_state import OpenedJob
 from .state.open_jobs import OpenEntry, read_open
 from .state.tolerance import or_error
@@ -221,10 +221,8 @@ def _claim(context: Context, opened: OpenedJob, request: ClaimRequest) -> Step[_
         claimed = state.head.claimed(opened.job, context.process(), context.write_id(), state.etag)
         outcome = yield from swap_head(state, claimed)
         match outcome:
-            case Swapped():
-                by_heads = opened.readers is Readers.HEADS
-                # Since then the job counts there.
-                return Held(replace(outcome.state, written_at=outcome.date if by_heads else 0.0))
+            case HeadState():
+                return Held(outcome)
             case Uncertain():
                 raise (yield from not_confirmed(context, slot.key, "a claim", outcome))
             case NotWritten():

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import CommitStateUnknownError, DamagedError, JobFencedError, ZeroRenameError
-from ..format.job_spec import Coordination, Mode, Readers, SchemaMode
+from ..format.job_spec import Coordination, Mode, SchemaMode
 from ..format.layout import UNPARTITIONED
 from ..format.records.decision import Decision
 from ..format.records.head import HeadState, Slot
@@ -16,12 +16,10 @@ from ..format.records.pending_file import TaskResult
 from ..store.requests import All, Step
 from .abort import abort_after, abort_own
 from .apply import committed, finish_own
-from .brought_back import check_kept
 from .changes import Target, compose_decision, targets_of
 from .claim import ClaimRequest, claim_all, let_others_decide, refuse_moved_reads, tell_overtaken
 from .evolve import evolve, see_columns, withdraw
 from .first_job import confirm, establish
-from .index.lost_heads import refuse_lost
 from .index.write_index import Moved, look_after_index
 from .state.context import Context
 from .state.data_listing import list_table
@@ -80,8 +78,7 @@ def commit_job(
         yield from _aborted(context, opened, list(held), error)
         yield from tell_overtaken(context, opened, _claims(context, opened, targets), error)
         raise error
-    sole = opened.sole and decision.is_whole and not decision.superseded
-    moved = yield from finish_own(context, decided, held, sole)
+    moved = yield from finish_own(context, decided, held)
     yield from confirm(context, made)
     if opened.index_behind or len(moved) >= context.limits.heads_without_index:
         done = Moved(decided, moved)
@@ -205,12 +202,9 @@ def _own_before(context: Context, opened: OpenedJob) -> Step[list[tuple[str, Par
 
 
 def _all_partitions(context: Context, opened: OpenedJob) -> Step[set[str]]:
-    """Every partition the table has: those with heads, and directories that hold files, where
-    readers list."""
+    """Every partition the table has: those with heads, and directories that hold files."""
     if not opened.partition_by:
         return {UNPARTITIONED}
-    if opened.readers is Readers.HEADS:
-        return {*(yield from list_heads(context))}
     heads, listed = yield from All((list_heads(context), list_table(context, opened.partition_by)))
     return {*heads, *listed}
 
@@ -267,20 +261,11 @@ def _decision(
 ) -> Step[Decision]:
     """Step 4 and the decision's text."""
     states = {it.partition: held[Slot.partition(context.root, it.partition)] for it in targets}
-    yield from check_kept(context, opened, states)
     idempotency_key = opened.spec.idempotency_key
     run_version = (
         0 if idempotency_key is None else held[Slot.run(context.root, idempotency_key)].head.version
     )
-    decision = yield from compose_decision(context, opened, targets, states, run_version)
-    if opened.readers is Readers.HEADS and opened.new_table is None:
-        added = (it.partition for it in targets if it.files and not it.replaces)
-        new = [states[name] for name in added if not states[name].head.version]
-        if new:
-            yield from refuse_lost(context, new)
-    if opened.readers is Readers.HEADS and states:
-        return replace(decision, since=max(state.since for state in states.values()))
-    return decision
+    return (yield from compose_decision(context, opened, targets, states, run_version))
 
 
 def _aborted(

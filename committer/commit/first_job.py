@@ -10,19 +10,12 @@ under a record that nobody takes away: its own, or one that counts and that it a
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..errors import (
-    DamagedError,
-    InvalidInputError,
-    StoreRefusedError,
-    StoreUnfitError,
-    StoreUnreachableError,
-    TableMismatchError,
-)
-from ..format.job_spec import Coordination, JobSpec, Readers, SchemaMode
+from ..errors import DamagedError, StoreRefusedError, StoreUnreachableError, TableMismatchError
+from ..format.job_spec import Coordination, JobSpec, SchemaMode
 from ..format.layout import TableRoot
 from ..format.records.head import HeadState
 from ..format.records.table_record import TableRecord
@@ -35,15 +28,13 @@ from ..format.schema.row_metadata import renamed
 from ..format.schema.spark_types import in_own_types
 from ..store.conditional_put import NotWritten, Uncertain, Written, put_record, write_id_of
 from ..store.encryption import Encryption
-from ..store.fast_root import FastRoot
-from ..store.requests import All, LifecycleRules, ListLifecycleRules, Put, Step
+from ..store.requests import All, Put, Step
 from .found_files import (
     check_layout,
     check_no_buckets,
     columns_beside,
     layout_of,
     list_directory,
-    refuse_older,
     replaces_all,
 )
 from .others import about_other, outwait
@@ -70,12 +61,9 @@ def design_table(
     :raises TableMismatchError: files that are there contradict the job's layout or columns.
     :raises InvalidInputError: the root is a partition of a table, or the job lacks the columns
         that the directories are partitioned by.
-    :raises StoreUnfitError: the store cannot hold the protocol, or a lifecycle rule expires what a
-        table that is read by heads is made of.
+    :raises StoreUnfitError: the store cannot hold the protocol.
     :raises DamagedError: there are files of jobs of this package, and no record of them.
     """
-    if spec.fast is not None:
-        check_data_root(context.root, spec.fast, spec.readers or Readers.LISTING)
     yield from refuse_partition_folder(context)
     directory = yield from list_directory(context)
     states = yield from All(tuple(read_head(context, it.slot) for it in listed))
@@ -86,9 +74,6 @@ def design_table(
         check_no_buckets(context.root, directory)
     partition_by = layout_of(directory, spec)
     check_layout(directory, partition_by, spec)
-    if spec.readers is Readers.HEADS:
-        refuse_older(context.root, directory)
-        yield from _refuse_expiry(context.root, spec.files.tags)
     schema = spec.schema
     if directory.partitions and not replaces_all(spec):
         schema = yield from columns_beside(context, spec, partition_by, directory)
@@ -96,7 +81,6 @@ def design_table(
     facts.require_listing(context.root)
     if spec.coordination is Coordination.STORE:
         facts.require_coordination(context.root)
-    readers = spec.readers or Readers.LISTING
     schema = lacking(schema, spec.lacked)
     record = TableRecord(
         "",
@@ -105,69 +89,17 @@ def design_table(
         spec.coordination,
         facts,
         first=job,
-        readers=readers,
-        data_root=spec.fast,
         encryption=spec.files.encrypted or spec.default_encryption,
     )
-    return (yield from _as_heads_say(context, record, heads)) if heads else record
+    return _as_heads_say(context.root, record, heads) if heads else record
 
 
-def check_data_root(root: TableRoot, fast: FastRoot, readers: Readers) -> None:
-    """Whether files of a table may lie in a fast root first.
-
-    :raises InvalidInputError: the table's readers list, or the root lies in the table.
-    """
-    if readers is not Readers.HEADS:
-        raise InvalidInputError(
-            f"A table's files can lie in a data root ({fast}) only where its readers go by heads: "
-            "who lists the table would not see them. Nothing was written.",
-            remedy="Make the table with readers=heads, or leave the data root out.",
-        )
-    if not root.is_apart(fast):
-        raise InvalidInputError(
-            f"The data root {fast} lies in the table itself. Nothing was written.",
-            remedy="Name another bucket, or a prefix outside the table; or leave the data root "
-            "out: files then lie in the table.",
-        )
-
-
-def _refuse_expiry(root: TableRoot, tags: Mapping[str, str]) -> Step[None]:
-    """Refuse to keep data and history where a lifecycle rule deletes them by age, or moves them to
-    where they cannot be read; whether one does is not asked of a store that does not tell this
-    writer.
-
-    :param tags: of the files that the job writes.
-    :raises StoreUnfitError: a rule of the bucket does.
-    """
-    found = yield from ListLifecycleRules()
-    rules = found.rules if isinstance(found, LifecycleRules) else ()
-    for rule in rules:
-        if not rule.concerns(root.control_prefix, tags) or not (rule.expires or rule.archives):
-            continue
-        does = "deletes by age" if rule.expires else f"moves to {rule.archives} by age"
-        raise StoreUnfitError(
-            f"The bucket's lifecycle rule {rule.name!r} {does} what lies below "
-            f"{root.control_prefix}: all files of a table that is read by heads, what it "
-            "keeps of its history, and the records that say which count. Nothing was written.",
-            key=root.control_prefix,
-            remedy="Exclude the table's prefix from the rule; a table's own retention says "
-            "how long history stays. Or write to a root that no such rule concerns.",
-        )
-
-
-def _as_heads_say(
-    context: Context, record: TableRecord, heads: Sequence[HeadState]
-) -> Step[TableRecord]:
-    """A record in the place of one that is gone: under columns no older than those of the files,
-    and with symlink manifests where the jobs before kept them.
+def _as_heads_say(root: TableRoot, record: TableRecord, heads: Sequence[HeadState]) -> TableRecord:
+    """A record in the place of one that is gone: under columns no older than those of the files.
 
     Where a first job has made the table meanwhile this record is never written.
     """
-    last = yield from read_decision(context, max(it.head.last_job or "" for it in heads))
-    logger.warning("%s: table.json is gone; this job's commit makes it again", context.root.url)
-    if last is not None:
-        said = last.decision
-        record = replace(record, symlinks=said.symlinks, readers=said.readers)
+    logger.warning("%s: table.json is gone; this job's commit makes it again", root.url)
     return replace(record, schema_version=max(state.head.schema_version for state in heads))
 
 
@@ -318,8 +250,6 @@ def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
             f"{spec.coordination}. Nothing was written.",
             remedy="Leave the job's coordination to the table.",
         )
-    check_readers(root, table, spec)
-    check_same_data_root(root, table, spec)
     if spec.partition_by is not None and spec.partition_by != table.partition_by:
         raise TableMismatchError(
             f"The table is partitioned by {', '.join(table.partition_by) or 'nothing'}, the job "
@@ -341,45 +271,9 @@ def check_table(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
         )
 
 
-def check_readers(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
-    """Whether a job means the readers that a table has: they are fixed with the table, since half
-    of its files would be out of the sight of either kind.
-
-    :raises TableMismatchError: it names another kind.
-    """
-    if spec.readers not in (None, table.readers):
-        raise TableMismatchError(
-            f"The table has readers={table.readers}, the job asks for readers={spec.readers}; "
-            "that is fixed by a table's first job. Nothing was written.",
-            remedy="Leave readers out; or copy the table to another root: "
-            f"zero-rename copy {root.url} NEW --readers {spec.readers}",
-        )
-
-
-def check_same_data_root(root: TableRoot, table: TableRecord, spec: JobSpec) -> None:
-    """Whether a job means the data root that a table has: it is changed by its own verb, since
-    whoever changes it says what becomes of the files there.
-
-    :raises TableMismatchError: it names another one.
-    """
-    if spec.fast not in (None, table.data_root):
-        raise TableMismatchError(
-            f"The table's data root is {table.data_root or 'none'}, the job asks for {spec.fast}. "
-            "Nothing was written.",
-            remedy="Leave data_root out; or change the table's: zero-rename data-root "
-            f"{root.url} '{spec.fast}' --apply",
-        )
-
-
 def _as_opened(opened: OpenedJob) -> JobSpec:
     """The job as it writes: its files have this layout and these columns already."""
-    return replace(
-        opened.spec,
-        schema=opened.schema,
-        partition_by=opened.partition_by,
-        readers=opened.readers,
-        data_root=None if opened.new_table is None else opened.new_table.data_root,
-    )
+    return replace(opened.spec, schema=opened.schema, partition_by=opened.partition_by)
 
 
 def _make(
@@ -393,8 +287,6 @@ def _make(
     directory = yield from list_directory(context)
     spec = _as_opened(opened)
     check_layout(directory, opened.partition_by, spec)
-    if table.readers is Readers.HEADS:
-        refuse_older(context.root, directory)
     others = set(directory.partitions) - set(partitions)
     # An adoption takes the note out itself, and looks again afterwards.
     unadopted = bool(others or spec.adopt_partitions) and not replaces_all(spec)

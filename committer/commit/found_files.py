@@ -87,22 +87,6 @@ def check_layout(directory: Directory, partition_by: tuple[str, ...], spec: JobS
             )
 
 
-def refuse_older(root: TableRoot, directory: Directory) -> None:
-    """Refuse a table whose readers go by heads over files that listings show: who lists would see
-    these and nothing else, for ever.
-
-    :raises TableMismatchError: there are some.
-    """
-    item = next((item for items in directory.partitions.values() for item in items), None)
-    if item is not None:
-        raise _contradicts(
-            f"{item.key}, and readers=heads was asked for: who lists would see that file for ever, "
-            "and nothing of the table",
-            "Write to another root, or leave readers out: readers of this one then list. "
-            f"zero-rename copy {root.url} NEW --readers heads copies what is there.",
-        )
-
-
 def columns_beside(
     context: Context, spec: JobSpec, partition_by: tuple[str, ...], directory: Directory
 ) -> Step[pa.Schema]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..errors import UnfinishedCommitError
-from ..format.job_spec import Readers
 from ..format.layout import UNPARTITIONED, TableRoot
-from ..format.records.head import HeadState, Slot
+from ..format.records.head import Slot
 from ..format.records.partition_decision import PartitionDecision
 from ..format.records.success_marker import (
     COMMITTER,
@@ -18,7 +17,7 @@ from ..format.records.success_marker import (
     success_data,
 )
 from ..format.records.typed_json import to_members
-from ..store.conditional_put import Written, digest_etag, put_record
+from ..store.conditional_put import Written, put_record
 from ..store.requests import Absent, Get, Put, Step
 from .state.context import Context
 from .state.decide import Decided, unfinished
@@ -29,52 +28,21 @@ _TRIES = 8
 
 @dataclass(frozen=True)
 class MarkerState:
-    """A marker as it was read, or guessed; ``etag`` is ``None`` where there is none, ``marker``
-    where it is not one of ours or Hadoop's.
-
-    :param write_id: of the one that is to take its place.
-    """
+    """A marker as it was read; ``etag`` is ``None`` where there is none, ``marker`` where it is not
+    one of ours or Hadoop's."""
 
     key: str
     etag: str | None
     marker: SuccessMarker | None
-    write_id: str
 
 
-def look_at_marker(context: Context, partition: str, guess: str | None = None) -> Step[MarkerState]:
-    """Read the marker of a partition, the table's for the unpartitioned one.
-
-    :param guess: its ETag, as far as the head knows it: then nothing is read. Where it is wrong the
-        write that goes by it is refused.
-    """
+def look_at_marker(context: Context, partition: str) -> Step[MarkerState]:
+    """Read the marker of a partition, the table's for the unpartitioned one."""
     key = context.root.marker_key(partition)
-    write_id = context.write_id()
-    if guess is not None:
-        return MarkerState(key, guess, None, write_id)
     found = yield from Get(key)
     if isinstance(found, Absent):
-        return MarkerState(key, None, None, write_id)
-    return MarkerState(key, found.etag, SuccessMarker.parse_or_none(found.body), write_id)
-
-
-def naming_marker(
-    context: Context,
-    decided: Decided,
-    change: PartitionDecision,
-    state: HeadState,
-    seen: MarkerState | None,
-) -> HeadState:
-    """A head, about to be moved, so that it will tell the ETag of the marker to come, where
-    readers go by heads and the store's ETags are digests, as the head's own.
-
-    :param seen: what the marker is to be written over; ``None``: none will be.
-    """
-    if decided.decision.readers is not Readers.HEADS or seen is None:
-        return state
-    etag = None
-    if state.etag == digest_etag(state.head.encode()):
-        etag = digest_etag(marker_bytes(context.root, decided, (change,), seen.write_id))
-    return replace(state, head=replace(state.head, marker=etag))
+        return MarkerState(key, None, None)
+    return MarkerState(key, found.etag, SuccessMarker.parse_or_none(found.body))
 
 
 def write_partition_marker(
@@ -84,19 +52,14 @@ def write_partition_marker(
 
     Read the marker's ETag, then see that the head names this job as its last, then write on that
     ETag: a slow applier of an earlier job finds a later one in the head, or loses the condition.
-    An ETag that the head had guessed is that of the job before: to write over that is never to go
-    back.
 
     :param seen: the marker as it was before *this process* moved the head to this job.
     """
     job = decided.decision.job
     slot = Slot.partition(context.root, change.partition)
-    # Always the same bytes: those that the head tells of.
-    write_id = seen.write_id if seen is not None else context.write_id()
     for _ in range(_TRIES):
         if seen is None:
-            there = yield from look_at_marker(context, change.partition)
-            seen = replace(there, write_id=write_id)
+            seen = yield from look_at_marker(context, change.partition)
             if seen.marker is not None and seen.marker.job == job and seen.marker.manifest:
                 return
             state = yield from read_head(context, slot)
@@ -140,9 +103,10 @@ def _is_before(there: ManifestReference, decided: Decided) -> bool:
 def _put_marker(
     context: Context, decided: Decided, partitions: tuple[PartitionDecision, ...], seen: MarkerState
 ) -> Step[bool]:
-    body = marker_bytes(context.root, decided, partitions, seen.write_id)
+    write_id = context.write_id()
+    body = marker_bytes(context.root, decided, partitions, write_id)
     put = Put(seen.key, body, if_none_match=seen.etag is None, if_match=seen.etag)
-    outcome = yield from put_record(put, seen.write_id, marker_write_id)
+    outcome = yield from put_record(put, write_id, marker_write_id)
     return isinstance(outcome, Written)
 
 

@@ -107,6 +107,13 @@ def checked(context: Context, spec: JobSpec) -> JobSpec:
             table=context.root.url,
             remedy="Write a Delta table, by layout='delta', or leave publish out.",
         )
+    if spec.data_root is not None:
+        raise InvalidInputError(
+            f"data_root={spec.data_root} is given for a table of directories, whose files lie "
+            "where whoever lists the table finds them; nothing was sent.",
+            table=context.root.url,
+            remedy="Write a Delta table, by layout='delta', or leave data_root out.",
+        )
     if spec.coordination is Coordination.NONE:
         check_uncoordinated(context.root, spec)
     return spec
@@ -160,10 +167,7 @@ def _opened(context: Context, job: str, spec: JobSpec, listing: HeadListing) -> 
         run_base=run.etag if run else None,
         others=frozenset(others),
         new_table=new,
-        symlinks=table.symlinks,
         index_behind=is_behind(listing, context.limits),
-        readers=table.readers,
-        data_root=None if spec.durable else table.data_root,
     )
     if earlier is not None and spec.on_repeat is OnRepeat.SKIP:
         return replace(opened, repeated=committed(context, earlier, repeated=True))

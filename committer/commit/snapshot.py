@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from ..errors import DamagedError, HeadMovedError, StoreRefusedError, UnfinishedCommitError
-from ..format.as_of import AsOf
-from ..format.job_spec import Coordination, Readers
+from ..format.job_spec import Coordination
 from ..format.layout import UNPARTITIONED, TableRoot, job_in_key
 from ..format.read_base import ReadBase, listing_digest
 from ..format.records.data_file import DataFile
@@ -22,12 +21,11 @@ from .apply import finish
 from .index.indexed_partition import IndexedPartition
 from .index.lost_heads import KnownVersion, files_without_heads, find_lost_heads, known_by_index
 from .index.read_index import read_index, still_true
-from .past import check_past, heads_as_of, list_after, may_still_count
 from .state.context import Context
 from .state.data_listing import list_directories, list_older, list_partitions
 from .state.decide import Decided, read_decision
 from .state.found_table import read_table, with_columns
-from .state.heads import HeadListing, ListedHead, list_heads, read_head
+from .state.heads import HeadListing, ListedHead, list_heads, list_heads_and_index, read_head
 from .state.partition_files import files_of_heads
 from .state.tolerance import or_damage
 from .uncoordinated import list_files
@@ -129,9 +127,7 @@ class Survey:
     damaged: Mapping[str, DamagedError] = field(default_factory=dict)
 
 
-def take_snapshot(
-    context: Context, partitions: Collection[str] | None = None, past: AsOf | None = None
-) -> Step[Snapshot]:
+def take_snapshot(context: Context, partitions: Collection[str] | None = None) -> Step[Snapshot]:
     """Read one state of several partitions.
 
     LIST the heads, read them and then the decisions of claiming jobs, LIST again: accepted when
@@ -144,16 +140,14 @@ def take_snapshot(
     is no index, and for partitions by name without a head, files are listed for that.
 
     :param partitions: Hive-escaped partition paths; ``None`` for all.
-    :param past: a moment to read the state of, which heads alone tell: each is read.
     :raises TableNotFoundError: no such table.
-    :raises InvalidInputError: the table does not tell what it held then, or not any more.
     :raises TableMismatchError: it shows files of other programs, and the folder belongs to another
         table format.
     :raises DamagedError: what names the files of one of them cannot be read, or is gone.
     :raises UnfinishedCommitError: a committed job could not be applied and its owner does not
         finish either.
     """
-    found = yield from _look(context, partitions, _indexed, past)
+    found = yield from _look(context, partitions, _indexed)
     for partition in sorted(found.damaged):
         raise found.damaged[partition]
     if any(file.is_foreign and job_in_key(file.key) is None for file in found.snapshot.files):
@@ -177,13 +171,6 @@ def _indexed(
 ) -> Step[_Indexed]:
     wanted = {*_wanted(listing.heads, asked)}
     few = _are_names(asked) and len(wanted) < context.limits.heads_besides_index
-    if (
-        context.readers is Readers.HEADS
-        and _are_names(asked)
-        and not wanted.issuperset(asked or ())
-    ):
-        # No directory tells of a head that is lost, so the index is asked.
-        wanted, few = {*(asked or ())}, False
     if listing.index is None or few:
         return {}
     index = yield from read_index(context, wanted or None)
@@ -202,11 +189,8 @@ def _are_names(asked: Collection[str] | None) -> bool:
     return isinstance(asked, tuple | list | set | frozenset)
 
 
-def _look(
-    context: Context, partitions: Collection[str] | None, known: _AskIndex, past: AsOf | None = None
-) -> Step[Survey]:
+def _look(context: Context, partitions: Collection[str] | None, known: _AskIndex) -> Step[Survey]:
     table = yield from read_table(context)
-    check_past(table, past, partitions)
     if table.coordination is Coordination.NONE:
         files = yield from list_files(context, table.partition_by, partitions)
         listed = Snapshot(context.root, table.schema, table.partition_by, files, {}, partitions)
@@ -215,26 +199,22 @@ def _look(
     older: dict[str, list[ListedObject]] = {}
     if table.unadopted:
         older = yield from list_older(context, table, partitions)
-    listing = yield from list_after(context, past)
+    listing = yield from list_heads_and_index(context)
     wanted = _wanted(listing.heads, partitions)
     index = yield from known(context, listing, partitions)
     states: list[HeadState] = []
     for _ in range(_ROUNDS):
-        # It knows the present only; of the past no more than that a partition was there.
-        indexed = still_true(index, wanted) if past is None else {}
+        indexed = still_true(index, wanted)
         unknown = {name: head for name, head in wanted.items() if name not in indexed}
         found = yield from _read_moved(context, unknown, states)
         damaged = {name: it for name, it in found.items() if isinstance(it, DamagedError)}
         states = [state for state in found.values() if isinstance(state, HeadState)]
         settled = yield from _settle_claims(context, states, damaged)
-        if past is not None and may_still_count(states, wanted, past):
-            settled = False
-            yield from Wait(_PAUSE)
         heads = yield from list_heads(context)
         again = _wanted(heads, partitions)
         seen = _etags(wanted) | {state.slot.name: state.etag for state in states}
         if settled and _etags(again) == seen:
-            view = _View(context, table, index, indexed, states, heads, older, damaged, past)
+            view = _View(context, table, index, indexed, states, heads, older, damaged)
             seen_now = yield from _snapshot(view, partitions)
             if not any(isinstance(it, HeadMovedError) for it in seen_now.damaged.values()):
                 return seen_now
@@ -315,7 +295,6 @@ class _View:
     :param heads: all that are listed, of partitions that are not asked for, too.
     :param older: files from before the table, by partition.
     :param damaged: why partitions cannot be read.
-    :param past: the moment that is asked for; ``None``: now.
     """
 
     context: Context
@@ -326,20 +305,14 @@ class _View:
     heads: Mapping[str, ListedHead]
     older: dict[str, list[ListedObject]]
     damaged: Mapping[str, DamagedError]
-    past: AsOf | None = None
 
 
 def _snapshot(view: _View, asked: Collection[str] | None) -> Step[Survey]:
     moved = [state for state in view.states if state.head.version]
     known = [it for it in view.indexed.values() if it.version]
     told = {*view.damaged, *(state.slot.name for state in moved), *(it.name for it in known)}
-    if view.past is not None:
-        for name, error in sorted(_lost(view, ()).items()):
-            if asked is None or name in asked:
-                raise error
-        moved = yield from heads_as_of(view.context, view.table, view.heads, view.states, view.past)
     unmoved = {name: items for name, items in view.older.items() if name not in told}
-    before = {} if view.past else {name: it.files for name, it in view.index.items()}
+    before = {name: it.files for name, it in view.index.items()}
     named, (listed, gone) = yield from All(
         (files_of_heads(view.context, moved, before), _without_heads(view, told, unmoved, asked))
     )
@@ -390,8 +363,6 @@ def _without_heads(
     """
     if view.table.unadopted:
         return (yield from files_without_heads(view.context, older))
-    if view.table.readers is Readers.HEADS:
-        return {}, {}  # No directory of a partition tells.
     columns = view.table.partition_by
     names: Iterable[str] = ()
     if _are_names(asked):

@@ -19,7 +19,7 @@ from ..errors import (
     UnfinishedCommitError,
     ZeroRenameError,
 )
-from ..format.job_spec import JobSpec, Mode, OnConflict, Readers, SchemaMode
+from ..format.job_spec import JobSpec, Mode, OnConflict, SchemaMode
 from ..format.layout import UNPARTITIONED, TableRoot
 from ..format.records.data_file import DataFile
 from ..format.records.decision import Decision
@@ -63,13 +63,6 @@ def check_uncoordinated(root: TableRoot, spec: JobSpec) -> None:
             "on_conflict=newest_run asks heads which run has loaded a partition, and a table of "
             "coordination=none has none. Nothing was sent.",
             remedy="Leave on_conflict out, and let one job write at a time.",
-        )
-    if spec.readers is Readers.HEADS:
-        raise InvalidInputError(
-            "readers=heads needs heads, and a table of coordination=none has none. Nothing was "
-            "sent.",
-            remedy="Leave readers out: readers of such a table list. Or write to a store with "
-            "conditional writes, with coordination=store.",
         )
     if spec.schema_mode is not SchemaMode.KEEP:
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Moment of a table's past that is to be read: a time, or a version of one partition."""
+"""Moment of a Delta table's past that is to be read: a time, or a version."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ Past = int | datetime | str
 class AsOf:
     """One of both.
 
-    :param time: seconds since the epoch, by the store's clock: what counted then, of all
-        partitions.
-    :param version: of the one partition that is read: the version that :class:`.PartitionCommit`
-        and ``Table.history`` tell.
+    :param time: seconds since the epoch, by the store's clock: what counted then.
+    :param version: of the table's log.
     """
 
     time: float | None = None
@@ -59,6 +57,5 @@ def told(time: float) -> str:
 def _refused(what: str) -> InvalidInputError:
     return InvalidInputError(
         f"as_of: {what}. Nothing was read.",
-        remedy="Give a version of a partition, such as 7, or a time with its zone, such as "
-        "2026-01-31T12:00:00Z.",
+        remedy="Give a version, such as 7, or a time with its zone, such as 2026-01-31T12:00:00Z.",
     )

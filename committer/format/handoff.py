@@ -38,7 +38,6 @@ from .job_spec import (
     OnRepeat,
     OnSuperseded,
     Owner,
-    Readers,
     SuccessMarkers,
     TableLayout,
 )
@@ -163,11 +162,6 @@ class Handoff:
         partial(values.choice, OnRepeat),
         "What to do when a job with this key has committed before.",
     )
-    readers: Readers | None = _variable(
-        "ZERO_RENAME_READERS",
-        partial(values.choice, Readers),
-        "How readers find a new table's files: listing or heads.",
-    )
     layout: TableLayout | None = _variable(
         "ZERO_RENAME_LAYOUT",
         partial(values.choice, TableLayout),
@@ -180,9 +174,7 @@ class Handoff:
         "publishes the job.",
     )
     data_root: FastRoot | None = _variable(
-        "ZERO_RENAME_DATA_ROOT",
-        values.fast_root,
-        "Where the files of a new table lie first that is a Delta table or read by heads.",
+        "ZERO_RENAME_DATA_ROOT", values.fast_root, "Where the files of a new Delta table lie first."
     )
     encryption: Encryption | None = _variable(
         "ZERO_RENAME_ENCRYPTION",

@@ -128,15 +128,6 @@ class SchemaMode(StrEnum):
     OVERWRITE = "overwrite"
 
 
-class Readers(StrEnum):
-    """How a table's readers find its files: what a job makes visible, and where its files lie."""
-
-    #: Files lie in the partitions' directories, whole, so that whatever lists them reads them.
-    LISTING = "listing"
-    #: Files lie below ``_zero_rename/data/``, and the heads alone say which count.
-    HEADS = "heads"
-
-
 class TableLayout(StrEnum):
     """How a table is kept: what a job's commit writes, and who can read it."""
 
@@ -316,8 +307,6 @@ class JobSpec:
     :param row_changes: by partition, what the job does to the rows that it was computed from. Such
         a job has rows of its own, besides those that it writes again.
     :param change_reads: of such a job, what it has read.
-    :param restores: by partition, the version whose content a replace brings back, without writing
-        a byte; 0: it was not there. Only in a table that is read by heads, as long as it is kept.
     :param settles: by partition, the conflict of runs that the job settles: its rank is not
         compared there, and the partition must be as ``base`` has it, under any ``on_conflict``. A
         job that neither replaces nor writes rows there leaves on record who stands.
@@ -333,17 +322,14 @@ class JobSpec:
         (:class:`.run_rank.RunRanks`); ``None``: as new as the job.
     :param success_markers: where ``_SUCCESS`` goes.
     :param coordination: of a new table; a job on a table of the other kind is refused.
-    :param readers: of a new table, ``None`` for *listing*; a job that names another kind than the
-        table's is refused.
     :param idempotency_key: the run's key (DAG, run, task, map index; not the try); ``None`` for
         none.
     :param on_repeat: what to do where an earlier job under that key has committed.
     :param publish: ``False``: the job's rows are written, and nobody sees them before somebody
         publishes the job, by its id. Only in a Delta table.
-    :param data_root: of a new table that is kept in a log or read by heads: where its jobs' files
-        lie first, as ``s3://bucket/prefix``; ``None``: in the table. A job that names another one
-        than the table's is refused.
-    :param durable: the job's files lie in the table, whatever its data root.
+    :param data_root: of a new Delta table: where its jobs' files lie first, as
+        ``s3://bucket/prefix``; ``None``: in the table. A job that names another one than the
+        table's is refused.
     :param code_version: of the program that computed the rows, as it calls it; ``None``: not said.
     :param max_duration: seconds after which a job without a heartbeat may be fenced.
     :param owner: who runs the job.
@@ -365,7 +351,6 @@ class JobSpec:
     sorted_by: tuple[str, ...] = ()
     row_changes: Mapping[str, RowChanges] = field(default_factory=dict)
     change_reads: ChangeReads | None = None
-    restores: Mapping[str, int] = field(default_factory=dict)
     settles: Mapping[str, Settling] = field(default_factory=dict)
     lacked: Collection[str] = ()
     schema_mode: SchemaMode = SchemaMode.KEEP
@@ -381,9 +366,7 @@ class JobSpec:
     on_repeat: OnRepeat = OnRepeat.SKIP
     publish: bool = True
     coordination: Coordination = Coordination.STORE
-    readers: Readers | None = None
     data_root: FastRoot | str | None = None
-    durable: bool = False
     code_version: str | None = None
     max_duration: float = MAX_DURATION
     owner: Owner = NOBODY
@@ -406,8 +389,6 @@ class JobSpec:
         choices = {
             it.name: type(it.default) for it in fields(self) if isinstance(it.default, StrEnum)
         }
-        if self.readers is not None:
-            choices["readers"] = Readers
         if self.run_rank is not None and not isinstance(self.run_rank, RunRanks):
             object.__setattr__(self, "run_rank", RunRanks.of(self.run_rank))
         for name, kind in choices.items():

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ..errors import InvalidInputError
-from ..store.fast_root import FAST, FastPlace, FastRoot
+from ..store.fast_root import FAST, FastRoot
 from ..store.s3_urls import SCHEME, refuse_arn
 
 if TYPE_CHECKING:
     from ..store.requests import ListedObject
 
 CONTROL = "_zero_rename"
-#: Where engines look for lists of files (Hive's SymlinkTextInputFormat, as Delta Lake names it).
-SYMLINKS = "_symlink_format_manifest"
 #: The folder of a bucket where submitters put this package for their jobs.
 PACKAGES = "_zero_rename_packages"
 #: The name of the object metadata that ties every data file to its job.
@@ -29,8 +27,8 @@ JOB_METADATA = "zero-rename-job"
 #: The name of the one partition of an unpartitioned table. No directory can be called so,
 #: since a partition directory's name contains ``=``.
 UNPARTITIONED = "_unpartitioned"
-#: In the keys of tables that are read by heads, before the job.
-_DATA = re.compile(rf"/{CONTROL}/data/|{FAST}[^/]+/")
+#: In the keys of files that lie in a data root, before the job.
+_DATA = re.compile(rf"{FAST}[^/]+/")
 JOB_ID = re.compile(r"zr1-[0-9A-HJKMNP-TV-Z]{26}")
 #: The folder of a job's files in a table that is kept in a log.
 _IN_LOG = re.compile(rf"(.+)/data/({JOB_ID.pattern})/")
@@ -124,8 +122,8 @@ def jobs_between(first: float, last: float, most: int) -> list[str]:
 
 
 def job_in_key(key: str) -> str | None:
-    """The job id in a data file's name, or of the folder below which it lies in a table that is
-    read by heads; ``None`` for a foreign key."""
+    """The job id in a data file's name, or of the folder below which it lies in a data root;
+    ``None`` for a foreign key."""
     found = JOB_ID.search(key.rsplit("/", 1)[-1])
     if found is None and (before := _DATA.search(key)) is not None:
         found = JOB_ID.match(key, before.end())
@@ -139,12 +137,6 @@ def log_job_in_key(key: str) -> tuple[str, str] | None:
     if found is None or found[1].endswith(CONTROL):
         return None
     return found[1], found[2]
-
-
-def is_written_once(key: str) -> bool:
-    """Whether what is at a data file's key is there since it was written: in a table that is read
-    by heads."""
-    return _DATA.search(key) is not None
 
 
 def new_write_id() -> str:
@@ -323,24 +315,6 @@ class TableRoot:
         name = f"part-{task:05d}-{job}-{number:04d}.parquet"
         return self._checked(f"{self.partition_prefix(partition)}{name}", partition, job)
 
-    def attempt_key(
-        self, partition: str, attempt: str, job: str, number: int, fast: FastRoot | None = None
-    ) -> str:
-        """The key of a data file in a table that is read by heads:
-        ``_zero_rename/data/<job>/<partition>/part-<attempt>-<number>.parquet``. Such a key is
-        written once, so that nothing which arrives late changes a file.
-
-        :param attempt: what no other attempt of the job has.
-        :param fast: the root that the file lies in; ``None``: the table's own.
-        :raises InvalidInputError: as :meth:`data_key`.
-        """
-        folder = "" if partition == UNPARTITIONED else f"{partition}/"
-        key = f"{self.job_data_prefix(job, fast)}{folder}part-{attempt}-{number:04d}.parquet"
-        place = FastPlace.of(self.bucket, key)
-        if place is not None:
-            self._checked(place.real(key), partition, job)
-        return self._checked(key, partition, job)
-
     def _checked(self, key: str, partition: str, job: str) -> str:
         # No key of a partition is longer: where its files' keys fit, its head's and marker's do.
         length = len(key.encode())
@@ -354,26 +328,13 @@ class TableRoot:
             )
         return key
 
-    @property
-    def data_prefix(self) -> str:
-        """Below it lie the files of a table that is read by heads, by job and partition."""
-        return self._control("data", "")
-
-    @property
-    def fast_prefix(self) -> str:
-        """Below it the protocol has the keys of files that lie in fast roots, by root, job and
-        partition. In the table's own bucket nothing is there."""
-        return self._control("fast", "")
-
     def fast_data_prefix(self, fast: FastRoot) -> str:
-        """As :attr:`data_prefix`, in a fast root."""
+        """The prefix of the keys that files in a data root have in the protocol. In the table's own
+        bucket nothing is there."""
         return self._control("fast", fast.name, "")
 
-    def job_data_prefix(self, job: str, fast: FastRoot | None = None) -> str:
-        return f"{self.data_prefix if fast is None else self.fast_data_prefix(fast)}{job}/"
-
     def is_apart(self, fast: FastRoot) -> bool:
-        """Whether a fast root does not lie in the table."""
+        """Whether a data root does not lie in the table."""
         if fast.bucket != self.bucket or fast.endpoint is not None:
             return True
         return not f"{fast.prefix}/".startswith(f"{self.prefix}/")
@@ -383,35 +344,14 @@ class TableRoot:
         inside = key.removeprefix(f"{self.prefix}/")
         if inside == key or not inside:
             return None
-        if key.startswith((self.data_prefix, self.fast_prefix)):
-            before = _DATA.search(key)
-            job, _, inside = key[before.end() if before else 0 :].partition("/")
-            if not is_job_id(job):
-                return None
         folder, slash, name = inside.rpartition("/")
         if is_hidden(name) or not name:
             return None
         return _partition_in(folder) if slash else UNPARTITIONED
 
-    def folders_of(self, partition: str, keys: Iterable[str]) -> list[str]:
-        """Prefixes right below which files of a partition lie: its own; of a table that is read by
-        heads, one below each job that wrote some of ``keys``."""
-        hidden = {key.rpartition("/")[0] for key in keys if is_written_once(key)}
-        return [f"{folder}/" for folder in sorted(hidden)] or [self.partition_prefix(partition)]
-
     def is_data(self, item: ListedObject) -> bool:
         """Whether a listed object is a data file that listings show, in whatever directories."""
-        hidden = item.key.startswith(self.control_prefix)
-        return not hidden and self.partition_of_data_key(item.key) is not None
-
-    @property
-    def symlinks_prefix(self) -> str:
-        return f"{self.prefix}/{SYMLINKS}/"
-
-    def symlink_key(self, partition: str) -> str:
-        """The key of the list of files that other engines read of a partition."""
-        folder = "" if partition == UNPARTITIONED else f"{partition}/"
-        return f"{self.symlinks_prefix}{folder}manifest"
+        return self.partition_of_data_key(item.key) is not None
 
     def marker_key(self, partition: str) -> str:
         """The key of a partition's ``_SUCCESS``; the table's for :data:`UNPARTITIONED`."""

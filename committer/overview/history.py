@@ -104,8 +104,6 @@ def _kind(change: PartitionChange) -> str:
     if change.rewritten:
         return "rewrite"
     if change.replaced:
-        if change.restores is not None:
-            return f"restore {change.restores}"
         return "replace" if change.row_changes is None else "change"
     if change.files or not (change.adopted or change.settles):
         return "append"

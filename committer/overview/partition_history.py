@@ -18,10 +18,8 @@ from ..commit.state.partition_files import files_of_head
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, TableNotFoundError
 from ..format.records.data_file import DataFile
-from ..format.records.head import HeadState, PartitionHead, Slot
-from ..format.records.kept_state import STILL
+from ..format.records.head import HeadState, Slot
 from ..store.requests import All, Step
-from ..upkeep.retention import retention_of
 from .recent_jobs import PartitionChange, SeenJob, seen_job
 
 #: Decisions that are read of one partition.
@@ -43,20 +41,6 @@ class HistoryEntry:
 
 
 @dataclass(frozen=True)
-class ReadableVersion:
-    """A former version of a partition that can be read, and brought back.
-
-    :param since: from when it counted, by the store's clock, seconds since the epoch.
-    :param until: until when it is kept at the least; ``None``: as long as nothing is replaced.
-    """
-
-    version: int
-    job: str
-    since: float
-    until: float | None
-
-
-@dataclass(frozen=True)
 class PartitionHistory:
     """A partition's past and present.
 
@@ -66,7 +50,6 @@ class PartitionHistory:
     :param entries: newest first. Versions that are missing among them are of jobs that left nothing
         which leads to them: they only emptied it, or wrote nothing.
     :param damage: why what it holds cannot be read; ``""`` where it can.
-    :param readable: in a table read by heads, its former versions that are kept, newest first.
     """
 
     partition: str
@@ -75,7 +58,6 @@ class PartitionHistory:
     files: tuple[DataFile, ...]
     entries: tuple[HistoryEntry, ...]
     damage: str = ""
-    readable: tuple[ReadableVersion, ...] = ()
 
 
 def look_back(
@@ -101,36 +83,12 @@ def look_back(
     held: tuple[DataFile, ...] = () if isinstance(files, DamagedError) else files
     yield from _follow(context, partition, _named(state, held, jobs), jobs)
     entries = _entries(jobs, partition, held)
-    return PartitionHistory(
-        partition,
-        state.head.version,
-        state.head.claim,
-        held,
-        entries,
-        damage,
-        _readable(state.head, retention_of(found.record)),
-    )
-
-
-def _readable(head: PartitionHead, retention: float) -> tuple[ReadableVersion, ...]:
-    versions = [
-        ReadableVersion(
-            move.version,
-            move.job,
-            move.since,
-            None if line.until == STILL else line.until + retention,
-        )
-        for line in head.lines
-        for move in line.moves
-        if move.version != head.version
-    ]
-    return tuple(reversed(versions))
+    return PartitionHistory(partition, state.head.version, state.head.claim, held, entries, damage)
 
 
 def _named(state: HeadState, files: Iterable[DataFile], jobs: Iterable[str]) -> set[str]:
     head = state.head
     named = {head.last_job, head.claim, *head.decisions, *(file.job for file in files), *jobs}
-    named |= {move.job for line in head.lines for move in line.moves}
     return {job for job in named if job}
 
 

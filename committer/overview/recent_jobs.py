@@ -34,7 +34,6 @@ class PartitionChange:
     :param removed_jobs: who had written those, as far as their names tell.
     :param rewritten: its rows were there before, of other jobs: a compaction's, a resolution's.
     :param row_changes: of a merge, an update or a deletion: what it did to the rows.
-    :param restores: the version whose content it brought back, without writing a byte.
     :param settles: it settled a conflict of runs there.
     """
 
@@ -49,7 +48,6 @@ class PartitionChange:
     removed_jobs: tuple[str, ...] = ()
     rewritten: bool = False
     row_changes: RowChanges | None = None
-    restores: int | None = None
     settles: bool = False
 
 
@@ -142,7 +140,6 @@ def _change(change: PartitionDecision) -> PartitionChange:
         tuple(sorted(job for job in gone if job)),
         bool(change.merged) and change.row_changes is None,
         change.row_changes,
-        change.restores,
         change.settles,
     )
 

@@ -21,7 +21,6 @@ from ..format.records.data_file import DataFile, rows_of
 from ..format.records.head import HeadState
 from ..format.records.table_record import TableRecord
 from ..store.requests import All, ListedObject, Step
-from ..upkeep.checkpoint import NotDurable, not_durable
 
 
 class SeenState(StrEnum):
@@ -62,7 +61,6 @@ class SeenPartition:
     :param job: the last that wrote files it holds.
     :param changed_at: when its head was written last; ``None`` without one. A claim counts.
     :param why: a sentence, for the states that want one.
-    :param lacking: what of it lies only in a fast root; ``None``: nothing.
     """
 
     name: str
@@ -74,7 +72,6 @@ class SeenPartition:
     job: str | None
     changed_at: float | None
     why: str = ""
-    lacking: NotDurable | None = None
 
 
 @dataclass(frozen=True)
@@ -183,7 +180,4 @@ def _counted(
     changed_at: float | None,
 ) -> SeenPartition:
     rows, size = rows_of(files), sum(file.size for file in files)
-    lacking = next(iter(not_durable(files)), None)
-    return SeenPartition(
-        name, state, version, len(files), rows, size, job, changed_at, lacking=lacking
-    )
+    return SeenPartition(name, state, version, len(files), rows, size, job, changed_at)

@@ -15,7 +15,7 @@ from ..commit.state.context import Context
 from ..commit.state.found_table import find_table
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, StoreRefusedError
-from ..format.job_spec import Coordination, Readers
+from ..format.job_spec import Coordination
 from ..format.layout import TableRoot
 from ..format.records.decision import Verdict
 from ..format.records.run_conflict import ConflictRecord, RunConflict
@@ -39,7 +39,6 @@ class TableOverview:
     :param jobs: decided last, newest first.
     :param behind_index: heads that were read because the index does not know them.
     :param notes: what could not be read, and why.
-    :param temporary: its files lie in a fast root, and need never become durable.
     :param conflicts: of runs over partitions, as the last look for conflicts has found them; last
         those that are settled.
     """
@@ -54,7 +53,6 @@ class TableOverview:
     failures: tuple[RunFailure, ...]
     behind_index: int
     notes: tuple[str, ...] = ()
-    temporary: bool = False
     conflicts: tuple[RunConflict, ...] = ()
 
 
@@ -70,10 +68,9 @@ def look_over(context: Context, most_jobs: int) -> Step[TableOverview]:
             _uploads(context),
         )
     )
-    writes_whole = table is None or table.readers is Readers.HEADS
     under_way, (jobs, unread), record = yield from All(
         (
-            jobs_under_way(context, there.claims, uploads, writes_whole),
+            jobs_under_way(context, there.claims, uploads),
             recent_jobs(context, opened.date, most_jobs),
             or_damage(read_conflicts(context.root.conflicts_key)),
         )
@@ -94,7 +91,6 @@ def look_over(context: Context, most_jobs: int) -> Step[TableOverview]:
         tuple(failures),
         there.behind_index,
         (*refused, *(str(error) for error in unread)),
-        temporary=table is not None and table.is_temporary,
         conflicts=conflicts,
     )
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..commit.state.context import Context
 from ..commit.state.open_jobs import list_open, read_open
-from ..commit.state.tolerance import or_damage, unless_gone
+from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError
 from ..format.job_spec import NOBODY, Owner
 from ..format.layout import job_in_key
 from ..format.records.decision import Verdict
-from ..store.requests import All, ListedObject, ListedUpload, ListObjects, Step
+from ..store.requests import All, ListedUpload, Step
 from ..upkeep.recovery import JudgedJob, judge_job
 
 
@@ -23,8 +23,8 @@ class JobUnderWay:
 
     :param silent_for: seconds without a heartbeat, by the store's clock, of ``allowed``.
     :param decided: its verdict; ``None`` while it has none.
-    :param partitions: that it names, has claimed or has uploads in, or where readers go by heads
-        some of its first thousand files: an append says no more before it decides.
+    :param partitions: that it names, has claimed or has uploads in: an append says no more before
+        it decides.
     :param is_dead: nobody works on it any more, as recovery takes it: it was silent for too long.
     :param damage: what of its records cannot be read; ``""`` where all can.
     """
@@ -46,14 +46,12 @@ class JobUnderWay:
 
 
 def jobs_under_way(
-    context: Context, claims: Mapping[str, str], uploads: Iterable[ListedUpload], writes_whole: bool
+    context: Context, claims: Mapping[str, str], uploads: Iterable[ListedUpload]
 ) -> Step[list[JobUnderWay]]:
     """The open jobs, oldest first. One LIST, and two requests a job.
 
     :param claims: the claiming job by partition.
     :param uploads: those under way below the table.
-    :param writes_whole: whether jobs may leave files, each below a prefix of its own, that no
-        listing of uploads shows: a LIST more for each.
     """
     jobs = sorted((yield from list_open(context)))
     at_work: dict[str, set[str]] = defaultdict(set)
@@ -63,19 +61,8 @@ def jobs_under_way(
         job, partition = job_in_key(upload.key), context.root.partition_of_data_key(upload.key)
         if job is not None and partition is not None:
             at_work[job].add(partition)
-    if writes_whole:
-        folders = [(job, folder) for job in jobs for folder in context.data_folders(job)]
-        pages = yield from All(tuple(_first_files(folder) for _, folder in folders))
-        for (job, _), objects in zip(folders, pages, strict=True):
-            found = (context.root.partition_of_data_key(item.key) for item in objects)
-            at_work[job].update(name for name in found if name is not None)
     found = yield from All(tuple(_under_way(context, job, at_work[job]) for job in jobs))
     return [job for job in found if job is not None]
-
-
-def _first_files(folder: str) -> Step[Sequence[ListedObject]]:
-    page = yield from unless_gone(iter(ListObjects(folder)), None)
-    return () if page is None else page.objects
 
 
 def _under_way(context: Context, job: str, at_work: set[str]) -> Step[JobUnderWay | None]:

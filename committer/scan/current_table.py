@@ -10,7 +10,6 @@ from ..commit.snapshot import Snapshot, take_snapshot
 from ..commit.state.context import Context
 from ..commit.state.found_table import find_table, read_table, refuse_partition_folder
 from ..errors import InvalidInputError, RecordDamagedError, TableNotFoundError, ZeroRenameError
-from ..format.as_of import AsOf
 from ..format.layout import TableRoot
 from ..format.parquet.foreign_table import ListedTable, read_listed
 from ..format.records.table_record import TableRecord
@@ -54,20 +53,15 @@ def current_table(context: Context) -> Step[TableRecord | ListedTable]:
             return listed
 
 
-def current_snapshot(
-    context: Context, partitions: Collection[str] | None, past: AsOf | None = None
-) -> Step[Snapshot]:
+def current_snapshot(context: Context, partitions: Collection[str] | None) -> Step[Snapshot]:
     """One state of a table; of one that another committer wrote, what a listing shows.
 
     :param partitions: in the form in which they are stored; ``None`` for all.
-    :param past: the moment whose state it is; ``None``: now.
     """
     while True:
         try:
-            return (yield from take_snapshot(context, partitions, past))
+            return (yield from take_snapshot(context, partitions))
         except TableNotFoundError:
-            if past is not None:
-                raise
             found = yield from current_table(context)
             if isinstance(found, ListedTable):
                 files = found.of(partitions)

@@ -7,7 +7,6 @@ request lands late, the second is refused, and the write id read back is our own
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,12 +62,6 @@ def write_id_of(body: bytes, *within: str) -> str | None:
     for name in (*within, "write_id"):
         found = found.get(name) if isinstance(found, dict) else None
     return found if isinstance(found, str) else None
-
-
-def digest_etag(body: bytes) -> str:
-    """The ETag that most stores give what comes in one PUT: its MD5. Others, as those of objects
-    under SSE-KMS, are no digests."""
-    return hashlib.md5(body, usedforsecurity=False).hexdigest()
 
 
 def put_record(

@@ -32,15 +32,7 @@ from ..errors import (
     TableMismatchError,
     ZeroRenameError,
 )
-from ..format.job_spec import (
-    Coordination,
-    JobSpec,
-    OnConflict,
-    Owner,
-    Readers,
-    SchemaMode,
-    SuccessMarkers,
-)
+from ..format.job_spec import Coordination, JobSpec, OnConflict, Owner, SchemaMode, SuccessMarkers
 from ..format.layout import job_in_key
 from ..format.parquet.foreign_columns import ForeignFile, joined
 from ..format.parquet.foreign_table import ListedTable, read_listed
@@ -216,12 +208,6 @@ def _spec(
             raise InvalidInputError(
                 "A table of coordination=none has no heads; its readers list. Nothing was changed.",
                 remedy="There is nothing to adopt.",
-            )
-        if found.record.readers is Readers.HEADS:
-            raise InvalidInputError(
-                "The table has readers=heads: files that listings show are none of it. Nothing was "
-                "changed.",
-                remedy="Write their rows by a job, then remove them.",
             )
         schema, partition_by = found.record.schema, found.record.partition_by
     assert schema is not None

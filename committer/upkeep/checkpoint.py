@@ -6,21 +6,12 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..commit.first_job import check_data_root
-from ..commit.snapshot import Snapshot, take_snapshot
-from ..commit.state.context import Context
-from ..commit.state.found_table import existing_table, is_changed, read_table
+from ..commit.snapshot import Snapshot
 from ..errors import InvalidInputError, counted
-from ..format.job_spec import FileOptions, JobSpec, Owner, Readers
 from ..format.layout import TableRoot, job_began
 from ..format.records.data_file import DataFile
-from ..format.records.inputs import Inputs
-from ..format.records.table_record import TableRecord
 from ..store.fast_root import FastRoot, is_fast
-from ..store.requests import Head, Step
-from .compaction import content_kept, rewriting_spec
 from .problem import Problem
-from .symlink_keeping import refuse_symlinks
 
 #: Seconds after which what no checkpoint has copied is worth a word.
 _LATE = 24 * 3600.0
@@ -120,17 +111,6 @@ def not_durable(files: Iterable[DataFile]) -> list[NotDurable]:
     ]
 
 
-def about_durability(context: Context, table: TableRecord) -> Step[list[Problem]]:
-    """What has lain for a day or longer only in a table's fast root, by the newest answer's date;
-    nothing where that is temporary."""
-    if table.readers is not Readers.HEADS or table.is_temporary:
-        return []
-    state = yield from take_snapshot(context)
-    has_fast = any(is_fast(it.key) for it in state.files)
-    now = (yield from Head(context.root.table_key)).date if has_fast else 0.0
-    return late_files(context.root, state, now)
-
-
 def late_files(root: TableRoot, state: Snapshot, now: float) -> list[Problem]:
     """Report the files of a state that have lain only in a fast root for a day or longer."""
     found = not_durable(state.files)
@@ -161,34 +141,6 @@ class DataRootChange:
     before: FastRoot | None
     after: FastRoot | None
     not_durable: tuple[NotDurable, ...]
-
-
-def change_data_root(
-    context: Context, data_root: FastRoot | None, apply: bool
-) -> Step[DataRootChange]:
-    """As :meth:`.table.Table.set_data_root`."""
-    while True:
-        found = yield from existing_table(context)
-        table = found.record
-        if data_root is not None:
-            check_data_root(context.root, data_root, table.readers)
-            refuse_symlinks(context.root, table)
-        state = yield from take_snapshot(context)
-        change = DataRootChange(table.data_root, data_root, tuple(not_durable(state.files)))
-        if not apply or table.data_root == data_root:
-            return change
-        if (yield from is_changed(context, found, **table.lying_in(data_root))):
-            return change
-
-
-def find_not_durable(
-    context: Context, partitions: Collection[str] | None, order: CheckpointOrder
-) -> Step[list[CheckpointPlan]]:
-    """What :meth:`.table.Table.checkpoint` copies, in that order. States that partitions held
-    before are not copied. ``partitions`` are as they are stored."""
-    table = yield from read_table(context)
-    refuse_temporary(context.root, table.data_root)
-    return plan_checkpoint((yield from take_snapshot(context, partitions)), order)
 
 
 def refuse_temporary(root: TableRoot, data_root: FastRoot | None) -> None:
@@ -232,11 +184,3 @@ def _portions(group: Iterable[NotDurable]) -> Iterator[tuple[NotDurable, ...]]:
         some.append(it)
         held += it.bytes
     yield tuple(some)
-
-
-def checkpoint_spec(
-    context: Context, plan: CheckpointPlan, owner: Owner
-) -> Step[tuple[JobSpec, Inputs]]:
-    """The job that copies partitions, as of :func:`.compaction.rewriting_spec`."""
-    files = FileOptions(content=content_kept(plan.snapshot.files))
-    return rewriting_spec(context, plan.snapshot, owner=owner, files=files, durable=True)

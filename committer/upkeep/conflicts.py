@@ -11,10 +11,9 @@ from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
 from ..commit.state.heads import read_head
-from ..commit.state.partition_files import files_of_head
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, InvalidInputError, OutcomeUnknownError, StoreRefusedError
-from ..format.job_spec import Coordination, Readers
+from ..format.job_spec import Coordination
 from ..format.layout import job_in_key
 from ..format.records.head import HeadState, Slot
 from ..format.records.partition_decision import PartitionDecision
@@ -177,16 +176,14 @@ class _Search:
     def _read_removed(
         self, by_partition: Mapping[str, Iterable[tuple[RunCommit, PartitionDecision]]]
     ) -> Step[None]:
-        """Read at once the heads that tell what commits removed, or the decisions of those whose
-        files they did."""
-        takes = {
-            name: [change for commit, change in commits if commit.takes_place]
-            for name, commits in by_partition.items()
-        }
-        if self.context.readers is Readers.HEADS:
-            yield from self._read_heads(name for name, changes in takes.items() if changes)
-            return
-        files = (it for changes in takes.values() for change in changes for it in change.removals)
+        """Read at once the decisions of those whose files commits removed."""
+        files = (
+            it
+            for commits in by_partition.values()
+            for commit, change in commits
+            if commit.takes_place
+            for it in change.removals
+        )
         yield from self._read_decisions(job_in_key(it.key) for it in files)
 
     def _read_heads(self, names: Iterable[str]) -> Step[None]:
@@ -204,38 +201,14 @@ class _Search:
 
     def _judge(self, name: str, commit: RunCommit, change: PartitionDecision) -> Step[None]:
         settled = change.ranks.settled
-        brings_back = change.restores is not None or change.settles_alone
-        if commit.settles and settled is not None and brings_back:
-            how = SettledBy.KEPT if change.settles_alone else SettledBy.RESTORE
-            self.book.restored(name, commit, settled.stands, how)
+        if commit.settles and settled is not None and change.settles_alone:
+            self.book.restored(name, commit, settled.stands, SettledBy.KEPT)
             return
         removed: list[RunCommit] = []
         if commit.takes_place:
-            removed = yield from self._removed(name, commit, change)
-        self.book.committed(name, commit, removed)
-
-    def _removed(
-        self, name: str, commit: RunCommit, change: PartitionDecision
-    ) -> Step[list[RunCommit]]:
-        """Find whose rows a commit removed from a partition."""
-        if self.context.readers is not Readers.HEADS:
             jobs = {job_in_key(it.key) for it in change.removals}
-            return (yield from self._writers(name, jobs))
-        head = self.heads.get(name)
-        if not isinstance(head, HeadState) or not change.base_version:
-            return []
-        former = head.head.as_of(change.base_version)
-        if former is None:
-            self.unread.append(
-                f"What {name} held before {commit.job} is no longer kept, so nobody can tell whose "
-                "rows that job removed."
-            )
-            return []
-        files = yield from or_damage(files_of_head(self.context, replace(head, head=former)))
-        if isinstance(files, DamagedError):
-            self.damaged.append(str(files))
-            return []
-        return (yield from self._writers(name, {it.job for it in files}))
+            removed = yield from self._writers(name, jobs)
+        self.book.committed(name, commit, removed)
 
     def _writers(self, name: str, jobs: Iterable[str | None]) -> Step[list[RunCommit]]:
         """Read what jobs did to a partition; of one that wrote rows of others again, those."""

@@ -18,12 +18,12 @@ from ..errors import (
     ZeroRenameError,
     counted,
 )
-from ..format.job_spec import Coordination, JobSpec, Readers
+from ..format.job_spec import Coordination, JobSpec
 from ..format.layout import TableRoot
 from ..format.records.table_record import TableRecord
 from ..format.schema.directory import canonical_name, is_parquet, visible_files
 from ..scan.current_table import current_table
-from ..store.fast_root import FastPlace
+from ..store.fast_root import FastPlace, FastRoot
 from ..store.lifecycle import LifecycleRule
 from ..store.listing import list_objects
 from ..store.requests import (
@@ -37,12 +37,11 @@ from ..store.requests import (
     Unknown,
 )
 from .adopt import find_unadopted
-from .checkpoint import about_durability
 from .job_problems import about_heads, about_jobs
 from .lost_partitions import lost_partitions
 from .problem import Problem, about_damage
 from .purge_plan import Judged, Wanted, Whose, judge_uploads
-from .store_problems import about_fast_root, about_rights, about_store
+from .store_problems import about_rights, about_store
 from .tiering_problems import about_tiering
 
 DAY = 24 * 3600.0
@@ -128,8 +127,6 @@ def _about_table(context: Context, table: TableRecord) -> Step[list[Problem]]:
         about_heads(context, table),
         _about_uploads(context),
         _about_older_files(context, table),
-        about_fast_root(context),
-        about_durability(context, table),
     ):
         try:
             found += yield from section
@@ -179,9 +176,6 @@ def _about_older_files(context: Context, table: TableRecord) -> Step[list[Proble
     if table.coordination is Coordination.NONE:
         return []
     listing = yield from list_objects(f"{context.root.prefix}/")
-    if table.readers is Readers.HEADS:
-        gone = yield from lost_partitions(context, listing.objects)
-        return _about_listers(context, listing.objects) + _about_lost(context, gone)
     listed: dict[str, list[ListedObject]] = {}
     strays: list[str] = []
     for item in visible_files(context.root, listing.objects):
@@ -221,45 +215,27 @@ def _about_lost(context: Context, gone: Mapping[str, DamagedError]) -> list[Prob
     return [about_damage(context.root, gone[name]) for name in sorted(gone)]
 
 
-def _about_listers(context: Context, objects: Sequence[ListedObject]) -> list[Problem]:
-    """What who lists a table sees of it that is read by heads, where that is more than nothing."""
-    files = visible_files(context.root, objects)
-    if not files:
-        return []
-    return [
-        Problem(
-            "files no reader sees",
-            files[0].key,
-            f"{counted(len(files), 'file lies', 'files lie')} beside a table with readers=heads: "
-            "who lists it (spark.read.parquet, globs, crawlers) sees these and no row of the "
-            "table, and its readers see none of these.",
-            "Move them away; let others read it by symlink manifests: zero-rename catalog "
-            f"manifests {context.root.url}",
-        )
-    ]
-
-
 def _about_lifecycle(context: Context, max_duration: float | None) -> Step[list[Problem]]:
     longest = max_duration or (yield from longest_job(context))
     return (yield from _about_rules(context, longest))
 
 
 def _about_rules(context: Context, longest: float) -> Step[list[Problem]]:
-    """Of the table's bucket, and of that of its fast root, where that can be reached."""
-    found = yield from _about_rules_of(context, f"{context.root.prefix}/", longest)
-    return found + (yield from about_fast_rules(context, longest))
+    """Of the table's bucket."""
+    return (yield from _about_rules_of(context.root, f"{context.root.prefix}/", longest))
 
 
-def about_fast_rules(context: Context, longest: float) -> Step[list[Problem]]:
-    """Lifecycle rules of the bucket of a table's fast root, where that can be reached."""
-    if context.data_root is None:
-        return []
-    prefix = context.root.fast_data_prefix(context.data_root)
-    return (yield from _about_rules_of(context, prefix, longest))
+def about_fast_rules(root: TableRoot, data_root: FastRoot, longest: float) -> Step[list[Problem]]:
+    """Find the lifecycle rules of a data root's bucket that take what a job or a reader still
+    needs, where that bucket can be reached.
+
+    :param longest: seconds that the longest job may take.
+    """
+    return (yield from _about_rules_of(root, root.fast_data_prefix(data_root), longest))
 
 
-def _about_rules_of(context: Context, prefix: str, longest: float) -> Step[list[Problem]]:
-    root, found = context.root, list[Problem]()
+def _about_rules_of(root: TableRoot, prefix: str, longest: float) -> Step[list[Problem]]:
+    found = list[Problem]()
     answer = yield from unless_gone(iter(ListLifecycleRules(prefix)), None)
     place = FastPlace.of(root.bucket, prefix)
     if isinstance(answer, Unknown):
@@ -292,7 +268,7 @@ def about_rules(
     """Rules that take what a job or a reader still needs.
 
     :param longest: seconds the longest job may run.
-    :param place: the fast root whose bucket has the rules; ``None``: the table's own has.
+    :param place: the data root whose bucket has the rules; ``None``: the table's own has.
     """
     needed = _least_days(longest)
     found = []

@@ -52,7 +52,7 @@ class RunCommit:
             change.sums.rows,
             change.base_version + 1,
             change.base_version if opened_version is None else opened_version,
-            change.replace and not change.merged and change.restores is None,
+            change.replace and not change.merged,
             decision.on_conflict,
             settles=change.settles_alone or (bool(change.ranks.settled) and change.replace),
             is_known=not decision.condensed,

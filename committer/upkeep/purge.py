@@ -1,5 +1,4 @@
-"""Purge: uploads that nobody will complete, data that nobody names, claims of jobs that are gone,
-and old records."""
+"""Purge: uploads that nobody will complete, claims of jobs that are gone, and old records."""
 
 from __future__ import annotations
 
@@ -11,8 +10,6 @@ from functools import partial
 from ..commit.apply import finish
 from ..commit.close import list_uploads
 from ..commit.index.read_index import find_old_parts, read_index, still_true
-from ..commit.index.write_index import look_after_index
-from ..commit.past import check_past
 from ..commit.state.context import Context
 from ..commit.state.decide import decide_abort, read_decision
 from ..commit.state.found_table import find_table
@@ -20,20 +17,16 @@ from ..commit.state.heads import all_heads, list_heads_and_index, read_head, rel
 from ..commit.state.old_records import KEPT_FOR, find_old_records
 from ..commit.state.open_jobs import read_open
 from ..commit.state.tolerance import or_damage, or_error
-from ..errors import DamagedError, InvalidInputError, StoreFullError, counted
-from ..format.as_of import AsOf
-from ..format.job_spec import Coordination, Readers
+from ..errors import DamagedError, InvalidInputError, StoreFullError
+from ..format.job_spec import Coordination
 from ..format.layout import is_job_id, job_in_key
 from ..format.records.head import HeadState
-from ..format.records.kept_state import MOST_KEPT
 from ..store.backoff import Backoff
 from ..store.deletion import abort_until_gone, remove
 from ..store.requests import All, Found, Head, ListedObject, ListedUpload, PartsPage, Step
 from ..store.upload_parts import parts_held
 from .purge_plan import Judged, Wanted, judge_uploads
 from .recovery import Outcome, Recovered, give_up, known, plan_recovery, recover
-from .retention import Keeping, forget, forget_roots, retention_of
-from .unnamed_data import find_unnamed
 from .upload_selection import Spared, spare_needed, spare_none
 
 #: Uploads of which it is asked how much they hold.
@@ -93,28 +86,16 @@ def purge(
     foreign_older_than: float | None = None,
     jobs: Collection[str] = (),
     records_older_than: float = KEPT_FOR,
-    keep: int | None = None,
     spared: Spared = spare_none,
     apply: bool = False,
 ) -> Step[PurgeReport]:
-    """As :meth:`.table.Table.purge`; in a table read by heads, too, what it keeps for longer than
-    its retention, and files that nothing names.
+    """As :meth:`.table.Table.purge`.
 
     :param foreign_older_than: abort foreign uploads initiated so many seconds ago; ``None``
         leaves them.
     :param spared: which of those are left all the same, and why.
     """
-    if keep is not None and keep < 0:
-        raise InvalidInputError(
-            f"keep is {keep}, and fewer than no former states cannot stay. Nothing was changed.",
-            remedy="Give 0 to keep none, or leave keep out.",
-        )
-    found = yield from find_table(context)
-    if keep is not None and found is not None:
-        check_past(found.record, AsOf(time=0.0), None)
-    context, coordination = yield from known(context, found)
-    if found is not None:
-        context = replace(context, former_roots=found.record.former_roots)
+    context, coordination = yield from known(context, (yield from find_table(context)))
     yield from _check_named(context, jobs)
     settle = _recovered if apply else _planned
     recovered = yield from settle(context, coordination, patience, jobs)
@@ -131,11 +112,6 @@ def purge(
             settled = [it for it in recovered if it.outcome is not Outcome.FAILED]
             recovered = settled + again
     entries = [_entry(it, apply, left.get(it.upload), held.get(it.upload)) for it in judged]
-    if context.readers is Readers.HEADS:
-        retention = KEPT_FOR if found is None else retention_of(found.record)
-        entries += yield from purge_data(context, retention, keep, apply)
-        if apply and context.former_roots:
-            yield from forget_roots(context)
     entries += yield from _old_records(context, records_older_than, apply)
     return PurgeReport(tuple(entries), tuple(recovered))
 
@@ -161,36 +137,6 @@ def _check_named(context: Context, jobs: Collection[str]) -> Step[None]:
             remedy=f"`zero-rename jobs {root.url}` lists the jobs that are open, `zero-rename "
             f"uploads list {root.url}` the uploads with their jobs.",
         )
-
-
-def purge_data(
-    context: Context, retention: float, keep: int | None, apply: bool
-) -> Step[list[PurgeEntry]]:
-    """Let heads forget what is kept too long; then remove the files that nothing names.
-
-    :param retention: seconds for which what was replaced stays; ``keep`` as in :func:`purge`.
-    """
-    now = yield from Head(context.root.table_key)
-    keeping = Keeping(now.date - retention, MOST_KEPT if keep is None else keep)
-    forgotten = yield from forget(context, keeping, apply)
-    if apply and forgotten:
-        yield from look_after_index(context, "what was kept too long is forgotten")
-    action = PurgeAction.REMOVED if apply else PurgeAction.WOULD_REMOVE
-    entries = []
-    for it in forgotten:
-        slot, states = it.state.slot, counted(it.states, "former state")
-        reason = f"{states} of {slot.name} that it kept"
-        entries.append(PurgeEntry(slot.key, "", None, now.date, action, reason))
-    # What has moved since is read again.
-    instead = {} if apply else {it.state.slot.name: it.state for it in forgotten}
-    unnamed = yield from find_unnamed(context, instead)
-    for it in unnamed:
-        if it.stays:
-            kept = (PurgeAction.KEPT, f"no head names or keeps it; {it.stays}")
-            entries.append(PurgeEntry(it.item.key, "", it.job, it.item.last_modified, *kept))
-    found = {it.item: "no head names or keeps it" for it in unnamed if not it.stays}
-    # A data file's key is written once, so that no condition is needed.
-    return entries + (yield from remove_objects(found, apply, {}))
 
 
 def _old_records(context: Context, kept_for: float, apply: bool) -> Step[list[PurgeEntry]]:

@@ -2,8 +2,7 @@
 
 Each decision about a partition says which version it found, so those on record line up, from the
 last replace or the first job on, and what their job did is done again on an empty head. What the
-index, the markers and the files that are there say must agree with that. A head that is rebuilt
-keeps no former states: which of them a purge has forgotten no decision says.
+index, the markers and the files that are there say must agree with that.
 
 The heads are read first, and all else after them. So a job that moved a head before it was lost
 has its decision on record by then; one that had claimed it is open, or decided. A rebuilt head is
@@ -22,18 +21,16 @@ from itertools import pairwise
 from ..commit.apply import finish
 from ..commit.index.read_index import read_index
 from ..commit.state.context import Context
-from ..commit.state.data_listing import list_fast
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
-from ..commit.state.heads import Swapped, read_head, swap_head
+from ..commit.state.heads import read_head, swap_head
 from ..commit.state.old_records import ReadHeads, read_heads
 from ..commit.state.open_jobs import list_open
 from ..commit.state.partition_files import assemble
-from ..commit.state.symlink_manifest import write_symlinks
 from ..commit.state.tolerance import or_damage, or_error
 from ..errors import DamagedError, ZeroRenameError
 from ..format.job_spec import Coordination
-from ..format.layout import is_written_once, job_in_key, jobs_on_record
+from ..format.layout import job_in_key, jobs_on_record
 from ..format.records.data_file import DataFile
 from ..format.records.head import HeadState, PartitionHead, Slot
 from ..format.records.partition_decision import PartitionDecision
@@ -125,8 +122,7 @@ def rebuild_heads(context: Context, apply: bool) -> Step[list[RebuiltHead]]:
         for plan in plans:
             found = result[plan.told.partition]
             if found.action is RebuildAction.REBUILT:
-                done = yield from _finish(context, plan, found, table.symlinks)
-                result[plan.told.partition] = done
+                result[plan.told.partition] = yield from _finish(context, plan, found)
     return [result[name] for name in sorted(result)]
 
 
@@ -177,7 +173,7 @@ def _read(context: Context) -> Step[_Records]:
                 changes.setdefault(change.partition, []).append((decided, change))
     everything = yield from list_objects(f"{context.root.prefix}/")
     files: dict[str, dict[str, ListedObject]] = {}
-    for item in everything.objects + (yield from list_fast(context)):
+    for item in everything.objects:
         partition = context.root.partition_of_data_key(item.key)
         if partition is not None:
             files.setdefault(partition, {})[item.key] = item
@@ -234,7 +230,7 @@ def _plan(context: Context, records: _Records, now: HeadState) -> _HeadPlan:
     for decided, change in history:
         before = head
         said = decided.decision
-        head = before.moved(said.job, change, "", "", decided.date, said.schema_version, said.since)
+        head = before.moved(said.job, change, "", "", decided.date, said.schema_version)
     files = assemble(head, (), {it.decision.job: it for it, _ in history})
     pending = last if last.decision.job in records.still_open else None
     unfinished = _unfinished(records, name, pending)
@@ -247,14 +243,10 @@ def _plan(context: Context, records: _Records, now: HeadState) -> _HeadPlan:
         sum(max(0, file.rows) for file in files),
         head.decisions,
     )
-    # Of its former states a purge may have removed the files: the one before a replace, too, which
-    # the job that is to be finished may have kept when it moved the head that is lost.
-    moves = head.moves[-1:]
     # A job that has completed all may have moved the head, and be about to close.
     if pending is not None and unfinished:
-        head, moves = replace(before, claim=pending.decision.job), ()
-    write_id = context.write_id()
-    head = replace(head, write_id=write_id, trail=(), moves=moves, kept=())
+        head = replace(before, claim=pending.decision.job)
+    head = replace(head, write_id=context.write_id(), trail=())
     return _HeadPlan(now, head, pending, told)
 
 
@@ -275,12 +267,7 @@ def _history(changes: Sequence[_Change]) -> list[_Change]:
             raise _NotWholeError(f"{both} both found it at version {one.base_version}")
         if other.base_version != one.base_version + 1:
             raise _NotWholeError(f"no decision is on record of its version {one.base_version + 2}")
-    for decided, change in history:
-        if change.restores is not None:
-            raise _NotWholeError(
-                f"{decided.decision.job} brought back its version {change.restores}, which the "
-                "head alone kept"
-            )
+    for decided, _ in history:
         if decided.decision.condensed:
             raise _NotWholeError(
                 f"the decision of {decided.decision.job} is condensed: it does not name files any "
@@ -319,34 +306,23 @@ def _check_files(
         if file.key not in unfinished and not _is_there(there, file.key, file.size):
             raise _NotWholeError(f"{file.key} is not there as it was decided")
     jobs = {it.decision.job for changes in records.changes.values() for it, _ in changes}
-    # Of a table that is read by heads those of aborted and of open jobs are there, too.
-    others = {*records.decided, *records.still_open}
     for key in there:
-        told = jobs | others if is_written_once(key) else jobs
-        if job_in_key(key) not in {None, *told}:
+        if job_in_key(key) not in {None, *jobs}:
             raise _NotWholeError(f"of the job of {key} no decision is on record")
 
 
 def _carry_out(plan: _HeadPlan) -> Step[RebuiltHead]:
     outcome = yield from swap_head(plan.now, plan.head)
-    if isinstance(outcome, Swapped):
+    if isinstance(outcome, HeadState):
         return replace(plan.told, action=RebuildAction.REBUILT)
     reason = "another head came meanwhile, or the store did not say; run it again"
     return replace(plan.told, action=RebuildAction.LEFT, reason=reason)
 
 
-def _finish(
-    context: Context, plan: _HeadPlan, rebuilt: RebuiltHead, symlinks: bool
-) -> Step[RebuiltHead]:
+def _finish(context: Context, plan: _HeadPlan, rebuilt: RebuiltHead) -> Step[RebuiltHead]:
     """Finish the job that is to move a rebuilt head. Where that fails, the head is there all the
     same, and its report says both."""
-    steps: list[Step[object]] = []
-    if plan.finishes is not None:
-        steps.append(finish(context, plan.finishes))
-    if symlinks:
-        steps.append(write_symlinks(context, plan.now.slot.name))
-    for step in steps:
-        failed = yield from or_error(step)
-        if isinstance(failed, ZeroRenameError):
-            return replace(rebuilt, reason=str(failed))
-    return rebuilt
+    if plan.finishes is None:
+        return rebuilt
+    failed = yield from or_error(finish(context, plan.finishes))
+    return replace(rebuilt, reason=str(failed)) if isinstance(failed, ZeroRenameError) else rebuilt

@@ -28,7 +28,7 @@ from ..errors import (
     ZeroRenameError,
     counted,
 )
-from ..format.job_spec import NOBODY, Coordination, Owner, Readers
+from ..format.job_spec import NOBODY, Coordination, Owner
 from ..format.records.decision import Verdict
 from ..format.records.head import HeadState, Slot
 from ..format.records.store_facts import StoreFacts
@@ -123,8 +123,7 @@ def known(context: Context, found: FoundTable | None) -> Step[tuple[Context, Coo
     """What ``table.json`` says of the store and the table.
 
     A first job that died before its commit made the table left records and no table: its store is
-    known where it had begun to make it, and the least is assumed where not. Its files are looked
-    for wherever a job's may lie.
+    known where it had begun to make it, and the least is assumed where not.
 
     :param found: what lies at ``table.json``.
     :raises TableNotFoundError: no table, and no record of any job.
@@ -140,7 +139,7 @@ def known(context: Context, found: FoundTable | None) -> Step[tuple[Context, Coo
     else:
         context = context.of(found.record)
     facts = _LEAST_FACTS if found is None else found.record.facts
-    return replace(context, facts=facts, readers=Readers.HEADS), Coordination.STORE
+    return replace(context, facts=facts), Coordination.STORE
 
 
 def recover(context: Context, patience: float | None = None) -> Step[list[Recovered]]:

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from ..commit.snapshot import Snapshot, take_snapshot
 from ..commit.state.context import Context
-from ..commit.state.data_listing import list_beside
+from ..commit.state.data_listing import list_data
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
 from ..commit.state.partition_files import files_of_decision
@@ -198,7 +198,7 @@ def _state_before(changes: Mapping[int, Decided], partition: str, end: int) -> l
         return any(change.replace for change in changes[version].changes[partition])
 
     start = max((it for it in changes if it < end and replaces(it)), default=0)
-    lost = next((it for it in range(start, end) if not _is_whole(changes.get(it), partition)), None)
+    lost = next((it for it in range(start, end) if not _is_whole(changes.get(it))), None)
     if end == 0 and any(change.sums.removed for change in changes[0].changes[partition]):
         lost = 0
     if lost is not None:
@@ -219,11 +219,9 @@ def _state_before(changes: Mapping[int, Decided], partition: str, end: int) -> l
     return list(files.values())
 
 
-def _is_whole(decided: Decided | None, partition: str) -> bool:
-    """Whether a decision tells what its job left: one that restores tells where the head does."""
-    if decided is None or decided.decision.condensed:
-        return False
-    return all(change.restores is None for change in decided.changes[partition])
+def _is_whole(decided: Decided | None) -> bool:
+    """Whether a decision tells what its job left."""
+    return decided is not None and not decided.decision.condensed
 
 
 def _why_lost(decided: Decided | None, version: int) -> str:
@@ -231,8 +229,6 @@ def _why_lost(decided: Decided | None, version: int) -> str:
         return f"the decision of the job that went on from version {version} is gone or damaged"
     if decided.decision.condensed:
         return "gc has condensed it"
-    if any(change.restores is not None for it in decided.changes.values() for change in it):
-        return "a former version was brought back, which zero-rename undo takes back"
     return "files that no job of the table wrote, which this one replaced"
 
 
@@ -272,7 +268,7 @@ def _require(
     """:raises InvalidInputError: one of the files is no longer there, or was written before other
     columns took the place of its own.
     """
-    listed = yield from list_beside(context.root, partition, {file.key for file in files})
+    listed = yield from list_data(context.root, partition)
     sizes = {item.key: item.size for item in listed}
     lost = [file for file in files if sizes.get(file.key) != file.size]
     if lost:

@@ -10,9 +10,11 @@ from ..commit.state.probe import probe
 from ..commit.state.rights import FINISHING, READING, WRITING, missing_rights
 from ..errors import FastRootGoneError, StoreRefusedError, StoreUnfitError
 from ..format.job_spec import Coordination
+from ..format.layout import TableRoot, new_write_id
 from ..format.records.store_facts import StoreFacts, other_stores
 from ..format.records.table_record import TableRecord
 from ..store.conditional_put import Written, put_record
+from ..store.fast_root import FastRoot
 from ..store.requests import Found, Get, Put, Step
 from .problem import Problem
 from .table_encryption import about_demand, about_refusal
@@ -25,19 +27,17 @@ def about_rights(context: Context) -> Step[list[Problem]]:
     return [_right(right.action, str(right), right.need) for right in missing]
 
 
-def about_fast_root(context: Context) -> Step[list[Problem]]:
-    """Whether a table's fast root can be reached, and which rights of a writer are lacking there.
-    Writes an object and removes it."""
-    if context.data_root is None:
-        return []
-    folder, name = context.root.fast_data_prefix(context.data_root), context.write_id()
+def about_fast_root(root: TableRoot, data_root: FastRoot) -> Step[list[Problem]]:
+    """Find whether a table's data root can be reached, and which rights of a writer are lacking
+    there. Writes an object and removes it."""
+    folder, name = root.fast_data_prefix(data_root), new_write_id()
     try:
         missing = yield from missing_rights(folder, name, WRITING)
         missing += yield from missing_rights(folder, name, READING + FINISHING)
     except (FastRootGoneError, StoreRefusedError) as error:
-        url = context.data_root.url
+        url = data_root.url
         return [Problem("fast root out of reach", url, error.message, error.remedy or "")]
-    place = f" in the fast root {context.data_root.url}"
+    place = f" in the fast root {data_root.url}"
     return [_right(right.action, str(right), right.need, place) for right in missing]
 
 

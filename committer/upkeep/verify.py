@@ -9,12 +9,11 @@ from enum import StrEnum
 from ..commit.index.lost_heads import files_without_heads
 from ..commit.snapshot import Snapshot, Survey, survey
 from ..commit.state.context import Context
-from ..commit.state.data_listing import list_fast
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
 from ..commit.state.tolerance import or_damage
 from ..errors import DamagedError, HeadMovedError, InvalidInputError, counted
-from ..format.job_spec import Coordination, Readers
+from ..format.job_spec import Coordination
 from ..format.layout import UNPARTITIONED
 from ..format.parquet.foreign_columns import ForeignFile, problems_of
 from ..format.parquet.foreign_table import ListedTable
@@ -27,9 +26,6 @@ from ..scan.current_table import current_table
 from ..store.listing import list_objects
 from ..store.requests import Absent, All, Get, ListedObject, Step
 from .lost_partitions import lost_partitions
-from .retention import kept_files
-from .symlink_keeping import stale_symlinks
-from .unnamed_data import lost_by_data
 
 #: Of what is passed over by its name.
 _NO_PARQUET = ", no Parquet by its name: Spark's own reader stops at it; move it or remove it"
@@ -41,7 +37,6 @@ class FindingKind(StrEnum):
     Unnamed: readers that list see it, readers through the heads do not. It is a foreign file that
     came after the partition got a head, lies in no partition or is no Parquet, or its removal is
     outstanding.
-    Stale list: a symlink manifest does not name what its head names.
     Other format: the folder has the log of another table format, which counts other files.
     Other columns: a file that another program wrote has columns that the table does not show.
     Damaged: a record that says which files the partition holds is gone or cannot be read.
@@ -51,7 +46,6 @@ class FindingKind(StrEnum):
     WRONG_SIZE = "wrong size"
     UNNAMED = "unnamed"
     DAMAGED = "damaged"
-    STALE = "stale list"
     FORMAT = "other format"
     COLUMNS = "other columns"
 
@@ -78,33 +72,16 @@ def verify(context: Context) -> Step[list[Finding]]:
             "A table of coordination=none has no heads that a listing could be compared with."
         )
     context = context.of(table)
-    kept_before = yield from _kept(context)
     before = yield from survey(context)
     listing = yield from list_objects(f"{context.root.prefix}/")
-    named = [*kept_before, *(file.key for file in before.snapshot.files)]
-    fast = yield from list_fast(context, named)
     after = yield from survey(context)
-    kept_after = yield from _kept(context)
     there = {item.key: item for item in visible_files(context.root, listing.objects)}
     states = before.snapshot, after.snapshot
     damaged = yield from lost_partitions(context, listing.objects)
-    if table.readers is Readers.HEADS:
-        prefix = context.root.data_prefix
-        own = (item for item in listing.objects if item.key.startswith(prefix))
-        data = {item.key: item for item in (*own, *fast)}
-        damaged |= yield from lost_by_data(context, after, data.values())
-        # What no head names of it is a purge's to remove.
-        found = [*_lost(*states, data), *_strange(context, there)]
-        found += _lost_history(kept_before, kept_after, data)
-    else:
-        damaged |= yield from _lost_by_files(context, after, there.values())
-        found = [*_lost(*states, there), *_unnamed(context, *states, there)]
+    damaged |= yield from _lost_by_files(context, after, there.values())
+    found = [*_lost(*states, there), *_unnamed(context, *states, there)]
     damaged |= yield from _of_former_columns(context, after.snapshot)
     damaged |= {**before.damaged, **after.damaged}
-    if table.symlinks:
-        stale = yield from stale_symlinks(context, *states)
-        remedy = f"zero-rename catalog manifests {context.root.url}"
-        found += (Finding(name, key, FindingKind.STALE, remedy) for name, key in stale)
     if (log := find_log(context.root, listing.keys)) is not None:
         detail = f"{log[0].name} does not count the same files: keep one of the two here"
         found.append(Finding(UNPARTITIONED, log[1], FindingKind.FORMAT, detail))
@@ -200,22 +177,6 @@ def _lost(
             yield Finding(file.partition, file.key, FindingKind.WRONG_SIZE, detail)
 
 
-def _kept(context: Context) -> Step[dict[str, DataFile]]:
-    """The files that heads only keep, by key: none where readers list. What cannot be read is told
-    of what heads name, too."""
-    kept = yield from kept_files(context)
-    return {file.key: file for files in kept.values() for file in files}
-
-
-def _lost_history(
-    before: Mapping[str, DataFile], after: Mapping[str, DataFile], there: Mapping[str, ListedObject]
-) -> Iterator[Finding]:
-    for key in sorted((before.keys() & after.keys()) - there.keys()):
-        file = before[key]
-        detail = f"{counted(file.rows, 'row')} of job {file.job}, only kept for its former versions"
-        yield Finding(file.partition, key, FindingKind.MISSING, detail)
-
-
 def _unnamed(
     context: Context, before: Snapshot, after: Snapshot, there: Mapping[str, ListedObject]
 ) -> Iterator[Finding]:
@@ -234,14 +195,6 @@ def _unnamed(
             detail += ", in no partition of this table: move it or remove it"
         elif partition not in after.versions:
             detail += f", in a partition without a head: zero-rename adopt {context.root.url}"
-        yield Finding(partition, key, FindingKind.UNNAMED, detail)
-
-
-def _strange(context: Context, there: Mapping[str, ListedObject]) -> Iterator[Finding]:
-    """Files that who lists sees for the table's, which has none there."""
-    for key, item in sorted(there.items()):
-        partition = context.root.partition_of_data_key(key) or ""
-        detail = f"{item.size} bytes, of a table with readers=heads: move it or remove it"
         yield Finding(partition, key, FindingKind.UNNAMED, detail)
 
 

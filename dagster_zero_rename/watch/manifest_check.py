@@ -1,7 +1,7 @@
 """Asset check by what a table has on record: the job committed, its files there, enough rows."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +10,6 @@ import dagster as dg
 from zero_rename.committer.commit.state.job_state import JobState
 from zero_rename.committer.errors import InvalidInputError, counted
 from zero_rename.committer.format.layout import UNPARTITIONED
-from zero_rename.committer.format.records.data_file import DataFile
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import All
@@ -219,7 +218,7 @@ def _look(
     states = {job: _state(table, job) for job in jobs.values() if job is not None}
     snapshot = table.state(list(jobs))
     files = snapshot.by_partition()
-    sizes = stored_sizes(table, {path: files.get(path, ()) for path in jobs})
+    sizes = stored_sizes(table, jobs)
     missing = {file for file in snapshot.files if sizes.get(file.key) != file.size}
     if missing:
         # What a job has replaced meanwhile is named no more.
@@ -267,10 +266,9 @@ def _state(table: Table, job: str) -> str:
     return "" if table.is_closed(job) else "the job is committed and not applied to its end yet"
 
 
-def stored_sizes(table: Table, named: Mapping[str, Sequence[DataFile]]) -> dict[str, int]:
-    """The objects beside the files that partitions hold, by key."""
-    folders = [table.root.folders_of(name, [file.key for file in named[name]]) for name in named]
-    prefixes = [folder for of_it in folders for folder in of_it]
+def stored_sizes(table: Table, named: Iterable[str]) -> dict[str, int]:
+    """The sizes of the objects in partitions, by key."""
+    prefixes = [table.root.partition_prefix(name) for name in named]
 
     def listings() -> Any:
         return (yield from All(tuple(list_objects(prefix, direct=True) for prefix in prefixes)))

@@ -37,14 +37,12 @@ def cost(
     tasks: int,
     days: int = 0,
     mode: Mode = Mode.APPEND,
-    sole: bool = False,
     rows: int = 1,
     **policy: object,
 ) -> Cost:
     """One job of ``tasks`` tasks, each with a file, or one in each of ``days`` partitions.
 
     :param rows: of each task, where there are no partitions.
-    :param sole: as a job has it whose rows its own process writes.
     """
     driver = world.driver
     driver.requests.clear()
@@ -53,7 +51,7 @@ def cost(
     began = driver.now
     opened = world.open(mode, schema=schema, partition_by=columns, **policy)
     # As save() has it where it sees its tasks end.
-    opened = replace(opened, awaited=True, sole=sole)
+    opened = replace(opened, awaited=True)
     written = driver.now
     slots, results = [0] * SLOTS, []
     for task in range(tasks):

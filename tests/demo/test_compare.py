@@ -16,7 +16,7 @@ import pytest
 
 import demo.__main__
 import demo.workspace
-from demo.compare import committed, differences, strays
+from demo.compare import committed, differences, scanned, strays
 from demo.dataset import Flights, RowDigest, partition_of, partition_on, typed
 from demo.history import History
 from demo.report import RunReport
@@ -141,7 +141,8 @@ class TestHistory:
         assert history.tell(flights, DAYS[1], tmp_path / "corrected.csv") == []
         corrected = Flights(tmp_path / "corrected.csv").contents([2])[SECOND]
         assert committed(history.table) == {**history.expected, SECOND: corrected}
-        versions = [committed(history.table, [SECOND], v)[SECOND] for v in range(4)]
+        scans = [history.table.scan([SECOND], as_of=version) for version in range(4)]
+        versions = [scanned(scan)[SECOND] for scan in scans]
         assert versions == [history.expected[SECOND], corrected] * 2
         said = capsys.readouterr().out
         for when, content in (("corrected", corrected), ("undone", history.expected[SECOND])):

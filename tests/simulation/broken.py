@@ -242,7 +242,7 @@ def closes_before_it_sweeps(context, job_id):
 
 
 @breaks((apply, "sweep_losers"), ONE_REPLACE, ABORT, COMPLETENESS)
-def sweeps_what_the_decision_names(context, decision, sole=False):
+def sweeps_what_the_decision_names(context, decision):
     yield from close.sweep(context, decision.job)
 
 
@@ -296,7 +296,7 @@ _claim_all = claim.claim_all
 )
 def swaps_heads_without_a_condition(state, new):
     answer: Any = yield from Put(state.slot.key, new.encode())
-    return slots.Swapped(HeadState(state.slot, new, answer.etag), answer.date)
+    return HeadState(state.slot, new, answer.etag)
 
 
 @breaks((claim, "_settle"), TWO_REPLACES, CONCURRENT, COMPLETENESS)
@@ -538,17 +538,17 @@ def removes_whatever_is_there_now(context, removals):
 
 
 @breaks((apply, "_apply_partition"), ONE_REPLACE, CONTINUITY)
-def marks_before_it_removes(context, decided, change, held, count, known):
-    yield from _apply_partition(context, decided, replace(change, removals=()), held, count, known)
+def marks_before_it_removes(context, decided, change, held, count):
+    yield from _apply_partition(context, decided, replace(change, removals=()), held, count)
     yield from removal.remove_listed(context, change.removals)
 
 
 @breaks((apply, "_apply_partition"), ONE_REPLACE, CONTINUITY)
-def leaves_removals_to_whoever_moved_the_head(context, decided, change, held, count, known):
+def leaves_removals_to_whoever_moved_the_head(context, decided, change, held, count):
     slot = Slot.partition(context.root, change.partition)
     state = held[slot] if held is not None else (yield from slots.read_head(context, slot))
     if state.head.claim == decided.decision.job:
-        yield from _apply_partition(context, decided, change, held, count, known)
+        yield from _apply_partition(context, decided, change, held, count)
 
 
 _apply_partition = apply._apply_partition
@@ -608,9 +608,9 @@ def looks_for_what_it_resurrected_after_an_answer_only(context, job_id, slot, fi
 
 
 @breaks(everywhere("apply_all"), ONE_REPLACE, CONTINUITY, COMPLETENESS, ABORT)
-def closes_before_it_applies(context, decided, held=None, sole=False):
+def closes_before_it_applies(context, decided, held=None):
     yield from Delete(context.root.open_key(decided.decision.job))
-    return (yield from _finish(context, decided, held, sole))
+    return (yield from _finish(context, decided, held))
 
 
 _finish = apply.apply_all
@@ -785,7 +785,7 @@ _compaction_spec = compaction.compaction_spec
 
 
 @breaks((resolution, "_is_whole"), "an undoing and gc", COMPLETENESS)
-def takes_a_record_with_holes_for_whole(decided, partition):
+def takes_a_record_with_holes_for_whole(decided):
     return True
 
 

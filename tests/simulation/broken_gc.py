@@ -11,10 +11,11 @@ from zero_rename.committer.commit.snapshot import take_snapshot
 from zero_rename.committer.commit.state import old_records, partition_files
 from zero_rename.committer.commit.state.data_listing import list_data
 from zero_rename.committer.commit.state.decide import read_decision
-from zero_rename.committer.commit.state.heads import Swapped, swap_head
+from zero_rename.committer.commit.state.heads import swap_head
 from zero_rename.committer.commit.state.old_records import OldRecord
 from zero_rename.committer.commit.state.partition_files import fold
 from zero_rename.committer.format.layout import job_of_part
+from zero_rename.committer.format.records.head import HeadState
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Delete
 from zero_rename.committer.upkeep.gc import collect, condense, fold_heads
@@ -34,8 +35,8 @@ def takes_a_lost_answer_for_a_no(context, state, jobs, known, remembers):
     if key is None:
         return state
     outcome = yield from swap_head(state, new)
-    if isinstance(outcome, Swapped):
-        return outcome.state
+    if isinstance(outcome, HeadState):
+        return outcome
     yield from Delete(key)
     return None
 

@@ -8,8 +8,6 @@ from collections.abc import Collection
 from simulation.invariants import Violation, changes, content_after
 from simulation.sim_store import Store
 
-from zero_rename.committer.format.layout import is_written_once
-
 
 def kept_files(store: Store, keepers: Collection[str]) -> frozenset[str]:
     """Keys of what committed jobs took out of partitions and must not delete.
@@ -34,9 +32,7 @@ def keepers_before(start: Store) -> frozenset[str]:
         job
         for log in changes(start).values()
         for job, change in log
-        if change.replace
-        and any(not is_written_once(key) for key in content_after(log, change.base_version))
-        and not change.removals
+        if change.replace and content_after(log, change.base_version) and not change.removals
     )
 
 

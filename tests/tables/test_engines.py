@@ -21,7 +21,7 @@ from support.delta_values import CONDITIONS, PARTITIONS, VALUES, days
 from support.engine_process import EngineProcess
 from support.lake_readers import lake_readers
 from support.shared_table import SharedTable
-from zero_rename.committer.errors import CommitConflictError, TableMismatchError
+from zero_rename.committer.errors import CommitConflictError, InvalidInputError, TableMismatchError
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import PutFile
 from zero_rename.tables import DeltaTable
@@ -194,7 +194,7 @@ def test_a_vacuum_of_delta_rs_takes_no_live_file_and_restores_say_what_is_lost(
     after = len(shared.table.driver.run(list_objects(f"{shared._prefix}data/")).keys)
     assert (before, after) == (3, 2)
     assert shared.ours(["day", "delay"]) == [("'1'", "7"), ("'2'", "6")]
-    with pytest.raises(CommitConflictError, match="1 file of version 0 cannot be brought back"):
+    with pytest.raises(InvalidInputError, match="1 file of version 0 cannot be brought back"):
         shared.table.restore(0, apply=True)
     shared.write(days(("1", 8)))
     assert shared.seen_by("delta-rs", ["delay"]) == [("6",), ("7",), ("8",)]

@@ -17,14 +17,13 @@ from ...format.records.head import HeadState, Slot
 from ...format.records.success_marker import SuccessMarker
 from ...format.schema.directory import is_data_file
 from ...format.schema.lost_records import PAGE, head_lost, named_by, records_lost
-from ...store.requests import Absent, All, Found, Get, ListedObject, Step
+from ...store.requests import Absent, All, Found, ListedObject, Step
 from ..state.context import Context
 from ..state.data_listing import foreign_file
 from ..state.decide import read_decision
 from ..state.heads import head_moved, read_head
 from ..state.tolerance import or_damage
 from .indexed_partition import IndexedPartition
-from .read_index import read_index
 
 
 @dataclass(frozen=True)
@@ -159,23 +158,3 @@ def known_by_marker(root: TableRoot, found: Found | Absent) -> tuple[str, list[K
         return "", []
     by = f"the marker {found.key}"
     return said.job, [KnownVersion(name, version, by) for name, version in said.versions.items()]
-
-
-def refuse_lost(context: Context, states: Collection[HeadState]) -> Step[None]:
-    """See that partitions of a table that is read by heads are new, whose heads have not moved:
-    no directory would tell. A request for each, and those of the index.
-
-    :param states: their heads, as a job has claimed them.
-    :raises DamagedError: a partition's marker, or the index, tells of a version.
-    """
-    names = [state.slot.name for state in states]
-    asked = All(tuple(Get(context.root.marker_key(name)) for name in names))
-    index, found = yield from All((read_index(context, names), asked))
-    known = known_by_index(it for it in index.entries.values() if it.name in names)
-    for job, said in (known_by_marker(context.root, it) for it in found):
-        if job and (yield from read_decision(context, job)) is not None:
-            known += said
-    lost = find_lost_heads(context.root, known, names, states)
-    for name in sorted(lost):
-        if name in names:
-            raise lost[name]

@@ -7,11 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ...format.job_spec import Readers
 from ...format.layout import TableRoot, new_job_id, new_write_id
 from ...format.parquet.foreign_columns import FooterReader, ReadColumns
 from ...format.records.store_facts import StoreFacts
-from ...store.fast_root import FastRoot
 
 if TYPE_CHECKING:
     from ...format.records.table_record import TableRecord
@@ -81,9 +79,6 @@ class Context:
     """A table's root, what its store keeps, and this process's ids and patience.
 
     :param facts: a store that keeps everything, until the table's record has been read.
-    :param readers: how the table's readers find its files, as far as its record has been read.
-    :param data_root: where jobs' files lie first, as far as its record has been read.
-    :param former_roots: where they lay first before, for who looks for what is left there.
     :param write_id: makes write ids that never repeat.
     :param job_id: makes job ids, at random; a simulation names its own.
     :param process: names the process that claims: a job's commit may be called in two.
@@ -93,9 +88,6 @@ class Context:
 
     root: TableRoot
     facts: StoreFacts = field(default_factory=StoreFacts)
-    readers: Readers = Readers.LISTING
-    data_root: FastRoot | None = None
-    former_roots: tuple[FastRoot, ...] = ()
     write_id: Callable[[], str] = new_write_id
     job_id: Callable[[], str] = new_job_id
     process: Callable[[], str] = this_process
@@ -105,22 +97,8 @@ class Context:
     read_columns: ReadColumns = field(default_factory=lambda: FooterReader().read)
 
     def of(self, table: TableRecord | OpenedJob) -> Context:
-        """This, going by what a table's record says of its store, its readers and its files."""
-        return replace(self, facts=table.facts, readers=table.readers, data_root=table.data_root)
-
-    @property
-    def fast_folders(self) -> list[str]:
-        """Below these prefixes lie the table's files in fast roots."""
-        roots = (*([self.data_root] if self.data_root else []), *self.former_roots)
-        return [self.root.fast_data_prefix(root) for root in roots]
-
-    def data_folders(self, job: str) -> tuple[str, ...]:
-        """Where files of a job may lie in a table that is read by heads: one of a table with a data
-        root may have written beside it."""
-        own = self.root.job_data_prefix(job)
-        if self.data_root is None:
-            return (own,)
-        return own, self.root.job_data_prefix(job, self.data_root)
+        """This, going by what a table's record says of its store."""
+        return replace(self, facts=table.facts)
 
 
 @dataclass

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
-from ...format.layout import UNPARTITIONED, TableRoot, is_hidden, is_written_once
+from ...format.layout import UNPARTITIONED, TableRoot, is_hidden
 from ...format.records.data_file import DataFile
 from ...format.records.table_record import TableRecord
 from ...format.schema.directory import canonical_name
 from ...format.schema.hive_paths import is_decodable, unescape
-from ...store.fast_root import FastPlace
 from ...store.listing import list_folders, list_objects
 from ...store.requests import All, ListedObject, Step
 from .context import Context
-from .tolerance import unless_gone
 
 
 def _belongs(partition: str, columns: tuple[str, ...]) -> bool:
@@ -37,16 +35,6 @@ def list_data(root: TableRoot, partition: str) -> Step[list[ListedObject]]:
 
     listing = yield from list_objects(prefix, direct=True, wanted=is_data)
     return list(listing.objects)
-
-
-def list_beside(root: TableRoot, partition: str, keys: Collection[str]) -> Step[list[ListedObject]]:
-    """What lies beside some files of a partition, and they: its data where readers list, else what
-    the jobs that wrote them have written there."""
-    if any(is_written_once(key) for key in keys):
-        folders = root.folders_of(partition, keys)
-        found = yield from All(tuple(list_objects(folder, direct=True) for folder in folders))
-        return [item for listing in found for item in listing.objects]
-    return (yield from list_data(root, partition))
 
 
 def list_table(
@@ -127,18 +115,3 @@ def list_older(
 def foreign_file(partition: str, item: ListedObject) -> DataFile:
     """A file that nobody counted."""
     return DataFile(item.key, partition, item.size, rows=-1, checksum="", job="")
-
-
-def list_fast(context: Context, named: Iterable[str] = ()) -> Step[tuple[ListedObject, ...]]:
-    """What lies in the fast root of a table, and in those where files lie that its heads name: a
-    request for each and for each thousand files, none where there is none.
-
-    Of one that cannot be reached nothing is there for anybody.
-    """
-    root = context.root
-    places = (FastPlace.of(root.bucket, key) for key in named)
-    folders = {place.keys for place in places if place is not None} | {*context.fast_folders}
-    found = yield from All(
-        tuple(unless_gone(list_objects(folder), None) for folder in sorted(folders))
-    )
-    return tuple(item for listing in found if listing is not None for item in listing.objects)

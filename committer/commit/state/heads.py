@@ -23,23 +23,18 @@ def head_state(context: Context, slot: Slot, found) -> HeadState:
     if isinstance(found, Absent):
         return HeadState(slot, PartitionHead.initial(slot), None)
     head = PartitionHead.decode(found.body, slot, context.root)
-    return HeadState(slot, head, found.etag, found.last_modified)
+    return HeadState(slot, head, found.etag)
 
 
-@dataclass(frozen=True)
-class Swapped:
-    """The new head is there."""
+def swap_head(state: HeadState, new: PartitionHead) -> Step[HeadState | NotWritten | Uncertain]:
+    """Put ``new`` where ``state`` was read, if that is still what is there.
 
-    state: HeadState
-    date: float
-
-
-def swap_head(state: HeadState, new: PartitionHead) -> Step[Swapped | NotWritten | Uncertain]:
-    """Put ``new`` where ``state`` was read, if that is still what is there."""
+    :returns: the state that it makes, where it was put.
+    """
     put = Put(state.slot.key, new.encode(), if_none_match=state.etag is None, if_match=state.etag)
     outcome = yield from put_record(put, new.write_id)
     if isinstance(outcome, Written):
-        return Swapped(HeadState(state.slot, new, outcome.etag), outcome.date)
+        return HeadState(state.slot, new, outcome.etag)
     return outcome
 
 

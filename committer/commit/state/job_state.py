@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ...format.job_spec import NOBODY, JobSpec, Owner, Readers
+from ...format.job_spec import NOBODY, JobSpec, Owner
 from ...format.layout import TableRoot
 from ...format.records.inputs import UNKNOWN_INPUTS, Inputs
 from ...format.records.store_facts import StoreFacts
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ...format.records.head import HeadState
     from ...format.records.table_record import TableRecord
     from ...format.settling import Settling
-    from ...store.fast_root import FastRoot
 
 
 class JobState(StrEnum):
@@ -219,13 +218,9 @@ class OpenedJob:
         that is not known.
     :param schema_version: of the table's columns when the job opened.
     :param new_table: what the table will be, when this job's commit is to make it.
-    :param symlinks: whether the table has symlink manifests.
     :param index_behind: whether its commit looks after the table's index.
     :param awaited: whether its owner commits or aborts it when all attempts of its tasks have
         ended, so that none needs to look whether it is over.
-    :param sole: whether its commit is told of all that was written of it: one process writes it.
-    :param readers: how the table's readers find its files.
-    :param data_root: the root that its files lie in; ``None``: the table's own.
     :param log: of a table that is kept in a log; ``None``: in heads.
     :param inputs: what its rows were computed from; ``None`` until that is asked, as it commits.
     """
@@ -249,13 +244,9 @@ class OpenedJob:
     unpublished: UnpublishedJob | None = None
     opened_at: float = 0.0
     new_table: TableRecord | None = None
-    symlinks: bool = False
     index_behind: bool = False
     awaited: bool = False
     schema_version: int = 0
-    sole: bool = False
-    readers: Readers = Readers.LISTING
-    data_root: FastRoot | None = None
     log: LoggedJob | None = None
     inputs: Inputs | None = None
 

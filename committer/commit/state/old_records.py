@@ -108,7 +108,7 @@ def free_manifests(manifests: Listing, heads: ReadHeads, kept_for: float) -> Ste
     :param kept_for: seconds; readers of a former state get no more than these to come to it.
     """
     grace = min(kept_for, _READING)
-    named = {key for state in heads.states.values() for key in state.head.lists}
+    named = {it.key for state in heads.states.values() for it in state.head.manifests}
     unnamed = [
         item
         for item in manifests.objects

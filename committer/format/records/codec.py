@@ -17,12 +17,7 @@ from .marks import Count
 from .typed_json import Unfit, from_members, to_members
 
 #: What this version reads.
-FORMAT = 4
-#: Of records about files that readers find by heads alone: versions that know no such tables would
-#: look for them elsewhere.
-BY_HEADS_FORMAT = 3
-#: Of a table whose files lie in a fast root first: versions before know no such keys.
-FAST_FORMAT = 4
+FORMAT = 2
 #: What it writes, but for records that an older version would take for something else.
 USUAL_FORMAT = 1
 #: Kinds of records that name files, or all the partitions of many writes.

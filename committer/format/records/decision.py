@@ -8,10 +8,10 @@ from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from typing import Annotated
 
-from ..job_spec import NOBODY, JobSpec, Mode, OnConflict, Owner, Readers, SuccessMarkers
+from ..job_spec import NOBODY, JobSpec, Mode, OnConflict, Owner, SuccessMarkers
 from ..layout import TableRoot, job_in_key
 from ..row_changes import ChangeReads, RowChanges
-from .codec import BY_HEADS_FORMAT, USUAL_FORMAT, Document, decode, encode
+from .codec import Document, decode, encode
 from .inputs import UNKNOWN_INPUTS, Inputs
 from .marks import LEFT_OUT, Count, JobId, Moment
 from .partition_decision import PartitionDecision, Sums
@@ -152,12 +152,6 @@ class Decision:
     :param schema_version: of the table's columns, at the least, that hold the files' columns.
     :param decided_at: when it was decided, by the store's clock, in a decision that was written
         again since (see :mod:`.repair`); ``None`` in all others, whose Last-Modified says it.
-    :param symlinks: whoever applies it writes the partitions' symlink manifests, too.
-    :param since: in a table that is read by heads, from when on its states count: the store's time
-        as the last of its heads was claimed, never before the states that it changes. Every
-        applier copies it, so that a time shows all of a job or nothing.
-    :param readers: how the table's readers find its files: by heads alone, its tasks have written
-        them whole, and nothing is to be completed.
     :param condensed: it was applied long ago and no head names it: its lists were left out since.
         It still says *commit*, what its run did and from which versions, and can never be written
         by anybody else.
@@ -182,11 +176,8 @@ class Decision:
     partitions: tuple[PartitionDecision, ...] = ()
     parts: tuple[PartReference, ...] = ()
     decided_at: Annotated[Moment | None, LEFT_OUT] = None
-    symlinks: Annotated[bool, LEFT_OUT] = False
     schema_version: Annotated[Count, LEFT_OUT] = 0
     condensed: Annotated[bool, LEFT_OUT] = False
-    since: Annotated[Moment | None, LEFT_OUT] = None
-    readers: Annotated[Readers, LEFT_OUT] = Readers.LISTING
     inputs: Annotated[Inputs, LEFT_OUT] = UNKNOWN_INPUTS
     change_reads: Annotated[ChangeReads | None, LEFT_OUT] = None
     narrows: Annotated[JobId | None, LEFT_OUT] = None
@@ -202,7 +193,6 @@ class Decision:
         spec: JobSpec,
         partitions: tuple[PartitionDecision, ...],
         run_version: int = 0,
-        symlinks: bool = False,
     ) -> Decision:
         """What a job of ``spec`` does to each partition, for whoever applies it."""
         return Decision(
@@ -215,7 +205,6 @@ class Decision:
             run_version=run_version,
             owner=spec.owner,
             partitions=partitions,
-            symlinks=symlinks,
             change_reads=spec.change_reads,
             on_conflict=spec.on_conflict,
         )
@@ -227,11 +216,6 @@ class Decision:
     @property
     def is_commit(self) -> bool:
         return self.verdict is Verdict.COMMIT
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether its files are, so that nothing is to be completed."""
-        return self.readers is Readers.HEADS
 
     @property
     def files(self) -> tuple[PendingFile, ...]:
@@ -246,9 +230,7 @@ class Decision:
             said = _Said(self.job, self.write_id, self.verdict)
             return encode("decision", self.write_id, said)
         compact = replace(self, partitions=()) if self.parts else self
-        by_heads = self.readers is Readers.HEADS
-        format = BY_HEADS_FORMAT if by_heads else USUAL_FORMAT
-        return encode("decision", self.write_id, compact, format)
+        return encode("decision", self.write_id, compact)
 
     @staticmethod
     def decode(body: bytes, key: str, root: TableRoot, job: str) -> Decision:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
-from ...errors import RecordDamagedError
 from ...store.requests import Found
 from ..layout import UNPARTITIONED, TableRoot
 from .codec import decode, encode
-from .kept_state import STILL, KeptState, Move, NamedManifest, as_of, bounded, line_of, version_at
 from .marks import LEFT_OUT, Count, JobId
 from .partition_decision import PartitionDecision
 from .partition_ranks import NO_RANKS, PartitionRanks
@@ -33,6 +31,18 @@ class Slot:
     @staticmethod
     def run(root: TableRoot, idempotency_key: str) -> Slot:
         return Slot(idempotency_key, root.run_key(idempotency_key), is_run=True)
+
+
+@dataclass(frozen=True)
+class NamedManifest:
+    """A manifest, named by key and ETag.
+
+    :param files: how many it lists; 0: not known.
+    """
+
+    key: str
+    etag: str
+    files: Annotated[Count, LEFT_OUT] = 0
 
 
 @dataclass(frozen=True)
@@ -60,10 +70,6 @@ class PartitionHead:
     :param schema_version: of the table's columns, at the least, that hold the files' columns.
     :param ranks: how new the runs are whose rows it holds.
     :param trail: the last states before this one, oldest first.
-    :param moves: in a table read by heads, the versions since it last stopped naming files.
-    :param kept: there, what it named before, oldest first.
-    :param marker: there, the ETag that its marker will have, if nobody else writes one: a guess,
-        by which the next job need not read it.
     """
 
     name: str
@@ -80,9 +86,6 @@ class PartitionHead:
     holder: Annotated[str | None, LEFT_OUT] = None
     trail: tuple[FormerState, ...] = ()
     schema_version: Annotated[Count, LEFT_OUT] = 0
-    moves: Annotated[tuple[Move, ...], LEFT_OUT] = ()
-    kept: Annotated[tuple[KeptState, ...], LEFT_OUT] = ()
-    marker: Annotated[str | None, LEFT_OUT] = None
     ranks: Annotated[PartitionRanks, LEFT_OUT] = NO_RANKS
 
     @staticmethod
@@ -106,7 +109,7 @@ class PartitionHead:
         if head.name != slot.name:
             raise document.damaged("name", f"is not {slot.name!r}")
         manifests = root.manifest_key("").removesuffix(".json")
-        if not all(key.startswith(manifests) for key in head.lists):
+        if not all(manifest.key.startswith(manifests) for manifest in head.manifests):
             raise document.damaged("manifest.key", "is not a manifest of this table")
         return head
 
@@ -148,12 +151,11 @@ class PartitionHead:
         etag: str,
         at: float,
         schema_version: int = 0,
-        since: float | None = None,
     ) -> PartitionHead:
         """The head after ``job``'s decision; ``change`` is ``None`` for a run's head.
 
         :param at: when it was decided, by the store's clock.
-        :param schema_version: the decision's; so too ``since``: what goes is kept where it is told.
+        :param schema_version: the decision's.
         """
         free = self.released(write_id, etag)
         after = replace(
@@ -165,15 +167,9 @@ class PartitionHead:
         if change is None:
             return after
         after = replace(after, ranks=change.ranks)
-        if since is not None:
-            move = Move(after.version, job, since, change.ranks)
-            after = after._keeping(self, change.goes_on, move)
-        if change.replace:
-            after = replace(after, replace_version=after.version, replaced_at=at)
-            if change.restores is not None:
-                return after._naming_as(self._kept(change.restores))
         own = (job,) if change.files or change.adopted else ()
         if change.replace:
+            after = replace(after, replace_version=after.version, replaced_at=at)
             return replace(after, decisions=own, manifest=None, newer=(), dropped=())
         gone = change.dropped_jobs
         folded = (job for job in gone if self.manifest and job not in self.decisions)
@@ -181,103 +177,14 @@ class PartitionHead:
         kept = tuple(job for job in self.decisions if job not in gone)
         return replace(after, decisions=kept + own, dropped=dropped)
 
-    # What it held before
-
-    @property
-    def lines(self) -> tuple[KeptState, ...]:
-        """All that it can tell of itself, oldest first; last what it names now."""
-        return (*self.kept, self._line(STILL))
-
-    @property
-    def lists(self) -> frozenset[str]:
-        """The keys of all folded lists of files that it names or keeps."""
-        return frozenset(manifest.key for line in self.lines for manifest in line.manifests)
-
-    @property
-    def states(self) -> tuple[PartitionHead, ...]:
-        """All that its files can be told by: as it was at the end of each line, and as it is."""
-        return tuple(self._naming_as(line) for line in self.lines)
-
-    def _line(self, until: float) -> KeptState:
-        return KeptState(
-            until, self.moves, self.decisions, self.manifests, self.dropped, self.schema_version
-        )
-
-    def _keeping(self, before: PartitionHead, goes_on: bool, move: Move) -> PartitionHead:
-        """This head with its history: in the same line as the one before it, or in a new one."""
-        if goes_on:
-            return replace(self, moves=line_of((*before.moves, move)))
-        kept = (*before.kept, before._line(move.since)) if before.moves else before.kept
-        return replace(self, moves=(move,), kept=bounded(kept, (move,)))
-
-    def version_at_time(self, at: float) -> int | None:
-        """The version that counted at a time; ``None``: it is not known any more."""
-        return version_at(self.lines, at)
-
-    def as_of(self, version: int) -> PartitionHead | None:
-        """The head as it was at a version, as far as its files go; ``None``: it is not kept, or
-        never was."""
-        state = as_of(self.lines, version)
-        if state is None:
-            return None
-        ranks = state.moves[-1].ranks if state.moves else NO_RANKS
-        named = self._naming_as(state)
-        return replace(named, version=version, schema_version=state.schema_version, ranks=ranks)
-
-    def _kept(self, version: int) -> KeptState:
-        state = as_of(self.lines, version)
-        if state is None:
-            raise RecordDamagedError(
-                f"The head of {self.name!r} does not keep its version {version}, which a committed "
-                "job takes back: when it decided it did.",
-                field="kept",
-                job=self.claim,
-                remedy="Restore the head from a version or backup.",
-            )
-        return state
-
-    def _naming_as(self, state: KeptState) -> PartitionHead:
-        first = state.manifests[0] if state.manifests else None
-        return replace(
-            self,
-            decisions=state.decisions,
-            manifest=first,
-            newer=state.manifests[1:],
-            dropped=state.dropped,
-        )
-
-    def forgetting(
-        self, before: float, most: int, write_id: str, etag: str
-    ) -> PartitionHead | None:
-        """This head without what was replaced before a time, so that its files may go; ``None``:
-        there is nothing to forget.
-
-        :param most: how many of its former lines stay at the most.
-        """
-        kept = tuple(line for line in self.kept if line.until >= before)
-        kept = kept[max(0, len(kept) - most) :]
-        if len(kept) == len(self.kept):
-            return None
-        return replace(self._from(write_id, etag), kept=kept)
-
 
 @dataclass(frozen=True)
 class HeadState:
-    """A head as it was read or written: ``etag`` is ``None`` where no object is there yet.
-
-    :param written_at: when it was written, by the store's clock; 0: not known, or nobody asks.
-    """
+    """A head as it was read or written: ``etag`` is ``None`` where no object is there yet."""
 
     slot: Slot
     head: PartitionHead
     etag: str | None
-    written_at: float = field(default=0.0, compare=False)
-
-    @property
-    def since(self) -> float:
-        """The least time from which on a job may count that has this head's claim: never before
-        the one that moved it last."""
-        return max([self.written_at, *(move.since for move in self.head.moves[-1:])])
 
     def version_at(self, base: str | None) -> int | None:
         """The version of the state whose ETag was ``base`` (``None``: there was no head).

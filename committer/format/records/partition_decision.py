@@ -53,8 +53,6 @@ class PartitionDecision:
     :param merged: jobs whose rows are in ``files``, written again with those of others.
     :param row_changes: of a job that computed the rows from those that were there: what it did to
         them.
-    :param restores: a replace that brings back what the head keeps of this version, and nothing
-        else.
     :param lost: files that were decided and whose loss was accepted; nobody looks for them.
     :param ranks: how new the runs are whose rows the partition holds from then on.
     :param rank: how new the job's own run is there, where that is not the newest of ``ranks``.
@@ -73,7 +71,6 @@ class PartitionDecision:
     dropped_job: str | None = None
     lost: Annotated[tuple[PendingFile, ...], LEFT_OUT] = ()
     merged: Annotated[tuple[str, ...], LEFT_OUT] = ()
-    restores: Annotated[Count | None, LEFT_OUT] = None
     condensed: Annotated[Sums | None, LEFT_OUT] = None
     row_changes: Annotated[RowChanges | None, LEFT_OUT] = None
     also_dropped: Annotated[tuple[str, ...], LEFT_OUT] = ()
@@ -100,8 +97,6 @@ class PartitionDecision:
     @property
     def settles_alone(self) -> bool:
         """Whether the job settles a conflict over the partition by changing none of its rows."""
-        if self.restores is not None:
-            return self.settles and self.restores == self.base_version
         return self.settles and self.goes_on and not self.sums.files
 
     @property

@@ -11,8 +11,8 @@ from .marks import ENCLOSING, LEFT_OUT, Count
 
 @dataclass(frozen=True)
 class PendingFile:
-    """A multipart upload whose parts are all there and which is not completed; or, in a table that
-    is read by heads, an object that its task has written whole where nobody looks for it.
+    """A multipart upload whose parts are all there and which is not completed; or, in a Delta
+    table, an object that its task has written whole where nobody looks for it.
 
     :param key: whole key in the bucket.
     :param partition: Hive-escaped partition path, or :data:`.layout.UNPARTITIONED`.

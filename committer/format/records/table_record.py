@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import pyarrow as pa
 
 from ...store.encryption import Encryption
-from ...store.fast_root import FastRoot
-from ..job_spec import Coordination, Readers
+from ..job_spec import Coordination
 from ..schema.compatibility import from_json, to_json
-from .codec import BY_HEADS_FORMAT, FAST_FORMAT, USUAL_FORMAT, decode, encode
+from .codec import decode, encode
 from .head import JobId
 from .marks import LEFT_OUT, Converted, Count, Named
 from .store_facts import StoreFacts
-
-
-def _fast_root(text: object) -> FastRoot:
-    if not isinstance(text, str):
-        raise ValueError("is not a string")
-    return FastRoot.parse(text)
-
-
-_FastRoot = Annotated[FastRoot, Converted(str, _fast_root)]
 
 
 @dataclass(frozen=True)
@@ -52,16 +42,9 @@ class TableRecord:
         time holds what a listing shows.
     :param adopting: an adoption has taken ``unadopted`` out and has yet to look for what came
         before that. Where it died, whoever comes by puts ``unadopted`` back.
-    :param symlinks: each job keeps a symlink manifest beside each head, for other engines.
     :param schema_version: how many times the columns have changed.
     :param overwritten: the ``schema_version`` at which columns last took the place of others: no
         file is of an earlier one. 0 if none ever did.
-    :param readers: how they find the table's files.
-    :param retention: seconds for which what a replace took the place of can be read, in a table
-        that is read by heads; ``None``: as long as is usual.
-    :param data_root: where jobs' files lie first, in a table that is read by heads; ``None``: in
-        the table.
-    :param former_roots: where they lay first before that, as long as anything may be left there.
     :param encryption: by the store, of all that is written for the table; ``None``: the bucket's.
     :param evolution: the next change; it counts as soon as its job is committed, and is as if it
         were not there until then and after its abort.
@@ -76,27 +59,10 @@ class TableRecord:
     instead: Annotated[str | None, LEFT_OUT] = None
     unadopted: Annotated[bool, LEFT_OUT] = False
     adopting: Annotated[bool, LEFT_OUT] = False
-    symlinks: Annotated[bool, LEFT_OUT] = False
     schema_version: Annotated[Count, LEFT_OUT] = 0
     overwritten: Annotated[Count, LEFT_OUT] = 0
     evolution: Annotated[Evolution | None, LEFT_OUT] = None
-    readers: Annotated[Readers, LEFT_OUT] = Readers.LISTING
-    retention: Annotated[Count | None, LEFT_OUT] = None
-    data_root: Annotated[_FastRoot | None, LEFT_OUT] = None
-    former_roots: Annotated[tuple[_FastRoot, ...], LEFT_OUT] = ()
     encryption: Annotated[Encryption | None, LEFT_OUT] = None
-
-    @property
-    def is_temporary(self) -> bool:
-        """Whether its files need never become durable."""
-        return self.data_root is not None and self.data_root.temporary
-
-    def lying_in(self, data_root: FastRoot | None) -> dict[str, Any]:
-        """What changes where its jobs' files lie first elsewhere from now on."""
-        places = dict.fromkeys(it.place for it in (*self.former_roots, self.data_root) if it)
-        now = data_root and data_root.place
-        former = tuple(place for place in places if place != now)
-        return {"data_root": data_root, "former_roots": former}
 
     def evolved(self) -> TableRecord:
         """The record once the job of its evolution is committed."""
@@ -112,9 +78,7 @@ class TableRecord:
         )
 
     def encode(self) -> bytes:
-        form = BY_HEADS_FORMAT if self.readers is Readers.HEADS else USUAL_FORMAT
-        form = FAST_FORMAT if self.data_root or self.former_roots else form
-        return encode("table", self.write_id, self, form)
+        return encode("table", self.write_id, self)
 
     @staticmethod
     def decode(body: bytes, key: str) -> TableRecord:

@@ -52,10 +52,10 @@ class HeadsKnown:
 
     @property
     def named(self) -> set[str]:
-        """Jobs whose decisions heads need, for what they name and for what they keep."""
+        """Jobs whose decisions heads need, for what they name and who has claimed them."""
         heads = [state.head for state in self.states.values()]
         claims = {head.claim for head in heads if head.claim is not None}
-        return claims.union(*(line.decisions for head in heads for line in head.lines))
+        return claims.union(*(head.decisions for head in heads))
 
     def is_applied(self, change: PartitionDecision) -> bool:
         """Whether a head has moved from where a job found it: then this job has moved it."""

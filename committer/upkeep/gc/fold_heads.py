@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from ...commit.state.context import Context
 from ...commit.state.decide import Decided
-from ...commit.state.heads import Swapped, head_state, swap_head
+from ...commit.state.heads import head_state, swap_head
 from ...commit.state.old_records import ReadHeads
 from ...commit.state.partition_files import fold, read_commit
 from ...commit.state.tolerance import or_damage
@@ -97,11 +97,11 @@ def _fold(
     if key is None:
         return state
     outcome = yield from swap_head(state, new)
-    if isinstance(outcome, Swapped):
-        return outcome.state
+    if isinstance(outcome, HeadState):
+        return outcome
     if not isinstance(outcome, NotWritten) or isinstance(outcome.current, Absent):
         return None
     now = head_state(context, state.slot, outcome.current)
-    if key not in now.head.lists:
+    if key not in {it.key for it in now.head.manifests}:
         yield from Delete(key)
     return now

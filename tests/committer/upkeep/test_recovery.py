@@ -43,11 +43,11 @@ from zero_rename.committer import (
 from zero_rename.committer.commit.claim import ClaimRequest, claim_all
 from zero_rename.committer.commit.open import open_job
 from zero_rename.committer.commit.state.decide import decide, read_decision
-from zero_rename.committer.commit.state.heads import Swapped, read_head, swap_head
+from zero_rename.committer.commit.state.heads import read_head, swap_head
 from zero_rename.committer.commit.state.heartbeat import send_heartbeat
 from zero_rename.committer.format.layout import new_write_id
 from zero_rename.committer.format.records.decision import Decision
-from zero_rename.committer.format.records.head import Slot
+from zero_rename.committer.format.records.head import HeadState, Slot
 from zero_rename.committer.store.requests import (
     AbortUpload,
     CompleteUpload,
@@ -691,7 +691,7 @@ class TestClaimsOfClosedJobs:
             slot = Slot.partition(ROOT, name)
             state = table.driver.run(read_head(table._context, slot))
             claimed = state.head.claimed(opened.job, "gone", new_write_id(), state.etag)
-            assert isinstance(table.driver.run(swap_head(state, claimed)), Swapped)
+            assert isinstance(table.driver.run(swap_head(state, claimed)), HeadState)
         return opened.job
 
     def table(self, partitions: int = 1) -> Table:

@@ -25,8 +25,12 @@ from zero_rename.committer.format.records.decision import (
     PartReference,
     Verdict,
 )
-from zero_rename.committer.format.records.head import FormerState, PartitionHead, Slot
-from zero_rename.committer.format.records.kept_state import KeptState, Move, NamedManifest
+from zero_rename.committer.format.records.head import (
+    FormerState,
+    NamedManifest,
+    PartitionHead,
+    Slot,
+)
 from zero_rename.committer.format.records.manifest import Manifest
 from zero_rename.committer.format.records.open_record import OpenRecord
 from zero_rename.committer.format.records.partition_decision import (
@@ -157,29 +161,6 @@ RECORDS: dict[str, tuple[Any, Callable[[bytes], Any]]] = {
             dropped=(EARLIER,),
             claim=JOB,
             trail=(FormerState("4a8a08f09d37b737", 28), FormerState("8277e0910d750195", 29)),
-        ),
-        lambda body: PartitionHead.decode(body, Slot.partition(ROOT, DAY1), ROOT),
-    ),
-    "head-kept.json": (
-        PartitionHead(
-            name=DAY1,
-            write_id=WRITE_ID,
-            version=3,
-            replace_version=3,
-            replaced_at=1_767_225_600.0,
-            last_job=JOB,
-            decisions=(JOB,),
-            moves=(Move(3, JOB, 1_767_225_599.0),),
-            kept=(
-                KeptState(
-                    1_767_225_599.0,
-                    (Move(1, EARLIER, 1_767_139_200.0), Move(2, JOB, 1_767_142_800.0)),
-                    (EARLIER,),
-                    (NamedManifest(ROOT.manifest_key(WRITE_ID), "92eb5ffee6ae2fec", 12),),
-                    (JOB,),
-                    1,
-                ),
-            ),
         ),
         lambda body: PartitionHead.decode(body, Slot.partition(ROOT, DAY1), ROOT),
     ),

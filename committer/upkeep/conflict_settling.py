@@ -1,14 +1,14 @@
-"""Settling a conflict by bringing back the rows of the run that is to stand: in a table that is
-read by heads, as long as the partition's head keeps them; where readers list files, only as long as
-they are visible. The job writes no row, leaves in the head who stands, and is refused where the
-partition has changed since the conflict was looked at."""
+"""Settling a conflict by leaving on record which run stands, where its rows are what readers see:
+no others are kept. The job writes no row, and is refused where the partition has changed since the
+conflict was looked at."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from ..commit.brought_back import refuse_elsewhere
+import pyarrow as pa
+
 from ..commit.state.context import Context
 from ..commit.state.decide import Decided, read_decision
 from ..commit.state.found_table import read_table
@@ -16,15 +16,14 @@ from ..commit.state.heads import read_head
 from ..commit.state.open_jobs import OpenEntry, list_open, read_open
 from ..commit.state.partition_files import files_of_head
 from ..errors import InvalidInputError, OtherJobError, first_few
-from ..format.job_spec import JobSpec, Owner, Readers, SuccessMarkers
+from ..format.job_spec import JobSpec, Owner, SuccessMarkers
 from ..format.layout import UNPARTITIONED
 from ..format.read_base import ReadBase
 from ..format.records.data_file import DataFile
 from ..format.records.head import HeadState, Slot
 from ..format.records.partition_ranks import SettledRuns, Settling
-from ..format.records.run_conflict import ConflictingRun, RunConflict, SettledBy
+from ..format.records.run_conflict import ConflictingRun, RunConflict
 from ..store.requests import All, Step
-from .restoring import Restored, RestorePlan
 
 #: Advice where rows cannot be brought back.
 RERUN_REMEDY = "Let the run that is to stand load the partition again."
@@ -32,30 +31,26 @@ RERUN_REMEDY = "Let the run that is to stand load the partition again."
 
 @dataclass(frozen=True)
 class SettlementPlan:
-    """What is to be done about a conflict.
+    """What is to be left on record about a conflict.
 
-    :param losers: the keys of the runs whose rows are not visible then.
-    :param restore: which state is to be visible.
-    :param readers: how readers find files. Where they list them, it is the present state.
+    :param losers: the keys of the runs whose rows are not visible.
+    :param version: that the partition must be at; ``schema`` and ``partition_by`` are the table's.
     """
 
-    how: SettledBy
+    url: str
+    schema: pa.Schema
+    partition_by: tuple[str, ...]
     losers: tuple[str, ...]
-    restore: RestorePlan
-    readers: Readers
+    version: int
 
     def spec(self, conflict: RunConflict, winner: ConflictingRun, owner: Owner) -> JobSpec:
-        """Return the job that carries it out: it leaves in the partition who stands, too."""
-        runs = SettledRuns(winner.key, self.losers)
-        settles = {conflict.partition: Settling(runs, conflict.highest_rank(winner))}
-        plan = self.restore
-        if self.readers is Readers.HEADS:
-            return replace(plan.spec(owner), settles=settles)
+        """Return the job that leaves in the partition who stands."""
+        name, runs = conflict.partition, SettledRuns(winner.key, self.losers)
         return JobSpec(
-            plan.schema,
-            only_partitions=(conflict.partition,) if plan.partition_by else None,
-            base=ReadBase(plan.url, dict(plan.restored.found), whole=False),
-            settles=settles,
+            self.schema,
+            only_partitions=(name,) if self.partition_by else None,
+            base=ReadBase(self.url, {name: self.version}, whole=False),
+            settles={name: Settling(runs, conflict.highest_rank(winner))},
             # The markers tell of the files that are there, and of the job that wrote them.
             success_markers=SuccessMarkers.NONE,
             owner=owner,
@@ -65,10 +60,9 @@ class SettlementPlan:
 def plan_settlement(
     context: Context, conflict: RunConflict, winner: ConflictingRun
 ) -> Step[SettlementPlan]:
-    """Work out how a run's rows become visible again. Changes nothing.
+    """Work out whether a run's rows are what readers see of a partition. Changes nothing.
 
-    :raises InvalidInputError: the partition has changed since the look, or the rows are not kept,
-        or rows of runs that are not in the conflict would go.
+    :raises InvalidInputError: they are not, or the partition has changed since the look.
     :raises OtherJobError: a job is at work on the partition, or may be.
     """
     name = conflict.partition
@@ -85,28 +79,24 @@ def plan_settlement(
         )
     now = yield from _content(context, state)
     others = {it.key for it in conflict.runs if it.key != winner.key}
-    if now.is_of(winner, state.head.last_job) and not others & now.runs:
-        version, held = state.head.version, now
-    else:
-        if table.readers is not Readers.HEADS or winner.gave_way:
-            why = (
-                "it gave way, and wrote nothing"
-                if winner.gave_way
-                else "this table's readers list files, so a replace removes what it takes the "
-                "place of"
-            )
-            raise InvalidInputError(
-                f"The rows of {winner} in {conflict.name} cannot be brought back: {why}. Nothing "
-                "was changed.",
-                remedy=RERUN_REMEDY,
-            )
-        version, held = yield from _find_kept(context, state, conflict, winner)
-    _refuse_lost_rows(conflict, winner, now, held)
-    refuse_elsewhere(context.root, table, held.files)
-    restored = Restored({name: version}, {name: state.head.version})
-    plan = RestorePlan(context.root.url, table.schema, table.partition_by, restored)
-    how = SettledBy.KEPT if version == state.head.version else SettledBy.RESTORE
-    return SettlementPlan(how, tuple(sorted(others - held.runs)), plan, table.readers)
+    if not now.is_of(winner, state.head.last_job) or others & now.runs:
+        why = (
+            "it gave way, and wrote nothing"
+            if winner.gave_way
+            else "this table's readers list files, so a replace removes what it takes the place of"
+        )
+        raise InvalidInputError(
+            f"The rows of {winner} in {conflict.name} cannot be brought back: {why}. Nothing "
+            "was changed.",
+            remedy=RERUN_REMEDY,
+        )
+    return SettlementPlan(
+        context.root.url,
+        table.schema,
+        table.partition_by,
+        tuple(sorted(others)),
+        state.head.version,
+    )
 
 
 def check_rerun(context: Context, conflict: RunConflict, winner: ConflictingRun) -> Step[None]:
@@ -163,8 +153,8 @@ def _in_words(partition: str) -> str:
 
 
 @dataclass(frozen=True)
-class _KeptRows:
-    """What a partition holds, or held: its files, and the keys of the runs whose rows they have."""
+class _PresentRows:
+    """What a partition holds: its files, and the keys of the runs whose rows they have."""
 
     files: tuple[DataFile, ...]
     runs: frozenset[str]
@@ -177,7 +167,7 @@ class _KeptRows:
         return run.key in self.runs or (not self.files and run.job == job)
 
 
-def _content(context: Context, state: HeadState) -> Step[_KeptRows]:
+def _content(context: Context, state: HeadState) -> Step[_PresentRows]:
     files = yield from files_of_head(context, state)
     jobs = {it.job for it in files if it.job}
     writers = yield from _decisions(context, jobs)
@@ -196,51 +186,10 @@ def _content(context: Context, state: HeadState) -> Step[_KeptRows]:
     } | merged
     found = writers | (yield from _decisions(context, merged - writers.keys()))
     keys = (found[job].decision.idempotency_key or job for job in origins if job in found)
-    return _KeptRows(files, frozenset(keys))
+    return _PresentRows(files, frozenset(keys))
 
 
 def _decisions(context: Context, jobs: Collection[str]) -> Step[dict[str, Decided]]:
     names = sorted(jobs)
     found = yield from All(tuple(read_decision(context, job) for job in names))
     return {job: it for job, it in zip(names, found, strict=True) if it is not None}
-
-
-def _find_kept(
-    context: Context, state: HeadState, conflict: RunConflict, winner: ConflictingRun
-) -> Step[tuple[int, _KeptRows]]:
-    """Find the last version of a partition that held rows of a run, of those that the head keeps.
-
-    :raises InvalidInputError: it keeps none.
-    """
-    for line in reversed(state.head.lines):
-        if not line.moves:
-            continue
-        version = line.moves[-1].version
-        former = state.head.as_of(version)
-        if former is None:
-            continue
-        held = yield from _content(context, replace(state, head=former))
-        if held.is_of(winner, line.moves[-1].job):
-            return version, held
-    raise InvalidInputError(
-        f"The rows of {winner} in {conflict.name} are not kept any more. Nothing was changed.",
-        key=state.slot.key,
-        remedy=f"{RERUN_REMEDY} How long they are kept is the table's retention: zero-rename "
-        f"retention {context.root.url}",
-    )
-
-
-def _refuse_lost_rows(
-    conflict: RunConflict, winner: ConflictingRun, now: _KeptRows, held: _KeptRows
-) -> None:
-    """See that no rows go but those of runs in the conflict.
-
-    :raises InvalidInputError: others would.
-    """
-    lost = sorted(now.runs - held.runs - {it.key for it in conflict.runs})
-    if lost:
-        raise InvalidInputError(
-            f"{first_few(lost)} wrote rows to {conflict.name} since those of {winner} were "
-            "removed: they would go, too. Nothing was changed.",
-            remedy=RERUN_REMEDY,
-        )
