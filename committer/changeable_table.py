@@ -168,7 +168,7 @@ class ChangeableTable(StatefulTable):
             types, become the table's; those that they lack stay, and are null in new rows.
         :param partition_by: partition columns of a table that is not there yet.
         :param attempts: how often it is computed, where another job changes the table meanwhile.
-        :param idempotency_key: with ``on_repeat``, ``only_partitions``, ``readers``, ``data_root``,
+        :param idempotency_key: with ``on_repeat``, ``only_partitions``, ``data_root``,
             ``owner``, ``files`` and ``code_version``, as for :meth:`.table.Table.job`.
         :raises InvalidInputError: a call that cannot be right; nothing was changed.
         :raises TableMismatchError: columns that are not the table's.
