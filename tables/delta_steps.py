@@ -106,7 +106,7 @@ from .delta_inputs import tell_inputs
 from .delta_ranks import LeftOut, ranks_of_job, refuse_at_opening, without_superseded
 from .delta_runs import owner_of
 from .delta_settling import refuse_moved
-from .new_table import check_free
+from .new_table import check_free, refuse_expiry
 from .store_check import ATOMIC, facts_of, refuse_second_writer
 from .unpublished import check_held_back, delete_files, leave_unpublished, unpublished_of_run
 
@@ -345,6 +345,7 @@ def _opened(
         layout.check_writable(state, removes_rows=spec.mode is Mode.REPLACE)
     else:
         yield from check_free(root)
+        yield from refuse_expiry(root, spec.files.tags)
     spec, schema, partition_by = _columns(root, state, spec)
     facts = yield from facts_of(root, state, known)
     yield from refuse_second_writer(root, layout, opened.job, facts)

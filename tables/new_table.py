@@ -1,15 +1,17 @@
 """A root for a new Delta table: nothing may lie there that the table would hide or take for its
-own."""
+own, and no lifecycle rule may take away what the table is made of."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..committer.commit.state.context import Context
 from ..committer.commit.state.found_table import refuse_partition_folder
-from ..committer.errors import TableMismatchError
+from ..committer.errors import StoreUnfitError, TableMismatchError
 from ..committer.format.layout import TableRoot, is_job_id
 from ..committer.format.schema.other_formats import find_log
 from ..committer.store.listing import first_object
-from ..committer.store.requests import ListedObject, Step
+from ..committer.store.requests import LifecycleRules, ListedObject, ListLifecycleRules, Step
 
 #: What jobs leave before there is a table: their records, and files that no entry names.
 _RECORDS = tuple(f"_zero_rename/{name}/" for name in ("open", "jobs", "failures", "probe"))
@@ -34,6 +36,33 @@ def check_free(root: TableRoot) -> Step[None]:
         key=found.key,
         remedy="Write to another root, or copy what is there into a new table by zero-rename copy.",
     )
+
+
+def refuse_expiry(root: TableRoot, tags: Mapping[str, str]) -> Step[None]:
+    """Refuse to make a table where a lifecycle rule of the bucket deletes its files or its log by
+    age, or moves them to where they cannot be read: one request. Of a store that does not tell its
+    rules to this writer nothing is asked.
+
+    :param tags: of the files that the first job writes.
+    :raises StoreUnfitError: a rule does.
+    """
+    found = yield from ListLifecycleRules()
+    rules = found.rules if isinstance(found, LifecycleRules) else ()
+    for folder, marked in (("_delta_log/", {}), ("data/", tags)):
+        prefix = f"{root.prefix}/{folder}"
+        for rule in rules:
+            if not rule.concerns(prefix, marked) or not (rule.expires or rule.archives):
+                continue
+            does = "deletes by age" if rule.expires else f"moves to {rule.archives} by age"
+            raise StoreUnfitError(
+                f"The bucket's lifecycle rule {rule.name!r} {does} what lies below {prefix}: files "
+                "that the table's log names, or the log itself. Nothing was written.",
+                table=root.url,
+                key=prefix,
+                remedy="Exclude the table's prefix from the rule; zero-rename purge removes what "
+                "was replaced, after the table's retention. Or write to a root that no such rule "
+                "concerns.",
+            )
 
 
 def _is_of_jobs(root: TableRoot, item: ListedObject) -> bool:

@@ -17,6 +17,7 @@ from conftest import Bucket
 from support.memory_store import Behaviour, MemoryDriver, MemoryStore
 from support.waiting import until
 from zero_rename import Table
+from zero_rename.committer import FileOptions
 from zero_rename.committer.errors import (
     CommitConflictError,
     DestinationExistsError,
@@ -27,6 +28,7 @@ from zero_rename.committer.errors import (
     TableNotFoundError,
     UnsupportedTypeError,
 )
+from zero_rename.committer.store.lifecycle import LifecycleRule
 from zero_rename.committer.store.listing import list_objects
 from zero_rename.committer.store.requests import Found, Get, PutFile
 from zero_rename.committer.write_job import WriteJob
@@ -304,6 +306,43 @@ class TestStore:
             with pytest.raises(StoreUnfitError, match="another job is open"):
                 write(on(store), rows(("1", 7)))
         assert read(on(store)) == [("1", 5), ("1", 6)]
+
+    @pytest.mark.parametrize("prefix", ["", "flights/", "flights/data/", "flights/_delta_log/"])
+    def test_a_first_write_is_refused_where_a_lifecycle_rule_expires_the_table(
+        self, prefix: str
+    ) -> None:
+        store = MemoryStore()
+        store.rules = (LifecycleRule("tidy", prefix, expires=True),)
+        with pytest.raises(StoreUnfitError, match=r"rule 'tidy' deletes by age.*the table's log"):
+            write(on(store), rows(("1", 5)), partition_by=["day"])
+        assert not store.objects
+
+    @pytest.mark.parametrize(
+        "rule",
+        [
+            LifecycleRule("elsewhere", "flights_old/", expires=True),
+            LifecycleRule("of some tags", "", expires=True, tags={"kind": "scratch"}),
+            LifecycleRule("of empty objects", "", expires=True, smaller=1),
+            LifecycleRule("of uploads", "", abort_days=7),
+        ],
+        ids=lambda rule: rule.name,
+    )
+    def test_lifecycle_rules_of_others_refuse_nothing_and_later_ones_are_the_doctors(
+        self, rule: LifecycleRule
+    ) -> None:
+        store = MemoryStore()
+        store.rules = (rule,)
+        write(on(store), rows(("1", 5)), partition_by=["day"])
+        store.rules = (LifecycleRule("later", "", expires=True),)
+        write(on(store), rows(("1", 6)))
+        assert read(on(store)) == [("1", 5), ("1", 6)]
+
+    def test_a_lifecycle_rule_of_the_first_jobs_own_tags_refuses_it(self) -> None:
+        store = MemoryStore()
+        store.rules = (LifecycleRule("scratch", "", expires=True, tags={"kind": "scratch"}),)
+        with pytest.raises(StoreUnfitError, match="rule 'scratch' deletes by age"):
+            write(on(store), rows(("1", 5)), files=FileOptions(tags={"kind": "scratch"}))
+        assert not store.objects
 
     def test_a_table_of_another_engine_is_written_where_its_store_keeps_conditions(self) -> None:
         store = MemoryStore()
