@@ -19,7 +19,7 @@ from .commit.state.context import Progress
 from .commit.state.job_state import Committed, OpenedJob
 from .errors import DamagedError, SnapshotGoneError, StreamError
 from .format.job_spec import FileOptions, JobSpec, Mode, Owner
-from .format.layout import TableRoot
+from .format.layout import TableRoot, is_written_once
 from .format.parquet.file_writer import file_settings
 from .format.parquet.reader import read_batches
 from .format.records.data_file import DataFile
@@ -28,7 +28,6 @@ from .format.run_rank import NO_RANK
 from .format.schema.evolution import lacked_of
 from .store.copies import CopyFile, CopyPart, Place
 from .store.driver import Driver
-from .store.fast_root import is_fast
 from .store.range_reader import RangeFile
 from .store.requests import All, ByteRange, CreateUpload, Done, ObjectSettings, Refused, Step
 from .store.upload_parts import parts_held
@@ -183,7 +182,7 @@ class FileCopier:
 
     def _send(self, file: DataFile, key: str) -> PendingFile:
         """Copy a file through this process, and compare its checksum."""
-        once = is_fast(file.key)
+        once = is_written_once(file.key)
         source = RangeFile(self._source, file.key, file.size, tail=_READ, once=once)
         with data_stream(self._target, self._opened, key, self._settings) as stream:
             while body := source.read(_READ):

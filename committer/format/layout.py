@@ -139,6 +139,12 @@ def log_job_in_key(key: str) -> tuple[str, str] | None:
     return found[1], found[2]
 
 
+def is_written_once(key: str) -> bool:
+    """Whether what is at a data file's key is there since it was written: a Delta table's job names
+    each of its files by a key that nobody writes a second time."""
+    return _DATA.search(key) is not None or log_job_in_key(key) is not None
+
+
 def new_write_id() -> str:
     """A write id, which never repeats: random, since a forked process would go on with a
     counter where its parent was, as Spark's workers do.

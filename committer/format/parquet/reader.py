@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from ...errors import DamagedError, InvalidInputError, TableMismatchError, ZeroRenameError
 from ...store.driver import Driver
-from ...store.fast_root import is_fast
 from ...store.range_reader import RangeFile, gone
 from ...store.requests import Absent, Get
+from ..layout import is_written_once
 from ..records.data_file import DataFile
 from ..schema.compatibility import cast_column, is_later, type_differences, with_lacking
 from ..schema.hive_paths import partition_values
@@ -120,7 +120,8 @@ class _FileReader:
             source = pa.BufferReader(_read_whole(driver, file))
         else:
             with _naming(file):
-                self._ranges = RangeFile(driver, file.key, file.size, once=is_fast(file.key))
+                once = is_written_once(file.key)
+                self._ranges = RangeFile(driver, file.key, file.size, once=once)
             source = pa.PythonFile(self._ranges, mode="r")
         with _naming(file):
             # Spark's and Impala's INT96 in nanoseconds would wrap around after 2262.
