@@ -13,8 +13,8 @@ restores a version, removes the file   gone        unless they ever were written
 a checkpoint that copies it            its own     what is asked is asked of the copy
 a compaction that removes it           compacted   in its files, with rows of others
 any other that removes it              rewritten   in files that say nothing of the run
-brings the file back                   its own     whatever was before
-restores a version                     unsure      where they were written again before
+brings the file back                   its own     until an entry removes it once more
+restores a version                     unsure      where they were written again before, ever
 was cleaned                            unsure
 =====================================  ==========  =========================================
 
@@ -197,7 +197,8 @@ def _see_gone(
         removed = {it.path for it in entry.of(RemoveFile)}
         there = fate.carriers or {add.path}
         if any(it.path == add.path for it in entry.of(AddFile)):
-            fate = _RowsFate()
+            # A later restore may bring the files back that held them meanwhile.
+            fate = _RowsFate(rewritten=fate.rewritten or bool(fate.carriers))
         elif entry.operation == RESTORE:
             if fate.rewritten or fate.carriers:
                 fate.lie_elsewhere(f"{by} may have brought them back")

@@ -107,6 +107,28 @@ class TestRewrittenRows:
             past(table)
         return str(caught.value)
 
+    def test_are_refused_where_a_restore_brings_their_compaction_back_a_second_time(
+        self, table: LogTable
+    ) -> None:
+        own = path_of(table.append("1", run="daily"))
+        compacted = rewrite(table, own)
+        table.run(PutFile(LAYOUT.root.key_of(compacted), b"parquet"))
+        restore(table, 1)
+        assert table.live() == {own}
+        restore(table, 2)
+        assert table.live() == {compacted}
+        assert "version 4 of job restore2 may have brought them back" in self.refused(table)
+
+    def test_are_left_where_a_replace_came_after_they_were_brought_back(
+        self, table: LogTable
+    ) -> None:
+        rewrite(table, path_of(table.append("1", run="daily")))
+        restore(table, 1)
+        replaced = path_of(table.replace("1"))
+        change = again(table)
+        table.commit(change)
+        assert table.live() == {replaced, change.adds[0].path}
+
     def test_are_refused_where_another_engine_changed_some(self, table: LogTable) -> None:
         rewrite(table, path_of(table.append("1", run="daily")), operation="UPDATE")
         words = "version 2 of another engine (UPDATE) wrote the rows of data/job1/0"
