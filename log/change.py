@@ -91,6 +91,8 @@ class LogChange:
     :param settles: the conflicts of runs that it settles, by partition.
     :param owner: who runs it, as the entry tells it.
     :param told: what the entry says besides for whoever asks what the job did, as JSON.
+    :param emptied: of a restore: ranks that transactions keep of partitions from then on, and
+        kept otherwise before.
     """
 
     job: str
@@ -114,6 +116,7 @@ class LogChange:
     settles: Mapping[Partition, Settling] = field(default_factory=dict)
     owner: Mapping[str, Any] = field(default_factory=dict)
     told: Mapping[str, Any] = field(default_factory=dict)
+    emptied: Mapping[Partition, PartitionRanks] = field(default_factory=dict)
 
     @property
     def depth(self) -> LogDepth:
@@ -159,12 +162,14 @@ def change_actions(change: LogChange, state: LogState, now: int) -> tuple[Action
     if change.metadata is not None:
         state = replace(state, metadata=change.metadata)  # By which its files are named.
     ranks = ranks_after(state, change.adds, removed, change.replaced, change.ranks)
-    if change.operation == RESTORE:  # A partition that it empties is as no run had written it.
-        ranks = dict.fromkeys(ranks, NO_RANKS)
+    if change.settles and change.operation == RESTORE:
+        ranks = dict.fromkeys(ranks, NO_RANKS)  # Its settlement says how new it is.
+    elif change.operation == RESTORE:
+        ranks = {**change.emptied}  # The others are kept as they were then.
     transactions = [
         *(AppTransaction(FENCE + job, 1, now) for job in sorted(change.fences)),
         *([AppTransaction(RUN + change.run, version, now)] if change.run is not None else []),
-        *emptied_transactions(state, ranks, new, removed, change.replaced, now),
+        *emptied_transactions(state, ranks, new, removed, change.replaced, now, change.emptied),
         *settled_transactions(state, change.settles, _ended(change, state, removed), now),
     ]
     return (

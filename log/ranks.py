@@ -15,8 +15,8 @@ a replace                              its run's rank, as the newest and as the 
 an append                              its run's rank; where a run has emptied the partition, that
                                        one's, too
 what writes rows again                 what the partition's ranks are
-a restore                              nothing: files come back with their tags; of a partition that
-                                       it empties, that no run has written it
+a restore                              nothing: files come back with their tags, and what is kept of
+                                       partitions in transactions is what was kept then
 =====================================  =============================================================
 
 Files of other engines have no tags, and a run without a rank is older than any. The ranks are those
@@ -235,11 +235,13 @@ def emptied_transactions(
     removed: Collection[AddFile],
     replaced: Scope,
     now: int,
+    restored: Collection[Partition] = (),
 ) -> list[AppTransaction]:
     """Transactions that keep the ranks of partitions which an entry leaves without a file, and
     renew those of partitions that were without one before.
 
     :param after: of :func:`ranks_after`.
+    :param restored: partitions that are as they were once, with a file or without.
     """
     emptied = _emptied(state)
     filled = {state.partition(it) for it in adds}
@@ -252,7 +254,7 @@ def emptied_transactions(
     if unfilled and state.files is not None:
         gone = {it.path for it in removed}
         unfilled -= {state.partition(it) for it in state.live.values() if it.path not in gone}
-    names = (_name(place, after[place]) for place in unfilled | renewed)
+    names = (_name(place, after[place]) for place in {*unfilled, *renewed, *restored})
     return [AppTransaction(name, state.version + 1, now) for name in sorted(names)]
 
 
@@ -289,6 +291,23 @@ def _read(text: str, where: str, of: str) -> PartitionRanks:
             field=where,
             remedy="Load the partition once with on_conflict=last_wins.",
         ) from error
+
+
+def emptied_again(state: LogState, then: LogState, scope: Scope) -> dict[Partition, PartitionRanks]:
+    """The ranks that transactions kept of partitions in a former state, where they keep others now:
+    none of those that no run had left without a file by then.
+
+    :param then: with all of its transactions.
+    """
+    kept = {place: ranks for place, (_, ranks) in _emptied(then).items()}
+    now = {place: ranks for place, (_, ranks) in _emptied(state).items()}
+    changed = {it for it in {*kept, *now} if kept.get(it, NO_RANKS) != now.get(it, NO_RANKS)}
+    return {place: kept.get(place, NO_RANKS) for place in changed if scope.has(place)}
+
+
+def keeps_ranks(state: LogState) -> bool:
+    """Tell whether transactions of a state keep ranks of any partition."""
+    return any(app.startswith(RANKS) for app in state.transactions)
 
 
 def _emptied(state: LogState) -> dict[Partition, tuple[int, PartitionRanks]]:

@@ -28,6 +28,8 @@ from .actions import FORGOTTEN, AddFile, LogMetadata
 from .change import RESTORE, LogBase, LogChange
 from .log_layout import LogLayout
 from .opening import LogDepth, OpenedLog, open_log
+from .partitions import Partition
+from .ranks import PartitionRanks, emptied_again, keeps_ranks
 from .replay import LogState
 from .scope import ALL, Scope
 
@@ -74,11 +76,9 @@ def plan_restore(
         restored = layout.restored(then.metadata, state.metadata)
         metadata = restored if restored != state.metadata else None
     wanted = {path: it for path, it in then.live.items() if within.has(then.partition(it))}
-    return (
-        yield from bring_back(
-            layout, opened, LogFiles(wanted, then.metadata), within, metadata, job, now, owner
-        )
-    )
+    ranks = yield from find_ranks(layout, state, then, within)
+    files = LogFiles(wanted, then.metadata, ranks)
+    return (yield from bring_back(layout, opened, files, within, metadata, job, now, owner))
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,27 @@ class LogFiles:
     """Files of a former state by path, and the columns that they were under.
 
     :param metadata: ``None``: there was no table, and no file.
+    :param emptied: of :func:`find_ranks`.
     """
 
     live: Mapping[str, AddFile]
     metadata: LogMetadata | None
+    emptied: Mapping[Partition, PartitionRanks]
+
+
+def find_ranks(
+    layout: LogLayout, state: LogState, then: LogState, within: Scope
+) -> Step[dict[Partition, PartitionRanks]]:
+    """Find the ranks that transactions kept of partitions in a former state, where they keep
+    others now.
+
+    :param state: with all of its transactions.
+    """
+    if not keeps_ranks(state):
+        return {}
+    if not then.all_transactions:
+        then = (yield from open_log(layout, LogDepth.WHOLE, then.version)).state
+    return emptied_again(state, then, within)
 
 
 def bring_back(
@@ -124,6 +141,7 @@ def bring_back(
         reads=within,
         metadata=metadata,
         operation=RESTORE,
+        emptied=then.emptied,
         owner=owner,
     )
     return LogRestore(opened, change, lost)

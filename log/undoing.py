@@ -33,7 +33,7 @@ from .log_layout import LogLayout
 from .opening import LogDepth, open_log, read_entries
 from .partitions import Partition, partition_of
 from .replay import LogState
-from .restoring import LogFiles, LogRestore, bring_back
+from .restoring import LogFiles, LogRestore, bring_back, find_ranks
 from .scope import ALL, Scope
 
 #: Entries that are read at once.
@@ -87,7 +87,8 @@ def plan_undo(
     if blocking := past.first_to_undo(version):
         raise _built_on(undone, [entries[it - version] for it in blocking])
     places = Scope(frozenset(past.in_effect(version)))
-    then = _with_copies(before, state, places)
+    ranks = yield from find_ranks(layout, state, before, places)
+    then = LogFiles(_with_copies(before, state, places), before.metadata, ranks)
     metadata = _columns(layout, before, state, places)
     within = places if metadata is None else ALL  # No other file may need the present columns.
     plan = yield from bring_back(layout, opened, then, within, metadata, job, now, owner)
@@ -131,12 +132,12 @@ def _built_on(undone: str, entries: list[LogEntry]) -> InvalidInputError:
     )
 
 
-def _with_copies(before: LogState, state: LogState, places: Scope) -> LogFiles:
+def _with_copies(before: LogState, state: LogState, places: Scope) -> dict[str, AddFile]:
     """The files that partitions held, with the copies of those that checkpoints have copied."""
     copies = {it.tags[COPY_OF]: it for it in state.live.values() if COPY_OF in it.tags}
     found = (it for it in before.live.values() if places.has(before.partition(it)))
     files = (it if it.path in state.live else copies.get(it.path, it) for it in found)
-    return LogFiles({it.path: it for it in files}, before.metadata)
+    return {it.path: it for it in files}
 
 
 def _columns(

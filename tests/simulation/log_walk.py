@@ -62,7 +62,7 @@ from zero_rename.log.opening import LogDepth, open_log
 from zero_rename.log.partitions import Partition
 from zero_rename.log.publishing import hand_over_job, publish_job
 from zero_rename.log.purging import purge_log
-from zero_rename.log.ranks import LogRanks
+from zero_rename.log.ranks import LogRanks, ranks_in
 from zero_rename.log.replay import LogState, replay
 from zero_rename.log.rerunning import find_past
 from zero_rename.log.restoring import plan_restore
@@ -216,6 +216,7 @@ class Walk:
             self.states[version] = self.state
             self._check_rows(entry)
             self.ranks[version] = self._ranks_after(entry)
+            self._check_ranks(self.ranks[version])
             self.settled[version] = self._settled_after(entry)
             if {it: one.runs for it, one in settled_in(self.state).items()} != self.settled[
                 version
@@ -265,8 +266,7 @@ class Walk:
         before, state = self.ranks[entry.version - 1], self.state
         change = self.changes.get(entry.job or "")
         if (version := self.restores.get(entry.job or "")) is not None:
-            there = {state.partition(it) for it in state.live.values()}
-            return {place: its for place, its in self.ranks[version].items() if place in there}
+            return self.ranks[version]
         if change is None or not change.changes_data:
             return before
         filled = {place for it in change.adds if (place := state.partition(it)) is not None}
@@ -279,6 +279,16 @@ class Walk:
                 raise Broken("a run has committed over a newer one")
             after[place] = its.after(rank, replaces)
         return after
+
+    def _check_ranks(self, known: dict[Partition, PartitionRanks]) -> None:
+        """Tell of a partition whose ranks the log tells otherwise; those of settlements aside."""
+        if settled_in(self.state):
+            return
+        told = ranks_in(self.state, ALL)
+        if {k: it for k, it in told.items() if it != NO_RANKS} != {
+            k: it for k, it in known.items() if it != NO_RANKS
+        }:
+            raise Broken("the log tells other ranks of a partition than its runs have")
 
     def _settled_after(self, entry: LogEntry) -> dict[Partition, SettledRuns]:
         """The settlements that stand after an entry, by the changes that jobs asked for."""

@@ -12,10 +12,12 @@ import pytest
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from zero_rename.committer import SupersededRunError
 from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
+from zero_rename.log import checksum
 from zero_rename.tables import DeltaTable, RestoredVersion
 
 WEEK = 7 * 24 * 3600.0
 DAY1, DAY2 = "day=1", "day=2"
+NEWEST: dict[str, Any] = {"on_conflict": "newest_run"}
 SCHEMA = pa.schema([("day", pa.string()), ("value", pa.int64())])
 UNKNOWN = "zr1-01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
@@ -179,14 +181,38 @@ class TestRuns:
         assert past.values() == [("1", 1), ("1", 3), ("2", 1)]
 
     def test_ranks_of_rows_that_came_back_stand(self, past: Past) -> None:
-        newest: dict[str, Any] = {"on_conflict": "newest_run"}
-        past.load(5, "3", run_rank=5, **newest)
-        job = past.load(7, "3", run_rank=7, **newest)
+        past.load(5, "3", run_rank=5, **NEWEST)
+        job = past.load(7, "3", run_rank=7, **NEWEST)
         past.table.undo(job, apply=True)
         with pytest.raises(SupersededRunError):
-            past.load(4, "3", run_rank=4, **newest)
-        past.load(6, "3", run_rank=6, **newest)
+            past.load(4, "3", run_rank=4, **NEWEST)
+        past.load(6, "3", run_rank=6, **NEWEST)
         assert past.values() == [("1", 1), ("2", 1), ("3", 6)]
+
+    @pytest.mark.parametrize("transactions", [1, 1000])
+    def test_rank_of_an_undone_run_that_left_a_partition_empty_is_gone(
+        self, past: Past, transactions: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(checksum, "TRANSACTIONS", transactions)
+        past.load(5, "3", run_rank=5, **NEWEST)
+        job = past.load(9, run_rank=9, replace_partitions=["day=3"], **NEWEST)
+        done = past.table.undo(job, apply=True)
+        past.load(6, "3", mode="append", run_rank=6, **NEWEST)
+        past.load(7, "3", run_rank=7, **NEWEST)
+        assert past.values() == [("1", 1), ("2", 1), ("3", 7)]
+        past.table.restore(done.present, ["day=3"], apply=True)
+        with pytest.raises(SupersededRunError):
+            past.load(8, "3", run_rank=8, **NEWEST)
+
+    def test_rank_of_a_run_that_left_a_partition_empty_stands_once_rows_since_are_undone(
+        self, past: Past
+    ) -> None:
+        past.load(9, run_rank=9, replace_partitions=["day=3"], **NEWEST)
+        job = past.load(10, "3", mode="append", run_rank=10, **NEWEST)
+        past.table.undo(job, apply=True)
+        with pytest.raises(SupersededRunError):
+            past.load(5, "3", mode="append", run_rank=5, **NEWEST)
+        assert past.values() == [("1", 1), ("2", 1)]
 
 
 class TestRestore:
