@@ -11,6 +11,7 @@ from ..committer.errors import (
     RefusedError,
     StoreRefusedError,
     StoreUnreachableError,
+    ZeroRenameError,
     counted,
 )
 from ..committer.format.layout import TableRoot, new_job_id
@@ -134,9 +135,14 @@ def carry_out(
         planned = yield from plan(opened.job, now)
         if planned.restored.lost and not allow_lost:
             raise _lost(root, planned.restored)
-        if planned.change is None:
-            yield from abandon_job(layout, opened.job)
-            return planned.restored
+    except ZeroRenameError:
+        # Nothing but the open record was written.
+        yield from abandon_job(layout, opened.job)
+        raise
+    if planned.change is None:
+        yield from abandon_job(layout, opened.job)
+        return planned.restored
+    try:
         yield from commit_job(layout, planned.opened, planned.change, now)
     except RefusedError as error:
         # A store that stops answering may have done so after the entry was there.

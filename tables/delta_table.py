@@ -875,9 +875,9 @@ class DeltaTable(ChangeableTable):
         :raises CommitConflictError: another job commits meanwhile. Nothing was changed.
         :raises TableNotFoundError: no table here, or none at that time.
         """
+        shape = self.shape()
         version, within = self.version_at(AsOf.parse(as_of)), ALL
         if partitions is not None:
-            shape = self.shape()
             within = scope_of(stored_in(self.root, lambda: shape, partitions), *shape)
         owner = _restorer()
         plan = restore_planner(self.root, self._layout, version, within, owner)

@@ -11,7 +11,7 @@ import pytest
 
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from zero_rename.committer import SupersededRunError
-from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
+from zero_rename.committer.errors import InvalidInputError, SnapshotGoneError, TableNotFoundError
 from zero_rename.log import checksum
 from zero_rename.tables import DeltaTable, RestoredVersion
 
@@ -252,6 +252,19 @@ class TestRestore:
             past.table.restore(1)
         with pytest.raises(InvalidInputError, match="is no partition of this table"):
             past.table.restore(0, ["month=1"])
+        with pytest.raises(TableNotFoundError):
+            Past().table.restore(0, apply=True)
+
+    def test_version_whose_log_was_cleaned_is_refused_and_leaves_no_open_job(
+        self, past: Past
+    ) -> None:
+        past.load(2, "1")
+        past.table.checkpoint_log()
+        for name in ("json", "crc"):
+            del past.store.objects[f"flights/_delta_log/{0:020d}.{name}"]
+        with pytest.raises(SnapshotGoneError):
+            past.table.restore(0, apply=True)
+        assert past.table.open_jobs() == []
 
     def test_files_that_are_gone_are_refused_or_left_out(self, past: Past) -> None:
         past.load(2, "1")
