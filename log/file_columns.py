@@ -31,10 +31,10 @@ def read_adds(
     :raises RecordDamagedError: names the member that cannot be read.
     """
     columns = _AddColumns(column.drop_null(), key)
+    if columns.has("deletionVector"):  # In any partition: what the table has is not understood.
+        raise columns.damage("deletionVector", "is the feature deletionVectors, not supported here")
     if choice is not None:
         columns = columns.chosen(choice)
-    if columns.has("deletionVector"):
-        raise columns.damage("deletionVector", "is the feature deletionVectors, not supported here")
     sizes = columns.all("size", _LONG, "a whole number")
     if any(size < 0 for size in sizes):
         raise columns.damage("size", "must not be negative")

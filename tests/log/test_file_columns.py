@@ -131,3 +131,9 @@ def test_member_that_cannot_be_read_is_named(
     with pytest.raises(RecordDamagedError) as raised:
         list(read_adds(column, "key"))
     assert (raised.value.field, raised.value.key) == (member, "key")
+
+
+def test_feature_that_is_not_known_is_refused_in_partitions_that_are_not_chosen_too() -> None:
+    column = rows_of(*FILES, types={**TYPES, "deletionVector": pa.string()}, deletionVector="u")
+    with pytest.raises(RecordDamagedError, match="the feature deletionVectors"):
+        list(read_adds(column, "key", choice(("9",))))
