@@ -21,6 +21,7 @@ its run lost a conflict         its settlement, whenever that came           sup
 ``forgets``, ``returned``       an entry that brings the file back           conflict
 ``former``                      a restore, which may bring its rows back     conflict
 ``reads``                       any change of rows there                     conflict
+restore                         other ranks of a partition without a file    conflict
 repair                          a restore, a removal of rows by a condition  conflict
 ==============================  ===========================================  ====================
 
@@ -35,7 +36,7 @@ from ..committer.errors import CommitConflictError, JobFencedError
 from .actions import AddFile, LogMetadata, RemoveFile
 from .change import FENCE, REPAIR, RESTORE, RUN, LogChange, Overtaking
 from .entries import LogEntry
-from .ranks import LogSupersededError, gave_way, is_met, lost_to
+from .ranks import LogSupersededError, emptied_by, gave_way, is_met, lost_to
 from .replay import LogState, Partition
 from .scope import ALL, NONE, Scope, read_scope
 from .settling import settles_of
@@ -108,6 +109,9 @@ def judge(change: LogChange, before: LogState, entry: LogEntry) -> None:
         raise _overtaken(
             change, before, entry, "restored a version, which may have rows of this run"
         )
+    if change.operation == RESTORE and any(map(change.reads.has, emptied_by(entry))):
+        # Of partitions that had no file before, and have none since, the files say nothing.
+        raise _overtaken(change, before, entry, "changed the ranks of a partition without a file")
     if change.operation == REPAIR and _removes_by_condition(entry):
         raise _overtaken(change, before, entry, "removed rows, perhaps such as these")
     if change.settles and change.settles.keys() & settles_of(entry).keys():
