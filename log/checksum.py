@@ -32,6 +32,7 @@ from .actions import (
     read_action,
 )
 from .entries import OURS, ListedLog, LogEntry
+from .ranks import standing_ranks
 from .replay import LogState
 from .settling import standing
 
@@ -44,6 +45,8 @@ ACTIONS = 2_000
 KEPT = "entry"
 #: Transactions that it names at the most, the newest; settlements that stand besides.
 TRANSACTIONS = 1_000
+#: Partitions without a file whose ranks it names besides, at the most.
+RANKED = 1_000
 
 
 def write_checksum(state: LogState, entry: LogEntry) -> bytes | None:
@@ -55,6 +58,7 @@ def write_checksum(state: LogState, entry: LogEntry) -> bytes | None:
     if state.count is None or state.protocol is None or state.metadata is None:
         return None
     newest = list(state.transactions.values())[-TRANSACTIONS:]
+    newest = [*(it for it in standing_ranks(state)[-RANKED:] if it not in newest), *newest]
     newest = [*(it for it in standing(state) if it not in newest), *newest]
     whole = state.all_transactions and len(newest) == len(state.transactions)
     transactions = [action_members(it)[1] for it in newest]

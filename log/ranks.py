@@ -29,6 +29,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ..committer.errors import RecordDamagedError, SupersededRunError
@@ -303,6 +304,22 @@ def emptied_again(state: LogState, then: LogState, scope: Scope) -> dict[Partiti
     now = {place: ranks for place, (_, ranks) in _emptied(state).items()}
     changed = {it for it in {*kept, *now} if kept.get(it, NO_RANKS) != now.get(it, NO_RANKS)}
     return {place: kept.get(place, NO_RANKS) for place in changed if scope.has(place)}
+
+
+def standing_ranks(state: LogState) -> list[AppTransaction]:
+    """The transactions of a state that keep ranks of partitions, the oldest first; of those alone
+    that can be read.
+
+    Jobs that compare no ranks need them, too: they tell them of files that they add.
+    """
+    found = [it for app, it in state.transactions.items() if app.startswith(RANKS)]
+    last: dict[Partition, tuple[AppTransaction, PartitionRanks]] = {}
+    for transaction in sorted(found, key=lambda it: it.version):
+        with suppress(RecordDamagedError):
+            place, ranks = _read_name(transaction.app)
+            last[place] = transaction, ranks
+    kept = (transaction for transaction, ranks in last.values() if ranks != NO_RANKS)
+    return sorted(kept, key=lambda it: it.version)
 
 
 def keeps_ranks(state: LogState) -> bool:

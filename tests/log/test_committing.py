@@ -227,7 +227,9 @@ class TestNewestRun:
         self, table: LogTable, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(checksum, "TRANSACTIONS", 1)
+        monkeypatch.setattr(checksum, "RANKED", 1)
         table.commit(table.job(replaced=day("1"), **newest(2)))
+        table.commit(table.job(replaced=day("3"), **newest(2)))
         table.append("2", run="another")
         assert not table.open(LogDepth.FILES).state.all_transactions
         with pytest.raises(SupersededRunError):

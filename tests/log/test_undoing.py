@@ -10,6 +10,7 @@ import pytest
 
 from support.log_tables import COLUMNS, LAYOUT, LOG, NOW, SCHEMA, LogTable, base_of, day, file_of
 from zero_rename.committer.errors import CommitConflictError, InvalidInputError
+from zero_rename.committer.format.run_rank import RunRank
 from zero_rename.log.actions import AddFile, CommitInfo, RemoveFile, write_actions
 from zero_rename.log.change import CHECKPOINT, RESTORE, LogChange
 from zero_rename.log.checkpointing import make_checkpoint
@@ -17,6 +18,7 @@ from zero_rename.log.copies import copy_of
 from zero_rename.log.job_steps import commit_job
 from zero_rename.log.opening import LogDepth, read_entries
 from zero_rename.log.purging import purge_log
+from zero_rename.log.ranks import LogRanks
 from zero_rename.log.restoring import plan_restore
 from zero_rename.log.undoing import LogUndo, plan_undo
 
@@ -344,3 +346,14 @@ class TestPartitions:
         past.append("c", "2")
         past.table.run(commit_job(LAYOUT, plan.opened, plan.change, NOW))
         assert past.live() == ["a", "a", "c"]
+
+    def test_restore_of_a_partition_without_a_file_is_a_conflict_where_its_ranks_change(
+        self, past: Past
+    ) -> None:
+        ranked = LogRanks(other=RunRank(2))
+        past.table.commit(past.table.job(replaced=day("3"), ranks=ranked))
+        past.replace("c", "1")
+        plan = past.table.run(plan_restore(LAYOUT, "back", 3, NOW, {}))
+        past.restore(2, "3")
+        with pytest.raises(CommitConflictError, match="the ranks of a partition"):
+            past.table.run(commit_job(LAYOUT, plan.opened, plan.change, NOW))

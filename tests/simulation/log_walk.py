@@ -282,7 +282,7 @@ class Walk:
 
     def _check_ranks(self, known: dict[Partition, PartitionRanks]) -> None:
         """Tell of a partition whose ranks the log tells otherwise; those of settlements aside."""
-        if settled_in(self.state):
+        if settled_in(self.state) or checksum.RANKED == 1:
             return
         told = ranks_in(self.state, ALL)
         if {k: it for k, it in told.items() if it != NO_RANKS} != {
@@ -784,8 +784,9 @@ def replacing_reruns(seed: int) -> Walk:
 def late_runs(seed: int) -> Walk:
     """Runs of other ranks that give way to newer ones or replace them on purpose, beside restores,
     compactions, and jobs that empty partitions."""
-    former = checksum.TRANSACTIONS
-    checksum.TRANSACTIONS = former if seed % 2 else 1
+    former = checksum.TRANSACTIONS, checksum.RANKED
+    if seed % 2 == 0:
+        checksum.TRANSACTIONS, checksum.RANKED = 1, former[1] if seed % 4 else 1
     try:
         walk = Walk(seed)
         walk.make()
@@ -807,7 +808,7 @@ def late_runs(seed: int) -> Walk:
         walk.check_end()
         return walk
     finally:
-        checksum.TRANSACTIONS = former
+        checksum.TRANSACTIONS, checksum.RANKED = former
 
 
 def settlements(seed: int) -> Walk:

@@ -214,6 +214,18 @@ class TestRuns:
             past.load(5, "3", mode="append", run_rank=5, **NEWEST)
         assert past.values() == [("1", 1), ("2", 1)]
 
+    @pytest.mark.parametrize("policy", ["fail", "last_wins"])
+    def test_rank_of_a_run_that_left_a_partition_empty_stands_after_thousands_of_others(
+        self, past: Past, policy: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(checksum, "TRANSACTIONS", 1)
+        past.load(9, run_rank=9, replace_partitions=["day=3"], **NEWEST)
+        past.load(2, "2", mode="append", idempotency_key="other")
+        past.load(3, "3", mode="append", run_rank=3, on_conflict=policy)
+        with pytest.raises(SupersededRunError):
+            past.load(5, "3", run_rank=5, **NEWEST)
+        assert ("3", 3) in past.values()
+
 
 class TestRestore:
     def test_table_as_of_a_version_and_of_a_time(self, past: Past) -> None:
