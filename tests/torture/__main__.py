@@ -8,8 +8,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from torture import scenes, storms
-from torture.each_request import VERBS, kill_at_each
+from torture import delta_requests, scenes, storms
+from torture.delta_requests import DeltaAttack
+from torture.each_request import VERBS, Attack, kill_at_each
 from torture.harness import Torture
 from torture.killed_races import kill_racers
 from torture.proxy import Proxy
@@ -48,12 +49,21 @@ def main() -> int:
         help="kills at each request instead, of a process that does one of "
         f"{'; '.join(VERBS)}: separated by semicolons, or all",
     )
+    parser.add_argument(
+        "--each-delta",
+        default="",
+        metavar="VERBS",
+        help="the same of a Delta table: "
+        f"{'; '.join(delta_requests.VERBS)}: separated by semicolons, or all",
+    )
     options = parser.parse_args()
     try:
         if options.faults:
             return 0 if survived(options) else 1
         if options.each:
-            return 0 if killed_at_each(options) else 1
+            return 0 if killed_at_each(options, options.each, Attack) else 1
+        if options.each_delta:
+            return 0 if killed_at_each(options, options.each_delta, DeltaAttack) else 1
         return 0 if torture(options) else 1
     except ServerError as error:
         print(f"torture: {error}", file=sys.stderr)
@@ -102,16 +112,16 @@ def survived(options: argparse.Namespace) -> bool:
     return good
 
 
-def killed_at_each(options: argparse.Namespace) -> bool:
+def killed_at_each(options: argparse.Namespace, asked: str, attacks: type[Attack]) -> bool:
     """Whether nothing is lost, doubled or left by any kill at any request of what was asked for."""
-    names = list(VERBS) if options.each == "all" else options.each.split(";")
+    names = list(attacks.verbs) if asked == "all" else asked.split(";")
     good = True
     with serving(options.server) as store, Proxy(store.endpoint) as proxy:
         bucket = f"each-{options.seed}"
         store.client().create_bucket(Bucket=bucket)
         print(f"{store.ran_on}", flush=True)
         for name in names:
-            kills = kill_at_each(store, proxy, bucket, name)
+            kills = kill_at_each(store, proxy, bucket, name, attacks)
             print(kills, flush=True)
             good &= not kills.problems
     return good

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -30,12 +30,12 @@ from zero_rename import Table
 from zero_rename.cli.main import app
 from zero_rename.committer.errors import ZeroRenameError
 
-_COLUMNS = ["id", "value", "day"]
-_SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.int64()), ("day", pa.int32())])
+COLUMNS = ["id", "value", "day"]
+SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.int64()), ("day", pa.int32())])
 #: Made once: it reads what all commands may be given.
 _COMMANDS = get_command(app)
 #: What the table holds before each kill, by day.
-_NOW = {1: [3, 4], 2: [2]}
+NOW = {1: [3, 4], 2: [2]}
 
 
 @dataclass(frozen=True)
@@ -49,55 +49,59 @@ class Verb:
         had it or after that: what is to be settled.
     :param upkeep: whether it commits no job, and so changes no row.
     :param again: whether it is done once more when the table is recovered.
+    :param prepare: is done to the table last before the kill, which then holds ``now``.
     """
 
-    act: Callable[[Table], Any]
-    after: Mapping[int, Sequence[int]] = field(default_factory=lambda: _NOW)
+    act: Callable[[Any], Any]
+    after: Mapping[int, Sequence[int]] = field(default_factory=lambda: NOW)
     changed: tuple[int, ...] = ()
     appends: int = 0
     died: tuple[str, When] | None = None
     again: bool = False
     upkeep: bool = False
+    prepare: Callable[[Any], object] = bool
+    now: Mapping[int, Sequence[int]] = field(default_factory=lambda: NOW)
 
     @property
     def before(self) -> Mapping[int, Sequence[int]]:
         """What the table holds when it begins, whoever finishes what another left."""
         if self.died is not None and self.died[1] is When.AFTER:
             return VERBS[self.died[0]].after
-        return {**_NOW, 1: [*_NOW[1], *_appended(self.appends)]}
+        return {**self.now, 1: [*self.now[1], *_appended(self.appends)]}
 
 
 def _appended(appends: int) -> range:
     return range(100, 100 + appends)
 
 
-def _write(mode: str, days: Mapping[int, Sequence[int]], **words: Any) -> Callable[[Table], Any]:
-    def act(table: Table) -> None:
+def write(mode: str, days: Mapping[int, Sequence[int]], **words: Any) -> Callable[[Any], None]:
+    def act(table: Any) -> None:
         with table.job(mode=mode, **words) as job:
-            job.write(_table(days))
+            job.write(table_of(days))
 
     return act
 
 
-def _merge(table: Table) -> None:
-    table.merge(_table({1: [3], 2: [8]}, (3,)), ["id"])
+def merge(table: Any) -> None:
+    """Change a row and bring one."""
+    table.merge(table_of({1: [3], 2: [8]}, (3,)), ["id"])
 
 
-_APPEND = {1: [5], 2: [6]}
-_REPLACE = {1: [7], 3: [9]}
+APPEND = {1: [5], 2: [6]}
+REPLACE = {1: [7], 3: [9]}
 #: Appends to a partition, beside two, after which one more folds what its head names.
 _FOLDED = 6
 
 VERBS: dict[str, Verb] = {
-    "append": Verb(_write("append", _APPEND), {1: [3, 4, 5], 2: [2, 6]}),
+    "append": Verb(write("append", APPEND), {1: [3, 4, 5], 2: [2, 6]}),
     "append that folds": Verb(
-        _write("append", _APPEND), {1: [3, 4, *_appended(_FOLDED), 5], 2: [2, 6]}, appends=_FOLDED
+        write("append", APPEND), {1: [3, 4, *_appended(_FOLDED), 5], 2: [2, 6]}, appends=_FOLDED
     ),
     "append, tried again": Verb(
-        _write("append", _APPEND, idempotency_key="a run"), {1: [3, 4, 5], 2: [2, 6]}, again=True
+        write("append", APPEND, idempotency_key="a run"), {1: [3, 4, 5], 2: [2, 6]}, again=True
     ),
-    "replace": Verb(_write("replace", _REPLACE), {1: [7], 2: [2], 3: [9]}),
-    "merge": Verb(_merge, {1: [3, 4], 2: [2, 8]}, (3,)),
+    "replace": Verb(write("replace", REPLACE), {1: [7], 2: [2], 3: [9]}),
+    "merge": Verb(merge, {1: [3, 4], 2: [2, 8]}, (3,)),
     "delete": Verb(lambda table: table.delete([("id", "in", [2, 3])]), {1: [4]}),
     "compact": Verb(lambda table: table.compact(apply=True)),
     "gc": Verb(lambda table: table.gc(0.0, apply=True), upkeep=True),
@@ -110,9 +114,9 @@ VERBS: dict[str, Verb] = {
 }
 
 
-def _table(days: Mapping[int, Sequence[int]], changed: Sequence[int] = ()) -> pa.Table:
+def table_of(days: Mapping[int, Sequence[int]], changed: Sequence[int] = ()) -> pa.Table:
     rows = [(it, it * 10 + (it in changed), day) for day, ids in days.items() for it in ids]
-    return pa.table({name: [row[n] for row in rows] for n, name in enumerate(_COLUMNS)}, _SCHEMA)
+    return pa.table({name: [row[n] for row in rows] for n, name in enumerate(COLUMNS)}, SCHEMA)
 
 
 @dataclass
@@ -129,22 +133,29 @@ class Kills:
         return "\n".join([f"{told}; problems {len(self.problems)}", *self.problems])
 
 
-def kill_at_each(store: Store, proxy: Proxy, bucket: str, name: str) -> Kills:
+def kill_at_each(
+    store: Store, proxy: Proxy, bucket: str, name: str, attacks: type[Attack] | None = None
+) -> Kills:
     """Kill a process at each request of a verb: before it, and in another round after the store
-    did it, its answer lost. Each has a table of its own, so that all meet the same."""
+    did it, its answer lost. Each has a table of its own, so that all meet the same.
+
+    :param attacks: on which tables; ``None``: on those of directories.
+    """
     kills, client = Kills(name), store.client()
+    attacks = attacks or Attack
     for when in (When.BEFORE, When.AFTER):
         for number in itertools.count():
             words = (*name.replace(",", "").split(), when.name.lower(), str(number))
             url = f"s3://{bucket}/{'-'.join(words)}"
-            attack = Attack(store, client, proxy, url, name)
+            attack = attacks(store, client, proxy, url, name)
             attack.prepare()
             struck = attack.kill(Trap(lambda at, _, n=number: at == n, when, lambda: None), name)
             kills.struck += struck
             try:
                 changed = attack.check(reads_first=when is When.AFTER)
                 kills.changed += changed and struck
-                assert struck or changed or VERBS[name].upkeep, "not killed, it changed nothing"
+                upkeep = attacks.verbs[name].upkeep
+                assert struck or changed or upkeep, "not killed, it changed nothing"
             except (AssertionError, ZeroRenameError) as error:
                 where = f"{when.name.lower()} request {number}"
                 kills.problems.append(f"  {where}: {type(error).__name__}: {error}"[:500])
@@ -153,23 +164,33 @@ def kill_at_each(store: Store, proxy: Proxy, bucket: str, name: str) -> Kills:
     return kills
 
 
-def at_decision(when: When) -> Trap:
-    """At the request by which a job is decided."""
-    return Trap(lambda _, seen: decides(seen), when, lambda: None)
-
-
 class Attack:
-    """The kill of one who does a verb, on a table of its own."""
+    """The kill of one who does a verb, on a table of its own.
+
+    :cvar verbs: what may be done, by name.
+    """
+
+    verbs: ClassVar[Mapping[str, Verb]] = VERBS
 
     def __init__(self, store: Store, client: Any, proxy: Proxy, url: str, name: str) -> None:
         self._store, self._client, self._proxy = store, client, proxy
-        self._url, self._verb = url, VERBS[name]
+        self._url, self._name, self._verb = url, name, self.verbs[name]
         self._jobs = set[str]()
 
+    @staticmethod
+    def at_decision(when: When) -> Trap:
+        """The trap at the request by which a job is decided."""
+        return Trap(lambda _, seen: decides(seen), when, lambda: None)
+
+    @staticmethod
+    def open(url: str, client: Any = None) -> Any:
+        """The table, as a process has it."""
+        return Table(url, client)
+
     @property
-    def _table(self) -> Table:
+    def _table(self) -> Any:
         """As another process has it."""
-        return Table(self._url, client=self._client)
+        return self.open(self._url, self._client)
 
     def prepare(self) -> None:
         """Let the table hold what it does before a kill."""
@@ -179,11 +200,12 @@ class Attack:
             {1: [4]},
             *({1: [it]} for it in _appended(self._verb.appends)),
         ):
-            with table.job(_SCHEMA, partition_by=["day"]) as job:
-                job.write(_table(days))
+            with table.job(SCHEMA, partition_by=["day"]) as job:
+                job.write(table_of(days))
         if self._verb.died is not None:
             name, when = self._verb.died
-            assert self.kill(at_decision(when), name)
+            assert self.kill(self.at_decision(when), name)
+        self._verb.prepare(table)
         self._jobs = self._decided()
 
     def kill(self, trap: Trap, name: str) -> bool:
@@ -198,7 +220,7 @@ class Attack:
             started[0].kill()
 
         self._proxy.watch(replace(trap, act=strike))
-        started += [Child(_act, self._url, name, variables)]
+        started += [Child(_act, type(self), self._url, name, variables)]
         answer = started[0].answer()
         started[0].close()
         self._proxy.drain()
@@ -214,7 +236,7 @@ class Attack:
             is left, or the commands say something else.
         """
         table, verb = self._table, self._verb
-        seen = rows_of(table.to_arrow(columns=_COLUMNS), _COLUMNS) if reads_first else None
+        seen = rows_of(table.to_arrow(columns=COLUMNS), COLUMNS) if reads_first else None
         self._tells("recover", "--patience", "0", "--apply")
         assert self._tells("jobs") == [], "a job is open after recovery"
         if verb.again:
@@ -227,7 +249,7 @@ class Attack:
         said = {job for job in new if told[job] == "commit"}
         assert said == committed, f"history says {told}"
         days, ids = (verb.after, verb.changed) if changed else (verb.before, ())
-        expected = rows_of(_table(days, ids), _COLUMNS)
+        expected = rows_of(table_of(days, ids), COLUMNS)
         assert seen in (None, expected), f"before recovery it was {seen}, not {expected}"
         self._tells("purge", "--patience", "0", "--apply")
         self._tells("purge", "--patience", "0", "--apply")
@@ -254,9 +276,9 @@ class Attack:
 
     def _require(self, expected: Counter[Any]) -> None:
         table = self._table
-        seen = rows_of(table.to_arrow(columns=_COLUMNS), _COLUMNS)
+        seen = rows_of(table.to_arrow(columns=COLUMNS), COLUMNS)
         assert seen == expected, f"by heads: {seen}, not {expected}"
-        listed = listed_rows(table, self._client, _COLUMNS)
+        listed = listed_rows(table, self._client, COLUMNS)
         assert listed == expected, f"by listing: {listed}, not {expected}"
 
     def _keys(self, prefix: str) -> set[str]:
@@ -268,11 +290,13 @@ class Attack:
         return {name.removesuffix(".json") for name in names if name.startswith("zr1-")}
 
 
-def _act(url: str, name: str, variables: dict[str, str], told: Connection) -> None:
+def _act(
+    attacks: type[Attack], url: str, name: str, variables: dict[str, str], told: Connection
+) -> None:
     """Runs in the process that is killed."""
     enter(variables)
     try:
-        VERBS[name].act(Table(url))
+        attacks.verbs[name].act(attacks.open(url))
         told.send("done")
     except ZeroRenameError as error:
         told.send(f"{type(error).__name__}: {error}")
