@@ -371,7 +371,7 @@ class TestCommand:
         done = invoke("copy", *urls)
         assert done.exit_code == 0, done.output
         assert "1 of 1 file copied" in done.output
-        assert "nor its runs' keys" in done.output
+        assert "The runs' keys of OLD did not come along" in done.output
         new = Table(urls[1])
         assert values(new) == [1, 2]
         (file,) = new.state().files

@@ -54,7 +54,7 @@ ROWS = pa.table({"day": [1], "flight": ["a"]})
 CONN = {"zero_rename_conn_id": "{{ 'zero_rename_default' }}"}
 
 
-def tasks(url: str) -> dict[str, dict[str, Any]]:
+def tasks(url: str, undone: str = "zr1-0") -> dict[str, dict[str, Any]]:
     """Arguments by task id, which begins with the operator's name in OPERATORS."""
     table = {"table": f"{{{{ '{url}' }}}}"}
     tables = {"tables": f"{{{{ ['{url}'] }}}}"}
@@ -70,6 +70,7 @@ def tasks(url: str) -> dict[str, dict[str, Any]]:
         **{"foreign": "{{ 'yes' }}", "older_than": "{{ 604800 }}", "s3a_patience": "PT1H{{ '' }}"},
         **dict.fromkeys(("staging", "buffer_dir"), f"{{{{ '{HOME}' }}}}"),
     }
+    delta = {"table": f"{{{{ '{url}_delta' }}}}"}
     plan = {
         **{"targets": f"{{{{ ['{url}'] }}}}", "lost": "{{ true }}", "narrow": "{{ 'on' }}"},
         **(versions | CONN),
@@ -142,10 +143,10 @@ def tasks(url: str) -> dict[str, dict[str, Any]]:
             **{"patience": "{{ '1' }}", "timeout": "{{ 5 }}"},
         },
         "restore": {
-            **(table | CONN),
+            **(delta | CONN),
             **{"as_of": "{{ 1 }}", "partitions": "{{ ['day=1'] }}", "apply": "{{ 'off' }}"},
         },
-        "restore_what_was": {**table, "undo": "{{ ti.xcom_pull('load')['job'] }}"},
+        "restore_what_was": {**delta, "undo": f"{{{{ '{undone}' }}}}"},
         "checkpoint": {**CONN, "tables": f"{{{{ ['{url}_delta'] }}}}", "apply": "{{ true }}"},
         "find": {**tables, **CONN, "since": "{{ 3600 }}", "fail_on": "{{ 'unresolved' }}"},
         "settle": {
@@ -165,10 +166,10 @@ def owner_of(task_id: str) -> type[Any]:
     return found
 
 
-def statements(url: str, native: bool) -> Iterator[str]:
+def statements(url: str, native: bool, undone: str) -> Iterator[str]:
     yield "from airflow.sdk.definitions._internal.contextmanager import DagContext"
     yield f"DagContext.get_current().render_template_as_native_obj = {native}"
-    for task_id, arguments in tasks(url).items():
+    for task_id, arguments in tasks(url, undone).items():
         owner = owner_of(task_id)
         given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
         if task_id == "wait_for_dates":
@@ -198,9 +199,11 @@ def test_two_runs_load_whatever_templates_are_rendered_to(
     # Which is not asked for anything: nothing is stale.
     connect("airflow_api", "http", host="127.0.0.1", port=1, password="token")
     spark.runs(APPLICATION)
-    with DeltaTable(f"{tables.url()}_delta").job(ROWS.schema) as job:
-        job.write(ROWS)
-    body = "\n".join(statements(tables.url(), native))
+    delta = DeltaTable(f"{tables.url()}_delta", tables.bucket.client)
+    for _ in range(2):
+        with delta.job(ROWS.schema, partition_by=["day"]) as job:
+            job.write(ROWS)
+    body = "\n".join(statements(tables.url(), native, str(job.job)))
     dag = dag_of(f"rendered_{native}", body)
     for day in (1, 2):
         run = dag.test(logical_date=datetime(2013, 2, day, tzinfo=UTC))

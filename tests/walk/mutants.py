@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "gc deletes a list that a head names, where its own swap's answer was lost",
         "upkeep.gc.fold_heads",
-        "if key not in now.head.lists:",
+        "if key not in {it.key for it in now.head.manifests}:",
         "if True:",
         ("append", "gc", "append", "replace"),
         2,
@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "a fold deletes its list, though the head names it",
         "commit.apply",
-        "if folded is not None and folded not in state.head.lists:",
+        "if folded is not None and folded not in {it.key for it in state.head.manifests}:",
         "if folded is not None:",
         ("append", "evolve"),
         34,
