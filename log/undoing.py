@@ -8,6 +8,7 @@ the same, written again by compactions      becomes what it was
 the same, copied by checkpoints             becomes what it was; what was copied stays a copy
 holds what later entries have made of it    refused: they are to be undone first
 holds what the entry has no part in         stays: it was undone, or restored
+held rows of a run that has loaded again    refused: they would be there twice
 ==========================================  ================================================
 
 A content that comes again is the one that it was before, whoever brings it back. So an entry and
@@ -92,6 +93,7 @@ def plan_undo(
     metadata = _columns(layout, before, state, places)
     within = places if metadata is None else ALL  # No other file may need the present columns.
     plan = yield from bring_back(layout, opened, then, within, metadata, job, now, owner)
+    yield from _refuse_loaded_again(layout, undone, past, entries[:0:-1], plan.change.returned)
     done = None if places else entries[past.undone_by(version) - version].job
     return LogUndo(version, plan, done)
 
@@ -130,6 +132,37 @@ def _built_on(undone: str, entries: list[LogEntry]) -> InvalidInputError:
         remedy=f"{remedy}; or restore the partitions as of the version before the job's, which "
         "takes all of them away.",
     )
+
+
+def _refuse_loaded_again(
+    layout: LogLayout,
+    undone: str,
+    past: _Past,
+    since: Iterable[LogEntry],
+    returned: Iterable[AddFile],
+) -> Step[None]:
+    """Refuse to bring rows of a run back that has loaded again since, into other partitions: it
+    would be there twice.
+
+    :param since: the entries after the one that is undone, newest first.
+    """
+    versions = {it.tags.get("v") for it in returned}
+    for entry in since:
+        # A plan that let it load some partitions alone has left its rows in others.
+        former = None if entry.ours.get("narrows") else entry.ours.get("former")
+        if not versions or former is None or not past.in_effect(entry.version):
+            continue
+        while isinstance(former, int):
+            if str(former) in versions:
+                raise InvalidInputError(
+                    f"A run whose rows {undone} has removed has loaded again since, in version "
+                    f"{entry.version} of job {entry.job}: it would be there twice. Nothing was "
+                    "changed.",
+                    job=undone,
+                    remedy="Undo that job first; or restore the partitions as of a version.",
+                )
+            (earlier,) = yield from read_entries(layout.folder, [former])
+            former = None if earlier is None else earlier.ours.get("former")
 
 
 def _with_copies(before: LogState, state: LogState, places: Scope) -> dict[str, AddFile]:

@@ -180,6 +180,22 @@ class TestRuns:
         past.load(3, "1", mode="append", idempotency_key="run", on_repeat="replace_own")
         assert past.values() == [("1", 1), ("1", 3), ("2", 1)]
 
+    def test_rows_of_a_run_that_has_loaded_again_elsewhere_do_not_come_back_beside_it(
+        self, past: Past
+    ) -> None:
+        past.load(2, "1", mode="append", idempotency_key="run")
+        replacing = past.load(3, "1")
+        own: dict[str, Any] = {"idempotency_key": "run", "on_repeat": "replace_own"}
+        past.load(4, "2", mode="append", **own)
+        again = past.load(5, "2", mode="append", **own)
+        with pytest.raises(InvalidInputError, match=rf"in version 4 of job {again}"):
+            past.table.undo(replacing, apply=True)
+        assert past.table.open_jobs() == []
+        past.table.undo(again, apply=True)
+        with pytest.raises(InvalidInputError, match="in version 3 of job"):
+            past.table.undo(replacing)
+        assert past.values() == [("1", 3), ("2", 1), ("2", 4)]
+
     def test_ranks_of_rows_that_came_back_stand(self, past: Past) -> None:
         past.load(5, "3", run_rank=5, **NEWEST)
         job = past.load(7, "3", run_rank=7, **NEWEST)
