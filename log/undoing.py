@@ -37,6 +37,8 @@ from .replay import LogState
 from .restoring import LogFiles, LogRestore, bring_back, find_ranks
 from .scope import ALL, Scope
 
+#: Operations of jobs of this package that write rows again.
+_REWRITES = frozenset({"MERGE", "DELETE", "OPTIMIZE"})
 #: Entries that are read at once.
 _AT_ONCE = 64
 
@@ -146,12 +148,17 @@ def _refuse_loaded_again(
 
     :param since: the entries after the one that is undone, newest first.
     """
-    versions = {it.tags.get("v") for it in returned}
-    for entry in since:
-        # A plan that let it load some partitions alone has left its rows in others.
-        former = None if entry.ours.get("narrows") else entry.ours.get("former")
-        if not versions or former is None or not past.in_effect(entry.version):
-            continue
+    # A run that a plan let load some partitions alone has left its rows in others.
+    again = [
+        it
+        for it in since
+        if isinstance(it.ours.get("former"), int)
+        and not it.ours.get("narrows")
+        and past.in_effect(it.version)
+    ]
+    versions = (yield from _written_by(layout, returned)) if again else set[str]()
+    for entry in again:
+        former = entry.ours.get("former")
         while isinstance(former, int):
             if str(former) in versions:
                 raise InvalidInputError(
@@ -163,6 +170,22 @@ def _refuse_loaded_again(
                 )
             (earlier,) = yield from read_entries(layout.folder, [former])
             former = None if earlier is None else earlier.ours.get("former")
+
+
+def _written_by(layout: LogLayout, files: Iterable[AddFile]) -> Step[set[str]]:
+    """The versions of the entries that wrote rows of files, those before a rewriting, too."""
+    found, todo = set[str](), {it.tags.get("v") or "" for it in files}
+    while todo := {it for it in todo - found if it.isdecimal()}:
+        found |= todo
+        entries = yield from read_entries(layout.folder, sorted(map(int, todo)))
+        removed = [
+            remove
+            for it in entries
+            if it is not None and it.operation in _REWRITES
+            for remove in it.of(RemoveFile)
+        ]
+        todo = {it.tags.get("v") or "" for it in removed}
+    return found
 
 
 def _with_copies(before: LogState, state: LogState, places: Scope) -> dict[str, AddFile]:

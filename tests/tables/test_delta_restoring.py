@@ -180,6 +180,17 @@ class TestRuns:
         past.load(3, "1", mode="append", idempotency_key="run", on_repeat="replace_own")
         assert past.values() == [("1", 1), ("1", 3), ("2", 1)]
 
+    def test_compacted_rows_of_a_run_that_has_loaded_again_do_not_come_back_beside_it(
+        self, past: Past
+    ) -> None:
+        past.load(2, "1", mode="append", idempotency_key="run")
+        assert past.table.compact(apply=True)[0].job
+        replacing = past.load(3, "1")
+        own: dict[str, Any] = {"idempotency_key": "run", "on_repeat": "replace_own"}
+        past.load(4, "2", mode="append", **own)
+        with pytest.raises(InvalidInputError, match="it would be there twice"):
+            past.table.undo(replacing)
+
     def test_rows_of_a_run_that_has_loaded_again_elsewhere_do_not_come_back_beside_it(
         self, past: Past
     ) -> None:
