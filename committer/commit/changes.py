@@ -242,7 +242,7 @@ def _own_attempts(
     context: Context, opened: OpenedJob, target: Target, there: Collection[str]
 ) -> Step[_Changes]:
     """The attempts of the job's run that have files in a partition, newest first: by what each says
-    of itself. Where a former state was brought back, the last attempt is not the one that is there.
+    of itself.
 
     Requests: none unless the job takes the place of an attempt; else a GET for each job that has
     files there, or whose rows were written again.
