@@ -71,8 +71,8 @@ screenshots: setup ## The pictures in docs/images, by headless Chromium from a r
 	@$(PY) -m demo.pictures
 	@PYTHONPATH=tests $(PY) -m dagster_life.pictures
 
-torture: setup   ## Kill writers and check every row; KILLS=200, SERVER=ceph. Or at each request: EACH=all. Or faults of the store: FAULTS=all
-	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200) $(if $(EACH),--each "$(EACH)") $(if $(FAULTS),--faults $(FAULTS))
+torture: setup   ## Kill writers and check every row; KILLS=200, SERVER=ceph. Or at each request: EACH=all, EACH_DELTA=all. Or faults of the store: FAULTS=all
+	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200) $(if $(EACH),--each "$(EACH)") $(if $(EACH_DELTA),--each-delta "$(EACH_DELTA)") $(if $(FAULTS),--faults $(FAULTS))
 
 airflow-life: setup $(if $(SCENES),,s3a-jars) ## The examples in a whole Airflow: kills, restarts, clears, collisions. SCENES="cleared hourly"
 	@PYTHONPATH=tests $(PY) -m airflow_life $(SCENES)
