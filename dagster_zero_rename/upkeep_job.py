@@ -75,8 +75,8 @@ def maintenance_job(
         ``None``: the resource's; empty: none.
     :param conflicts: what to do about runs that conflict over partitions, which are looked for
         before anything is removed: ``report`` notes them, ``fail`` needs a person while one is not
-        settled; a policy of :func:`.resolve_conflicts_job` settles them by bringing back rows.
-        ``None`` does not look.
+        settled; a policy of :func:`.resolve_conflicts_job` settles them, in a Delta table also by
+        bringing back rows. ``None`` does not look.
     :param resource_key: under which the :class:`~dagster_zero_rename.ZeroRenameResource` is.
     :raises InvalidInputError: no catalog, or nothing to do about conflicts.
     """

@@ -52,7 +52,7 @@ MOST_CONFLICTS = 200
 class ConflictOrder:
     """What maintenance does about conflicts.
 
-    :param policy: settle them by it, by bringing back rows; ``None``: only report them.
+    :param policy: settle them by it, without a rerun; ``None``: only report them.
     :param fails: a conflict that nobody has settled needs a person.
     :param owner: who decides.
     """
@@ -136,10 +136,11 @@ def resolve_by_restore(
     apply: bool = False,
     owner: Owner | None = None,
 ) -> list[RunConflict]:
-    """Settle the conflicts at a destination by bringing back rows, as :meth:`.Table.resolve`; where
-    Hadoop's committers wrote, nothing is kept that could be, so only what is visible can stand. The
-    ledger says then which runs have lost, until another one replaces the partition. A conflict of
-    this package's runs is left where a committer of Hadoop's has written its partition since.
+    """Settle the conflicts at a destination without a rerun. A Delta table brings back the rows of
+    the run that is to stand, within its retention. Elsewhere only a run whose rows are visible can
+    stand. Where Hadoop's committers wrote, the ledger says then which runs have lost, until another
+    one replaces the partition. A conflict of this package's runs is left where a committer of
+    Hadoop's has written its partition since.
 
     :raises InvalidInputError: no policy, no conflict on record over a partition, or nothing here.
     """
@@ -223,7 +224,7 @@ def _restore(
     apply: bool,
     owner: Owner | None,
 ) -> list[RunConflict]:
-    """Settle conflicts of this package's own runs by bringing back rows, but for partitions that a
+    """Settle conflicts of this package's own runs without a rerun, but for partitions that a
     committer of Hadoop's has written since."""
     refused, free = [], []
     for it in conflicts:

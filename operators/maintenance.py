@@ -440,8 +440,8 @@ class MaintainTablesOperator(_Purging):
     :param conflicts: what to do about runs that conflict over partitions
         (:class:`.FindConflictsOperator`), which are looked for before anything is removed:
         ``report`` notes them, ``fail`` needs a person while one is not settled; a policy of
-        :class:`.ResolveConflictsOperator` settles them by bringing back rows, and needs a person
-        where that is of no avail; ``None`` does not look. (templated)
+        :class:`.ResolveConflictsOperator` settles them, in a Delta table also by bringing back
+        rows, and needs a person where that is of no avail; ``None`` does not look. (templated)
     :param zero_rename_conn_id: connection of type ``zero_rename``. (templated)
     """
 

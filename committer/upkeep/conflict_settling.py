@@ -83,7 +83,7 @@ def plan_settlement(
         why = (
             "it gave way, and wrote nothing"
             if winner.gave_way
-            else "this table's readers list files, so a replace removes what it takes the place of"
+            else "a table of directories deletes what a replace takes the place of"
         )
         raise InvalidInputError(
             f"The rows of {winner} in {conflict.name} cannot be brought back: {why}. Nothing "

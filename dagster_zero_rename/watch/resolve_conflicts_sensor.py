@@ -237,7 +237,7 @@ class _Tick:
         if mode is not Mode.REPLACE:
             raise CannotRunError(
                 f"the asset {asset!r} has mode={mode}, and rows of the others would stay: settle "
-                "it by bringing back rows"
+                "it without a rerun"
             )
         run = self.assets.context.instance.get_run_by_id(owner.run_id or "")
         if run is None:

@@ -105,7 +105,8 @@ def free_manifests(manifests: Listing, heads: ReadHeads, kept_for: float) -> Ste
     :param manifests: as they were listed *before* the heads were read. One that is written for the
         state in which a head was found may be named yet, however long ago it was written: the swap
         may be on its way. That state never comes back, so one of any other is free for good.
-    :param kept_for: seconds; readers of a former state get no more than these to come to it.
+    :param kept_for: seconds; a reader who has read a head gets no more than these to read the
+        manifest that it names.
     """
     grace = min(kept_for, _READING)
     named = {it.key for state in heads.states.values() for it in state.head.manifests}
