@@ -26,6 +26,7 @@ from ..committer.errors import (
     JobFencedError,
     OtherJobError,
     OutcomeUnknownError,
+    RefusedError,
     StoreRefusedError,
     StoreUnreachableError,
     UnfinishedCommitError,
@@ -148,6 +149,20 @@ def commit_job(
         found = tuple(sorted({*opened.overwritten, *overwritten}))
         return replace(answer, overwritten=found)
     return answer
+
+
+def commit_or_abandon(
+    layout: LogLayout, opened: OpenedLog, change: LogChange, now: int
+) -> Step[None]:
+    """Commit a job of which nothing else is written, as :func:`commit_job`; where it is refused,
+    close it."""
+    try:
+        yield from commit_job(layout, opened, change, now)
+    except RefusedError as error:
+        # A store that stops answering may have done so after the entry was there.
+        if not isinstance(error, StoreRefusedError | StoreUnreachableError):
+            yield from abandon_job(layout, change.job)
+        raise
 
 
 def finish_job(

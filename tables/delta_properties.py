@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ..committer.errors import (
-    InvalidInputError,
-    RefusedError,
-    StoreRefusedError,
-    StoreUnreachableError,
-    TableNotFoundError,
-)
+from ..committer.errors import InvalidInputError, TableNotFoundError
 from ..committer.format.layout import TableRoot, new_job_id
 from ..committer.store.requests import Clock, Step
 from ..layouts.delta.delta_layout import RETENTION, DeltaLayout
 from ..log.change import LogBase, LogChange
-from ..log.job_steps import abandon_job, commit_job, open_log_job
+from ..log.job_steps import commit_or_abandon, open_log_job
 from ..log.opening import LogDepth, open_log
 
 #: The shortest and the longest retention, in seconds: an hour and a hundred years.
@@ -42,13 +36,7 @@ def change_properties(
         changes_data=False,
         operation="SET TBLPROPERTIES",
     )
-    try:
-        yield from commit_job(layout, opened.log, changed, now)
-    except RefusedError as error:
-        # A store that stops answering may have done so after the entry was there.
-        if not isinstance(error, StoreRefusedError | StoreUnreachableError):
-            yield from abandon_job(layout, opened.job)
-        raise
+    yield from commit_or_abandon(layout, opened.log, changed, now)
 
 
 def change_retention(root: TableRoot, layout: DeltaLayout, seconds: float) -> Step[None]:

@@ -6,20 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..committer.errors import (
-    InvalidInputError,
-    RefusedError,
-    StoreRefusedError,
-    StoreUnreachableError,
-    ZeroRenameError,
-    counted,
-)
+from ..committer.errors import InvalidInputError, ZeroRenameError, counted
 from ..committer.format.layout import TableRoot, new_job_id
 from ..committer.store.requests import Step
 from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.change import LogChange, removed_files
-from ..log.job_steps import abandon_job, commit_job, open_log_job
+from ..log.job_steps import abandon_job, commit_or_abandon, open_log_job
 from ..log.opening import LogDepth, OpenedLog
 from ..log.restoring import LogRestore, plan_restore
 from ..log.scope import Scope
@@ -142,13 +135,7 @@ def carry_out(
     if planned.change is None:
         yield from abandon_job(layout, opened.job)
         return planned.restored
-    try:
-        yield from commit_job(layout, planned.opened, planned.change, now)
-    except RefusedError as error:
-        # A store that stops answering may have done so after the entry was there.
-        if not isinstance(error, StoreRefusedError | StoreUnreachableError):
-            yield from abandon_job(layout, opened.job)
-        raise
+    yield from commit_or_abandon(layout, planned.opened, planned.change, now)
     return replace(planned.restored, job=opened.job)
 
 
