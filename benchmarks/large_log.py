@@ -41,7 +41,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True)
 class ActCost:
-    """What an act came to.
+    """Requests, time and memory that an act took.
 
     :param peak: bytes of memory at the most, besides those of the process before it.
     """
@@ -53,7 +53,7 @@ class ActCost:
 
 
 def statistics(number: int) -> str:
-    """What a file's entry says of eight columns, other values in each."""
+    """Statistics of a file's eight columns, with values that differ from file to file."""
     low = {
         "flight_id": number * 1000,
         "scheduled_at": f"2026-01-{number % 28 + 1:02}T00:00:00.000Z",
@@ -153,7 +153,7 @@ def measure(act: str, server: S3Server, sink: Any) -> None:
 
 
 def measured(act: str, server: S3Server) -> ActCost:
-    """What an act takes in a process of its own."""
+    """Measure an act in a process of its own."""
     context = multiprocessing.get_context("spawn")
     source, sink = context.Pipe(duplex=False)
     process = context.Process(target=measure, args=(act, server, sink))

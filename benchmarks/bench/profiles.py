@@ -53,7 +53,7 @@ def _last_words(said: bytes) -> str:
 
 
 def _without_paths(error: Exception) -> str:
-    """What went wrong, without the names of files, which are this machine's."""
+    """Say what went wrong without the paths of this machine."""
     return (isinstance(error, OSError) and error.strerror) or type(error).__name__
 
 

@@ -140,8 +140,8 @@ def log_job_in_key(key: str) -> tuple[str, str] | None:
 
 
 def is_written_once(key: str) -> bool:
-    """Whether what is at a data file's key is there since it was written: a Delta table's job names
-    each of its files by a key that nobody writes a second time."""
+    """Tell whether nobody writes a data file's key a second time: a job of a Delta table gives each
+    of its files a key of its own."""
     return _DATA.search(key) is not None or log_job_in_key(key) is not None
 
 
