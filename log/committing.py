@@ -3,7 +3,8 @@
 ::
 
     base ── entries since, judged ──► PUT N+1 ──┬── ours: committed
-                 ▲                              ├── another's: judged, next number ──┐
+                 ▲                              ├── another's: judged with those that are right
+                 │                              │   after it, the number after them ──┐
                  └──────────────────────────────┼────────────────────────────────────┘
                                                 ├── listing too old: opened anew, judged, again
                                                 └── no answer: unknown
@@ -30,6 +31,7 @@ from ..committer.errors import (
 from ..committer.store.requests import Clock, Step
 from .actions import FORGOTTEN, write_actions
 from .change import FENCE, LogChange, Overtaking, change_actions
+from .contention import CALM
 from .copies import follow_copies
 from .entries import LogEntry
 from .judging import JobDecided, RunRepeated, judge, judge_ranks, judge_settled
@@ -42,8 +44,6 @@ from .vacuum import check_not_vacuumed
 
 #: Numbers that are asked for before one gives up.
 _NUMBERS = 1_000
-#: Entries that are read ahead at the most, once a job meets others again and again.
-_AHEAD = 8
 T = TypeVar("T")
 
 
@@ -52,7 +52,7 @@ class EntryCommitted:
     """The job's entry is in the log.
 
     :param state: after it; ``None`` where somebody else wrote the entry, or others came after.
-    :param met: entries of others that took a number before it.
+    :param met: numbers that it lost to entries of others before.
     :param overwritten: versions, this one perhaps, whose entry a writer without conditions has
         overwritten since.
     """
@@ -95,14 +95,14 @@ def _commit(
         # Its record is there before its base is read: the fence may be at or below the base.
         raise JobFencedError("The job was declared dead. It was not committed.", job=change.job)
     change, since = yield from _judge_since(layout, change, opened.state)
-    state, listed_at, met = opened.state, opened.listed_at, 0
+    state, listed_at, contention = opened.state, opened.listed_at, CALM
     for _ in range(_NUMBERS):
         check_state(layout, change, state)
         yield from check_not_vacuumed(layout, change, state, since)
         cleaned = layout.cleaned_by_others(state)
         body = write_actions(change_actions(change, state, now))
         number, deadline = state.version + 1, listed_at + FRESH if cleaned else None
-        answer = yield from put_entry(layout.folder, number, body, deadline)
+        answer = yield from put_entry(layout.folder, number, body, deadline, contention)
         if isinstance(answer, NumberUnsure):
             raise _unknown(change, answer.cause)
         if isinstance(answer, ListingExpired):
@@ -114,14 +114,9 @@ def _commit(
             continue
         if is_ours(answer, change.job):
             yield from _sent(change, _confirm(layout, change, number, deadline))
-            return EntryCommitted(answer.entry, replay(state, [answer.entry]), met)
-        met, since = met + 1, [answer.entry]
+            return EntryCommitted(answer.entry, replay(state, [answer.entry]), contention.lost)
+        contention, since = contention.after(len(answer.later)), [answer.entry, *answer.later]
         change, state = _judged(change, state, since)
-        if met > 1:
-            ahead = range(state.version + 1, state.version + 1 + min(_AHEAD, met))
-            found = _until_missing((yield from read_entries(layout.folder, ahead)))
-            change, state = _judged(change, state, found)
-            since = [*since, *found]
     raise CommitConflictError(
         f"Other jobs were faster {_NUMBERS:,} times. This job was not committed.",
         job=change.job,
@@ -145,16 +140,6 @@ def depth_of(state: LogState) -> LogDepth:
         return LogDepth.BLIND
     whole = state.removed is not None and state.all_transactions
     return LogDepth.WHOLE if whole else LogDepth.FILES
-
-
-def _until_missing(entries: Iterable[LogEntry | None]) -> list[LogEntry]:
-    """Entries before the first that is missing: not the end, but the next number to ask for."""
-    found = []
-    for entry in entries:
-        if entry is None:
-            break
-        found.append(entry)
-    return found
 
 
 def _judged(

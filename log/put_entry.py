@@ -4,7 +4,8 @@
 answer              then
 ==================  =====================================================================
 done                written
-412                 the entry there is read: ours (an earlier answer was lost), or another's
+412                 the entry there is read: ours (an earlier answer was lost), or another's,
+                    and those right after it where many jobs commit at once
 409, none           the entry is read; where none is, the same bytes at the same number
 412, none there     the same: the answer spoke of a state that has passed
 never any           unknown: it may be there, or come
@@ -18,6 +19,7 @@ what lies at the number cannot be read.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..committer.errors import (
@@ -27,7 +29,8 @@ from ..committer.errors import (
     StoreUnreachableError,
 )
 from ..committer.store.backoff import Backoff
-from ..committer.store.requests import Clock, Done, Found, Get, Put, Refused, Step
+from ..committer.store.requests import Absent, All, Clock, Done, Found, Get, Put, Refused, Step
+from .contention import CALM, Contention
 from .entries import ENTRY_BYTES, LogEntry, LogFolder, read_entry
 
 #: As of other conditional writes: a store may be away for a minute.
@@ -36,9 +39,13 @@ _TRIES = Backoff(tries=20, first=0.2, cap=8.0)
 
 @dataclass(frozen=True)
 class NumberTaken:
-    """The number's entry: ours, or another's."""
+    """The number's entry: ours, or another's.
+
+    :param later: the entries right after another's, as far as they were asked for.
+    """
 
     entry: LogEntry
+    later: tuple[LogEntry, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,11 @@ class ListingExpired:
 
 
 def put_entry(
-    folder: LogFolder, version: int, body: bytes, deadline: float | None
+    folder: LogFolder,
+    version: int,
+    body: bytes,
+    deadline: float | None,
+    contention: Contention = CALM,
 ) -> Step[NumberTaken | NumberUnsure | ListingExpired]:
     """Write an entry and find out whose the number is.
 
@@ -80,6 +91,7 @@ def put_entry(
         yield from _TRIES.pause(attempt)
         if deadline is not None and (yield from Clock()) >= deadline:
             return ListingExpired(sent=bool(cause))
+        sent_at = yield from Clock()
         try:
             answer = yield from Put(key, body, if_none_match=True)
         except (StoreUnreachableError, StoreRefusedError) as error:
@@ -91,10 +103,15 @@ def put_entry(
             return NumberTaken(read_entry(found, version))
         cause = answer.code if isinstance(answer, Refused) else answer.cause
         may_come = may_come or not isinstance(answer, Refused)
+        if isinstance(answer, Refused):
+            yield from contention.give_way((yield from Clock()) - sent_at)
+        numbers = range(version, version + 1 + contention.ahead)
         try:
-            current = yield from Get(key, most=ENTRY_BYTES)
-            if isinstance(current, Found):
-                return NumberTaken(read_entry(current, version))
+            there, *after = yield from All(
+                tuple(Get(folder.entry(number), most=ENTRY_BYTES) for number in numbers)
+            )
+            if isinstance(there, Found):
+                return NumberTaken(read_entry(there, version), _readable(after, version + 1))
         except (StoreUnreachableError, StoreRefusedError) as error:
             return NumberUnsure(error.message)
         except RecordDamagedError as error:
@@ -102,6 +119,20 @@ def put_entry(
                 raise
             return NumberUnsure(error.message)
     return NumberUnsure(cause)
+
+
+def _readable(found: Iterable[Found | Absent], first: int) -> tuple[LogEntry, ...]:
+    """Read entries up to the first that is missing, which is not the end but the next number to ask
+    for, or damaged: who asks for its number is told so."""
+    entries: list[LogEntry] = []
+    for it in found:
+        if isinstance(it, Absent):
+            break
+        try:
+            entries.append(read_entry(it, first + len(entries)))
+        except RecordDamagedError:
+            break
+    return tuple(entries)
 
 
 def is_ours(taken: NumberTaken, txn_id: str) -> bool:
