@@ -71,8 +71,8 @@ screenshots: setup ## The pictures in docs/images, by headless Chromium from a r
 	@$(PY) -m demo.pictures
 	@PYTHONPATH=tests $(PY) -m dagster_life.pictures
 
-torture: setup   ## Kill writers and check every row; KILLS=200, SERVER=ceph. Or at each request: EACH=all, EACH_DELTA=all. Or faults of the store: FAULTS=all
-	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200) $(if $(EACH),--each "$(EACH)") $(if $(EACH_DELTA),--each-delta "$(EACH_DELTA)") $(if $(FAULTS),--faults $(FAULTS))
+torture: setup   ## Kill writers and check every row; KILLS=200, SERVER=ceph. Or at each request: EACH=all, EACH_DELTA=all. Or faults of the store: FAULTS=all. Or many at once: CROWDS=all
+	@PYTHONPATH=tests $(PY) -m torture --kills $(or $(KILLS),200) $(if $(EACH),--each "$(EACH)") $(if $(EACH_DELTA),--each-delta "$(EACH_DELTA)") $(if $(FAULTS),--faults $(FAULTS)) $(if $(CROWDS),--crowds $(CROWDS))
 
 airflow-life: setup $(if $(SCENES),,s3a-jars) ## The examples in a whole Airflow: kills, restarts, clears, collisions. SCENES="cleared hourly"
 	@PYTHONPATH=tests $(PY) -m airflow_life $(SCENES)
@@ -81,7 +81,7 @@ airflow-life: setup $(if $(SCENES),,s3a-jars) ## The examples in a whole Airflow
 dagster-life: setup ## The examples in a whole Dagster: dg, a backfill with a hole, kills, a late run. SCENES="components backfill"
 	@PYTHONPATH=tests $(PY) -m dagster_life $(SCENES)
 
-proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation walk torture each faults s3a engines airflow"
+proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation walk torture each each_delta crowds faults s3a engines airflow"
 	@PYTHONPATH=tests $(PY) -m proof $(PARTS)
 
 growth: setup    ## How a table's records grow, in bytes, requests and memory; writes docs/performance.md

@@ -21,6 +21,8 @@ PARTS: dict[str, Callable[[int], Outcome]] = {
     "walk": walked.prove,
     "torture": programs.torture,
     "each": programs.each_request,
+    "each_delta": programs.each_delta,
+    "crowds": programs.crowds,
     "faults": programs.faults,
     "s3a": programs.s3a,
     "engines": programs.engines,

@@ -53,6 +53,23 @@ def each_request(processes: int) -> Outcome:
     return _ended(command, status, shown)
 
 
+def crowds(processes: int) -> Outcome:
+    """Many processes that change one Delta table at once; ``CROWDS`` and ``SERVER`` as for
+    ``make torture``."""
+    command, status, lines = _tortured("crowds", os.environ.get("CROWDS") or "all")
+    return _ended(command, status, _block(lines))
+
+
+def each_delta(processes: int) -> Outcome:
+    """Kills at each request of what is done to a Delta table; ``EACH_DELTA`` and ``SERVER`` as for
+    ``make torture``."""
+    named = os.environ.get("EACH_DELTA") or "all"
+    command, status, lines = _tortured("each-delta", named)
+    if not status and named != "all":
+        return Outcome(Verdict.PARTLY, command, _block(lines), f"{named} only")
+    return _ended(command, status, _block(lines))
+
+
 def faults(processes: int) -> Outcome:
     """Jobs in faults of the store; ``FAULTS`` and ``SERVER`` as for ``make torture``."""
     command, status, lines = _tortured("faults", os.environ.get("FAULTS") or "all")
@@ -62,8 +79,10 @@ def faults(processes: int) -> Outcome:
 def _tortured(option: str, value: str) -> tuple[str, int, list[str]]:
     """Run the torture: the command that repeats it, its exit status and what it says."""
     server = os.environ.get("SERVER")
-    told = f'"{value}"' if option == "each" else value
-    command = f"make torture {option.upper()}={told}" + (f" SERVER={server}" if server else "")
+    told = f'"{value}"' if option.startswith("each") else value
+    command = f"make torture {option.upper().replace('-', '_')}={told}" + (
+        f" SERVER={server}" if server else ""
+    )
     variables = {"PYTHONPATH": str(REPOSITORY / "tests")}
     return command, *_run(["-m", "torture", f"--{option}", value], variables)
 

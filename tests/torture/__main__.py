@@ -6,9 +6,11 @@ import argparse
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from torture import delta_requests, scenes, storms
+from torture.crowds import crowds, read_by_delta_rs
 from torture.delta_requests import DeltaAttack
 from torture.each_request import VERBS, Attack, kill_at_each
 from torture.harness import Torture
@@ -16,8 +18,13 @@ from torture.killed_races import kill_racers
 from torture.proxy import Proxy
 from torture.servers import Store, serving, where_writers_race
 
+from support.lake_readers import lake_readers
+from tools.environments import LAKE_READERS
 from tools.s3_servers import ATOMIC
 from tools.server_process import ServerError
+
+#: Processes of a crowd.
+CROWDS = (8, 32)
 
 
 def main() -> int:
@@ -56,6 +63,13 @@ def main() -> int:
         help="the same of a Delta table: "
         f"{'; '.join(delta_requests.VERBS)}: separated by semicolons, or all",
     )
+    parser.add_argument(
+        "--crowds",
+        default="",
+        metavar="SIZES",
+        help="instead, so many processes at once that change one Delta table, once whole and once "
+        "with one of them killed: numbers separated by commas, or all",
+    )
     options = parser.parse_args()
     try:
         if options.faults:
@@ -64,6 +78,8 @@ def main() -> int:
             return 0 if killed_at_each(options, options.each, Attack) else 1
         if options.each_delta:
             return 0 if killed_at_each(options, options.each_delta, DeltaAttack) else 1
+        if options.crowds:
+            return 0 if crowded(options) else 1
         return 0 if torture(options) else 1
     except ServerError as error:
         print(f"torture: {error}", file=sys.stderr)
@@ -124,6 +140,28 @@ def killed_at_each(options: argparse.Namespace, asked: str, attacks: type[Attack
             kills = kill_at_each(store, proxy, bucket, name, attacks)
             print(kills, flush=True)
             good &= not kills.problems
+    return good
+
+
+def crowded(options: argparse.Namespace) -> bool:
+    """Whether crowds of processes lose and double no row of a Delta table."""
+    sizes = CROWDS if options.crowds == "all" else map(int, options.crowds.split(","))
+    with ExitStack() as stack:
+        store = stack.enter_context(serving(options.server))
+        if not store.atomic:
+            raise ServerError(f"On {store.name} one writer at a time changes a Delta table.")
+        bucket = f"crowds-{options.seed}"
+        store.client().create_bucket(Bucket=bucket)
+        read = None
+        if LAKE_READERS.python.exists():
+            read = read_by_delta_rs(stack.enter_context(lake_readers()), store)
+        also = "delta-rs reads the same" if read else "delta-rs is not there: make lake-readers"
+        print(f"{store.ran_on}, seed {options.seed}; {also}", flush=True)
+        good = True
+        for size in sizes:
+            for found in crowds(store, bucket, options.seed, size, read):
+                print(found, flush=True)
+                good &= found.good
     return good
 
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from torture.each_request import APPEND, COLUMNS, REPLACE, Attack, Verb, merge, table_of, write
-from torture.inspection import rows_of, uploads
+from torture.inspection import left_in_delta, rows_of
 from torture.proxy import Seen, Trap, When
 
-from support.plain_bucket import PlainBucket
 from zero_rename.committer import OnRepeat
 from zero_rename.tables import DeltaTable
 
@@ -119,25 +118,12 @@ class DeltaAttack(Attack):
         found = self._rows()
         assert found == expected, f"it holds {found}, not {expected}"
         assert not table.verify(), table.verify()
-        left = [*self._left(), *uploads(table, self._client)]
+        left = left_in_delta(table, self._client)
         assert not left, left
         return changed
 
     def _rows(self) -> Any:
         return rows_of(self._table.scan(columns=COLUMNS).to_arrow(), COLUMNS)
-
-    def _left(self) -> list[str]:
-        """Open records, and files of jobs that no entry has."""
-        prefix, decided = self._table.root.prefix, self._decided()
-        keys = PlainBucket(self._table.root.bucket, self._client).keys(f"{prefix}/")
-        names = [key.removeprefix(f"{prefix}/") for key in keys]
-        waiting = {it.job for it in self._table.unpublished()}
-        return [
-            name
-            for name in names
-            if (name.startswith("_zero_rename/open/") and name[18:-5] not in waiting)
-            or (name.startswith("data/") and name.split("/")[1] not in decided | waiting)
-        ]
 
     def _decided(self) -> set[str]:
         # A fence, and what a purge forgets, change no row of a state.

@@ -18,6 +18,7 @@ from zero_rename import Table
 from zero_rename.committer.commit.state.job_state import JobState
 from zero_rename.committer.errors import ZeroRenameError
 from zero_rename.committer.format.layout import is_hidden
+from zero_rename.tables import DeltaTable
 
 _COLUMNS = ["load", "row", "day"]
 
@@ -92,7 +93,7 @@ def rows_of(found: pa.Table, columns: Sequence[str] = _COLUMNS) -> Counter[Any]:
     return Counter(zip(*values, strict=True))
 
 
-def _bucket(table: Table, client: Any) -> PlainBucket:
+def _bucket(table: Table | DeltaTable, client: Any) -> PlainBucket:
     return PlainBucket(table.root.bucket, client)
 
 
@@ -114,9 +115,25 @@ def listed_rows(
     return found
 
 
-def uploads(table: Table, client: Any) -> list[str]:
+def uploads(table: Table | DeltaTable, client: Any) -> list[str]:
     """The keys of uploads below a table."""
     return _bucket(table, client).uploads(f"{table.root.prefix}/")
+
+
+def left_in_delta(table: DeltaTable, client: Any) -> list[str]:
+    """Name open records, uploads, and files of jobs that no entry has, but those of jobs that wait
+    to be published."""
+    prefix = f"{table.root.prefix}/"
+    keys = [key.removeprefix(prefix) for key in PlainBucket(table.root.bucket, client).keys(prefix)]
+    waiting = {it.job for it in table.unpublished()}
+    known = waiting | {it.job for it in table.history()}
+    left = [
+        name
+        for name in keys
+        if (name.startswith("_zero_rename/open/") and name[18:-5] not in waiting)
+        or (name.startswith("data/") and name.split("/")[1] not in known)
+    ]
+    return [*left, *uploads(table, client)]
 
 
 def left_behind(table: Table, client: Any) -> Iterator[str]:
