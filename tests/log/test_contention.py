@@ -88,6 +88,7 @@ def test_beaten_job_reads_the_entries_since_and_few_numbers_that_are_free(
 
     driver = MemoryDriver(table.store, beside(s.Put, others, LOG.prefix))
     done = driver.run(commit_change(LAYOUT, table.open(change.depth), change, NOW))
+    assert isinstance(done, EntryCommitted)
     assert done.met == len(beaten)
     assert [_told(it) for it in driver.requests] == requests
 
@@ -147,5 +148,5 @@ def test_entry_whose_answer_is_lost_counts_where_the_number_after_it_is_damaged(
 
     driver = MemoryDriver(table.store, fault)
     done = driver.run(commit_change(LAYOUT, table.open(change.depth), change, NOW))
-    assert done.entry.version == 3
-    assert done.entry.job == "mine"
+    assert isinstance(done, EntryCommitted)
+    assert (done.entry.version, done.entry.job) == (3, "mine")

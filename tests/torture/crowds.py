@@ -62,6 +62,7 @@ class CrowdLoad:
         again = OnRepeat.REPLACE_OWN if self.run else OnRepeat.SKIP
         with table.job(mode=mode, idempotency_key=self.run, on_repeat=again) as job:
             job.write(data)
+        assert job.job is not None
         return job.job
 
     def apply(self, held: list[tuple[Row, str | None]]) -> list[tuple[Row, str | None]]:
@@ -167,8 +168,8 @@ def crowd(
     """
     rng = Random(f"{seed}/crowd")
     table = DeltaTable(url, store.client())
-    with table.job(_SCHEMA, partition_by=["day"]) as job:
-        job.write(_data(_FIRST))
+    with table.job(_SCHEMA, partition_by=["day"]) as first:
+        first.write(_data(_FIRST))
     loads = [_loads(it, jobs, rng) for it in range(writers)]
     ways = [store.endpoint] * writers
     if victim is not None:
@@ -194,7 +195,7 @@ def crowd(
         victim.drain()
         table.recover(0.0)
         table.purge(apply=True)
-    _compare(table, store.client(), found, loads, told, job.job, victim is not None)
+    _compare(table, store.client(), found, loads, told, first.job, victim is not None)
     if read is not None:
         _compare_rows(found, "another engine", Counter(map(_row_of, read(url))), table)
     return found
@@ -225,7 +226,7 @@ def _compare(
     found: Crowd,
     loads: Sequence[Sequence[CrowdLoad]],
     told: Sequence[Sequence[tuple[str | None, str]]],
-    first: str,
+    first: str | None,
     one_died: bool,
 ) -> None:
     """Compare the table, and its log, with what the processes were told."""

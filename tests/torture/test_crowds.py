@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 from torture.crowds import Reader, crowd, read_by_delta_rs
@@ -24,7 +25,7 @@ def url(atomic_store: Store) -> str:
 
 
 @pytest.fixture
-def read(atomic_store: Store) -> Reader:
+def read(atomic_store: Store) -> Iterator[Reader]:
     with lake_readers() as process:
         yield read_by_delta_rs(process, atomic_store)
 
