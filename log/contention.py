@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..committer.store.requests import Step, Wait
+from ..committer.store.requests import Clock, Step, Wait
 
 #: Entries that are read ahead at the most.
 _AHEAD = 8
@@ -40,13 +40,19 @@ class Contention:
     lost: int = 0
     ahead: int = 0
 
-    def give_way(self, took: float) -> Step[None]:
+    @property
+    def is_patient(self) -> bool:
+        """Whether the job waits after the next number that it loses."""
+        return 0 < self.lost < _PATIENT
+
+    def give_way(self, sent_at: float) -> Step[None]:
         """Wait after a lost number, the longer the more were lost before, but only for a few: jobs
         that have lost many are not to be beaten by those that have just come.
 
-        :param took: seconds of the store's answer.
+        :param sent_at: when the entry was sent, by this process's clock.
         """
-        if 0 < self.lost < _PATIENT and took > 0:
+        took = (yield from Clock()) - sent_at
+        if took > 0:
             yield from Wait(min(took * self.lost, _LONGEST_WAIT), spread=1.0)
 
     def after(self, came: int) -> Contention:

@@ -91,7 +91,7 @@ def put_entry(
         yield from _TRIES.pause(attempt)
         if deadline is not None and (yield from Clock()) >= deadline:
             return ListingExpired(sent=bool(cause))
-        sent_at = yield from Clock()
+        sent_at = (yield from Clock()) if contention.is_patient else 0.0
         try:
             answer = yield from Put(key, body, if_none_match=True)
         except (StoreUnreachableError, StoreRefusedError) as error:
@@ -103,8 +103,8 @@ def put_entry(
             return NumberTaken(read_entry(found, version))
         cause = answer.code if isinstance(answer, Refused) else answer.cause
         may_come = may_come or not isinstance(answer, Refused)
-        if isinstance(answer, Refused):
-            yield from contention.give_way((yield from Clock()) - sent_at)
+        if isinstance(answer, Refused) and contention.is_patient:
+            yield from contention.give_way(sent_at)
         numbers = range(version, version + 1 + contention.ahead)
         try:
             there, *after = yield from All(
