@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help environment setup demo docs servers s3a-jars s3a-archive older-spark older-airflow optional-providers lake-readers lake-jars log-store delta-spark test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life dagster-life growth fast-tier bench bench-quick bench-papers lint lock clean
+.PHONY: help environment setup demo docs servers s3a-jars s3a-archive older-spark older-airflow optional-providers lake-readers lake-jars delta-spark test tests test-s3a test-older-spark other-sparks screenshots torture proof airflow-life dagster-life growth fast-tier bench bench-quick bench-papers lint lock clean
 
 help:            ## What can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## */make \1\t/p' $(MAKEFILE_LIST)
@@ -62,9 +62,6 @@ other-sparks: setup ## save() and load() on Spark 4.0 and 4.1, classic and Conne
 
 delta-spark: setup lake-readers lake-jars ## Delta tables beside Delta on Spark 4.1, all of it, and 1,000 commits beside delta-rs
 	@DELTA_SPARK=1 $(PY) -m pytest -v tests/tables/test_delta_spark.py tests/tables/test_stock_spark.py tests/torture/test_beside_engines.py tests/tables/test_conditional_log_store.py tests/torture/test_beside_log_store.py
-
-log-store: environment lake-jars ## The jar by which Delta on Spark commits with a condition: build/zero-rename-log-store.jar
-	@$(PY) tools/build_log_store.py
 
 screenshots: setup ## The pictures in docs/images, by headless Chromium from a real Airflow and Dagster (apt: chromium-driver)
 	@$(PY) -m uv pip install --quiet --target build/browser -r tools/locks/browser.lock

@@ -32,6 +32,7 @@ from . import (
     encryption,
     fast_root,
     lineage,
+    log_store,
     past,
     publishing,
     s3a,
@@ -73,6 +74,7 @@ for command in (
     *(upkeep.purge, upkeep.maintain, past.gc, content.show),
     *(conflicts.conflicts, conflicts.resolve, conflicts.keep_rows),
     *(past.history, past.undo, past.restore, past.retention, policy, lifecycle),
+    log_store.log_store,
     *(s3a.checks, s3a.s3a_check, s3a.committers, s3a.s3a_jobs, s3a.s3a_recover),
 ):
     app.command()(command)

@@ -9,3 +9,5 @@ from .delta_table import NewestEntry as NewestEntry
 from .last_changes import LastChange as LastChange
 from .last_changes import LastChanges as LastChanges
 from .last_changes import Since as Since
+from .log_store import log_store_jar as log_store_jar
+from .log_store import log_store_settings as log_store_settings

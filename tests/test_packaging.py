@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from support.log_store import java_compiler
 from support.waiting import STUCK
+from tools.log_store_jar import JAR
 from zero_rename.provider import get_provider_info
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -109,6 +111,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     info = {name for name in names if ".dist-info/" in name}
     expected = {"pyspark_zero_rename.py", "zero_rename/py.typed"}
     expected.add("zero_rename/example_dags/.airflowignore")
+    java_compiler()
+    expected.add(JAR.as_posix())
     expected |= {f"zero_rename/{path.name}" for path in ROOT.glob("*.py")}
     expected |= {
         f"{package_name(folder).replace('.', '/')}/{path.name}"

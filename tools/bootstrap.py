@@ -332,12 +332,16 @@ def requirements() -> str:
 
 
 def modules() -> str:
-    """A digest of our modules' names, each of which is a link in the environment."""
+    """A digest of what the editable install is made from: our modules' names, each of which is a
+    link, and what the log store's jar is compiled from and by."""
     found = [*ROOT.glob("*.py"), *ROOT.glob("[a-z]*/**/*.py")]
     paths = sorted(path.relative_to(ROOT) for path in found)
     # `build` holds the links themselves.
     names = [str(path) for path in paths if path.parts[0] not in ("build", "dist")]
-    return hashlib.sha256("\n".join(names).encode()).hexdigest()
+    digest = hashlib.sha256("\n".join((*names, str(shutil.which("javac")))).encode())
+    for path in (ROOT / "tools" / "log_store_jar.py", *sorted(ROOT.glob("java/**/*.java"))):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def create_venv(venv: Path, *options: str) -> None:

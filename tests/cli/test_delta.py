@@ -68,7 +68,7 @@ REFUSES = {
     "keep-rows": ("{t} day=1 --keep newest", "zero-rename restore"),
 }
 #: Commands that ask no table, or a catalog (tests/catalog/test_delta.py).
-ELSEWHERE = {"catalog sync", "checks", "committers", "s3a-check"}
+ELSEWHERE = {"catalog sync", "checks", "committers", "log-store", "s3a-check"}
 
 
 @pytest.fixture

@@ -1,30 +1,38 @@
-"""Jar of the conditional log store, built for tests."""
+"""The jar of the conditional log store, as the wheel has it."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterable
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
-from tools.build_log_store import CLASS, build
+from tools.log_store_jar import JAR, find_compiler
 from tools.s3_servers import in_ci
+from zero_rename.tables import log_store_settings
 
 
-def log_store_settings(folder: Path, jars: Iterable[Path]) -> dict[str, str]:
-    """Settings by which a session of Delta on Spark commits with a condition. A test is skipped
-    where there is no compiler, and fails in continuous integration.
+def java_compiler() -> str:
+    """A javac. A test is skipped where there is none, and fails in continuous integration."""
+    compiler = find_compiler()
+    if compiler is None:
+        why = "there is no JDK: install openjdk-17-jdk-headless"
+        if in_ci():
+            pytest.fail(why)
+        pytest.skip(why)
+    return compiler
+
+
+def jar_of(wheel: Path, folder: Path) -> Path:
+    """Take the jar out of a wheel that was built where there is a JDK.
 
     :param folder: for the jar.
-    :param jars: Delta's own.
     """
-    if shutil.which("javac") is None:
-        if in_ci():
-            pytest.fail("there is no javac")
-        pytest.skip("there is no javac: install a JDK of Java 17")
-    own = build(folder / "log-store.jar")
-    return {
-        "spark.driver.extraClassPath": ":".join(map(str, (*jars, own))),
-        "spark.delta.logStore.s3a.impl": CLASS,
-    }
+    java_compiler()
+    with ZipFile(wheel) as archive:
+        return Path(archive.extract(JAR.as_posix(), folder))
+
+
+def settings_with(jar: Path) -> dict[str, str]:
+    """Settings by which a session of Delta on Spark commits with a condition, by this jar."""
+    return {**log_store_settings(), "spark.jars": str(jar)}

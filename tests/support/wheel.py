@@ -5,13 +5,14 @@ A plugin of ``tests/conftest.py``.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -36,23 +37,46 @@ def wheel() -> Path:
     return wheel
 
 
-def build_wheel(folder: Path) -> Path:
-    """A wheel built from a copy: setuptools leaves stale files of earlier builds in ``build``.
+def build_wheel(folder: Path, path: str | None = None) -> Path:
+    """A wheel built from a copy.
 
     :param folder: for the wheel; what is made besides is removed.
+    :param path: the build's ``PATH``; ``None``: the tests' own.
     """
+    with checkout_copy() as source:
+        return build(source, "wheel", folder, path)
+
+
+@contextlib.contextmanager
+def checkout_copy() -> Iterator[Path]:
+    """A copy to build from: setuptools leaves stale files of earlier builds in ``build``."""
     with tempfile.TemporaryDirectory() as made:
         source = Path(made) / "checkout"
         made_here = (".git", ".venv", ".demo", ".*_cache", ".hypothesis", "build", "dist")
         ignored = shutil.ignore_patterns(*made_here, "*.egg-info", "__pycache__")
         shutil.copytree(ROOT, source, ignore=ignored)
-        build = "import setuptools.build_meta as b, sys; print(b.build_wheel(sys.argv[1]))"
-        done = subprocess.run(
-            [sys.executable, "-c", build, str(folder)], cwd=source, capture_output=True, text=True
-        )
+        yield source
+
+
+def build(source: Path, kind: str, folder: Path, path: str | None = None) -> Path:
+    """Build a distribution as an installer does.
+
+    :param source: a copy of the checkout, or what an archive of sources has.
+    :param kind: ``wheel`` or ``sdist``.
+    :param folder: for the distribution, and for no other one.
+    """
+    call = f"import setuptools.build_meta as b, sys; print(b.build_{kind}(sys.argv[1]))"
+    environment = os.environ if path is None else {**os.environ, "PATH": path}
+    done = subprocess.run(
+        [sys.executable, "-c", call, str(folder)],
+        cwd=source,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    [wheel] = folder.glob("*.whl")
-    return wheel
+    [built] = folder.iterdir()
+    return built
 
 
 def unpack(wheel: Path, folder: Path) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from conftest import Behind, Bucket
 
-from support.delta_spark import delta_jars
 from support.delta_spark import delta_spark as session_of_spark
 from support.delta_values import days
 from support.engine_process import EngineProcess
 from support.faulty_server import Received, Reply, s3_error
-from support.log_store import log_store_settings
+from support.log_store import jar_of, settings_with
 from support.moto_server import S3Server
 from zero_rename.tables import DeltaTable
 
@@ -29,10 +30,13 @@ Answer = Callable[[Received, Callable[[], Reply]], Reply]
 
 @pytest.fixture(scope="module")
 def spark(
-    moto_server: S3Server, tmp_path_factory: pytest.TempPathFactory
+    moto_server: S3Server, wheel: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[EngineProcess]:
     folder = tmp_path_factory.mktemp("log-store")
-    settings = log_store_settings(folder, delta_jars())
+    settings = {
+        **settings_with(jar_of(wheel, folder)),
+        "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+    }
     with session_of_spark(folder, moto_server, settings) as process:
         yield process
 
@@ -53,9 +57,9 @@ def url(s3_bucket: Bucket) -> str:
     return url
 
 
-@pytest.fixture
+@pytest.fixture(params=["s3a", "s3"])
 def append(
-    url: str, s3_bucket: Bucket, behind: Behind, spark: EngineProcess
+    url: str, s3_bucket: Bucket, behind: Behind, spark: EngineProcess, request: Any
 ) -> Callable[[Answer], list[str]]:
     """Lets Spark append a row, its first entry's PUT answered by a function; returns the
     If-None-Match of each."""
@@ -73,7 +77,7 @@ def append(
         spark.ask(do="setting", name=name, value=behind(answer).endpoint)
         spark.ask(
             do="write",
-            folder=url.replace("s3:", "s3a:"),
+            folder=url.replace("s3:", f"{request.param}:"),
             rows=[["1", 7]],
             columns="day string, delay bigint",
             mode="append",

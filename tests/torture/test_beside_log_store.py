@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from torture.servers import Store
 
-from support.delta_spark import delta_jars, delta_spark
+from support.delta_spark import delta_spark
 from support.delta_values import days
-from support.log_store import log_store_settings
+from support.log_store import jar_of, settings_with
 from support.moto_server import S3Server
 from zero_rename.tables import DeltaTable
 
@@ -22,7 +22,7 @@ THEIRS, OURS = 15, 60
 
 
 def test_commits_beside_sparks_are_neither_lost_nor_doubled(
-    atomic_store: Store, tmp_path: Path
+    atomic_store: Store, wheel: Path, tmp_path: Path
 ) -> None:
     bucket = f"beside-{uuid.uuid4().hex}"
     client = atomic_store.client()
@@ -39,7 +39,7 @@ def test_commits_beside_sparks_are_neither_lost_nor_doubled(
 
     keys = atomic_store.variables
     settings = {
-        **log_store_settings(tmp_path, delta_jars()),
+        **settings_with(jar_of(wheel, tmp_path)),
         "spark.hadoop.fs.s3a.access.key": keys["AWS_ACCESS_KEY_ID"],
         "spark.hadoop.fs.s3a.secret.key": keys["AWS_SECRET_ACCESS_KEY"],
     }

@@ -1,0 +1,39 @@
+"""A log store for Delta on Spark: its jar, which this package brings, and how a session gets it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..committer.errors import RefusedError
+
+_JAR = Path(__file__).with_name("zero-rename-log-store.jar")
+_CLASS = "zero_rename.ConditionalLogStore"
+#: Schemes of URLs that are S3's to Delta and to Hadoop. Each has a log store of its own.
+_SCHEMES = ("s3a", "s3")
+
+
+def log_store_jar() -> Path:
+    """Return the path of the jar by which Delta on Spark commits with a condition.
+
+    :raises RefusedError: this installation has none, since it was built where there was no JDK.
+    """
+    if not _JAR.is_file():
+        raise RefusedError(
+            f"This installation has no {_JAR.name}: it was built where there was no JDK.",
+            remedy="Install the wheel, which has it. Or install a JDK of Java 11 or later, such "
+            "as openjdk-17-jdk-headless, with its javac on PATH, then install this package from "
+            "its sources again (in a checkout: make setup).",
+        )
+    return _JAR
+
+
+def log_store_settings() -> dict[str, str]:
+    """Return the settings by which a Spark session commits Delta tables on S3 with a condition.
+
+    They are of a session's start. The session needs hadoop-aws 3.4.2 or later; with an earlier one
+    it can write no Delta table on S3 any more.
+
+    :raises RefusedError: as for :func:`log_store_jar`.
+    """
+    stores = {f"spark.delta.logStore.{scheme}.impl": _CLASS for scheme in _SCHEMES}
+    return {"spark.jars": str(log_store_jar()), **stores}
