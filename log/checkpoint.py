@@ -10,23 +10,21 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..committer.errors import RecordDamagedError
-from .actions import FORGOTTEN, Action, AddFile, RemoveFile, action_members, read_action
-from .file_columns import read_adds
+from .actions import FORGOTTEN, Action, RemoveFile, action_members, read_action
+from .file_columns import ADD, ROWS, chunks, read_adds
 from .partitions import PartitionChoice
 from .replay import LogState
 
-T = TypeVar("T")
-#: Rows that are held as Python objects at once, and those of a row group.
-_ROWS = 50_000
-_KINDS = ("protocol", "metaData", "txn", "domainMetadata", "remove", "add")
+#: Members that few rows have.
+_FEW = ("protocol", "metaData", "txn", "domainMetadata", "remove")
 _MAPS = ("partitionValues", "tags", "configuration", "options")
 _TEXT, _LONG, _BOOL = pa.string(), pa.int64(), pa.bool_()
 _MAP, _TEXTS = pa.map_(pa.string(), pa.string()), pa.list_(pa.string())
@@ -39,15 +37,7 @@ def _struct(**members: pa.DataType) -> pa.StructType:
 SCHEMA = pa.schema(
     {
         "txn": _struct(appId=_TEXT, version=_LONG, lastUpdated=_LONG),
-        "add": _struct(
-            path=_TEXT,
-            partitionValues=_MAP,
-            size=_LONG,
-            modificationTime=_LONG,
-            dataChange=_BOOL,
-            tags=_MAP,
-            stats=_TEXT,
-        ),
+        "add": ADD,
         "remove": _struct(
             path=_TEXT,
             deletionTimestamp=_LONG,
@@ -81,7 +71,7 @@ SCHEMA = pa.schema(
 def _few_rows(state: LogState, kept_since: int) -> Iterator[Action]:
     """The actions of a checkpoint but its live files; tombstones that nothing brings back any more
     are left out."""
-    if state.files is None or state.removed is None or not state.all_transactions:
+    if state.removed is None or not state.all_transactions:
         raise ValueError("a checkpoint needs the whole state")
     assert state.protocol is not None
     assert state.metadata is not None
@@ -112,85 +102,89 @@ def _with_pairs(members: dict[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def _add_rows(files: Sequence[AddFile]) -> pa.Table:
-    """Rows of live files, a column at a time: a table may have a million of them."""
-    members = {
-        "path": pa.array([it.path for it in files], _TEXT),
-        "partitionValues": _map_array(it.values for it in files),
-        "size": pa.array([it.size for it in files], _LONG),
-        "modificationTime": pa.array([it.modified for it in files], _LONG),
-        "dataChange": pa.repeat(pa.scalar(False), len(files)),  # As the format wants it.
-        "tags": _map_array(it.tags or None for it in files),
-        "stats": pa.array([it.statistics for it in files], _TEXT),
-    }
-    kind = SCHEMA.field("add").type
-    adds = pa.StructArray.from_arrays([members[it.name] for it in kind], fields=list(kind))
-    columns = [adds if it.name == "add" else pa.nulls(len(files), it.type) for it in SCHEMA]
-    return pa.Table.from_arrays(columns, schema=SCHEMA)
+def write_checkpoint(
+    state: LogState, kept_since: int, files: Iterable[pa.StructArray]
+) -> tuple[bytes, bytes]:
+    """Write the Parquet of a whole state, and the body of the ``_last_checkpoint`` that names it.
 
-
-def _map_array(maps: Iterable[Mapping[str, str | None] | None]) -> pa.MapArray:
-    """An array of maps; ``None`` is null."""
-    ends: list[int | None] = []
-    names: list[str] = []
-    texts: list[str | None] = []
-    for it in maps:
-        ends.append(None if it is None else len(names))
-        names += it or ()
-        texts += (it or {}).values()
-    offsets = pa.array([*ends, len(names)], pa.int32())
-    return pa.MapArray.from_arrays(offsets, pa.array(names, _TEXT), pa.array(texts, _TEXT))
-
-
-def write_checkpoint(state: LogState, kept_since: int) -> tuple[bytes, bytes]:
-    """The Parquet of a whole state, and the body of the ``_last_checkpoint`` that names it.
-
+    :param state: its files are not looked at.
     :param kept_since: milliseconds; tombstones that are older are left out.
+    :param files: the live files, as the member ``add`` has them.
     """
-    out, written = io.BytesIO(), 0
+    out, rows, adds = io.BytesIO(), 0, 0
     with pq.ParquetWriter(out, SCHEMA, compression="snappy") as writer:
-        for some in _chunks(_few_rows(state, kept_since)):
+        for some in chunks(_few_rows(state, kept_since)):
             writer.write_table(pa.Table.from_pylist([_as_row(it) for it in some], schema=SCHEMA))
-            written += len(some)
-        for files in _chunks(state.live.values()):
-            writer.write_table(_add_rows(files))
-            written += len(files)
+            rows += len(some)
+        for column in files:
+            others = {it.name: pa.nulls(len(column), it.type) for it in SCHEMA}
+            writer.write_table(pa.table({**others, "add": column}, schema=SCHEMA))
+            adds += len(column)
     body = out.getvalue()
     hint = {
         "version": state.version,
-        "size": written,
+        "size": rows + adds,
         "sizeInBytes": len(body),
-        "numOfAddFiles": state.count,
+        "numOfAddFiles": adds,
     }
     return body, json.dumps(hint, separators=(",", ":")).encode()
-
-
-def _chunks(actions: Iterable[T]) -> Iterator[list[T]]:
-    left = iter(actions)
-    while chunk := list(islice(left, _ROWS)):
-        yield chunk
 
 
 def read_checkpoint(
     body: bytes, key: str, choice: PartitionChoice | None = None
 ) -> Iterator[Action]:
-    """The actions of one part of a checkpoint, tombstones before files.
+    """Read the actions of one part of a checkpoint, tombstones before files.
 
     :param choice: only these files are read, and no tombstones; ``None``: all.
     :raises RecordDamagedError: it is cut, or not Parquet, or a row cannot be read.
     """
-    try:
-        file = pq.ParquetFile(io.BytesIO(body))
-        if "sidecar" in file.schema_arrow.names:
-            raise _damaged(key, "has sidecars, the feature v2Checkpoint")
-        known = [name for name in _KINDS if name in file.schema_arrow.names]
-        few = [name for name in known if name != "add" and (name != "remove" or choice is None)]
-        for batch in file.iter_batches(_ROWS, columns=few) if few else ():
+    yield from _few(body, key, [it for it in _FEW if it != "remove" or choice is None])
+    for column in read_add_columns(body, key):
+        yield from read_adds(column, key, choice)
+
+
+def read_all_but_files(body: bytes, key: str) -> Iterator[Action]:
+    """Read the actions of one part of a checkpoint but its live files.
+
+    :raises RecordDamagedError: as :func:`read_checkpoint`.
+    """
+    yield from _few(body, key, _FEW)
+
+
+def read_add_columns(body: bytes, key: str) -> Iterator[pa.StructArray]:
+    """Read the live files of one part of a checkpoint, as columns of some rows each; rows of other
+    actions are null.
+
+    :raises RecordDamagedError: as :func:`read_checkpoint`.
+    """
+    with _damage_named(key):
+        file = _parquet(body, key)
+        if "add" in file.schema_arrow.names:
+            for batch in file.iter_batches(ROWS, columns=["add"]):
+                yield batch.column("add")
+
+
+def _few(body: bytes, key: str, kinds: Collection[str]) -> Iterator[Action]:
+    with _damage_named(key):
+        file = _parquet(body, key)
+        known = [name for name in kinds if name in file.schema_arrow.names]
+        for batch in file.iter_batches(ROWS, columns=known) if known else ():
             for kind, column in zip(batch.schema.names, batch.columns, strict=True):
                 for members in column.drop_null().to_pylist():
                     yield from _read(kind, members, key)
-        for batch in file.iter_batches(_ROWS, columns=["add"]) if "add" in known else ():
-            yield from read_adds(batch.column("add"), key, choice)
+
+
+def _parquet(body: bytes, key: str) -> pq.ParquetFile:
+    file = pq.ParquetFile(io.BytesIO(body))
+    if "sidecar" in file.schema_arrow.names:
+        raise _damaged(key, "has sidecars, the feature v2Checkpoint")
+    return file
+
+
+@contextmanager
+def _damage_named(key: str) -> Iterator[None]:
+    try:
+        yield
     except (pa.ArrowException, OSError) as error:
         raise _damaged(key, "is not whole Parquet") from error
 

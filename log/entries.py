@@ -46,6 +46,10 @@ class LogFolder:
     def checkpoint(self, version: int) -> str:
         return f"{self.prefix}{version:020d}.checkpoint.parquet"
 
+    def is_checkpoint(self, key: str, version: int) -> bool:
+        """Tell whether an object is the checkpoint of a version, or a part of it."""
+        return key.startswith(f"{self.prefix}{version:020d}.checkpoint.")
+
     @property
     def hint(self) -> str:
         return f"{self.prefix}_last_checkpoint"

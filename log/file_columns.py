@@ -1,13 +1,14 @@
-"""Live files in the columns of a checkpoint, read a column at a time: a table may have a million.
+"""Live files in the columns of a checkpoint, a column at a time: a table may have a million.
 
-Files of one partition share its values, and files of one entry their tags, as one object each.
+Where objects are made of them, files of one partition share its values, and files of one entry
+their tags, as one object each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, pairwise
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,89 +17,181 @@ from ..committer.errors import RecordDamagedError
 from .actions import ActionReader, AddFile
 from .partitions import PartitionChoice
 
+T = TypeVar("T")
+#: Rows that are held at once, and those of a row group.
+ROWS = 50_000
 _TEXT, _LONG = pa.string(), pa.int64()
 _MAP = pa.map_(_TEXT, _TEXT)
+#: A live file in a checkpoint.
+ADD = pa.struct(
+    {
+        "path": _TEXT,
+        "partitionValues": _MAP,
+        "size": _LONG,
+        "modificationTime": _LONG,
+        "dataChange": pa.bool_(),
+        "tags": _MAP,
+        "stats": _TEXT,
+    }
+)
+
+
+def chunks(items: Iterable[T]) -> Iterator[list[T]]:
+    """Split what is to be written into as much as is held at once."""
+    left = iter(items)
+    while chunk := list(islice(left, ROWS)):
+        yield chunk
+
+
+def adds_as_columns(files: Iterable[AddFile]) -> Iterator[pa.StructArray]:
+    """Build the columns of live files, of some each."""
+    for some in chunks(files):
+        yield _add_column(
+            len(some),
+            path=pa.array([it.path for it in some], _TEXT),
+            partitionValues=_map_array(it.values for it in some),
+            size=pa.array([it.size for it in some], _LONG),
+            modificationTime=pa.array([it.modified for it in some], _LONG),
+            tags=_map_array(it.tags or None for it in some),
+            stats=pa.array([it.statistics for it in some], _TEXT),
+        )
+
+
+def _add_column(rows: int, **members: pa.Array) -> pa.StructArray:
+    # No row of a checkpoint changes data, as the format wants it.
+    members["dataChange"] = pa.repeat(pa.scalar(False), rows)
+    return pa.StructArray.from_arrays([members[it.name] for it in ADD], fields=list(ADD))
+
+
+def _map_array(maps: Iterable[Mapping[str, str | None] | None]) -> pa.MapArray:
+    """Build an array of maps; ``None`` is null."""
+    ends: list[int | None] = []
+    names: list[str] = []
+    texts: list[str | None] = []
+    for it in maps:
+        ends.append(None if it is None else len(names))
+        names += it or ()
+        texts += (it or {}).values()
+    offsets = pa.array([*ends, len(names)], pa.int32())
+    return pa.MapArray.from_arrays(offsets, pa.array(names, _TEXT), pa.array(texts, _TEXT))
+
+
+def keep_adds(column: pa.StructArray, key: str, gone: pa.Array) -> pa.StructArray:
+    """Leave the files of a batch of rows out that are not live any more.
+
+    :param column: as :func:`read_adds` takes it.
+    :param gone: paths.
+    :return: of the type :data:`ADD`, whatever members there were.
+    :raises RecordDamagedError: as :func:`read_adds`.
+    """
+    columns = _AddColumns.of(column, key).without(gone)
+    values = columns.some("partitionValues", _MAP, _MAP_WORDS)
+    if values.null_count:
+        values = _map_array(columns.maps("partitionValues"))
+    return _add_column(
+        columns.rows,
+        path=columns.all("path", _TEXT, "a string"),
+        partitionValues=values,
+        size=columns.sizes(),
+        modificationTime=columns.all("modificationTime", _LONG, "a whole number"),
+        tags=columns.some("tags", _MAP, _MAP_WORDS),
+        stats=columns.some("stats", _TEXT, "a string"),
+    )
 
 
 def read_adds(
     column: pa.StructArray, key: str, choice: PartitionChoice | None = None
 ) -> Iterator[AddFile]:
-    """The live files of a batch of rows; rows of other actions are null.
+    """Read the live files of a batch of rows; rows of other actions are null.
 
     :param column: ``add``, as Delta's checkpoints have it, with members that are not known here.
     :param key: the object's, for errors.
     :param choice: only these are made objects of; ``None``: all.
     :raises RecordDamagedError: names the member that cannot be read.
     """
-    columns = _AddColumns(column.drop_null(), key)
-    if columns.has("deletionVector"):  # In any partition: what the table has is not understood.
-        raise columns.damage("deletionVector", "is the feature deletionVectors, not supported here")
+    columns = _AddColumns.of(column, key)
     if choice is not None:
         columns = columns.chosen(choice)
-    sizes = columns.all("size", _LONG, "a whole number")
-    if any(size < 0 for size in sizes):
-        raise columns.damage("size", "must not be negative")
+    changes_data = columns.some("dataChange", pa.bool_(), "true or false").to_pylist()
     yield from map(
         AddFile,
-        columns.all("path", _TEXT, "a string"),
+        columns.all("path", _TEXT, "a string").to_pylist(),
         columns.maps("partitionValues"),
-        sizes,
-        columns.all("modificationTime", _LONG, "a whole number"),
-        (it is not False for it in columns.some("dataChange", pa.bool_(), "true or false")),
-        columns.some("stats", _TEXT, "a string"),
+        columns.sizes().to_pylist(),
+        columns.all("modificationTime", _LONG, "a whole number").to_pylist(),
+        (it is not False for it in changes_data),
+        columns.some("stats", _TEXT, "a string").to_pylist(),
         columns.maps("tags"),
     )
+
+
+_MAP_WORDS = "a JSON object of strings"
 
 
 class _AddColumns:
     """The members of live files, each a column."""
 
     def __init__(self, adds: pa.StructArray, key: str) -> None:
-        self._adds, self._rows = adds, len(adds)
+        self._adds, self.rows = adds, len(adds)
         names = [field.name for field in adds.type]
         self._members = dict(zip(names, adds.flatten(), strict=True))
         self._key = key
 
+    @classmethod
+    def of(cls, column: pa.StructArray, key: str) -> _AddColumns:
+        """Those of rows of which others are null."""
+        columns = cls(column.drop_null(), key)
+        # In any partition: what the table has is not understood.
+        if columns._has("deletionVector"):
+            raise columns._damage(
+                "deletionVector", "is the feature deletionVectors, not supported here"
+            )
+        return columns
+
+    def without(self, paths: pa.Array) -> _AddColumns:
+        """Those of files but some."""
+        gone = _is_in(self.all("path", _TEXT, "a string"), paths)
+        mask = pc.invert(gone)  # pyright: ignore[reportAttributeAccessIssue]
+        return _AddColumns(self._adds.filter(mask), self._key)
+
     def chosen(self, choice: PartitionChoice) -> _AddColumns:
         """Those of some partitions."""
-        values = self._cast("partitionValues", _MAP, "a JSON object of strings")
+        values = self._cast("partitionValues", _MAP, _MAP_WORDS)
         if values is None or not choice.columns:
-            keeps = self._rows > 0 and choice.has({})
+            keeps = self.rows > 0 and choice.has({})
             return self if keeps else _AddColumns(self._adds.slice(0, 0), self._key)
         codes, known = _distinct(values, choice.columns)
         wanted = [code for code, of_it in known if choice.has(of_it)]
         if len(wanted) == len(known):
             return self
-        mask = pc.is_in(codes, value_set=pa.array(wanted, _LONG))  # pyright: ignore[reportAttributeAccessIssue]
+        mask = _is_in(codes, pa.array(wanted, _LONG))
         return _AddColumns(self._adds.filter(mask), self._key)
 
-    def damage(self, name: str, problem: str) -> RecordDamagedError:
-        return ActionReader("add", {}, self._key).damage(name, problem)
+    def sizes(self) -> pa.Array:
+        """The bytes of each file."""
+        sizes = self.all("size", _LONG, "a whole number")
+        least = pc.min(sizes).as_py()  # pyright: ignore[reportAttributeAccessIssue]
+        if least is not None and least < 0:
+            raise self._damage("size", "must not be negative")
+        return sizes
 
-    def has(self, name: str) -> bool:
-        """Whether a member is there, and not null in each file."""
-        member = self._members.get(name)
-        return member is not None and member.null_count < len(member)
-
-    def all(self, name: str, kind: pa.DataType, words: str) -> list[Any]:
+    def all(self, name: str, kind: pa.DataType, words: str) -> pa.Array:
         """A member that each file has."""
-        member = self._cast(name, kind, words)
-        if member is None or member.null_count:
-            if self._rows:
-                raise self.damage(name, f"must be {words}")
-            return []
-        return member.to_pylist()
+        member = self.some(name, kind, words)
+        if member.null_count:
+            raise self._damage(name, f"must be {words}")
+        return member
 
-    def some(self, name: str, kind: pa.DataType, words: str) -> list[Any]:
+    def some(self, name: str, kind: pa.DataType, words: str) -> pa.Array:
         """A member that files may lack."""
         member = self._cast(name, kind, words)
-        return [None] * self._rows if member is None else member.to_pylist()
+        return pa.nulls(self.rows, kind) if member is None else member
 
     def maps(self, name: str) -> Iterator[Mapping[str, str | None]]:
         """A map that files may lack: it is empty then. Equal ones are one object."""
-        member = self._cast(name, _MAP, "a JSON object of strings")
+        member = self._cast(name, _MAP, _MAP_WORDS)
         if member is None:
-            yield from ({} for _ in range(self._rows))
+            yield from ({} for _ in range(self.rows))
             return
         known: dict[tuple[str | None, ...], Mapping[str, str | None]] = {(): {}}
         keys, texts = member.keys.to_pylist(), member.items.to_pylist()
@@ -110,6 +203,14 @@ class _AddColumns:
                 found = known[pairs] = dict(zip(keys[start:end], texts[start:end], strict=True))
             yield found
 
+    def _damage(self, name: str, problem: str) -> RecordDamagedError:
+        return ActionReader("add", {}, self._key).damage(name, problem)
+
+    def _has(self, name: str) -> bool:
+        """Tell whether a member is there, and not null in each file."""
+        member = self._members.get(name)
+        return member is not None and member.null_count < len(member)
+
     def _cast(self, name: str, kind: pa.DataType, words: str) -> Any:
         member = self._members.get(name)
         if member is None or member.null_count == len(member):
@@ -117,7 +218,11 @@ class _AddColumns:
         try:
             return member if member.type == kind else member.cast(kind)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise self.damage(name, f"must be {words}") from error
+            raise self._damage(name, f"must be {words}") from error
+
+
+def _is_in(values: pa.Array, wanted: pa.Array) -> pa.Array:
+    return pc.is_in(values, value_set=wanted)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _distinct(

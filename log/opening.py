@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import partial
 
 from ..committer.errors import (
     InvalidInputError,
@@ -35,7 +36,9 @@ from ..committer.errors import (
 )
 from ..committer.store.listing import list_objects
 from ..committer.store.requests import Absent, All, Clock, Found, Get, Step
+from .actions import Action
 from .checkpoint import read_checkpoint, read_hint
+from .checkpoint_files import CheckpointFiles, CheckpointParts
 from .checksum import ReadChecksum, read_checksum
 from .entries import ENTRY_BYTES, ListedLog, LogEntry, LogFolder, read_entry, sort_listing
 from .log_layout import LogLayout
@@ -78,6 +81,10 @@ class OpenedLog:
     listed: ListedLog | None = None
 
 
+#: Reads the actions of a checkpoint's part, of which there is the body and the key.
+_PartReader = Callable[[bytes, str], Iterable[Action]]
+
+
 class _LogCleaned(Exception):
     """An object that the listing shows is gone: others clean the log."""
 
@@ -98,9 +105,35 @@ def open_log(
     :param version: a former one; ``None``: the newest.
     :raises SnapshotGoneError: the version's entries were cleaned.
     """
+    return (yield from _fresh(layout, lambda: _open(layout, depth, version)))
+
+
+def open_as_columns(layout: LogLayout) -> Step[tuple[OpenedLog, CheckpointFiles]]:
+    """Read the newest state of a table, whose files stay columns.
+
+    :return: the state, which has no files, and these.
+    """
+    parts = CheckpointParts()
+
+    def attempt() -> Step[OpenedLog]:
+        nonlocal parts
+        parts = CheckpointParts()
+        return (yield from _open(layout, LogDepth.WHOLE, read=parts.read))
+
+    opened = yield from _fresh(layout, attempt)
+    files = parts.files(layout.folder, opened.state)
+    state = replace(opened.state, files=None, count=None, size=None)
+    return replace(opened, state=state), files
+
+
+def _fresh(layout: LogLayout, attempt: Callable[[], Step[OpenedLog]]) -> Step[OpenedLog]:
+    """Open a log again where others clean it meanwhile.
+
+    :raises SnapshotGoneError: they do so again and again.
+    """
     for _ in range(_TRIES):
         try:
-            opened = yield from _open(layout, depth, version)
+            opened = yield from attempt()
         except _LogCleaned:
             continue
         layout.check_readable(opened.state)
@@ -114,7 +147,9 @@ def open_log(
     )
 
 
-def _open(layout: LogLayout, depth: LogDepth, version: int | None) -> Step[OpenedLog]:
+def _open(
+    layout: LogLayout, depth: LogDepth, version: int | None = None, read: _PartReader | None = None
+) -> Step[OpenedLog]:
     folder = layout.folder
     hint = yield from Get(folder.hint)
     since = read_hint(hint.body) if isinstance(hint, Found) else 0
@@ -129,7 +164,7 @@ def _open(layout: LogLayout, depth: LogDepth, version: int | None) -> Step[Opene
     written_at = listed.entries[end].last_modified if end in listed.entries else float("inf")
     if first.state.exists and depth < LogDepth.WHOLE:
         return replace(first, written_at=written_at, listed=listed)
-    whole = yield from _by_checkpoint(folder, listed, end)
+    whole = yield from _by_checkpoint(folder, listed, end, read or read_checkpoint)
     overwritten = tuple(sorted({*first.overwritten, *whole.overwritten}))
     return replace(whole, overwritten=overwritten, written_at=written_at, listed=listed)
 
@@ -149,7 +184,8 @@ def read_files(
         return state
     choice = PartitionChoice(state.metadata, wanted)
     try:
-        found = yield from _by_checkpoint(layout.folder, listed, state.version, choice)
+        read = partial(read_checkpoint, choice=choice)
+        found = yield from _by_checkpoint(layout.folder, listed, state.version, read)
     except _LogCleaned:
         found = yield from open_log(layout, LogDepth.FILES, state.version)
     return replace(found.state, removed=None, count=None, size=None)
@@ -250,17 +286,15 @@ def _compared(folder: LogFolder, checksum: ReadChecksum, version: int) -> Step[t
 
 
 def _by_checkpoint(
-    folder: LogFolder, listed: ListedLog, end: int, choice: PartitionChoice | None = None
+    folder: LogFolder, listed: ListedLog, end: int, read: _PartReader
 ) -> Step[OpenedLog]:
-    """The whole state: by the newest checkpoint that can be read, or by all entries.
-
-    :param choice: only these files are read of the checkpoint, and no tombstones; ``None``: all.
-    """
+    """The whole state, or what is read of it: by the newest checkpoint that can be read, or by all
+    entries."""
     damage: RecordDamagedError | None = None
     while True:
         base = listed.newest_checkpoint(end)
         try:
-            state = yield from _at_checkpoint(folder, listed, base, choice)
+            state = yield from _at_checkpoint(folder, listed, base, read)
         except RecordDamagedError as error:
             # Nothing depends on one checkpoint while the entries before it are there.
             damage = damage or error
@@ -291,7 +325,7 @@ def _explain_hole(listed: ListedLog, end: int, damage: RecordDamagedError | None
 
 
 def _at_checkpoint(
-    folder: LogFolder, listed: ListedLog, base: int | None, choice: PartitionChoice | None
+    folder: LogFolder, listed: ListedLog, base: int | None, read: _PartReader
 ) -> Step[LogState]:
     if base is None:
         return LogState()
@@ -301,7 +335,7 @@ def _at_checkpoint(
     for part in found:
         if isinstance(part, Absent):
             raise _LogCleaned
-        work.apply(read_checkpoint(part.body, part.key, choice))
+        work.apply(read(part.body, part.key))
     state = work.end(base, {}, base)
     if state.protocol is None or state.metadata is None:
         raise RecordDamagedError(

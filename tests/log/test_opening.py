@@ -280,7 +280,7 @@ def test_checkpoint_of_newest_transactions_alone_is_never_made() -> None:
     from zero_rename.log.checkpoint import write_checkpoint
 
     with pytest.raises(ValueError, match="whole state"):
-        write_checkpoint(replace(few, removed={}), 0)
+        write_checkpoint(replace(few, removed={}), 0, [])
 
 
 def test_empty_partition_value_is_null(table: LogTable) -> None:
