@@ -1,9 +1,9 @@
-"""Trino as a process: one node with the Hive connector, on S3 and Glue of one endpoint."""
+"""Trino as a process: one node with its connectors of Hive and Delta tables, on S3 and Glue of one
+endpoint."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 import urllib.error
@@ -57,7 +57,8 @@ class TrinoServer:
 def trino(home: Path, java: str, folder: Path, keys: Mapping[str, str]) -> Iterator[TrinoServer]:
     """Start a server, and end it.
 
-    :param home: an unpacked ``trino-server``; of its plugins only the Hive connector is loaded.
+    :param home: an unpacked ``trino-server``, of which two plugins are loaded: ``lake`` is a
+        catalog of folders, ``delta`` one of Delta tables.
     :param java: the command; Trino 476 wants Java 24.
     :param folder: for its settings and logs.
     :param keys: ``AWS_ENDPOINT_URL`` and keys of S3 and Glue.
@@ -66,7 +67,8 @@ def trino(home: Path, java: str, folder: Path, keys: Mapping[str, str]) -> Itera
     url = f"http://127.0.0.1:{port}"
     _write_settings(folder, url, port, keys)
     (folder / "plugin").mkdir()
-    (folder / "plugin/hive").symlink_to(home / "plugin/hive")
+    for name in ("hive", "delta-lake"):
+        (folder / "plugin" / name).symlink_to(home / "plugin" / name)
     command = [
         *(java, "-Xmx1500M", "--enable-native-access=ALL-UNNAMED"),
         *("--sun-misc-unsafe-memory-access=allow", "-Djdk.attach.allowAttachSelf=true"),
@@ -104,8 +106,7 @@ def _write_settings(folder: Path, url: str, port: int, keys: Mapping[str, str]) 
         "query.max-memory-per-node": "300MB",
         "memory.heap-headroom-per-node": "200MB",
     }
-    lake = {
-        "connector.name": "hive",
+    storage = {
         "hive.metastore": "glue",
         "hive.metastore.glue.region": region,
         "hive.metastore.glue.endpoint-url": endpoint,
@@ -119,7 +120,12 @@ def _write_settings(folder: Path, url: str, port: int, keys: Mapping[str, str]) 
         "s3.aws-access-key": access,
         "s3.aws-secret-key": secret,
     }
-    for name, settings in (("config.properties", config), ("catalog/lake.properties", lake)):
+    files = {
+        "config.properties": config,
+        "catalog/lake.properties": {"connector.name": "hive", **storage},
+        "catalog/delta.properties": {"connector.name": "delta_lake", **storage},
+    }
+    for name, settings in files.items():
         text = "".join(f"{key}={value}\n" for key, value in settings.items())
+        (folder / name).touch(0o600)
         (folder / name).write_text(text, "utf-8")
-    os.chmod(folder / "catalog/lake.properties", 0o600)
