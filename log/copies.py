@@ -4,6 +4,7 @@
 a change that a checkpoint meets          then
 ========================================  ====================================================
 removes a file that it has copied         removes the copy instead, and stands
+brings back a file that it has copied     brings the copy back, or leaves it where it is
 removes files by their partition          removes the copy with what else lies there
 is a checkpoint of the same file          conflict: one copy is enough
 ========================================  ====================================================
@@ -15,11 +16,13 @@ the copy.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from .actions import AddFile, RemoveFile
 from .change import CHECKPOINT, COPY_OF, LogChange
 from .entries import LogEntry
+from .replay import LogState
 
 
 def copy_of(add: AddFile, path: str) -> AddFile:
@@ -34,6 +37,25 @@ def copies_in(entry: LogEntry) -> dict[str, AddFile]:
     removed = {it.path for it in entry.of(RemoveFile)}
     made = ((it.tags.get(COPY_OF), it) for it in entry.of(AddFile))
     return {source: it for source, it in made if source is not None and source in removed}
+
+
+def with_copies(files: Iterable[AddFile], state: LogState) -> dict[str, AddFile]:
+    """Put copies in place of files that are not live, by path: the copy that is, or else the last
+    one that was removed.
+
+    :param state: with its tombstones.
+    """
+    tombstones = sorted((state.removed or {}).values(), key=lambda it: it.removed_at)
+    gone = {it.tags[COPY_OF]: it.path for it in tombstones if COPY_OF in it.tags}
+    live = {it.tags[COPY_OF]: it for it in state.live.values() if COPY_OF in it.tags}
+    found: dict[str, AddFile] = {}
+    for it in files:
+        if it.path not in state.live and it.path in live:
+            it = live[it.path]
+        elif it.path not in state.live and it.path in gone:
+            it = copy_of(it, gone[it.path])
+        found[it.path] = it
+    return found
 
 
 def follow_copies(change: LogChange, entry: LogEntry) -> LogChange:

@@ -8,6 +8,7 @@ live                              stays
 removed, tombstone, object there  comes back
 removed, tombstone out of date    lost: purge may be deleting it
 forgotten by purge, no tombstone  lost
+copied since by a checkpoint      its copy stays, or comes back (:mod:`.copies`)
 object gone                       lost: another engine's VACUUM took it
 ================================  =========================================================
 
@@ -26,6 +27,7 @@ from ..committer.errors import InvalidInputError
 from ..committer.store.requests import All, Found, Head, Step
 from .actions import FORGOTTEN, AddFile, LogMetadata
 from .change import RESTORE, LogBase, LogChange
+from .copies import with_copies
 from .log_layout import LogLayout
 from .opening import LogDepth, OpenedLog, open_log
 from .partitions import Partition
@@ -75,9 +77,9 @@ def plan_restore(
     if within.all:
         restored = layout.restored(then.metadata, state.metadata)
         metadata = restored if restored != state.metadata else None
-    wanted = {path: it for path, it in then.live.items() if within.has(then.partition(it))}
+    held = (it for it in then.live.values() if within.has(then.partition(it)))
     ranks = yield from find_ranks(layout, state, then, within)
-    files = LogFiles(wanted, then.metadata, ranks)
+    files = LogFiles(with_copies(held, state), then.metadata, ranks)
     return (yield from bring_back(layout, opened, files, within, metadata, job, now, owner))
 
 

@@ -29,6 +29,7 @@ from ..committer.errors import InvalidInputError, first_few
 from ..committer.store.requests import Step
 from .actions import AddFile, LogMetadata, RemoveFile
 from .change import COPY_OF
+from .copies import with_copies
 from .entries import LogEntry
 from .log_layout import LogLayout
 from .opening import LogDepth, open_log, read_entries
@@ -91,7 +92,8 @@ def plan_undo(
         raise _built_on(undone, [entries[it - version] for it in blocking])
     places = Scope(frozenset(past.in_effect(version)))
     ranks = yield from find_ranks(layout, state, before, places)
-    then = LogFiles(_with_copies(before, state, places), before.metadata, ranks)
+    held = (it for it in before.live.values() if places.has(before.partition(it)))
+    then = LogFiles(with_copies(held, state), before.metadata, ranks)
     metadata = _columns(layout, before, state, places)
     within = places if metadata is None else ALL  # No other file may need the present columns.
     plan = yield from bring_back(layout, opened, then, within, metadata, job, now, owner)
@@ -188,14 +190,6 @@ def _written_by(layout: LogLayout, files: Iterable[AddFile]) -> Step[set[str]]:
     return found
 
 
-def _with_copies(before: LogState, state: LogState, places: Scope) -> dict[str, AddFile]:
-    """The files that partitions held, with the copies of those that checkpoints have copied."""
-    copies = {it.tags[COPY_OF]: it for it in state.live.values() if COPY_OF in it.tags}
-    found = (it for it in before.live.values() if places.has(before.partition(it)))
-    files = (it if it.path in state.live else copies.get(it.path, it) for it in found)
-    return {it.path: it for it in files}
-
-
 def _columns(
     layout: LogLayout, before: LogState, state: LogState, places: Scope
 ) -> LogMetadata | None:
@@ -252,30 +246,34 @@ class _PartitionPast:
 class _Past:
     """What partitions held from a version on.
 
-    :ivar places: the partition of each live file, by path.
+    :ivar places: the partition of each live file, by path, and its mark. A copy has its source's:
+        it holds the same.
     """
 
     def __init__(self, before: LogState) -> None:
-        self.places = {it.path: before.partition(it) or () for it in before.live.values()}
+        self.places = {
+            it.path: (before.partition(it) or (), _mark(it)) for it in before.live.values()
+        }
         self._partitions: dict[Partition, _PartitionPast] = {}
         self._changed: dict[int, set[Partition]] = defaultdict(set)
         self._held: dict[Partition, int] = defaultdict(int)
-        for path, place in self.places.items():
-            self._held[place] ^= _mark(path)
+        for place, mark in self.places.values():
+            self._held[place] ^= mark
 
     def note(self, entry: LogEntry, metadata: LogMetadata) -> None:
         """Note an entry, under the columns that the table has with it."""
         marks: dict[Partition, int] = defaultdict(int)
         changes_rows: dict[Partition, bool] = defaultdict(bool)
         for remove in entry.of(RemoveFile):
-            if (place := self.places.pop(remove.path, None)) is not None:
-                marks[place] ^= _mark(remove.path)
+            if remove.path in self.places:
+                place, mark = self.places.pop(remove.path)
+                marks[place] ^= mark
                 changes_rows[place] |= remove.changes_data
         for add in entry.of(AddFile):
             if add.path in self.places:
                 continue
-            place = self.places[add.path] = partition_of(add.values, metadata)
-            marks[place] ^= _mark(add.path)
+            place, mark = self.places[add.path] = partition_of(add.values, metadata), _mark(add)
+            marks[place] ^= mark
             changes_rows[place] |= add.changes_data
         for place, mark in marks.items():
             if place not in self._partitions:
@@ -354,6 +352,7 @@ def _past_of(before: LogState, entries: Iterable[LogEntry]) -> _Past:
     return past
 
 
-def _mark(path: str) -> int:
-    """A number of a path: those of a partition's files, combined, tell its content."""
+def _mark(add: AddFile) -> int:
+    """A number of a file: those of a partition's files, combined, tell its content."""
+    path = add.tags.get(COPY_OF, add.path)
     return int.from_bytes(blake2b(path.encode(), digest_size=16).digest())

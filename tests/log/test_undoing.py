@@ -147,6 +147,15 @@ class TestWhatComesBack:
         past.undo("b")
         assert past.table.live() == {copy, "data/a/1.parquet"}
 
+    def test_restored_copies_are_what_their_sources_were(self, past: Past) -> None:
+        before = past.table.open().state.version
+        past.append("c", "1")
+        of_a, of_b = past.copy("data/a/0.parquet"), past.copy("data/b/0.parquet")
+        past.restore(before, "1")
+        assert past.table.live() == {of_a, of_b, "data/a/1.parquet"}
+        past.undo("b")
+        assert past.table.live() == {of_a, "data/a/1.parquet"}
+
     def test_plan_changes_nothing_and_names_what_it_changes(self, past: Past) -> None:
         before = dict(past.table.store.objects)
         plan = past.plan("b")

@@ -263,6 +263,30 @@ class TestCheckpoint:
         assert actions(CheckpointAction.LOST, found) == ["day=1"]
         assert actions(COPIED, found) == ["day=2"]
 
+    def test_restore_of_a_version_before_it_leaves_copies_in_place(
+        self, store: MemoryStore
+    ) -> None:
+        on(store).checkpoint(apply=True)
+        copies = paths(store)
+        write(on(store), rows(3, day="3"))
+        restored = on(store).restore(1, apply=True)
+        assert (restored.returned, restored.lost) == (0, ())
+        assert paths(store) == copies
+        assert values(on(store)) == [1, 2]
+
+    def test_restore_of_a_version_before_it_brings_back_a_copy_whose_source_is_gone(
+        self, store: MemoryStore
+    ) -> None:
+        source = on(store).state(["day=1"]).files[0].key
+        on(store).checkpoint(apply=True)
+        copies = paths(store)
+        write(on(store), rows(3), mode="overwrite", replace_partitions=["day=1"])
+        del store.objects[source]
+        restored = on(store).restore(1, apply=True)
+        assert (restored.returned, restored.lost) == (1, ())
+        assert sorted(paths(store)) == sorted(copies)
+        assert values(on(store)) == [1, 2]
+
     def test_purge_deletes_files_that_a_checkpoint_has_copied(self, store: MemoryStore) -> None:
         on(store).checkpoint(apply=True)
         assert isinstance(store.clock, ManualClock)

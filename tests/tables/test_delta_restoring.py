@@ -116,7 +116,7 @@ class TestUndo:
 
     def test_rows_that_are_not_kept_are_refused(self, past: Past) -> None:
         job = past.load(2, "1")
-        past.clock.advance(WEEK + 1)
+        past.clock.advance(WEEK + 3600)
         planned = past.table.undo(job)
         assert len(planned.lost) == 1
         with pytest.raises(InvalidInputError, match="1 file of version 0 cannot be brought back"):
@@ -307,7 +307,7 @@ class TestRestore:
 
     def test_files_that_are_gone_are_refused_or_left_out(self, past: Past) -> None:
         past.load(2, "1")
-        past.clock.advance(WEEK + 1)
+        past.clock.advance(WEEK + 3600)
         with pytest.raises(InvalidInputError, match="cannot be brought back"):
             past.table.restore(0, apply=True)
         past.table.restore(0, apply=True, allow_lost=True)
