@@ -128,18 +128,26 @@ def parameters_of(owner: type) -> frozenset[str]:
     )
 
 
-def rendered(
-    make: Callable[..., Any], owner: type, url: str, name: str, value: object, native: bool
-) -> tuple[Any, Any]:
-    """A task with one argument from a template, rendered, and its context."""
+def made_tasks(make: Callable[..., Any], owner: type, url: str, name: str) -> tuple[Any, Any]:
+    """Two tasks with one argument from a template, which is rendered to text, and natively."""
     takes = set(parameters_of(owner))
     usual = {"table": url, "tables": [url], "targets": [url]}
     given = {**usual, **MADE.get(owner.__name__, {"partition": "*"}), **INSTEAD.get(name, {})}
     takes |= {"job_flow_id"} & INSTEAD.get(name, {}).keys()
     given = {key: it for key, it in given.items() if key in takes}
-    with DAG("flights", schedule=None, render_template_as_native_obj=native) as dag:
-        task = make(**{"task_id": "t", **given, name: DEEPER.get(name, _VALUE)})
-    context: Any = task_context(task, dag=dag, params={"value": value})
+
+    def made(native: bool) -> Any:
+        with DAG("flights", schedule=None, render_template_as_native_obj=native):
+            return make(**{"task_id": "t", **given, name: DEEPER.get(name, _VALUE)})
+
+    return made(native=False), made(native=True)
+
+
+def rendered(task: Any, value: object) -> tuple[Any, Any]:
+    """A copy of a task as Airflow makes it for each run, its template rendered to a value, and its
+    context."""
+    task = task.prepare_for_execution()
+    context: Any = task_context(task, dag=task.dag, params={"value": value})
     context["ti"].xcom_push = lambda **_: None
     # A specification that is no YAML is refused while it is rendered.
     with suppress(AirflowException):
@@ -175,11 +183,10 @@ def outcome(task: Any, context: Any, name: str) -> Any:
         return None
 
 
-def check(make: Callable[..., Any], owner: type, url: str, name: str, value: object) -> None:
+def check(tasks: tuple[Any, Any], name: str, value: object) -> None:
     """Refused or read, without an error of Python's; the same in both renderings, where the native
     one has kept the text: of ``0x10`` it makes 16, of ``4.10`` 4.1."""
-    text, of_text = rendered(make, owner, url, name, value, native=False)
-    native, of_native = rendered(make, owner, url, name, value, native=True)
+    (text, of_text), (native, of_native) = (rendered(task, value) for task in tasks)
     kept = str(getattr(native, name)) == getattr(text, name)
     by_text, by_native = outcome(text, of_text, name), outcome(native, of_native, name)
     if kept and by_text is not None and by_native is not None:
@@ -194,8 +201,9 @@ def check_all(make: Callable[..., Any], owner: Any, url: str, values: Any) -> No
     shared = {"spark_submit_task", *(base.template_fields if asked else ())}
     optional = owner.all_parsers("optional_parsers")
     for name in [it for it in owner.template_fields if it not in shared]:
+        tasks = made_tasks(make, owner, url, name)
         for value in FEWER if values is SAMPLES and name in optional else values:
-            check(make, owner, url, name, value)
+            check(tasks, name, value)
 
 
 @pytest.fixture

@@ -47,6 +47,7 @@ os.environ.update(SETTINGS)
 from airflow.sdk.execution_time.context import OutletEventAccessors  # noqa: E402
 
 from support.shared_servers import made_once  # noqa: E402
+from support.templates import compile_once  # noqa: E402
 from support.waiting import STUCK  # noqa: E402
 from zero_rename.committer import JobSpec  # noqa: E402
 from zero_rename.committer.commit.commit import commit_job  # noqa: E402
@@ -56,6 +57,8 @@ from zero_rename.committer.store.requests import Put  # noqa: E402
 from zero_rename.provider import table_watch  # noqa: E402
 from zero_rename.provider.hooks import ZeroRenameHook  # noqa: E402
 from zero_rename.provider.task_context import resolve_partitions  # noqa: E402
+
+compile_once()
 
 
 def _migrated(made: Path) -> None:

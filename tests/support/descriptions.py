@@ -1,7 +1,8 @@
 """What botocore finds out anew for each session and client, found out once a process.
 
-Its descriptions of services, which services there are, which of its handlers take keywords, and
-what its events are called never change; together they are most of the time that a client takes.
+Its descriptions of services, which services there are, a client's methods, the rules of a
+service's endpoints, which of its handlers take keywords, and what its events are called never
+change; together they are most of the time that a client takes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import inspect
 from functools import cache
 from typing import Any
 
-from botocore import hooks
+from botocore import hooks, regions
+from botocore.client import ClientCreator
 from botocore.compat import accepts_kwargs
 from botocore.loaders import JSONFileLoader, Loader, create_loader
 
@@ -25,6 +27,41 @@ def read_once() -> None:
     aliaser: Any = hooks.EventAliaser
     called = cache(aliaser(None)._alias_event_name)
     aliaser._alias_event_name = lambda self, event_name: called(event_name)
+    _share_methods()
+    _share_endpoint_rules()
+
+
+def _share_methods() -> None:
+    """A service's methods are made once, and copied, since each client's handlers add to them."""
+    creator: Any = ClientCreator
+    make, made = creator._create_methods, {}
+
+    def methods(self: Any, service_model: Any) -> dict[str, Any]:
+        service = service_model.service_name, service_model.api_version
+        if service not in made:
+            made[service] = make(self, service_model)
+        return dict(made[service])
+
+    creator._create_methods = methods
+
+
+def _share_endpoint_rules() -> None:
+    """A service's rules are read once; descriptions that were read once are the same objects."""
+    module: Any = regions
+    make, made = module.EndpointProvider, {}
+
+    def provider(ruleset_data: Any, partition_data: Any, excluded_params: Any = None) -> Any:
+        read_from = id(ruleset_data), id(partition_data)
+        if read_from not in made:
+            # With what they were read from, whose identities nothing else takes then.
+            made[read_from] = (
+                ruleset_data,
+                partition_data,
+                make(ruleset_data, partition_data, excluded_params),
+            )
+        return made[read_from][-1]
+
+    module.EndpointProvider = provider
 
 
 def _accepts_keywords(handler: Any) -> bool:
