@@ -151,6 +151,12 @@ def commit_job(
     return answer
 
 
+def leaves_no_entry(error: RefusedError) -> bool:
+    """Tell whether a job whose commit was refused has no entry: a store that stops answering may
+    have done so after the entry was there."""
+    return not isinstance(error, StoreRefusedError | StoreUnreachableError)
+
+
 def commit_or_abandon(
     layout: LogLayout, opened: OpenedLog, change: LogChange, now: int
 ) -> Step[None]:
@@ -159,8 +165,7 @@ def commit_or_abandon(
     try:
         yield from commit_job(layout, opened, change, now)
     except RefusedError as error:
-        # A store that stops answering may have done so after the entry was there.
-        if not isinstance(error, StoreRefusedError | StoreUnreachableError):
+        if leaves_no_entry(error):
             yield from abandon_job(layout, change.job)
         raise
 

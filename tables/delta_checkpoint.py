@@ -41,7 +41,7 @@ from ..committer.upkeep.checkpoint import (
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.change import CHECKPOINT, LogBase, LogChange
 from ..log.copies import copy_of
-from ..log.job_steps import OpenedLogJob, abandon_job, commit_job, open_log_job
+from ..log.job_steps import OpenedLogJob, abandon_job, commit_job, leaves_no_entry, open_log_job
 from ..log.opening import LogDepth, open_log
 from .delta_files import snapshot_of
 from .delta_steps import checkpoint_where_due, owner_members, tell_overwritten
@@ -144,8 +144,7 @@ class DeltaCheckpointer:
             self._give_up(job, copies)
             return changed + self._again(found)
         except RefusedError as error:
-            # A store that stops answering may have done so after the entry was there.
-            if not isinstance(error, StoreRefusedError | StoreUnreachableError):
+            if leaves_no_entry(error):
                 self._give_up(job, copies)
             raise
         assert done.entry is not None

@@ -45,8 +45,6 @@ from ..committer.errors import (
     CommitConflictError,
     InvalidInputError,
     RefusedError,
-    StoreRefusedError,
-    StoreUnreachableError,
     TableMismatchError,
     ZeroRenameError,
     about,
@@ -84,7 +82,14 @@ from ..log.change import RESTORE, LogBase, LogChange, Overtaking
 from ..log.checkpointing import make_checkpoint
 from ..log.committing import EntryCommitted
 from ..log.entries import LogEntry
-from ..log.job_steps import OpenedLogJob, abandon_job, commit_job, open_log_job, withdraw_job
+from ..log.job_steps import (
+    OpenedLogJob,
+    abandon_job,
+    commit_job,
+    leaves_no_entry,
+    open_log_job,
+    withdraw_job,
+)
 from ..log.judging import LogOvertakenError
 from ..log.opening import LogDepth, OpenedLog, open_log, read_entries
 from ..log.ranks import LogSupersededError
@@ -219,8 +224,7 @@ class DeltaSteps:
         try:
             return self.driver.run(end(self.layout, opened, log, self._amend, results, tasks))
         except RefusedError as error:
-            # A store that stops answering may have done so after the entry was there.
-            if not isinstance(error, StoreRefusedError | StoreUnreachableError):
+            if leaves_no_entry(error):
                 self._sent.discard(opened.job)
             raise
 

@@ -24,8 +24,6 @@ from ..committer.errors import (
     InvalidInputError,
     RefusedError,
     SnapshotGoneError,
-    StoreRefusedError,
-    StoreUnreachableError,
     TableMismatchError,
     TableNotFoundError,
     ZeroRenameError,
@@ -107,7 +105,7 @@ from ..log.actions import AddFile, RemoveFile
 from ..log.change import FENCE
 from ..log.checkpointing import make_checkpoint
 from ..log.entries import LogEntry
-from ..log.job_steps import abandon_job, commit_job, open_log_job
+from ..log.job_steps import abandon_job, commit_job, leaves_no_entry, open_log_job
 from ..log.opening import LogDepth, OpenedLog, list_log, open_log, read_entries
 from ..log.repairing import RepairedEntry, repair_log
 from ..log.scope import ALL
@@ -1026,8 +1024,7 @@ class DeltaTable(ChangeableTable):
             now = self.run(store_now(self._layout))
             self.run(commit_job(self._layout, plan.opened, plan.change, now))
         except RefusedError as error:
-            # A store that stops answering may have done so after the entry was there.
-            if not isinstance(error, StoreRefusedError | StoreUnreachableError):
+            if leaves_no_entry(error):
                 self.driver.run(abandon_job(self._layout, opened.job))
             raise
         return plan.how, plan.losers, opened.job
