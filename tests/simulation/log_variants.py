@@ -16,6 +16,7 @@ from zero_rename.log import (
     change,
     checksum,
     committing,
+    copies,
     job_steps,
     judging,
     purging,
@@ -429,6 +430,14 @@ VARIANTS = (
         "judge",
         "if change.reads.has(partition):",
         "if change.reads.has(partition) and change.operation != RESTORE:",
+    ),
+    LogVariant(
+        "leaves the copy of a file that it removes",
+        "copies",
+        copies,
+        "follow_copies",
+        "moved.get(path, path) for path in change.removes",
+        "path for path in change.removes - moved.keys()",
     ),
     LogVariant(
         "believes an old listing where others clean",

@@ -10,7 +10,8 @@ invariants hold:
 * whoever was told *committed* is in the log, whoever was told *refused* is not and will not be;
 * every file that the log says is live is an object, at every moment;
 * a replace removes all that was live in its partitions, or says so; what was read stands;
-* no row of a run that loads again is there twice, whatever others made of its files;
+* no row is there twice, whatever others made of its file; nor is one of a run that loads again;
+* a restore or an undoing brings back the rows that were there, wherever they lie by now;
 * no run replaces rows of a newer one, or adds to what a newer one has put there, if it gives way;
 * no run writes where a conflict was settled against it, while the settlement stands;
 * an opening's state, however it came about, is the replay of all entries.
@@ -19,6 +20,7 @@ invariants hold:
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -46,9 +48,10 @@ from zero_rename.log.actions import (
     read_actions,
     write_actions,
 )
-from zero_rename.log.change import FENCE, RUN, SETTLE, LogChange, Overtaking
+from zero_rename.log.change import CHECKPOINT, COPY_OF, FENCE, RUN, SETTLE, LogChange, Overtaking
 from zero_rename.log.checkpointing import make_checkpoint
 from zero_rename.log.committing import EntryCommitted, commit_change
+from zero_rename.log.copies import copy_of
 from zero_rename.log.entries import LogEntry
 from zero_rename.log.job_steps import (
     abandon_job,
@@ -109,12 +112,16 @@ class Walk:
         self.settled: dict[int, dict[Partition, SettledRuns]] = {-1: {}}
         #: Of restores, the version that comes back.
         self.restores: dict[str, int] = {}
+        #: Of restores, the files that nothing brings back.
+        self.lost: dict[str, tuple[str, ...]] = {}
         #: Of undoings, the version that they undo.
         self.undoes: dict[str, int] = {}
         #: Of jobs, by their first: the one that they took.
         self.ids: dict[str, str] = {}
         #: By file: the run or the job of each of its rows.
         self.rows: dict[str, list[str]] = {}
+        #: By job: the rows that it has written.
+        self.written: dict[str, int] = {}
 
     @property
     def now(self) -> int:
@@ -228,6 +235,12 @@ class Walk:
         rows = self._rows(self.state)
         if rows.count("daily") > 1:
             raise Broken("rows of a run are there twice")
+        if any(count > self.written.get(row, count) for row, count in Counter(rows).items()):
+            raise Broken("rows of a job are there twice")
+        if (version := self.restores.get(entry.job or "")) is not None:
+            lost = self.lost[entry.job or ""]
+            if not lost and rows != self._rows(self.states[version]):
+                raise Broken("a restore does not bring back what was there")
         self._check_undone(entry)
         change = self.changes.get(entry.job or "")
         if change is not None and change.replaced:
@@ -445,6 +458,8 @@ class Walk:
         for add in files:
             yield s.PutFile(LAYOUT.root.key_of(add.path), b"parquet")
             self.rows[add.path] = [more.get("run") or job]
+        if more.get("run") is None:
+            self.written[job] = len(files)
         change = LogChange(job, base_of(opened.log.state), COLUMNS, files, **more)
         self.changes[job] = change
         return opened, change
@@ -554,7 +569,7 @@ class Walk:
             version = self.rnd.choice(versions)
             plan = yield from plan_restore(LAYOUT, job, version, self.now, {})
             self.changes[job] = plan.change
-            self.restores[job] = version
+            self.restores[job], self.lost[job] = version, plan.lost
             done = yield from commit_change(LAYOUT, plan.opened, plan.change, self.now)
             yield from finish_job(LAYOUT, job, done)
             return done
@@ -600,6 +615,43 @@ class Walk:
             whole = {"removes": files, "reads": day("1"), "changes_data": False}
             change = replace(change, operation="OPTIMIZE", **whole)
             self.changes[change.job] = change
+            return (yield from commit_job(LAYOUT, opened.log, change, self.now))
+
+        return self.tell(job, job, work())
+
+    def editor(self, job: str) -> Any:
+        """A merge: it writes the files of a partition again, with a row of its own."""
+
+        def work() -> Any:
+            opened, change = yield from self._job(job, ["1"], depth=LogDepth.FILES)
+            live = opened.log.state.live.values()
+            files = frozenset(it.path for it in live if it.values["day"] == "1")
+            self.rows[change.adds[0].path] += [row for it in sorted(files) for row in self.rows[it]]
+            change = replace(change, operation="MERGE", removes=files, reads=day("1"))
+            self.changes[change.job] = change
+            return (yield from commit_job(LAYOUT, opened.log, change, self.now))
+
+        return self.tell(job, job, work())
+
+    def mover(self, job: str) -> Any:
+        """Puts copies in place of a partition's files, as a checkpoint of the fast tier does."""
+
+        def work() -> Any:
+            opened = yield from open_log_job(LAYOUT, ids(job), {}, LogDepth.FILES)
+            self.ids[job], place = opened.job, self.rnd.choice(["1", "2"])
+            live = opened.log.state.live.values()
+            files = [it for it in live if it.values["day"] == place and COPY_OF not in it.tags]
+            if not files:
+                yield from abandon_job(LAYOUT, opened.job)
+                return None
+            copies = [copy_of(it, f"data/{opened.job}/{at}.parquet") for at, it in enumerate(files)]
+            for source, copy in zip(files, copies, strict=True):
+                yield s.PutFile(LAYOUT.root.key_of(copy.path), b"parquet")
+                self.rows[copy.path] = self.rows[source.path]
+            sources = frozenset(it.path for it in files)
+            moved = {"adds": tuple(copies), "removes": sources, "changes_data": False}
+            change = LogChange(opened.job, base_of(opened.log.state), operation=CHECKPOINT, **moved)
+            self.changes[opened.job] = change
             return (yield from commit_job(LAYOUT, opened.log, change, self.now))
 
         return self.tell(job, job, work())
@@ -864,6 +916,34 @@ def undoings(seed: int) -> Walk:
     return walk
 
 
+def copies(seed: int) -> Walk:
+    """Checkpoints of the fast tier beside merges, compactions, restores, undoings and a run that
+    loads again; purges whose retention is short."""
+    retention = {"delta.deletedFileRetentionDuration": f"interval {seed % 20 + 1} seconds"}
+    walk = Walk(seed, {**COLUMNS.properties, **retention} if seed % 3 else dict(COLUMNS.properties))
+    walk.make()
+    crowd: list[Callable[[str], Any]] = [
+        *[walk.mover] * 4,
+        walk.editor,
+        walk.editor,
+        walk.restorer,
+        walk.undoer,
+        walk.rerunner,
+        walk.compactor,
+        walk.recoverer,
+        walk.purger,
+        walk.checkpointer,
+        lambda job: walk.writer(job, [walk.rnd.choice(["1", "2"])]),
+        lambda job: walk.writer(job, ["1", "2"], replaced=day("1", "2")),
+    ]
+    for number in range(12):
+        name, work = f"s{number}", walk.rnd.choice(crowd)
+        walk.drive({name: work(name)}, dies=walk.rnd.choice([0, 0, 0.2]))
+    walk.drive({f"c{at}": walk.rnd.choice(crowd)(f"c{at}") for at in range(5)})
+    walk.check_end()
+    return walk
+
+
 def late_records(seed: int) -> Walk:
     """Jobs beside recoverers on a store that leaves many writes without an answer: an open record
     may come after the end of its job."""
@@ -943,6 +1023,7 @@ WORLDS: dict[str, Callable[[int], Walk]] = {
     "late runs": late_runs,
     "settlements": settlements,
     "undoings": undoings,
+    "copies": copies,
     "late records": late_records,
     "sleepers": sleepers,
     "asleep": asleep,
