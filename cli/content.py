@@ -19,7 +19,7 @@ from ..tables import DeltaTable
 from . import delta
 from .amounts import size_option
 from .output import DRY, Apply, AsJson, Exit, Partitions, Url, look_where, plain, print_rows, say
-from .tables import open_table, refuse_delta, refuse_option
+from .tables import open_table, refuse_delta
 
 _CELLS = ("version", "files", "rows", "bytes")
 
@@ -73,10 +73,7 @@ def compact(
     """Write the files of partitions that have too many of them, or are not sorted as asked, anew: a
     job for each."""
     opened = open_table(table)
-    remedy = "Leave --sort-by out: a Delta table is compacted as its rows lie."
-    refuse_option(opened, "sorting by columns here", sort_by, remedy)
-    sorting: dict[str, Any] = {"sort_by": sort_by} if sort_by else {}
-    found = opened.compact(partition or None, target_size, apply, **sorting)
+    found = opened.compact(partition or None, target_size, apply, sort_by or ())
     rows = [(e.partition, e.action, e.files, e.files_after, e.bytes, e.job) for e in found]
     columns = ("partition", "action", "files", "files after", "bytes", "job")
     left = [entry for entry in found if entry.action is CompactAction.LEFT]

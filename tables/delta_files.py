@@ -10,6 +10,7 @@ import pyarrow as pa
 from ..committer.commit.snapshot import Snapshot
 from ..committer.errors import InvalidInputError, RecordDamagedError
 from ..committer.format.layout import UNPARTITIONED, TableRoot
+from ..committer.format.parquet.column_bounds import order_text, sort_order
 from ..committer.format.records.data_file import DataFile, is_content
 from ..committer.format.records.pending_file import PendingFile
 from ..committer.format.schema.hive_paths import NULL, escape, partition_path, partition_values
@@ -25,6 +26,8 @@ from ..log.scope import Scope
 ADOPTED = "adopted"
 #: The tag of what a file's rows are known by, in whatever order or file they are.
 CONTENT = "content"
+#: The tag of the columns that a job has sorted a file's rows by.
+SORTED = "sorted"
 
 
 def log_partition(path: str, schema: pa.Schema, partition_by: Sequence[str]) -> Partition:
@@ -78,15 +81,23 @@ def scope_of(names: Collection[str], schema: pa.Schema, partition_by: Sequence[s
 
 
 def added_file(
-    layout: DeltaLayout, file: PendingFile, schema: pa.Schema, partition_by: Sequence[str], now: int
+    layout: DeltaLayout,
+    file: PendingFile,
+    schema: pa.Schema,
+    partition_by: Sequence[str],
+    sorted_by: Sequence[str],
+    now: int,
 ) -> AddFile:
     """What the log says of a file that a task has written.
 
+    :param sorted_by: columns that its rows are sorted by.
     :param now: milliseconds.
     """
     partition = log_partition(file.partition, schema, partition_by)
     values = dict(zip(partition_by, partition, strict=True))
     tags = {CONTENT: file.content} if file.content else {}
+    if sorted_by:
+        tags[SORTED] = order_text(sorted_by)
     return AddFile(
         layout.path_of(file.key), values, file.size, now, statistics=file.summary, tags=tags
     )
@@ -139,6 +150,7 @@ def data_file(layout: DeltaLayout, state: LogState, add: AddFile, partition: str
     job = "" if ADOPTED in add.tags else add.tags.get("job") or ""
     rows = rows_of_add(add) if job else -1
     content = add.tags.get(CONTENT) or ""
+    sorted_by = sort_order(add.tags.get(SORTED) or "") if job else ()
     return DataFile(
         layout.key_of(add.path, state),
         partition,
@@ -146,6 +158,8 @@ def data_file(layout: DeltaLayout, state: LogState, add: AddFile, partition: str
         rows,
         "",
         job,
+        # No bounds, whatever stands in the tag: those of the log's statistics count.
+        order_text(sorted_by),
         content=content if job and is_content(content) else "",
         may_lack=True,
         statistics=add.statistics or "",

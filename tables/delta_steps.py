@@ -640,11 +640,12 @@ def _change(
         # Where the run that is to stand has no rows any more, those of the others go.
         replaced = Scope(replaced.partitions | settles.keys(), replaced.all)
     metadata, columns = _metadata(opened, state, now)
+    adds = tuple(added_file(layout, it, schema, by, spec.sorted_by, now) for it in files)
     return LogChange(
         opened.job,
         LogBase(_base_version(spec, log, files), log.table_id),
         columns,
-        tuple(added_file(layout, file, schema, by, now) for file in files),
+        adds,
         replaced=replaced,
         reads=Scope(reads.partitions | planned.partitions, reads.all),
         overtaking=Overtaking(spec.on_conflict.value),

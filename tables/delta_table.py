@@ -50,6 +50,7 @@ from ..committer.format.layout import TableRoot, new_job_id, require_job_id
 from ..committer.format.parquet.foreign_columns import FooterReader
 from ..committer.format.parquet.reader import read_batches
 from ..committer.format.parquet.row_filter import Filter
+from ..committer.format.parquet.row_order import check_order, in_order
 from ..committer.format.parquet.task_writer import TaskWriter
 from ..committer.format.read_base import ReadBase
 from ..committer.format.records.inputs import Inputs
@@ -689,19 +690,24 @@ class DeltaTable(ChangeableTable):
         partitions: Collection[str] | None = None,
         target_bytes: int = TARGET_BYTES,
         apply: bool = False,
+        sort_by: Sequence[str] = (),
     ) -> list[CompactedPartition]:
         """Write the files of partitions that have too many anew, as fewer: a job for each.
 
-        One is compacted where it has at least twice as many files as its bytes need, and left where
-        another job changes it meanwhile. Rows are the same, so nobody who has read them is
-        disturbed.
+        One is compacted where it has at least twice as many files as its bytes need, or is not
+        sorted as asked, and left where another job changes it meanwhile. Rows are the same, so
+        nobody who has read them is disturbed.
 
         :param partitions: only these; ``None`` for all.
         :param target_bytes: about the size of a file.
         :param apply: do it; ``False`` only says what would be done.
+        :param sort_by: columns to sort each partition's rows by, so that reads open few files.
         :raises TableNotFoundError: no table here.
+        :raises InvalidInputError: columns that nothing can be sorted by.
         """
-        plans = compactible(self.state(partitions), target_bytes)
+        state = self.state(partitions)
+        check_order(sort_by, state.schema, state.partition_by)
+        plans = compactible(state, target_bytes, tuple(sort_by))
         return [self._compact(plan) if apply else plan.report for plan in plans]
 
     def _compact(self, plan: CompactionPlan) -> CompactedPartition:
@@ -712,17 +718,22 @@ class DeltaTable(ChangeableTable):
             state.schema,
             owner=this_process(),
             success_markers=SuccessMarkers.NONE,
+            sorted_by=plan.sort_by,
             **{"files": files, **policies},
         )
         made_of = Inputs.all_of(inputs)
         steps = DeltaSteps(self.driver, self.root, rewriting("OPTIMIZE", False))
+        batches = (
+            rows
+            for it in plan.files
+            for rows in read_batches(
+                self.driver, state.schema, state.partition_by, it, rewrites=True
+            )
+        )
         try:
             with self.held_against(state), WriteJob(steps, spec, inputs=lambda: made_of) as job:
-                for file in plan.files:
-                    for batch in read_batches(
-                        self.driver, state.schema, state.partition_by, file, rewrites=True
-                    ):
-                        job.write(batch)
+                for rows in in_order(batches, state.schema, plan.sort_by):
+                    job.write(rows)
         except (CommitConflictError, SnapshotGoneError):
             return replace(plan.report, action=CompactAction.CHANGED_MEANWHILE)
         except TableMismatchError as error:

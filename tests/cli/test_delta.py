@@ -14,7 +14,7 @@ from conftest import Bucket
 from support.command_line import as_json, invoke
 from zero_rename import Table
 from zero_rename.cli import app
-from zero_rename.cli.output import Exit
+from zero_rename.cli.output import DRY, Exit
 from zero_rename.committer import Owner
 from zero_rename.committer.format.as_of import AsOf
 from zero_rename.committer.format.layout import new_job_id
@@ -121,7 +121,6 @@ def test_a_command_that_a_delta_table_has_no_use_for_says_what_to_do(
 @pytest.mark.parametrize(
     ("words", "rest", "option"),
     [
-        ("compact", "{t} --sort-by delay", "sorting by columns"),
         ("doctor", "{t} --apply", "record of its store's facts"),
         ("repair", "{t} --job zr1-00000000000000000000000000", "repair of one job"),
     ],
@@ -132,6 +131,20 @@ def test_an_option_that_a_delta_table_cannot_honour_is_refused(
     done = ask(table, words, rest)
     assert done.exit_code == Exit.REFUSED
     assert option in done.output
+
+
+def test_compact_sorts_partitions_by_columns_once(table: DeltaTable) -> None:
+    words = ("compact", table.root.url, "--sort-by", "delay")
+    assert DRY in invoke(*words).stderr
+    found = as_json(*words, "--apply")
+    assert [(it["partition"], it["action"], it["files_after"]) for it in found] == [
+        ("day=1", "compacted", 1),
+        ("day=2", "compacted", 1),
+    ]
+    assert "Every partition is sorted so" in invoke(*words, "--apply").stdout
+    refused = invoke("compact", table.root.url, "--sort-by", "day")
+    assert refused.exit_code == Exit.REFUSED
+    assert "Rows cannot be sorted by day" in refused.stderr
 
 
 def test_show_tells_partitions_at_one_version(table: DeltaTable) -> None:

@@ -75,6 +75,29 @@ def test_an_engine_reads_what_jobs_have_committed(shared: SharedTable, engine: s
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_reads_partitions_that_were_sorted(shared: SharedTable, engine: str) -> None:
+    shared.write(days(("1", 5), ("2", 6), ("1", 3)), partition_by=["day"])
+    shared.write(days(("1", 4), ("2", 1)))
+    shared.table.compact(apply=True, sort_by=["delay"])
+    shared.table.checkpoint_log()
+    columns = ["day", "delay"]
+    assert shared.seen_by(engine, columns) == shared.ours(columns)
+    assert len(shared.ours(columns)) == 5
+    assert shared.seen_by(engine, columns, "delay < 4") == [("'1'", "3"), ("'2'", "1")]
+
+
+def test_partition_that_delta_rs_has_compacted_since_is_sorted_again(shared: SharedTable) -> None:
+    shared.write(days(("1", 5), ("1", 3)), partition_by=["day"])
+    shared.table.compact(apply=True, sort_by=["delay"])
+    shared.write(days(("1", 4)))
+    shared.theirs("compact")
+    assert len(shared.table.state().files) == 1
+    (done,) = shared.table.compact(apply=True, sort_by=["delay"])
+    assert (done.files, done.files_after) == (1, 1)
+    assert shared.table.scan(columns=["delay"]).to_arrow()["delay"].to_pylist() == [3, 4, 5]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_reads_values_of_each_type(shared: SharedTable, engine: str) -> None:
     shared.write(pa.table({"id": [0, 1, 2, 3], **VALUES}))
     for name in VALUES:

@@ -141,7 +141,7 @@ def summarise(metadata: pq.FileMetaData, schema: pa.Schema, sorted_by: Sequence[
     :param schema: the file's, in a table's types.
     :param sorted_by: columns that its rows are sorted by: their bounds come first.
     """
-    parts = [",".join(map(_escaped, sorted_by))] if sorted_by else []
+    parts = [order_text(sorted_by)] if sorted_by else []
     found = flat_columns(metadata.schema, schema)
     names = [*sorted_by, *(name for name in found if name not in sorted_by)]
     for name in [name for name in names if name in found][:MOST_COLUMNS]:
@@ -248,6 +248,11 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return _escaped(value)
     return format(value, "f") if isinstance(value, Decimal) else repr(value)
+
+
+def order_text(sorted_by: Sequence[str]) -> str:
+    """The text of the columns that a file's rows are sorted by; :func:`sort_order` reads it."""
+    return ",".join(map(_escaped, sorted_by))
 
 
 def sort_order(summary: str) -> tuple[str, ...]:
