@@ -11,7 +11,7 @@ import pytest
 from conftest import Bucket
 
 from support.delta_log import commit
-from zero_rename.committer import FileOptions
+from zero_rename.committer import Content, FileOptions
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.upkeep.compaction import CompactAction
 from zero_rename.tables import DeltaTable
@@ -127,9 +127,7 @@ def test_rows_appended_beside_a_sorting_stay_and_are_sorted_by_the_next(table: D
     assert values(table) == [-1, *range(4000)]
 
 
-def test_table_without_partitions_is_sorted_with_columns_that_came_later(
-    s3_bucket: Bucket,
-) -> None:
+def test_table_without_partitions_is_sorted_with_columns_that_came_later(s3_bucket: Bucket) -> None:
     table = DeltaTable(f"s3://{s3_bucket.name}/plain")
     for rows in (
         pa.table({"value": [3, 1]}),
@@ -140,12 +138,7 @@ def test_table_without_partitions_is_sorted_with_columns_that_came_later(
     (done,) = table.compact(apply=True, sort_by=["gate", "value"])
     assert (done.files, done.files_after) == (2, 1)
     found = table.scan().to_arrow().to_pylist()
-    assert [(it["gate"], it["value"]) for it in found] == [
-        ("A", 0),
-        ("B", 2),
-        (None, 1),
-        (None, 3),
-    ]
+    assert [(it["gate"], it["value"]) for it in found] == [("A", 0), ("B", 2), (None, 1), (None, 3)]
     assert table.compact(sort_by=["gate", "value"]) == []
 
 
@@ -173,7 +166,7 @@ def test_tag_of_a_stranger_leaves_no_rows_out_and_sorts_nothing(
 def test_content_of_rows_is_the_same_after_a_sorting(s3_bucket: Bucket) -> None:
     table = DeltaTable(f"s3://{s3_bucket.name}/flights")
     for day in ("1", "2"):
-        append(table, [3, 1, 2], day, files=FileOptions(content="rows"))
+        append(table, [3, 1, 2], day, files=FileOptions(content=Content.ROWS))
     before = {it.partition: it.content for it in table.state().files}
     table.compact(apply=True, sort_by=["value"])
     assert {it.partition: it.content for it in table.state().files} == before
