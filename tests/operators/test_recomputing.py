@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from airflow_life.deployment import Deployment, deployment
 from torture.servers import of_moto
 
+from support import fork_server
 from support.moto_server import S3Server
 from support.waiting import until
 from zero_rename import FileOptions, Table
@@ -100,9 +100,10 @@ for name, deferrable in (("recompute", True), ("recompute_held", False)):
         )
 """
 #: Stands for Spark's: runs the application, which is the last word, in plain Python.
-_SUBMIT = """#!/bin/sh
-for word; do :; done
-exec {python} "$word"
+_SUBMIT = """
+import runpy, sys
+
+runpy.run_path(sys.argv[-1], run_name="__main__")
 """
 
 
@@ -167,9 +168,10 @@ def lake(
     tmp_path: Path, s3_server: S3Server, s3_bucket: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Lake]:
     root = f"s3://{s3_bucket.name}/lake"
-    submit = tmp_path / "bin" / "spark-submit"
+    program, submit = tmp_path / "submit.py", tmp_path / "bin" / "spark-submit"
+    program.write_text(_SUBMIT)
     submit.parent.mkdir()
-    submit.write_text(_SUBMIT.format(python=sys.executable))
+    submit.write_text(fork_server.client(str(program)))
     submit.chmod(0o755)
     monkeypatch.setenv("PATH", f"{submit.parent}{os.pathsep}{os.environ['PATH']}")
     job = tmp_path / "job.py"

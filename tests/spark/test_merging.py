@@ -1,4 +1,7 @@
-"""Merges by Spark: what becomes of each row, and of what is there meanwhile."""
+"""Merges by Spark: what becomes of each row, and of what is there meanwhile.
+
+Those of ``test_row_sequences.py`` and ``test_fields_by_name.py`` run with adaptive execution.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from zero_rename.spark import delete, load, merge, save, stream, update
 from zero_rename.spark.changing import merge_join
 from zero_rename.spark.reading.load import state_frame
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("planned_once")]
 
 TIMED = "k long, v string, p string, at int"
 #: A key of the write's own, as each batch of a stream has one.

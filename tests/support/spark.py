@@ -116,6 +116,15 @@ def spark(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iter
     end_of_sessions()
 
 
+@pytest.fixture
+def planned_once(spark: Any) -> Iterator[None]:
+    """The shared session without adaptive execution, which plans and runs each shuffle of a few
+    rows by itself: a fifth of a merge's CPU."""
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    yield
+    spark.conf.unset("spark.sql.adaptive.enabled")
+
+
 def run_program(
     program: str,
     variables: Mapping[str, str],

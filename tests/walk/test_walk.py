@@ -18,9 +18,9 @@ from walk.walking import WalkFailure, failure_of, walk, walk_seeds
 
 from support.memory_store import Behaviour
 
-#: Walks in a run: a minute where there is a core for them.
-_WALKS = 180
-_SHARES = 3
+#: Walks in a run: forty seconds of a core. `make proof` walks for as long as it is given.
+_WALKS = 120
+_SHARES = 2
 #: Walks from a broken product's own seed on within which it is caught.
 _SOON = 60
 #: Verbs that change rows or records, each of which must go through many times in these walks.
