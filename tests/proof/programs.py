@@ -118,12 +118,17 @@ def s3a(processes: int) -> Outcome:
 
 
 def engines(processes: int) -> Outcome:
-    """Delta tables beside Delta on Spark and delta-rs: what ``make delta-spark`` runs."""
+    """Delta tables beside Delta on Spark, delta-rs, Polars and DuckDB: what ``make delta-spark``
+    runs."""
     command = "make delta-spark"
     for program in (["environments.py", "lake-readers", "spark-4.1"], ["fetch_lake_jars.py"]):
         if (missing := _not_fetched(command, program, "Delta Lake's jars or engines")) is not None:
             return missing
-    names = ("tables/test_delta_spark", "tables/test_stock_spark", "torture/test_beside_engines")
+    names = (
+        *("tables/test_delta_spark", "tables/test_stock_spark", "tables/test_engines"),
+        *("tables/test_conditional_log_store", "torture/test_beside_engines"),
+        "torture/test_beside_log_store",
+    )
     return _tested(command, [f"tests/{name}.py" for name in names], "DELTA_SPARK")
 
 
