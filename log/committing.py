@@ -3,9 +3,8 @@
 ::
 
     base ── entries since, judged ──► PUT N+1 ──┬── ours: committed
-                 ▲                              ├── another's: judged with those that are right
-                 │                              │   after it, the number after them ──┐
-                 └──────────────────────────────┼────────────────────────────────────┘
+                 ▲                              ├── another's: judged with those after it ──┐
+                 └──────────────────────────────┼───────────────────────────────────────────┘
                                                 ├── listing too old: opened anew, judged, again
                                                 └── no answer: unknown
 

@@ -56,7 +56,8 @@ class Contention:
             yield from Wait(min(took * self.lost, _LONGEST_WAIT), spread=1.0)
 
     def after(self, came: int) -> Contention:
-        """The contention after another lost number.
+        """The contention after another lost number: the next time one entry more is read than came
+        this time, or twice as many and one where none of them was missing.
 
         :param came: entries that were found beside the one at that number.
         """
