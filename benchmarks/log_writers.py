@@ -80,10 +80,9 @@ class LateDriver:
         time.sleep(self._latency)
 
 
-def write(store: Store, url: str, writer: int, jobs: int, latency: float) -> list[WriterJob]:
+def write(late: LateDriver, url: str, writer: int, jobs: int) -> list[WriterJob]:
     """Append so many times, one job after the other."""
-    late, done = LateDriver(store, BUCKET, latency), []
-    table = DeltaTable(url, driver=late.driver)
+    table, done = DeltaTable(url, driver=late.driver), []
     for number in range(jobs):
         begun, requests, entries = time.monotonic(), late.requests, late.entries
         with table.job(_SCHEMA, mode="append") as job:
@@ -97,11 +96,15 @@ def work(
     store: Store, url: str, writers: Sequence[int], jobs: int, latency: float, ready: Any
 ) -> tuple[list[WriterJob], float]:
     """Let the writers of one process begin with those of the others; their jobs, and its CPU."""
+    write(LateDriver(store, BUCKET, 0.0), f"{url}-warm-{writers[0]}", 0, 1)
+    late = [LateDriver(store, BUCKET, latency) for _ in writers]
     with ThreadPoolExecutor(len(writers)) as pool:
-        write(store, f"{url}-warm-{writers[0]}", 0, 1, 0.0)
         ready.wait()
         cpu = time.process_time()
-        found = [pool.submit(write, store, url, it, jobs, latency) for it in writers]
+        found = [
+            pool.submit(write, its, url, writer, jobs)
+            for its, writer in zip(late, writers, strict=True)
+        ]
         return [job for it in found for job in it.result()], time.process_time() - cpu
 
 

@@ -77,6 +77,7 @@ def test_an_engine_reads_what_jobs_have_committed(shared: SharedTable, engine: s
     assert len(shared.ours(columns)) == 4
 
 
+@pytest.mark.timeout(3600)
 def test_each_engine_reads_a_table_of_many_commits(shared: SharedTable) -> None:
     """A row a commit, by jobs of a run each; every tenth replaces a partition of its own."""
     expected: dict[int, tuple[str, int]] = {}
