@@ -152,7 +152,7 @@ def row(writers: int, cost: WritersCost) -> str:
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
-HEAD = (
+HEAD: tuple[str, ...] = (
     "| writers | jobs | commits a second | most numbers lost by one job | lost by a job | requests"
     " of a job | its seconds, median | longest | cores that the writers took |",
     "|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
