@@ -10,7 +10,7 @@ an entry since                         the rows    from then on
 of the run, removes the file           gone
 replaces its partition, or all         gone
 restores a version, removes the file   gone        unless they ever were written again
-a checkpoint that copies it            its own     what is asked is asked of the copy
+a checkpoint that copies it            its own     what is asked is asked of each copy, too
 a compaction that removes it           compacted   in its files, with rows of others
 any other that removes it              rewritten   in files that say nothing of the run
 brings the file back                   its own     until an entry removes it once more
@@ -26,7 +26,8 @@ A restore that comes before its entry is a conflict, since it may bring back wha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..committer.errors import CommitConflictError
@@ -98,23 +99,23 @@ def find_past(
         for add in entry.of(AddFile)
         if add.tags.get("job") == entry.job and within.has(state.partition(add))
     ]
-    live = frozenset(add.path for _, add in added) & state.live.keys()
+    holders = [((version, add),) for version, add in added]
     compactions: dict[tuple[int, Partition | None], Compaction] = {}
-    if any(add.path not in live for _, add in added):
+    if any(add.path not in state.live for _, add in added):
         first = own[-1].version + 1
         entries = yield from read_entries(layout.folder, range(first, state.version + 1))
-        added = _followed(added, entries, live)
-        live = frozenset(add.path for _, add in added) & state.live.keys()
-        for version, add in added:
-            if add.path in live or replaced.has(state.partition(add)):
+        holders = _with_copies(added, entries)
+        for version, add in _not_live(holders, state):
+            if replaced.has(state.partition(add)):
                 continue
             since = entries[version + 1 - first :]
             fate = _see_gone(run, add, since, {it.version for it in own}, state)
             compactions |= {(it.entry.version, it.partition): it for it in fate.compactions}
+    paths = frozenset(add.path for each in holders for _, add in each)
+    live = frozenset(paths & state.live.keys())
     if not compactions:
-        return RunPast(done.version, frozenset(live))
-    without = {add.path for _, add in added}
-    back = yield from take_back(layout, state, compactions.values(), without, now)
+        return RunPast(done.version, live)
+    back = yield from take_back(layout, state, compactions.values(), paths, now)
     if back is None:
         by = ", ".join(sorted({str(it.entry.version) for it in compactions.values()}))
         raise _refused(
@@ -122,28 +123,32 @@ def find_past(
             f"the compaction of version {by} has written them again, and files that it was "
             "made of are gone, or about to be",
         )
-    return RunPast(done.version, frozenset(live), back)
+    return RunPast(done.version, live, back)
 
 
-def _followed(
-    added: Sequence[tuple[int, AddFile]], entries: Sequence[LogEntry | None], live: Collection[str]
-) -> list[tuple[int, AddFile]]:
-    """Put the copies that checkpoints have made in place of files that are not live, each with the
-    version since which it has their rows.
+def _with_copies(
+    added: Sequence[tuple[int, AddFile]], entries: Sequence[LogEntry | None]
+) -> list[tuple[tuple[int, AddFile], ...]]:
+    """Put all copies that checkpoints have made of a file beside it, each with the version since
+    which it has the rows: a restore may bring back any of them.
 
     :param entries: those since the first of the run.
     """
-    copies: dict[str, tuple[int, AddFile]] = {}
+    copies: dict[str, list[tuple[int, AddFile]]] = defaultdict(list)
     for entry in entries:
-        if entry is None:
-            continue
-        for add in entry.of(AddFile):
-            copies.pop(add.path, None)  # A restore has brought the source back.
-        copies |= {source: (entry.version, it) for source, it in copies_in(entry).items()}
-    return [
-        copies.get(add.path, (version, add)) if add.path not in live else (version, add)
-        for version, add in added
-    ]
+        if entry is not None:
+            for source, copy in copies_in(entry).items():
+                copies[source].append((entry.version, copy))
+    return [((version, add), *copies.get(add.path, ())) for version, add in added]
+
+
+def _not_live(
+    holders: Iterable[tuple[tuple[int, AddFile], ...]], state: LogState
+) -> Iterator[tuple[int, AddFile]]:
+    """The files whose rows may be elsewhere: of those that have the same rows none is live."""
+    for same in holders:
+        if not any(add.path in state.live for _, add in same):
+            yield from same
 
 
 def _entries_of(layout: LogLayout, run: str, last: int) -> Step[list[LogEntry]]:
@@ -199,6 +204,8 @@ def _see_gone(
         if any(it.path == add.path for it in entry.of(AddFile)):
             # A later restore may bring the files back that held them meanwhile.
             fate = _RowsFate(rewritten=fate.rewritten or bool(fate.carriers))
+        elif add.path in copies_in(entry):
+            fate.are_gone()  # They are in the copy, of which the same is asked.
         elif entry.operation == RESTORE:
             if fate.rewritten or fate.carriers:
                 fate.lie_elsewhere(f"{by} may have brought them back")

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from support.log_tables import LAYOUT, NOW, LogTable, day, file_of
+from support.log_tables import LAYOUT, NOW, LogTable, base_of, day, file_of, ids
 from zero_rename.committer.errors import CommitConflictError
 from zero_rename.committer.store.requests import PutFile
 from zero_rename.log import checksum
 from zero_rename.log.actions import AddFile, CommitInfo, RemoveFile, write_actions
-from zero_rename.log.change import LogChange, Overtaking
+from zero_rename.log.change import CHECKPOINT, LogChange, Overtaking
 from zero_rename.log.committing import EntryCommitted, commit_change
-from zero_rename.log.job_steps import commit_job, finish_job
+from zero_rename.log.copies import copy_of
+from zero_rename.log.job_steps import commit_job, finish_job, open_log_job
 from zero_rename.log.opening import LogDepth
 from zero_rename.log.purging import purge_log
 from zero_rename.log.rerunning import RunPast, find_past
@@ -335,3 +336,66 @@ def test_report_of_a_job_that_is_finished_late_tells_the_last_entry(table: LogTa
     table.commit(again(table))
     table.run(finish_job(LAYOUT, dead.job, late))
     assert b'"version": 2' in table.store.objects[f"{LAYOUT.control}runs/daily.json"].body
+
+
+class TestCopies:
+    """Checkpoints have copied a file of the run."""
+
+    def copy(self, table: LogTable, path: str, job: str) -> str:
+        """Put a copy in place of a file; return its path."""
+        state = table.run(open_log_job(LAYOUT, ids(job), {})).log.state
+        state = table.open(LogDepth.FILES, state.version).state
+        copy = copy_of(state.live[path], f"data/{job}/0.parquet")
+        table.run(PutFile(LAYOUT.root.key_of(copy.path), b"parquet"))
+        change = LogChange(job, base_of(state), adds=(copy,), removes=frozenset({path}))
+        table.commit(replace(change, operation=CHECKPOINT, changes_data=False))
+        return copy.path
+
+    def restore_by_another_engine(self, table: LogTable, version: int) -> None:
+        """Restore a version as an engine does that knows no copies."""
+        then, now = table.open(LogDepth.FILES, version).state.live, table.open().state
+        actions = [
+            CommitInfo({"operation": "RESTORE"}),
+            *(RemoveFile(it, NOW, True, {"day": "1"}, 7) for it in now.live.keys() - then.keys()),
+            *(it for it in then.values() if it.path not in now.live),
+        ]
+        table.put(f"{now.version + 1:020d}.json", write_actions(actions))
+
+    @pytest.fixture
+    def first_copy(self, table: LogTable) -> str:
+        """Of two copies of the run's file the first, which a restore has brought back."""
+        source = path_of(table.append("1", run="daily"))
+        first = self.copy(table, source, "copy1")
+        self.restore_by_another_engine(table, 1)
+        self.copy(table, source, "copy2")
+        table.replace("1")
+        restore(table, 2)
+        assert table.live() == {first}
+        return first
+
+    def test_former_copy_that_a_restore_has_brought_back_goes(
+        self, table: LogTable, first_copy: str
+    ) -> None:
+        change = again(table)
+        table.commit(change)
+        assert table.live() == {add.path for add in change.adds}
+        assert first_copy in change.removes
+
+    def test_former_copy_that_was_written_again_is_refused(
+        self, table: LogTable, first_copy: str
+    ) -> None:
+        rewrite(table, first_copy, operation="UPDATE", predicate="x")
+        with pytest.raises(CommitConflictError, match="may still be there"):
+            past(table)
+
+    def test_rows_that_were_written_again_before_the_copy_and_came_back_are_refused(
+        self, table: LogTable
+    ) -> None:
+        source = path_of(table.append("1", run="daily"))
+        merged = path_of(table.append("1", removes=frozenset({source}), operation="MERGE"))
+        restore(table, 1)
+        self.copy(table, source, "copy1")
+        restore(table, 2)
+        assert table.live() == {merged}
+        with pytest.raises(CommitConflictError, match="may have brought them back"):
+            past(table)
