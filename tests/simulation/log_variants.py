@@ -366,8 +366,8 @@ VARIANTS = (
         "replacing reruns",
         rerunning,
         "find_past",
-        " or replaced.has(state.partition(add))",
-        "",
+        "if replaced.has(state.partition(add)):",
+        "if False:",
     ),
     LogVariant(
         "lets losers of a settlement load",
