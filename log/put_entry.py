@@ -20,6 +20,7 @@ what lies at the number cannot be read.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ..committer.errors import (
@@ -105,11 +106,8 @@ def put_entry(
         may_come = may_come or not isinstance(answer, Refused)
         if isinstance(answer, Refused) and contention.is_patient:
             yield from contention.give_way(sent_at)
-        numbers = range(version, version + 1 + contention.ahead)
         try:
-            there, *after = yield from All(
-                tuple(Get(folder.entry(number), most=ENTRY_BYTES) for number in numbers)
-            )
+            there, *after = yield from _read_from(folder, version, contention.ahead)
             if isinstance(there, Found):
                 return NumberTaken(read_entry(there, version), _readable(after, version + 1))
         except (StoreUnreachableError, StoreRefusedError) as error:
@@ -119,6 +117,18 @@ def put_entry(
                 raise
             return NumberUnsure(error.message)
     return NumberUnsure(cause)
+
+
+def _read_from(folder: LogFolder, version: int, ahead: int) -> Step[tuple[Found | Absent, ...]]:
+    """Read what lies at a number and right after it; at the number alone where that fails, since
+    only it tells what became of the entry."""
+    if ahead:
+        numbers = range(version, version + 1 + ahead)
+        with suppress(StoreUnreachableError, StoreRefusedError):
+            return (
+                yield from All(tuple(Get(folder.entry(it), most=ENTRY_BYTES) for it in numbers))
+            )
+    return ((yield Get(folder.entry(version), most=ENTRY_BYTES)),)
 
 
 def _readable(found: Iterable[Found | Absent], first: int) -> tuple[LogEntry, ...]:

@@ -12,10 +12,12 @@ from support.faults import beside
 from support.log_tables import COLUMNS, LAYOUT, LOG, NOW, LogTable, base_of, file_of, ids
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from support.virtual_time import ManyProcesses
+from zero_rename.committer.errors import StoreUnreachableError
 from zero_rename.committer.store import requests as s
 from zero_rename.committer.store.requests import Step
 from zero_rename.log.change import LogChange
 from zero_rename.log.committing import EntryCommitted, commit_change
+from zero_rename.log.entries import ENTRY_BYTES
 from zero_rename.log.job_steps import commit_job, open_log_job
 
 JOBS_EACH = 5
@@ -150,3 +152,25 @@ def test_entry_whose_answer_is_lost_counts_where_the_number_after_it_is_damaged(
     done = driver.run(commit_change(LAYOUT, table.open(change.depth), change, NOW))
     assert isinstance(done, EntryCommitted)
     assert (done.entry.version, done.entry.job) == (3, "mine")
+
+
+def test_job_that_cannot_read_ahead_goes_on_from_the_number_that_it_has_lost() -> None:
+    table = LogTable()
+    table.make()
+    change, left = table.job("1", job="mine"), iter(range(2))
+
+    def others() -> None:
+        if next(left, None) is not None:
+            table.append("1")
+
+    apart = beside(s.Put, others, LOG.prefix)
+
+    def fault(request: Any, apply: Callable[[Any], Any]) -> Any:
+        if request == s.Get(LOG.entry(3), most=ENTRY_BYTES):  # Which is free.
+            raise StoreUnreachableError("no answer")
+        return apart(request, apply)
+
+    driver = MemoryDriver(table.store, fault)
+    done = driver.run(commit_change(LAYOUT, table.open(change.depth), change, NOW))
+    assert isinstance(done, EntryCommitted)
+    assert (done.entry.version, done.met) == (3, 2)
