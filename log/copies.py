@@ -4,7 +4,8 @@
 a change that a checkpoint meets          then
 ========================================  ====================================================
 removes a file that it has copied         removes the copy instead, and stands
-brings back a file that it has copied     brings the copy back, or leaves it where it is
+brings back a file that it has copied     leaves the copy where it is, or brings it back; or
+                                          the file, where it alone is kept
 removes files by their partition          removes the copy with what else lies there
 is a checkpoint of the same file          conflict: one copy is enough
 ========================================  ====================================================
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from .actions import AddFile, RemoveFile
+from .actions import FORGOTTEN, AddFile, RemoveFile
 from .change import CHECKPOINT, COPY_OF, LogChange
 from .entries import LogEntry
 from .replay import LogState
@@ -40,22 +41,50 @@ def copies_in(entry: LogEntry) -> dict[str, AddFile]:
 
 
 def with_copies(files: Iterable[AddFile], state: LogState) -> dict[str, AddFile]:
-    """Put copies in place of files that are not live, by path: the copy that is, or else the last
-    one that was removed.
+    """Put what is live in place of files that are not live, where it has the same rows; by path."""
+    wanted = [*files]
+    gone = {_source_of(it) for it in wanted if it.path not in state.live}
+    live = {source: it for it in state.live.values() if (source := _source_of(it)) in gone}
+    same = (it if it.path in state.live else live.get(_source_of(it), it) for it in wanted)
+    return {it.path: it for it in same}
+
+
+def removed_copies(files: Iterable[AddFile], state: LogState) -> dict[str, list[AddFile]]:
+    """Find the removed files that have the rows of some files, by the path of those: the file, its
+    copies or its source, the last one that was removed first.
 
     :param state: with its tombstones.
+    :return: none of those that purge has forgotten.
     """
-    tombstones = sorted((state.removed or {}).values(), key=lambda it: it.removed_at)
-    gone = {it.tags[COPY_OF]: it.path for it in tombstones if COPY_OF in it.tags}
-    live = {it.tags[COPY_OF]: it for it in state.live.values() if COPY_OF in it.tags}
-    found: dict[str, AddFile] = {}
-    for it in files:
-        if it.path not in state.live and it.path in live:
-            it = live[it.path]
-        elif it.path not in state.live and it.path in gone:
-            it = copy_of(it, gone[it.path])
-        found[it.path] = it
+    wanted = {it.path: it for it in files}
+    families: dict[str, list[RemoveFile]] = {_source_of(it): [] for it in wanted.values()}
+    by_path = {}
+    for tombstone in (state.removed or {}).values():
+        if tombstone.removed_at == FORGOTTEN:
+            continue
+        if tombstone.path in wanted:
+            by_path[tombstone.path] = tombstone
+        elif (source := _source_of(tombstone)) in families:
+            families[source].append(tombstone)
+    found = {}
+    for path, it in wanted.items():
+        # Another engine's tombstone may lack the tags that say whose copy it was.
+        same = [*families[_source_of(it)], *([by_path[path]] if path in by_path else [])]
+        same.sort(key=lambda tombstone: (tombstone.removed_at, COPY_OF in tombstone.tags))
+        found[path] = [_moved(it, tombstone.path) for tombstone in reversed(same)]
     return found
+
+
+def _source_of(file: AddFile | RemoveFile) -> str:
+    """The path of the file that a file is a copy of, or its own."""
+    return file.tags.get(COPY_OF, file.path)
+
+
+def _moved(add: AddFile, path: str) -> AddFile:
+    """A file as it is in another place: there is a copy of it, or its source."""
+    tags, source = {**add.tags}, _source_of(add)
+    tags.pop(COPY_OF, None)
+    return replace(add, path=path, tags=tags if path == source else {**tags, COPY_OF: source})
 
 
 def follow_copies(change: LogChange, entry: LogEntry) -> LogChange:

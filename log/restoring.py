@@ -8,7 +8,7 @@ live                              stays
 removed, tombstone, object there  comes back
 removed, tombstone out of date    lost: purge may be deleting it
 forgotten by purge, no tombstone  lost
-copied since by a checkpoint      its copy stays, or comes back (:mod:`.copies`)
+a copy, or copied since           the one that is there stays, or comes back (:mod:`.copies`)
 object gone                       lost: another engine's VACUUM took it
 ================================  =========================================================
 
@@ -25,9 +25,9 @@ from typing import Any
 
 from ..committer.errors import InvalidInputError
 from ..committer.store.requests import All, Found, Head, Step
-from .actions import FORGOTTEN, AddFile, LogMetadata
+from .actions import AddFile, LogMetadata
 from .change import RESTORE, LogBase, LogChange
-from .copies import with_copies
+from .copies import removed_copies, with_copies
 from .log_layout import LogLayout
 from .opening import LogDepth, OpenedLog, open_log
 from .partitions import Partition
@@ -173,18 +173,18 @@ def find_returned(
     :param now: milliseconds, by the store's clock.
     """
     kept_since = now - int(layout.retention(state) * 1000)
+    gone, removed = [it for it in wanted if it.path not in state.live], state.removed or {}
+    left = {
+        path: [it for it in same if removed[it.path].removed_at > kept_since]
+        for path, same in removed_copies(gone, state).items()
+    }
     returned: list[AddFile] = []
-    lost: list[str] = []
-    for add in wanted:
-        if add.path in state.live:
-            continue
-        tombstone = (state.removed or {}).get(add.path)
-        at = FORGOTTEN if tombstone is None else tombstone.removed_at
-        if at == FORGOTTEN or at <= kept_since:
-            lost.append(add.path)
-        else:
-            returned.append(replace(add, changes_data=True))
-    found = yield from All(tuple(Head(layout.key_of(add.path, state)) for add in returned))
-    there = [add for add, it in zip(returned, found, strict=True) if isinstance(it, Found)]
-    lost += [add.path for add, it in zip(returned, found, strict=True) if not isinstance(it, Found)]
-    return tuple(there), tuple(sorted(lost))
+    while tried := {path: same.pop(0) for path, same in left.items() if same}:
+        found = yield from All(
+            tuple(Head(layout.key_of(add.path, state)) for add in tried.values())
+        )
+        for (path, add), it in zip(tried.items(), found, strict=True):
+            if isinstance(it, Found):
+                returned.append(replace(add, changes_data=True))
+                del left[path]
+    return tuple(returned), tuple(sorted(left))

@@ -363,19 +363,17 @@ class TestCopies:
 
     @pytest.fixture
     def first_copy(self, table: LogTable) -> str:
-        """Of two copies of the run's file the first, which a restore has brought back."""
+        """Of two copies of the run's file the first, which another engine has brought back."""
         source = path_of(table.append("1", run="daily"))
         first = self.copy(table, source, "copy1")
         self.restore_by_another_engine(table, 1)
         self.copy(table, source, "copy2")
         table.replace("1")
-        restore(table, 2)
+        self.restore_by_another_engine(table, 2)
         assert table.live() == {first}
         return first
 
-    def test_former_copy_that_a_restore_has_brought_back_goes(
-        self, table: LogTable, first_copy: str
-    ) -> None:
+    def test_former_copy_that_came_back_goes(self, table: LogTable, first_copy: str) -> None:
         change = again(table)
         table.commit(change)
         assert table.live() == {add.path for add in change.adds}
