@@ -29,22 +29,25 @@ class CheckpointFiles:
 
     :param parts: bodies of the checkpoint that it is made of, by key.
     :param gone: paths that entries since have removed, or added again.
+    :param removed: paths of its other tombstones.
     :param since: files that they have added and that are live.
     """
 
     parts: Mapping[str, bytes]
     gone: frozenset[str]
+    removed: frozenset[str]
     since: tuple[AddFile, ...]
 
     def columns(self) -> Iterator[pa.StructArray]:
         """Read them, some rows at once.
 
-        :raises RecordDamagedError: the checkpoint cannot be read.
+        :raises RecordDamagedError: the checkpoint cannot be read, or a file is live and removed.
         """
         gone = pa.array(sorted(self.gone), pa.string())
+        removed = pa.array(sorted(self.removed), pa.string())
         for key, body in self.parts.items():
             for column in read_add_columns(body, key):
-                yield keep_adds(column, key, gone)
+                yield keep_adds(column, key, gone, removed)
         yield from adds_as_columns(self.since)
 
 
@@ -74,5 +77,9 @@ class CheckpointParts:
         before = {path: it for key in keys for path, it in self._removed[key].items()}
         removed = state.removed or {}
         since = {path for path, it in removed.items() if before.get(path) is not it}
-        parts = {key: self._bodies[key] for key in keys}
-        return CheckpointFiles(parts, frozenset(since | state.live.keys()), (*state.live.values(),))
+        return CheckpointFiles(
+            {key: self._bodies[key] for key in keys},
+            gone=frozenset(since | state.live.keys()),
+            removed=frozenset(removed.keys() - since),
+            since=(*state.live.values(),),
+        )

@@ -28,7 +28,8 @@ def make_checkpoint(layout: LogLayout, now: int) -> Step[int | None]:
             opened.state, _kept_since(layout, opened.state, now), files.columns()
         )
     except RecordDamagedError:
-        # Of the checkpoint before. The entries may be there that it was made of.
+        # Of the checkpoint before. The entries may be there that it was made of; or it has a file
+        # that is both live and removed, of which objects are made in turn.
         opened = yield from open_log(layout, LogDepth.WHOLE)
         if not _is_certain(layout, opened):
             return None

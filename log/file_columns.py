@@ -76,15 +76,19 @@ def _map_array(maps: Iterable[Mapping[str, str | None] | None]) -> pa.MapArray:
     return pa.MapArray.from_arrays(offsets, pa.array(names, _TEXT), pa.array(texts, _TEXT))
 
 
-def keep_adds(column: pa.StructArray, key: str, gone: pa.Array) -> pa.StructArray:
+def keep_adds(
+    column: pa.StructArray, key: str, gone: pa.Array, removed: pa.Array
+) -> pa.StructArray:
     """Leave the files of a batch of rows out that are not live any more.
 
     :param column: as :func:`read_adds` takes it.
     :param gone: paths.
+    :param removed: paths that tombstones of the same checkpoint have: no other file has one.
     :return: of the type :data:`ADD`, whatever members there were.
     :raises RecordDamagedError: as :func:`read_adds`.
     """
     columns = _AddColumns.of(column, key).without(gone)
+    columns.refuse(removed)
     values = columns.some("partitionValues", _MAP, _MAP_WORDS)
     if values.null_count:
         values = _map_array(columns.maps("partitionValues"))
@@ -153,6 +157,13 @@ class _AddColumns:
         gone = _is_in(self.all("path", _TEXT, "a string"), paths)
         mask = pc.invert(gone)  # pyright: ignore[reportAttributeAccessIssue]
         return _AddColumns(self._adds.filter(mask), self._key)
+
+    def refuse(self, paths: pa.Array) -> None:
+        """See that there are no files of some paths."""
+        found = _is_in(self.all("path", _TEXT, "a string"), paths)
+        if found.true_count:
+            path = self.all("path", _TEXT, "a string").filter(found)[0]
+            raise self._damage("path", f"{path} is the path of a removed file, too")
 
     def chosen(self, choice: PartitionChoice) -> _AddColumns:
         """Those of some partitions."""

@@ -331,11 +331,12 @@ def _at_checkpoint(
         return LogState()
     parts = listed.checkpoints[base]
     found = yield from All(tuple(Get(part.key, most=_STATE_BYTES) for part in parts))
+    whole = [part for part in found if isinstance(part, Found)]
+    if len(whole) < len(found):
+        raise _LogCleaned
     work = Replay(LogState())
-    for part in found:
-        if isinstance(part, Absent):
-            raise _LogCleaned
-        work.apply(read(part.body, part.key))
+    # At once: which part an action is in says nothing.
+    work.apply(action for part in whole for action in read(part.body, part.key))
     state = work.end(base, {}, base)
     if state.protocol is None or state.metadata is None:
         raise RecordDamagedError(

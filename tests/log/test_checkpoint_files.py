@@ -223,6 +223,39 @@ class TestCheckpointOfAnotherEngine:
             table.put(f"{3:020d}.checkpoint.{part:010d}.{2:010d}.parquet", out.getvalue())
         assert_kept(table)
 
+    def test_file_that_is_live_and_removed_is_either_in_the_next(self, table: LogTable) -> None:
+        def change(rows: pa.Table) -> pa.Table:
+            live = next(it for it in rows.column("add").to_pylist() if it)
+            removed = {"path": live["path"], "deletionTimestamp": NOW}
+            more = pa.Table.from_pylist([{"remove": removed}], rows.schema)
+            return pa.concat_tables([rows, more])
+
+        self.rewritten(table, change)
+        version, seen = checkpoint(table), table.open(LogDepth.WHOLE).state
+        state = state_by(table, checkpoint_of=version)
+        body = table.store.objects[LOG.checkpoint(version)].body
+        rows = pq.read_table(io.BytesIO(body), columns=["add", "remove"]).to_pylist()
+        removed = {it["remove"]["path"] for it in rows if it["remove"]}
+        assert not removed & {it["add"]["path"] for it in rows if it["add"]}
+        assert (len(state.live), facts(state)) == (3, facts(seen))
+
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_file_that_another_part_removes_is_live_whichever_is_first(
+        self, table: LogTable, order: int
+    ) -> None:
+        rows = pq.read_table(io.BytesIO(table.store.objects.pop(LOG.checkpoint(3)).body))
+        live = next(it for it in rows.column("add").to_pylist() if it)
+        removed = {"remove": {"path": live["path"], "deletionTimestamp": NOW}}
+        parts = [rows, pa.Table.from_pylist([removed], rows.schema)][::order]
+        for number, part in enumerate(parts, 1):
+            out = io.BytesIO()
+            pq.write_table(part, out)
+            table.put(f"{3:020d}.checkpoint.{number:010d}.{2:010d}.parquet", out.getvalue())
+        for version in range(3):
+            del table.store.objects[LOG.entry(version)]
+        assert live["path"] in table.open(LogDepth.WHOLE).state.live
+        assert live["path"] in added(table, checkpoint(table)).field("path").to_pylist()
+
     @pytest.mark.parametrize("member", ["path", "size", "modificationTime"])
     def test_damaged_one_is_left_for_the_entries(self, table: LogTable, member: str) -> None:
         def change(rows: pa.Table) -> pa.Table:
