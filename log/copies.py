@@ -43,9 +43,9 @@ def copies_in(entry: LogEntry) -> dict[str, AddFile]:
 def with_copies(files: Iterable[AddFile], state: LogState) -> dict[str, AddFile]:
     """Put what is live in place of files that are not live, where it has the same rows; by path."""
     wanted = [*files]
-    gone = {_source_of(it) for it in wanted if it.path not in state.live}
-    live = {source: it for it in state.live.values() if (source := _source_of(it)) in gone}
-    same = (it if it.path in state.live else live.get(_source_of(it), it) for it in wanted)
+    gone = {source_of(it) for it in wanted if it.path not in state.live}
+    live = {source: it for it in state.live.values() if (source := source_of(it)) in gone}
+    same = (it if it.path in state.live else live.get(source_of(it), it) for it in wanted)
     return {it.path: it for it in same}
 
 
@@ -57,32 +57,32 @@ def removed_copies(files: Iterable[AddFile], state: LogState) -> dict[str, list[
     :return: none of those that purge has forgotten.
     """
     wanted = {it.path: it for it in files}
-    families: dict[str, list[RemoveFile]] = {_source_of(it): [] for it in wanted.values()}
+    families: dict[str, list[RemoveFile]] = {source_of(it): [] for it in wanted.values()}
     by_path = {}
     for tombstone in (state.removed or {}).values():
         if tombstone.removed_at == FORGOTTEN:
             continue
         if tombstone.path in wanted:
             by_path[tombstone.path] = tombstone
-        elif (source := _source_of(tombstone)) in families:
+        elif (source := source_of(tombstone)) in families:
             families[source].append(tombstone)
     found = {}
     for path, it in wanted.items():
         # Another engine's tombstone may lack the tags that say whose copy it was.
-        same = [*families[_source_of(it)], *([by_path[path]] if path in by_path else [])]
+        same = [*families[source_of(it)], *([by_path[path]] if path in by_path else [])]
         same.sort(key=lambda tombstone: (tombstone.removed_at, COPY_OF in tombstone.tags))
         found[path] = [_moved(it, tombstone.path) for tombstone in reversed(same)]
     return found
 
 
-def _source_of(file: AddFile | RemoveFile) -> str:
+def source_of(file: AddFile | RemoveFile) -> str:
     """The path of the file that a file is a copy of, or its own."""
-    return file.tags.get(COPY_OF, file.path)
+    return file.tags.get(COPY_OF) or file.path  # Another engine may write null.
 
 
 def _moved(add: AddFile, path: str) -> AddFile:
     """A file as it is in another place: there is a copy of it, or its source."""
-    tags, source = {**add.tags}, _source_of(add)
+    tags, source = {**add.tags}, source_of(add)
     tags.pop(COPY_OF, None)
     return replace(add, path=path, tags=tags if path == source else {**tags, COPY_OF: source})
 

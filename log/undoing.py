@@ -28,8 +28,7 @@ from typing import Any
 from ..committer.errors import InvalidInputError, first_few
 from ..committer.store.requests import Step
 from .actions import AddFile, LogMetadata, RemoveFile
-from .change import COPY_OF
-from .copies import with_copies
+from .copies import source_of, with_copies
 from .entries import LogEntry
 from .log_layout import LogLayout
 from .opening import LogDepth, open_log, read_entries
@@ -354,5 +353,4 @@ def _past_of(before: LogState, entries: Iterable[LogEntry]) -> _Past:
 
 def _mark(add: AddFile) -> int:
     """A number of a file: those of a partition's files, combined, tell its content."""
-    path = add.tags.get(COPY_OF, add.path)
-    return int.from_bytes(blake2b(path.encode(), digest_size=16).digest())
+    return int.from_bytes(blake2b(source_of(add).encode(), digest_size=16).digest())

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.log_tables import LAYOUT, NOW, LogTable, base_of, ids
+from support.log_tables import LAYOUT, NOW, LogTable, base_of, file_of, ids
 from zero_rename.committer.store.requests import PutFile
 from zero_rename.log.actions import CommitInfo, RemoveFile, write_actions
 from zero_rename.log.change import CHECKPOINT, COPY_OF, LogChange
@@ -14,6 +14,7 @@ from zero_rename.log.copies import copy_of
 from zero_rename.log.job_steps import commit_job, open_log_job
 from zero_rename.log.opening import LogDepth
 from zero_rename.log.restoring import LogRestore, plan_restore
+from zero_rename.log.undoing import plan_undo
 
 SOURCE, COPY = "data/load/0.parquet", "data/copy/0.parquet"
 
@@ -92,3 +93,16 @@ def test_source_that_was_removed_after_its_copy_comes_back(table: LogTable) -> N
     table.put(f"{5:020d}.json", write_actions([CommitInfo({"operation": "DELETE"}), gone]))
     assert restore(table, 2).lost == ()
     assert table.live() == {SOURCE}
+
+
+def test_files_whose_tag_of_a_source_is_null_are_no_copies() -> None:
+    table = LogTable()
+    table.make()
+    adds = [replace(file_of("spark", at), tags={COPY_OF: None}) for at in range(2)]  # type: ignore[dict-item]
+    table.put(f"{1:020d}.json", write_actions([CommitInfo({"operation": "WRITE"}), *adds]))
+    table.append("1", job="editor", removes=frozenset({adds[0].path}))
+    table.run(PutFile(LAYOUT.root.key_of(adds[0].path), b"parquet"))
+    undo = table.run(plan_undo(LAYOUT, "undo", "editor", 2, NOW, {}))
+    assert [it.path for it in undo.restore.change.returned] == [adds[0].path]
+    restore(table, 1)
+    assert table.live() == {it.path for it in adds}
