@@ -93,6 +93,8 @@ class LogChange:
     :param told: what the entry says besides for whoever asks what the job did, as JSON.
     :param emptied: of a restore: ranks that transactions keep of partitions from then on, and
         kept otherwise before.
+    :param joins: of a job that makes the table: where another one makes the same table meanwhile,
+        it adds to that, and is judged as any job.
     """
 
     job: str
@@ -117,6 +119,7 @@ class LogChange:
     owner: Mapping[str, Any] = field(default_factory=dict)
     told: Mapping[str, Any] = field(default_factory=dict)
     emptied: Mapping[Partition, PartitionRanks] = field(default_factory=dict)
+    joins: bool = False
 
     @property
     def depth(self) -> LogDepth:
@@ -135,6 +138,15 @@ class LogChange:
     def isolated(self) -> bool:
         """Tell whether it is a blind append: nothing that it read or removes can be overtaken."""
         return not (self.removes or self.replaced or self.reads or self.returned)
+
+    def after_making(self, metadata: LogMetadata, protocol: LogProtocol) -> LogChange:
+        """The change on a table that another job has made: it makes none, where that one is the
+        same but for its id and time."""
+        own = self.metadata
+        if not self.joins or own is None or self.protocol != protocol:
+            return self
+        same = replace(metadata, id=own.id, created_at=own.created_at) == own
+        return replace(self, metadata=None, protocol=None) if same else self
 
 
 def removed_files(change: LogChange, state: LogState) -> list[AddFile]:

@@ -16,7 +16,7 @@ entry may be in the log, whatever fails after it is told as *unknown*, never as 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ..committer.errors import (
@@ -28,7 +28,7 @@ from ..committer.errors import (
     ZeroRenameError,
 )
 from ..committer.store.requests import Clock, Step
-from .actions import FORGOTTEN, write_actions
+from .actions import FORGOTTEN, LogMetadata, LogProtocol, write_actions
 from .change import FENCE, LogChange, Overtaking, change_actions
 from .contention import CALM
 from .copies import follow_copies
@@ -146,10 +146,23 @@ def _judged(
 ) -> tuple[LogChange, LogState]:
     """Judge entries in turn; return the change as it stands after them, and the state."""
     for entry in entries:
-        change = follow_copies(change, entry)
-        judge(change, state, entry)
+        change = _judge_next(change, state, entry)
         state = replay(state, [entry])
     return change, state
+
+
+def _judge_next(change: LogChange, before: LogState, entry: LogEntry) -> LogChange:
+    """Judge an entry; return the change as it stands after it.
+
+    :param before: the state before the entry.
+    """
+    if entry.version == 0 and (made := entry.of(LogMetadata)) and (by := entry.of(LogProtocol)):
+        change = change.after_making(made[0], by[0])
+        # Partitions of a table that is not the job's own say nothing to it.
+        before = replace(before, metadata=made[0] if change.metadata is None else None)
+    change = follow_copies(change, entry)
+    judge(change, before, entry)
+    return change
 
 
 def _judge_since(
@@ -189,8 +202,7 @@ def _judge_between(
                 job=change.job,
                 remedy="Run it again on the present state.",
             )
-        change = follow_copies(change, entry)
-        judge(change, before, entry)
+        change = _judge_next(change, before, entry)
         judged.append(entry)
     return change, judged
 

@@ -495,7 +495,8 @@ def _commit(
         yield from delete_files(left.keys)
         tell_overwritten(opened.root, done)
         yield from checkpoint_where_due(layout, opened.root, log.state, done.entry.version, now)
-        metadata = done.entry.of(LogMetadata)
+        # A job that joins a table has made none by its entry.
+        metadata = [*filter(None, [change.metadata]), *done.entry.of(LogMetadata)]
         state = replace(log.state, metadata=metadata[-1]) if metadata else log.state
         return replace(committed(opened.root, state, done.entry), rewritten=not change.changes_data)
     yield from delete_files(file.key for file in files)
@@ -653,6 +654,8 @@ def _change(
         run=spec.idempotency_key,
         metadata=metadata,
         protocol=needed_protocol(schema) if not state.exists else None,
+        # Who asks that nothing be there gives way to whoever makes the table.
+        joins=spec.mode is not Mode.FAIL_IF_EXISTS,
         settles={place: it for place, it in settles.items() if replaced.has(place)},
         owner=owner_members(spec.owner),
         told=_told(opened),

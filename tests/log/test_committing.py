@@ -23,7 +23,15 @@ from zero_rename.committer.errors import (
 from zero_rename.committer.format.run_rank import RankKind, RunRank
 from zero_rename.committer.store import requests as s
 from zero_rename.log import checksum
-from zero_rename.log.actions import AddFile, AppTransaction, CommitInfo, RemoveFile, write_actions
+from zero_rename.log.actions import (
+    AddFile,
+    AppTransaction,
+    CommitInfo,
+    LogMetadata,
+    LogProtocol,
+    RemoveFile,
+    write_actions,
+)
 from zero_rename.log.change import FENCE, LogBase, LogChange, Overtaking
 from zero_rename.log.committing import EntryCommitted, commit_change
 from zero_rename.log.job_files import hand_over, take_over
@@ -148,6 +156,85 @@ def test_second_of_two_first_jobs_is_refused() -> None:
     with pytest.raises(CommitConflictError):
         table.run(commit_change(LAYOUT, before, first("second"), NOW))
     assert table.versions() == [0]
+
+
+class TestFirstJobs:
+    """Jobs that found no table, each of which would make it."""
+
+    def both(self, second: dict[str, Any], metadata: LogMetadata = COLUMNS) -> set[str]:
+        """The days that are there after an append to day 1, and a second first job."""
+        table = LogTable()
+        before = table.open()
+        one = first("one", adds=(file_of("one"),), columns=COLUMNS, joins=True)
+        two = first("two", metadata, columns=metadata)
+        two = replace(two, **{"joins": True, **second})
+        for change in (one, two):
+            table.run(commit_change(LAYOUT, before, change, NOW))
+        live = table.open().state.live.values()
+        return {str(it.values["day"]) for it in live}
+
+    def test_second_one_adds_to_the_table_that_the_first_has_made(self) -> None:
+        assert self.both({"adds": (file_of("two", 0, "2"),)}) == {"1", "2"}
+
+    def test_second_one_adds_to_the_same_partition(self) -> None:
+        assert self.both({"adds": (file_of("two", 0, "1"),)}) == {"1"}
+
+    def test_second_one_has_another_id_and_another_time(self) -> None:
+        metadata = replace(COLUMNS, id="two", created_at=7)
+        assert self.both({"adds": (file_of("two", 0, "2"),)}, metadata) == {"1", "2"}
+
+    def test_second_one_replaces_another_partition(self) -> None:
+        given = {"adds": (file_of("two", 0, "2"),), "replaced": day("2")}
+        assert self.both(given) == {"1", "2"}
+
+    @pytest.mark.parametrize(
+        ("given", "metadata"),
+        [
+            ({"joins": False}, COLUMNS),
+            ({"replaced": day("1")}, COLUMNS),
+            ({"replaced": ALL}, COLUMNS),
+            ({"reads": day("1")}, COLUMNS),
+            ({"reads": ALL}, COLUMNS),
+            ({}, replace(COLUMNS, partition_columns=())),
+            (
+                {},
+                replace(
+                    COLUMNS, properties={**COLUMNS.properties, "zero_rename.dataRoot": "s3://x/"}
+                ),
+            ),
+            ({}, replace(COLUMNS, schema=COLUMNS.schema.replace("long", "integer"))),
+            ({"protocol": LogProtocol(3, 7, frozenset({"timestampNtz"}))}, COLUMNS),
+        ],
+    )
+    def test_second_one_is_refused_where_the_table_is_another_or_it_meets_the_first(
+        self, given: dict[str, Any], metadata: LogMetadata
+    ) -> None:
+        with pytest.raises(CommitConflictError):
+            self.both({"adds": (file_of("two", 0, "2"),), **given}, metadata)
+
+    def test_append_beside_a_replace_of_its_partition_is_refused(self) -> None:
+        table = LogTable()
+        before = table.open()
+        given: dict[str, Any] = {"columns": COLUMNS, "joins": True}
+        one = first("one", adds=(file_of("one"),), replaced=day("1"), **given)
+        table.run(commit_change(LAYOUT, before, one, NOW))
+        two = first("two", adds=(file_of("two"),), **given)
+        with pytest.raises(CommitConflictError):
+            table.run(commit_change(LAYOUT, before, two, NOW))
+
+    def test_third_one_meets_what_came_after_the_table(self) -> None:
+        table = LogTable()
+        before = table.open()
+        table.make()
+        table.replace("1")
+        given: dict[str, Any] = {"columns": COLUMNS, "joins": True}
+        late = first("late", adds=(file_of("late"),), replaced=day("1"), **given)
+        with pytest.raises(CommitConflictError):
+            table.run(commit_change(LAYOUT, before, late, NOW))
+        added = first("added", adds=(file_of("added", 0, "2"),), **given)
+        done = table.run(commit_change(LAYOUT, before, added, NOW))
+        assert done.entry.version == 2
+        assert not done.entry.of(LogMetadata)
 
 
 def test_append_without_a_table_is_refused() -> None:

@@ -440,6 +440,14 @@ VARIANTS = (
         "path for path in change.removes - moved.keys()",
     ),
     LogVariant(
+        "joins a table whatever the job holds that has made it",
+        "first jobs",
+        committing,
+        "_judge_next",
+        "    judge(change, before, entry)\n",
+        "    entry.version == 0 or judge(change, before, entry)\n",
+    ),
+    LogVariant(
         "believes an old listing where others clean",
         "asleep",
         committing,

@@ -30,6 +30,7 @@ from simulation.decoded import log_read_once
 from support.log_tables import COLUMNS, LAYOUT, LOG, NOW, base_of, day, file_of, first, ids
 from support.memory_store import ManualClock, MemoryStore, flatten
 from zero_rename.committer.errors import (
+    OtherJobError,
     OutcomeUnknownError,
     RefusedError,
     UnfinishedCommitError,
@@ -44,6 +45,7 @@ from zero_rename.log.actions import (
     AppTransaction,
     CommitInfo,
     LogMetadata,
+    LogProtocol,
     RemoveFile,
     read_actions,
     write_actions,
@@ -356,6 +358,8 @@ class Walk:
         between = range(change.base.version + 1, entry.version)
         for version in between:
             other, before = self.shadow[version], self.states[version - 1]
+            # Partitions of a table that is made have the columns that it is made with.
+            before = replace(before, metadata=before.metadata or self.states[version].metadata)
             changed = {before.partition(it) for it in other.changes}
             fails = change.overtaking is Overtaking.FAIL
             if any(change.reads.has(it) for it in changed):
@@ -461,6 +465,9 @@ class Walk:
         if more.get("run") is None:
             self.written[job] = len(files)
         change = LogChange(job, base_of(opened.log.state), COLUMNS, files, **more)
+        if not opened.log.state.exists:
+            made = replace(COLUMNS, id=f"table-{job}", properties=self.properties)
+            change = replace(change, metadata=made, protocol=LogProtocol(), joins=True)
         self.changes[job] = change
         return opened, change
 
@@ -540,7 +547,10 @@ class Walk:
             job = item.key.rpartition("/")[2].removesuffix(".json")
 
             def work(job: str = job, at: int = at) -> Any:
-                found = yield from recover_job(LAYOUT, job, f"{who}{at}", self.now)
+                try:
+                    found = yield from recover_job(LAYOUT, job, f"{who}{at}", self.now)
+                except OtherJobError:
+                    return  # Without a log nobody can fence a job, nor is told anything of it.
                 if found is not None:
                     self.told[f"{who}{at}"] = (job, "committed" if found.entry else "refused")
 
@@ -725,6 +735,17 @@ def writers(seed: int) -> Walk:
     crowd["c"] = walk.checkpointer("c")
     if walk.rnd.random() < 0.4:
         crowd["o"] = walk.optimizer("o")
+    walk.drive(crowd)
+    walk.check_end()
+    return walk
+
+
+def first_jobs(seed: int) -> Walk:
+    """Jobs of all kinds that find no table, or one that another one of them has made."""
+    walk = Walk(seed)
+    crowd = {f"j{it}": walk.writer(f"j{it}", **of_any(walk.rnd)) for it in range(4)}
+    crowd |= {f"r{it}": walk.recoverer(f"r{it}") for it in range(walk.rnd.choice([0, 1, 2]))}
+    crowd["c"] = walk.checkpointer("c")
     walk.drive(crowd)
     walk.check_end()
     return walk
@@ -1015,6 +1036,7 @@ def few_in_checksums(seed: int) -> Walk:
 
 WORLDS: dict[str, Callable[[int], Walk]] = {
     "writers": writers,
+    "first jobs": first_jobs,
     "publishers": publishers,
     "restores": restores,
     "tries": tries,

@@ -164,7 +164,17 @@ class TestConflicts:
             job.write(rows(("1", 10)))
         assert read(table) == [("1", 5), ("1", 6)]
 
-    def test_of_two_first_jobs_one_makes_the_table(self, table: DeltaTable) -> None:
+    @pytest.mark.parametrize("mode", ["append", "overwrite"])
+    def test_of_two_first_jobs_of_one_kind_both_load(self, table: DeltaTable, mode: str) -> None:
+        given: dict[str, Any] = {"partition_by": ["day"], "mode": mode}
+        with table.job(COLUMNS, **given) as job:
+            job.write(rows(("1", 5)))
+            write(table, rows(("2", 6)), **given)
+        assert job.committed is not None
+        assert [it.partition for it in job.committed.partitions] == ["day=1"]
+        assert read(table) == [("1", 5), ("2", 6)]
+
+    def test_of_two_first_jobs_that_differ_one_makes_the_table(self, table: DeltaTable) -> None:
         other = partial(write, table, rows(("2", 6)), partition_by=[])
         with pytest.raises(CommitConflictError):
             write_while(table, rows(("1", 5)), other, schema=COLUMNS, partition_by=["day"])
