@@ -43,11 +43,9 @@ class CheckpointFiles:
 
         :raises RecordDamagedError: the checkpoint cannot be read, or a file is live and removed.
         """
-        gone = pa.array(sorted(self.gone), pa.string())
-        removed = pa.array(sorted(self.removed), pa.string())
         for key, body in self.parts.items():
             for column in read_add_columns(body, key):
-                yield keep_adds(column, key, gone, removed)
+                yield keep_adds(column, key, self.gone, self.removed)
         yield from adds_as_columns(self.since)
 
 

@@ -77,7 +77,7 @@ def _map_array(maps: Iterable[Mapping[str, str | None] | None]) -> pa.MapArray:
 
 
 def keep_adds(
-    column: pa.StructArray, key: str, gone: pa.Array, removed: pa.Array
+    column: pa.StructArray, key: str, gone: frozenset[str], removed: frozenset[str]
 ) -> pa.StructArray:
     """Leave the files of a batch of rows out that are not live any more.
 
@@ -152,18 +152,20 @@ class _AddColumns:
             )
         return columns
 
-    def without(self, paths: pa.Array) -> _AddColumns:
+    def without(self, paths: frozenset[str]) -> _AddColumns:
         """Those of files but some."""
-        gone = _is_in(self.all("path", _TEXT, "a string"), paths)
-        mask = pc.invert(gone)  # pyright: ignore[reportAttributeAccessIssue]
+        # Arrow would make a table of the paths for each batch, and there may be a million of them.
+        found = self.all("path", _TEXT, "a string").to_pylist()
+        if paths.isdisjoint(found):
+            return self
+        mask = pa.array([path not in paths for path in found], pa.bool_())
         return _AddColumns(self._adds.filter(mask), self._key)
 
-    def refuse(self, paths: pa.Array) -> None:
+    def refuse(self, paths: frozenset[str]) -> None:
         """See that there are no files of some paths."""
-        found = _is_in(self.all("path", _TEXT, "a string"), paths)
-        if found.true_count:
-            path = self.all("path", _TEXT, "a string").filter(found)[0]
-            raise self._damage("path", f"{path} is the path of a removed file, too")
+        found = self.all("path", _TEXT, "a string").to_pylist()
+        if both := paths.intersection(found):
+            raise self._damage("path", f"{min(both)} is the path of a removed file, too")
 
     def chosen(self, choice: PartitionChoice) -> _AddColumns:
         """Those of some partitions."""
