@@ -129,8 +129,8 @@ with DAG("flights_day_report", schedule=None, params=DAY, **EACH):
     @task
     def carriers(day: str) -> dict[str, int]:
         """Minutes of delay of each carrier."""
-        table = ZeroRenameHook().get_table("flights_by_day")
-        rows = table.to_arrow(["carrier", "delay"], [f"day={day}"]).to_pylist()
+        table = ZeroRenameHook().get_table_as_it_is("flights_by_day")
+        rows = table.scan([f"day={day}"], columns=["carrier", "delay"]).to_arrow().to_pylist()
         return {row["carrier"]: row["delay"] for row in rows}
 
     fresh >> carriers("{{ params.day }}")  # pyright: ignore

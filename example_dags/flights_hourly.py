@@ -55,8 +55,8 @@ with DAG(
 
     @task
     def count(partition: str) -> dict[str, int]:
-        table = ZeroRenameHook().get_table("flights_by_hour")
-        rows = table.to_arrow(["dep_delay"], [partition])
+        table = ZeroRenameHook().get_table_as_it_is("flights_by_hour")
+        rows = table.scan([partition], columns=["dep_delay"]).to_arrow()
         late = [delay for delay in rows.column("dep_delay").to_pylist() if (delay or 0) > 15]
         return {"flights": rows.num_rows, "late": len(late)}
 

@@ -3,18 +3,13 @@ read what they have left."""
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 from airflow_life.conflicts import CORRECTED, DAILY, LOAD, Meeting
 from airflow_life.deployment import kill
-from airflow_life.rows import KEY, check_day
+from airflow_life.rows import KEY, check_day, seen_by_engines
 from airflow_life.scenes import World
-from support.lake_readers import lake_readers
-from support.shared_table import SharedTable
 from support.waiting import until
 
-TABLE, ENGINES = "life_delta", ("delta-rs", "polars", "duckdb")
+TABLE = "life_delta"
 
 
 def delta_backfilled(world: World) -> str:
@@ -115,10 +110,4 @@ def _restored(world: World, version: int) -> None:
 
 
 def _seen_by_engines(world: World) -> str:
-    """Compare what each engine reads with what this package does."""
-    with tempfile.TemporaryDirectory() as folder, lake_readers() as process:
-        shared = SharedTable(world.delta(TABLE), Path(folder, TABLE), process)
-        ours = shared.ours([*KEY])
-        for engine in ENGINES:
-            assert shared.seen_by(engine, [*KEY]) == ours, engine
-    return f"{len(ours):,} rows for {', '.join(ENGINES)} as for us"
+    return seen_by_engines(world.delta(TABLE), KEY)

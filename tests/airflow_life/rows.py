@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,14 @@ from typing import Any
 import pyarrow.csv as csv
 
 from support.flights import some_flights
+from support.lake_readers import lake_readers
+from support.shared_table import SharedTable
 from zero_rename.committer import Table
 from zero_rename.tables import DeltaTable
 
 KEY = ("year", "month", "day", "carrier", "flight", "origin", "dest", "sched_dep_time")
+
+ENGINES = ("delta-rs", "polars", "duckdb")
 
 
 @dataclass(frozen=True)
@@ -67,3 +73,16 @@ def check_partition(table: Table | DeltaTable, partition: str, expected: Counter
         f"{table.root.url}, {partition}: {found.total()} rows, not {expected.total()}; "
         f"{(expected - found).total()} are missing, {(found - expected).total()} too many"
     )
+
+
+def seen_by_engines(table: DeltaTable, columns: Sequence[str]) -> str:
+    """Compare what each engine reads of a table with what this package does.
+
+    :raises AssertionError: they differ.
+    """
+    with tempfile.TemporaryDirectory() as folder, lake_readers() as process:
+        shared = SharedTable(table, Path(folder, "table"), process)
+        ours = shared.ours([*columns])
+        for engine in ENGINES:
+            assert shared.seen_by(engine, [*columns]) == ours, f"{table.root.url}: {engine}"
+    return f"{len(ours):,} rows for {', '.join(ENGINES)} as for us"

@@ -11,7 +11,7 @@ from torture.servers import Store
 from airflow_life.deployment import Deployment, kill
 from airflow_life.hadoop_store import HadoopStore
 from airflow_life.postgres import locks_held
-from airflow_life.rows import Flights, check_day, check_partition, path_of
+from airflow_life.rows import KEY, Flights, check_day, check_partition, path_of, seen_by_engines
 from support.waiting import until
 from zero_rename.committer import Table
 from zero_rename.tables import DeltaTable
@@ -23,7 +23,8 @@ DAILY, LOAD = "flights_daily", "load"
 class World:
     """Where it happens.
 
-    :param table: opens a table below the connection's root, ``delta`` a Delta table.
+    :param delta: opens a Delta table below the connection's root, ``table`` one of directories:
+        of two producers, and of some conflicts.
     :param flights: what the examples load, and ``mended``: the same but for some rows.
     :param january: flights of a whole month.
     :param hadoop: where Hadoop's committers write.
@@ -58,7 +59,7 @@ def backfilled(world: World) -> str:
     world.airflow.backfill(DAILY, days[0], days[-1], dag_run_conf=world.conf())
     for day in days:
         world.succeeded(world.airflow.run_of(DAILY, day)["dag_run_id"])
-        check_day(world.table("flights"), day, world.flights.of(day))
+        check_day(world.delta("flights"), day, world.flights.of(day))
     return "3 runs"
 
 
@@ -72,7 +73,7 @@ def cleared(world: World) -> str:
     until("the cleared run to run", lambda: _state(world, run) not in ("success", "failed"))
     after = world.succeeded(run)
     assert (after["job"] != before["job"], after["repeated"]) == (True, False)
-    check_day(world.table("flights"), day, world.flights.of(day))
+    check_day(world.delta("flights"), day, world.flights.of(day))
     return f"version {before['version']}, then {after['version']}"
 
 
@@ -84,7 +85,7 @@ def backfilled_again(world: World) -> str:
     world.backfill(day, world.mended, reprocess_behavior="completed")
     until("the run to run again", lambda: _state(world, run) not in ("success", "failed"))
     assert world.succeeded(run)["job"] != job
-    check_day(world.table("flights"), day, world.mended.of(day))
+    check_day(world.delta("flights"), day, world.mended.of(day))
     return f"{world.mended.of(day).total()} rows in place of {world.flights.of(day).total()}"
 
 
@@ -97,7 +98,7 @@ def worker_killed(world: World) -> str:
     airflow.release(f"{DAILY}-{LOAD}-{day}")
     report = world.succeeded(run)
     assert report["repeated"] is True, report
-    check_day(world.table("flights"), day, world.flights.of(day))
+    check_day(world.delta("flights"), day, world.flights.of(day))
     return "the next try waited for it, submitted nothing, and reported its job"
 
 
@@ -110,7 +111,7 @@ def machine_killed(world: World) -> str:
     airflow.release(f"{DAILY}-{LOAD}-{day}")
     report = world.succeeded(run)
     assert report["repeated"] is False, report
-    check_day(world.table("flights"), day, world.flights.of(day))
+    check_day(world.delta("flights"), day, world.flights.of(day))
     return f"try {airflow.task(DAILY, run, LOAD)['try_number']} loaded"
 
 
@@ -146,7 +147,7 @@ def _started_again(world: World, day: str, run: str) -> str:
     until("a heartbeat of the scheduler", lambda: airflow.healthy("scheduler"))
     airflow.release(f"{DAILY}-{LOAD}-{day}")
     report = world.succeeded(run)
-    check_day(world.table("flights"), day, world.flights.of(day))
+    check_day(world.delta("flights"), day, world.flights.of(day))
     tries = airflow.task(DAILY, run, LOAD)["try_number"]
     return f"{tries} {'try' if tries == 1 else 'tries'}, repeated: {report['repeated']}"
 
@@ -177,7 +178,7 @@ def one_job(world: World) -> str:
         world.airflow.trigger("flights_backfill", conf=conf), "flights_backfill"
     )
     for day in ("2013-02-07", "2013-02-08", "2013-02-09"):
-        check_day(world.table("flights"), day, world.flights.of(day))
+        check_day(world.delta("flights"), day, world.flights.of(day))
     return f"{len(report['partitions'])} partitions by one commit"
 
 
@@ -187,7 +188,7 @@ def hourly(world: World) -> str:
     run = world.airflow.trigger("flights_hourly", partition_key=key, conf=world.conf())
     world.succeeded(run, "flights_hourly")
     expected = world.flights.of("2013-02-01", 6)
-    check_partition(world.table("flights_by_hour"), partition, expected)
+    check_partition(world.delta("flights_by_hour"), partition, expected)
     report = "flights_hour_report"
     runs = until("a run of the report", lambda: world.airflow.runs(report))
     assert [it["partition_key"] for it in runs] == [partition]
@@ -204,7 +205,8 @@ def maintained(world: World) -> str:
     report = world.airflow.report("zero_rename_maintenance", run, "maintain")
     assert (report["person"], report["again"]) == (0, 0), report
     uploads = sum(sum(table["uploads"].values()) for table in report["tables"])
-    return f"{len(report['tables'])} tables, {uploads} uploads looked at"
+    read = seen_by_engines(world.delta("flights"), KEY)
+    return f"{len(report['tables'])} tables, {uploads} uploads looked at; flights: {read}"
 
 
 #: In this order: what comes later is about what came before.
