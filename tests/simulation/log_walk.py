@@ -915,6 +915,17 @@ def settlements(seed: int) -> Walk:
         checksum.TRANSACTIONS = former
 
 
+def _played(walk: Walk, crowd: list[Callable[[str], Any]]) -> Walk:
+    """A walk in which twelve of a crowd act one after another, some of which die, then five at
+    once."""
+    for number in range(12):
+        name, work = f"s{number}", walk.rnd.choice(crowd)
+        walk.drive({name: work(name)}, dies=walk.rnd.choice([0, 0, 0.2]))
+    walk.drive({f"c{at}": walk.rnd.choice(crowd)(f"c{at}") for at in range(5)})
+    walk.check_end()
+    return walk
+
+
 def undoings(seed: int) -> Walk:
     """Undoings of jobs, of undoings and of restores, beside jobs of the same partitions,
     compactions, and a run that loads again."""
@@ -929,12 +940,7 @@ def undoings(seed: int) -> Walk:
         lambda job: walk.writer(job, [walk.rnd.choice(["1", "2"])]),
         lambda job: walk.writer(job, ["1", "2"], replaced=day("1", "2")),
     ]
-    for number in range(12):
-        name, work = f"s{number}", walk.rnd.choice(crowd)
-        walk.drive({name: work(name)}, dies=walk.rnd.choice([0, 0, 0.2]))
-    walk.drive({f"c{at}": walk.rnd.choice(crowd)(f"c{at}") for at in range(5)})
-    walk.check_end()
-    return walk
+    return _played(walk, crowd)
 
 
 def copies(seed: int) -> Walk:
@@ -957,12 +963,7 @@ def copies(seed: int) -> Walk:
         lambda job: walk.writer(job, [walk.rnd.choice(["1", "2"])]),
         lambda job: walk.writer(job, ["1", "2"], replaced=day("1", "2")),
     ]
-    for number in range(12):
-        name, work = f"s{number}", walk.rnd.choice(crowd)
-        walk.drive({name: work(name)}, dies=walk.rnd.choice([0, 0, 0.2]))
-    walk.drive({f"c{at}": walk.rnd.choice(crowd)(f"c{at}") for at in range(5)})
-    walk.check_end()
-    return walk
+    return _played(walk, crowd)
 
 
 def late_records(seed: int) -> Walk:
