@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import pyarrow as pa
+
 from ..committer.errors import RecordDamagedError
 from ..committer.store.requests import Done, Put, Step
 from .checkpoint import write_checkpoint
 from .file_columns import adds_as_columns
 from .log_layout import LogLayout
 from .opening import LogDepth, OpenedLog, open_as_columns, open_log
-from .replay import LogState
 
 
 def make_checkpoint(layout: LogLayout, now: int) -> Step[int | None]:
@@ -21,35 +24,29 @@ def make_checkpoint(layout: LogLayout, now: int) -> Step[int | None]:
     :raises TableMismatchError: the table has a feature that is not written here.
     """
     opened, files = yield from open_as_columns(layout)
-    if not _is_certain(layout, opened):
-        return None
     try:
-        body, hint = write_checkpoint(
-            opened.state, _kept_since(layout, opened.state, now), files.columns()
-        )
+        made = _checkpoint_of(layout, opened, files.columns(), now)
     except RecordDamagedError:
-        # Of the checkpoint before. The entries may be there that it was made of; or it has a file
-        # that is both live and removed, of which objects are made in turn.
+        # The checkpoint before is damaged, and the entries that it was made of may be there. Or it
+        # has a file as both live and removed: a state by objects has it once.
         opened = yield from open_log(layout, LogDepth.WHOLE)
-        if not _is_certain(layout, opened):
-            return None
-        state = opened.state
-        live = adds_as_columns(state.live.values())
-        body, hint = write_checkpoint(state, _kept_since(layout, state, now), live)
-    return (yield from _put(layout, opened.state.version, body, hint))
+        made = _checkpoint_of(layout, opened, adds_as_columns(opened.state.live.values()), now)
+    return None if made is None else (yield from _put(layout, opened.state.version, *made))
 
 
-def _is_certain(layout: LogLayout, opened: OpenedLog) -> bool:
-    if not opened.state.exists or opened.overwritten:
-        return False
+def _checkpoint_of(
+    layout: LogLayout, opened: OpenedLog, files: Iterable[pa.StructArray], now: int
+) -> tuple[bytes, bytes] | None:
+    """Build the bodies of a checkpoint and of its hint; ``None``: the state is not certain.
+
+    :param files: its live files.
+    """
+    state = opened.state
+    if not state.exists or opened.overwritten:
+        return None
     # What a feature keeps in actions that are not known here would be lost with its entries.
-    layout.check_writable(opened.state, removes_rows=False)
-    return True
-
-
-def _kept_since(layout: LogLayout, state: LogState, now: int) -> int:
-    """The time of the oldest tombstones that are kept, in milliseconds."""
-    return now - int(layout.retention(state) * 1000)
+    layout.check_writable(state, removes_rows=False)
+    return write_checkpoint(state, now - int(layout.retention(state) * 1000), files)
 
 
 def _put(layout: LogLayout, version: int, body: bytes, hint: bytes) -> Step[int | None]:

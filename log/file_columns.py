@@ -79,16 +79,15 @@ def _map_array(maps: Iterable[Mapping[str, str | None] | None]) -> pa.MapArray:
 def keep_adds(
     column: pa.StructArray, key: str, gone: frozenset[str], removed: frozenset[str]
 ) -> pa.StructArray:
-    """Leave the files of a batch of rows out that are not live any more.
+    """Leave the files that are no longer live out of a batch of rows.
 
     :param column: as :func:`read_adds` takes it.
-    :param gone: paths.
-    :param removed: paths that tombstones of the same checkpoint have: no other file has one.
-    :return: of the type :data:`ADD`, whatever members there were.
-    :raises RecordDamagedError: as :func:`read_adds`.
+    :param gone: paths of files that are no longer live.
+    :param removed: paths of other tombstones, which no live file may have.
+    :return: the other files, with the members of :data:`ADD` alone.
+    :raises RecordDamagedError: a live file has a tombstone; or as :func:`read_adds`.
     """
-    columns = _AddColumns.of(column, key).without(gone)
-    columns.refuse(removed)
+    columns = _AddColumns.of(column, key).without(gone, removed)
     values = columns.some("partitionValues", _MAP, _MAP_WORDS)
     if values.null_count:
         values = _map_array(columns.maps("partitionValues"))
@@ -143,7 +142,7 @@ class _AddColumns:
 
     @classmethod
     def of(cls, column: pa.StructArray, key: str) -> _AddColumns:
-        """Those of rows of which others are null."""
+        """Take the rows that are not null: the others are of other actions."""
         columns = cls(column.drop_null(), key)
         # In any partition: what the table has is not understood.
         if columns._has("deletionVector"):
@@ -152,20 +151,19 @@ class _AddColumns:
             )
         return columns
 
-    def without(self, paths: frozenset[str]) -> _AddColumns:
-        """Those of files but some."""
+    def without(self, gone: frozenset[str], removed: frozenset[str]) -> _AddColumns:
+        """Leave files out by their paths.
+
+        :param removed: paths that none may have; none of them is in ``gone``.
+        """
         # Arrow would make a table of the paths for each batch, and there may be a million of them.
         found = self.all("path", _TEXT, "a string").to_pylist()
-        if paths.isdisjoint(found):
-            return self
-        mask = pa.array([path not in paths for path in found], pa.bool_())
-        return _AddColumns(self._adds.filter(mask), self._key)
-
-    def refuse(self, paths: frozenset[str]) -> None:
-        """See that there are no files of some paths."""
-        found = self.all("path", _TEXT, "a string").to_pylist()
-        if both := paths.intersection(found):
+        if both := removed.intersection(found):
             raise self._damage("path", f"{min(both)} is the path of a removed file, too")
+        if gone.isdisjoint(found):
+            return self
+        mask = pa.array([path not in gone for path in found], pa.bool_())
+        return _AddColumns(self._adds.filter(mask), self._key)
 
     def chosen(self, choice: PartitionChoice) -> _AddColumns:
         """Those of some partitions."""
@@ -177,7 +175,7 @@ class _AddColumns:
         wanted = [code for code, of_it in known if choice.has(of_it)]
         if len(wanted) == len(known):
             return self
-        mask = _is_in(codes, pa.array(wanted, _LONG))
+        mask = pc.is_in(codes, value_set=pa.array(wanted, _LONG))  # pyright: ignore[reportAttributeAccessIssue]
         return _AddColumns(self._adds.filter(mask), self._key)
 
     def sizes(self) -> pa.Array:
@@ -232,10 +230,6 @@ class _AddColumns:
             return member if member.type == kind else member.cast(kind)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise self._damage(name, f"must be {words}") from error
-
-
-def _is_in(values: pa.Array, wanted: pa.Array) -> pa.Array:
-    return pc.is_in(values, value_set=wanted)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _distinct(
