@@ -3,7 +3,7 @@
 ``PYTHONPATH=tests:. .venv/bin/python benchmarks/log_writers.py [--writers 32] [--jobs 10]
 [--latency 0.03] [--processes 4] [--write]``. On Ceph, since a Delta table takes one writer at a
 time where a store checks and writes in two steps. Each writer appends a row a job to a partition of
-its own, and opens the next job when it is told that the last one is committed. Writers are threads
+its own, and opens its next job once the last one is committed. Writers are threads
 of a few processes, each with connections of its own: 32 processes of Python would measure the
 machine. An answer is late where it is waited for, in the writer's thread, which costs no CPU. The
 store runs on the same cores: where they are busy, the rate is theirs. ``--write`` puts the table
@@ -42,7 +42,7 @@ _SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32())])
 
 @dataclass(frozen=True)
 class WriterJob:
-    """What one job of a writer took.
+    """The cost of one job.
 
     :param lost: numbers of the log that it lost to other jobs.
     """
@@ -54,7 +54,7 @@ class WriterJob:
 
 @dataclass(frozen=True)
 class WritersCost:
-    """What all writers took.
+    """The cost of all jobs of all writers.
 
     :param cpu: seconds of all writers' processes.
     """
@@ -122,16 +122,18 @@ def measured(
     forks = multiprocessing.get_context("spawn")
     with forks.Manager() as manager, forks.Pool(processes) as pool:
         ready = manager.Barrier(processes + 1)
-        told = [pool.apply_async(work, (store, url, it, jobs, latency, ready)) for it in shares]
+        under_way = [
+            pool.apply_async(work, (store, url, it, jobs, latency, ready)) for it in shares
+        ]
         ready.wait()
         begun = time.monotonic()
-        found = [it.get() for it in told]
+        results = [it.get() for it in under_way]
         seconds = time.monotonic() - begun
     read = table.scan(columns=["id", "day"]).to_arrow().to_pylist()
     rows = sorted((it["id"], it["day"]) for it in read)
     assert rows == sorted((number, writer) for number in range(jobs) for writer in range(writers))
-    done = [job for its, _ in found for job in its]
-    return WritersCost(done, seconds, sum(cpu for _, cpu in found))
+    done = [job for its, _ in results for job in its]
+    return WritersCost(done, seconds, sum(cpu for _, cpu in results))
 
 
 def row(writers: int, cost: WritersCost) -> str:

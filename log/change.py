@@ -93,8 +93,8 @@ class LogChange:
     :param told: what the entry says besides for whoever asks what the job did, as JSON.
     :param emptied: of a restore: ranks that transactions keep of partitions from then on, and
         kept otherwise before.
-    :param joins: of a job that makes the table: where another one makes the same table meanwhile,
-        it adds to that, and is judged as any job.
+    :param joins: of a job that makes the table: if another job makes the same table first, this
+        one adds to it, and is judged as any other job.
     """
 
     job: str
@@ -140,8 +140,8 @@ class LogChange:
         return not (self.removes or self.replaced or self.reads or self.returned)
 
     def after_making(self, metadata: LogMetadata, protocol: LogProtocol) -> LogChange:
-        """The change on a table that another job has made: it makes none, where that one is the
-        same but for its id and time."""
+        """Return the change for a table that another job has made first: if the table is the one
+        that this job would have made, but for id and time, the change makes none."""
         own = self.metadata
         if not self.joins or own is None or self.protocol != protocol:
             return self

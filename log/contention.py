@@ -42,7 +42,7 @@ class Contention:
 
     @property
     def is_patient(self) -> bool:
-        """Whether the job waits after the next number that it loses."""
+        """Tell whether the job waits after the next number that it loses."""
         return 0 < self.lost < _PATIENT
 
     def give_way(self, sent_at: float) -> Step[None]:

@@ -41,7 +41,8 @@ def copies_in(entry: LogEntry) -> dict[str, AddFile]:
 
 
 def with_copies(files: Iterable[AddFile], state: LogState) -> dict[str, AddFile]:
-    """Put what is live in place of files that are not live, where it has the same rows; by path."""
+    """Put, in place of each file that is not live, the live one that has its rows, if there is one;
+    return all by path."""
     wanted = [*files]
     gone = {source_of(it) for it in wanted if it.path not in state.live}
     live = {source: it for it in state.live.values() if (source := source_of(it)) in gone}
@@ -76,7 +77,7 @@ def removed_copies(files: Iterable[AddFile], state: LogState) -> dict[str, list[
 
 
 def source_of(file: AddFile | RemoveFile) -> str:
-    """The path of the file that a file is a copy of, or its own."""
+    """Return the path of the file that this one is a copy of; its own where it is no copy."""
     return file.tags.get(COPY_OF) or file.path  # Another engine may write null.
 
 

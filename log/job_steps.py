@@ -160,8 +160,8 @@ def leaves_no_entry(error: RefusedError) -> bool:
 def commit_or_abandon(
     layout: LogLayout, opened: OpenedLog, change: LogChange, now: int
 ) -> Step[None]:
-    """Commit a job of which nothing else is written, as :func:`commit_job`; where it is refused,
-    close it."""
+    """Commit a job that writes its entry alone, as :func:`commit_job`; close it where it is
+    refused."""
     try:
         yield from commit_job(layout, opened, change, now)
     except RefusedError as error:

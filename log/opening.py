@@ -81,7 +81,7 @@ class OpenedLog:
     listed: ListedLog | None = None
 
 
-#: Reads the actions of a checkpoint's part, of which there is the body and the key.
+#: Reads the actions of one part of a checkpoint, by its body and its key.
 _PartReader = Callable[[bytes, str], Iterable[Action]]
 
 

@@ -120,8 +120,8 @@ def put_entry(
 
 
 def _read_from(folder: LogFolder, version: int, ahead: int) -> Step[tuple[Found | Absent, ...]]:
-    """Read what lies at a number and right after it; at the number alone where that fails, since
-    only it tells what became of the entry."""
+    """Read the entry at a number and those right after it. If that fails, read the first alone: it
+    is enough to tell what became of ours."""
     if ahead:
         numbers = range(version, version + 1 + ahead)
         with suppress(StoreUnreachableError, StoreRefusedError):
@@ -132,8 +132,8 @@ def _read_from(folder: LogFolder, version: int, ahead: int) -> Step[tuple[Found 
 
 
 def _readable(found: Iterable[Found | Absent], first: int) -> tuple[LogEntry, ...]:
-    """Read entries up to the first that is missing, which is not the end but the next number to ask
-    for, or damaged: who asks for its number is told so."""
+    """Read entries up to the first that is missing or damaged: its number is asked for next, and
+    then a damage is reported."""
     entries: list[LogEntry] = []
     for it in found:
         if isinstance(it, Absent):

@@ -50,7 +50,7 @@ def state_by(table: LogTable, *, checkpoint_of: int | None) -> LogState:
 
 
 def facts(state: LogState) -> tuple[object, ...]:
-    """What a checkpoint keeps: no tag is no tag however it is said, and no row changes data."""
+    """Return what a checkpoint keeps of a state: all but whether a file has changed data."""
     files = {path: replace(it, changes_data=False) for path, it in state.live.items()}
     removed = {path: replace(it, changes_data=False) for path, it in (state.removed or {}).items()}
     return (

@@ -550,7 +550,7 @@ class Walk:
                 try:
                     found = yield from recover_job(LAYOUT, job, f"{who}{at}", self.now)
                 except OtherJobError:
-                    return  # Without a log nobody can fence a job, nor is told anything of it.
+                    return  # Without a log no job can be fenced: recovery leaves it as it is.
                 if found is not None:
                     self.told[f"{who}{at}"] = (job, "committed" if found.entry else "refused")
 

@@ -42,7 +42,7 @@ Reader = Callable[[str], list[list[str]]]
 
 @dataclass(frozen=True)
 class CrowdLoad:
-    """What a process of a crowd does in one job.
+    """One job of a process in a crowd.
 
     :param run: its run, whose former rows it replaces; ``None``: it has none.
     """
@@ -82,7 +82,7 @@ class CrowdLoad:
 
 
 def _loads(writer: int, count: int, rng: Random) -> list[CrowdLoad]:
-    """What one process of a crowd does, job after job."""
+    """Make the jobs of one process, in their order."""
     return [_load(writer, (writer + 1) * 1000 + at, rng) for at in range(count)]
 
 
@@ -240,7 +240,7 @@ def _compare(
             elif not answer.startswith("CommitConflictError"):
                 problems.append(f"{job}: {answer}")
             (found.committed if answer == "committed" else found.refused)[load.kind] += 1
-    # Of fences, and of what a purge forgets, no row is.
+    # Fences and the entries of a purge have no rows.
     entries = [it for it in table.history() if it.operation not in ("FENCE", "FORGET")][::-1]
     jobs = [it.job for it in entries if it.job is not None]
     assert jobs.pop(0) == first
@@ -277,8 +277,8 @@ def read_by_delta_rs(engine: EngineProcess, store: Store) -> Reader:
 def crowds(
     store: Store, bucket: str, seed: int, writers: int, read: Reader | None = None
 ) -> Iterator[Crowd]:
-    """Let two crowds of so many processes change a table each: one whole, and one of which a
-    process is killed."""
+    """Let two crowds of ``writers`` processes change a table each; of the second one a process is
+    killed."""
     url = f"s3://{bucket}/crowd-{writers}"
     yield crowd(store, url, writers, JOBS, seed, read)
     with Proxy(store.endpoint) as proxy:
