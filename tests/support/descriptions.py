@@ -50,15 +50,12 @@ def _share_endpoint_rules() -> None:
     module: Any = regions
     make, made = module.EndpointProvider, {}
 
-    def provider(ruleset_data: Any, partition_data: Any, excluded_params: Any = None) -> Any:
-        read_from = id(ruleset_data), id(partition_data)
+    def provider(*described: Any, **more: Any) -> Any:
+        """How many descriptions there are differs by botocore's version."""
+        read_from = tuple(map(id, (*described, *more.values())))
         if read_from not in made:
             # With what they were read from, whose identities nothing else takes then.
-            made[read_from] = (
-                ruleset_data,
-                partition_data,
-                make(ruleset_data, partition_data, excluded_params),
-            )
+            made[read_from] = (described, more, make(*described, **more))
         return made[read_from][-1]
 
     module.EndpointProvider = provider

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -74,8 +74,7 @@ def test_wheel_of_the_sources_has_the_same_jar(wheel: Path, tmp_path: Path) -> N
     jar = jar_of(wheel, tmp_path).read_bytes()
     with checkout_copy() as checkout:
         made = build(checkout, "sdist", tmp_path / "sdist")
-    with tarfile.open(made) as archive:
-        archive.extractall(tmp_path / "sources", filter="data")
+    shutil.unpack_archive(made, tmp_path / "sources")
     [sources] = (tmp_path / "sources").iterdir()
     again = build(sources, "wheel", tmp_path / "wheel")
     assert jar_of(again, tmp_path / "again").read_bytes() == jar

@@ -7,6 +7,8 @@ import datetime as dt
 import os
 import signal
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -443,6 +445,25 @@ class TestConflicts:
         assert numbers(url, "n") == [2, 7]
 
 
+@contextmanager
+def once(file: Path, act: Callable[[], None]) -> Iterator[None]:
+    """Act as soon as there is a file, unless the block has ended before."""
+    over = threading.Event()
+
+    def watch() -> None:
+        until(f"{file.name} is there", lambda: over.is_set() or file.exists())
+        if not over.is_set():
+            act()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
 class TestCancelling:
     """While a task waits for a file that never comes."""
 
@@ -463,19 +484,18 @@ class TestCancelling:
         frame, begun = endless
 
         def cancel() -> None:
-            until("the task begins", begun.exists)
             spark.sparkContext.cancelJobGroup("the user's")
 
         spark.sparkContext.setJobGroup("the user's", "nightly load", True)
-        canceller = threading.Thread(target=cancel)
-        canceller.start()
         try:
-            with pytest.raises(RefusedError, match="Spark cancelled the tasks") as caught:
+            with (
+                pytest.raises(RefusedError, match="Spark cancelled the tasks") as caught,
+                once(begun, cancel),
+            ):
                 save(frame, url)
             assert caught.value.table == url
             assert caught.value.__cause__ is not None, "Spark's own error is kept"
         finally:
-            canceller.join()
             for name in ("spark.jobGroup.id", "spark.job.description"):
                 spark.sparkContext.setLocalProperty(name, None)
         assert nothing_left(s3_bucket, url)
@@ -484,16 +504,10 @@ class TestCancelling:
         frame, begun = endless
 
         def interrupt() -> None:
-            until("the task begins", begun.exists)
             os.kill(os.getpid(), signal.SIGINT)
 
-        interrupter = threading.Thread(target=interrupt)
-        interrupter.start()
-        try:
-            with pytest.raises(KeyboardInterrupt) as caught:
-                save(frame, url)
-        finally:
-            interrupter.join()
+        with pytest.raises(KeyboardInterrupt) as caught, once(begun, interrupt):
+            save(frame, url)
         assert "is aborted: nothing of it is visible" in caught.value.__notes__[0]
         assert nothing_left(s3_bucket, url)
         report = saved(spark.range(2), url)
