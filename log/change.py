@@ -139,6 +139,12 @@ class LogChange:
         """Tell whether it is a blind append: nothing that it read or removes can be overtaken."""
         return not (self.removes or self.replaced or self.reads or self.returned)
 
+    def touched(self, state: LogState) -> Scope:
+        """The partitions of a state that it replaces or adds to."""
+        filled = (state.partition(it) for it in self.adds)
+        places = self.replaced.partitions.union(it for it in filled if it is not None)
+        return Scope(places, self.replaced.all)
+
     def after_making(self, metadata: LogMetadata, protocol: LogProtocol) -> LogChange:
         """Return the change for a table that another job has made first: if the table is the one
         that this job would have made, but for id and time, the change makes none."""

@@ -80,7 +80,7 @@ def write_checksum(state: LogState, entry: LogEntry) -> bytes | None:
     }
     if whole:
         members["setTransactions"] = transactions
-    if state.files is not None and state.count <= FILES:
+    if state.files is not None and state.all_files and state.count <= FILES:
         members["allFiles"] = [action_members(it)[1] for it in state.files.values()]
     return json.dumps(members, separators=(",", ":"), ensure_ascii=False).encode()
 

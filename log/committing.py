@@ -35,7 +35,7 @@ from .copies import follow_copies
 from .entries import LogEntry
 from .judging import JobDecided, RunRepeated, judge, judge_ranks, judge_settled
 from .log_layout import LogLayout
-from .opening import FRESH, LogDepth, OpenedLog, list_log, open_log, read_entries
+from .opening import FRESH, LogDepth, OpenedLog, list_log, open_log, read_entries, read_files
 from .put_entry import ListingExpired, NumberUnsure, is_ours, put_entry
 from .replay import LogState, replay
 from .searching import RunDone, find_run
@@ -83,7 +83,7 @@ def _commit(
     layout: LogLayout, opened: OpenedLog, change: LogChange, now: int
 ) -> Step[EntryCommitted | RunDone]:
     if depth_of(opened.state) < (needed := _depth(opened.state, change)):
-        opened = yield from open_log(layout, needed)
+        opened = yield from _open_for(layout, change, needed)
     if change.run is not None:
         done = yield from find_run(layout, opened.state, change.run, change.job)
         if done is not None and done.version != change.former:
@@ -107,7 +107,8 @@ def _commit(
         if isinstance(answer, ListingExpired):
             if answer.sent:
                 return (yield from _sent(change, _find_late(layout, change, number, deadline)))
-            opened = yield from open_log(layout, max(_depth(state, change), depth_of(state)))
+            depth = max(_depth(state, change), depth_of(state))
+            opened = yield from _open_for(layout, change, depth)
             change, since = yield from _judge_between(layout, change, state, opened.state)
             state, listed_at = opened.state, opened.listed_at
             continue
@@ -137,8 +138,20 @@ def depth_of(state: LogState) -> LogDepth:
     """How much of a state was read."""
     if state.files is None:
         return LogDepth.BLIND
+    if not state.all_files:
+        return LogDepth.FEW
     whole = state.removed is not None and state.all_transactions
     return LogDepth.WHOLE if whole else LogDepth.FILES
+
+
+def _open_for(layout: LogLayout, change: LogChange, depth: LogDepth) -> Step[OpenedLog]:
+    """Open the log as a change needs it: of very many files those alone that lie in partitions
+    which it touches, where it names no others."""
+    if depth is not LogDepth.FILES or change.removes or change.replaced.all:
+        return (yield from open_log(layout, depth))
+    opened = yield from open_log(layout, LogDepth.FEW)
+    places = change.touched(opened.state)
+    return (yield from read_files(layout, opened, places.has))
 
 
 def _judged(

@@ -176,8 +176,7 @@ def judge_settled(change: LogChange, state: LogState) -> None:
     """
     if change.overtaking is Overtaking.LAST_WINS:
         return
-    filled = frozenset(it for a in change.adds if (it := state.partition(a)) is not None)
-    touched = Scope(change.replaced.partitions | filled, change.replaced.all)
+    touched = change.touched(state)
     if touched and (found := lost_to(state, touched, change.run, change.settles)):
         raise LogSupersededError(change.job, found)
 
@@ -192,9 +191,7 @@ def judge_ranks(change: LogChange, state: LogState) -> None:
     """
     if change.overtaking is not Overtaking.NEWEST_RUN:
         return
-    filled = frozenset(it for a in change.adds if (it := state.partition(a)) is not None)
-    touched = Scope(change.replaced.partitions | filled, change.replaced.all)
-    found = gave_way(state, touched, change.ranks, change.replaced, change.run)
+    found = gave_way(state, change.touched(state), change.ranks, change.replaced, change.run)
     if found := {place: it for place, it in found.items() if place not in change.settles}:
         raise LogSupersededError(change.job, found)
 

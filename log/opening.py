@@ -48,6 +48,8 @@ from .replay import LogState, Replay, log_hole, replay
 #: Seconds for which a listing binds a number where others clean: what it shows is younger than
 #: the shortest retention that Delta's engines accept for entries.
 FRESH = 3600.0
+#: Live files that are too many to be read for a few partitions.
+MANY = 20_000
 #: Openings in a row during which others have cleaned the log, after which one gives up.
 _TRIES = 5
 #: Bytes of a checkpoint's part or a checksum file that are read.
@@ -58,8 +60,9 @@ class LogDepth(IntEnum):
     """How much of a state must be read: each has all of the ones before."""
 
     BLIND = 0  #: what an append needs: protocol, columns, transactions
-    FILES = 1  #: live files
-    WHOLE = 2  #: tombstones and every transaction
+    FEW = 1  #: live files, unless there are more than :data:`MANY`
+    FILES = 2  #: live files
+    WHOLE = 3  #: tombstones and every transaction
 
 
 @dataclass(frozen=True)
@@ -171,24 +174,26 @@ def _open(
 
 def read_files(
     layout: LogLayout, opened: OpenedLog, wanted: Callable[[Partition], bool]
-) -> Step[LogState]:
+) -> Step[OpenedLog]:
     """Read the live files of some partitions into a state that was opened, where it does not have
     them: from the checkpoint and the entries since. No request where it has.
 
     :param wanted: tells whether a partition's files are; the state may have those of others, too.
-    :return: a state for reading alone: it tells neither tombstones nor how many files are live.
     :raises SnapshotGoneError: others have cleaned the log since.
     """
     state, listed = opened.state, opened.listed
     if state.files is not None or listed is None or state.metadata is None:
-        return state
+        return opened
     choice = PartitionChoice(state.metadata, wanted)
     try:
         read = partial(read_checkpoint, choice=choice)
         found = yield from _by_checkpoint(layout.folder, listed, state.version, read)
+        if not found.overwritten:
+            return replace(opened, state=replace(state, files=found.state.files, all_files=False))
     except _LogCleaned:
-        found = yield from open_log(layout, LogDepth.FILES, state.version)
-    return replace(found.state, removed=None, count=None, size=None)
+        pass
+    # What was opened may be of other entries than those that are there now.
+    return (yield from open_log(layout, LogDepth.FILES, state.version))
 
 
 def _end(listed: ListedLog, version: int | None) -> int:
@@ -267,13 +272,19 @@ def _by_checksum(
         overwritten = yield from _compared(folder, checksum, at)
     if overwritten or changed:
         return replace(none, overwritten=tuple(sorted({*overwritten, *changed})))
-    if depth is LogDepth.FILES and checksum.state.files is None:
+    if _lacks_files(checksum.state, depth):
         return none
     etags = {v: tag for v, tag in checksum.state.etags.items() if v > lowest} or {
         v: it.etag for v, it in listed.entries.items() if lowest < v <= at
     }
     state = replace(checksum.state, etags=etags, checkpoint=lowest)
     return OpenedLog(replay(state, entries), listed.sent_at)
+
+
+def _lacks_files(state: LogState, depth: LogDepth) -> bool:
+    """Tell whether a state has no files, and an opening is to read them."""
+    most = {LogDepth.BLIND: -1, LogDepth.FEW: MANY}.get(depth)
+    return state.files is None and (most is None or (state.count or 0) <= most)
 
 
 def _compared(folder: LogFolder, checksum: ReadChecksum, version: int) -> Step[tuple[int, ...]]:

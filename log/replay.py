@@ -5,7 +5,8 @@ member             known from                unknown
 =================  ========================  =================================================
 protocol, columns  any opening               never
 transactions       any opening               older ones, where ``N.crc`` names the newest only
-files              checkpoint or small crc   ``None`` after an opening that needs none
+files              checkpoint or small crc   ``None`` after an opening that needs none; those of
+                                             other partitions where some were chosen
 tombstones         checkpoint and entries    ``None`` after an opening by ``N.crc``
 =================  ========================  =================================================
 
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from ..committer.errors import RecordDamagedError
 from .actions import (
+    FORGOTTEN,
     Action,
     AddFile,
     AppTransaction,
@@ -36,6 +38,7 @@ class LogState:
     """A table after one version. ``version`` -1 is a table that is not there.
 
     :param files: live ones by path; ``None``: not read.
+    :param all_files: false: those of some partitions are there for sure, of others perhaps.
     :param removed: tombstones by path; ``None``: not read.
     :param count: live files, and ``size`` their bytes; ``None``: not known.
     :param etags: of the entries since ``checkpoint``, by version.
@@ -54,6 +57,7 @@ class LogState:
     etags: Mapping[int, str] = field(default_factory=dict)
     checkpoint: int = -1
     all_transactions: bool = True
+    all_files: bool = True
 
     @property
     def exists(self) -> bool:
@@ -94,20 +98,25 @@ class Replay:
         self._transactions = dict(state.transactions)
         self._domains = dict(state.domains)
         self._files = None if state.files is None else dict(state.files)
+        self._all_files = state.files is not None and state.all_files
         self._removed = None if state.removed is None else dict(state.removed)
         self._protocol, self._metadata = state.protocol, state.metadata
         self._count, self._size = state.count, state.size
 
-    def apply(self, actions: Iterable[Action]) -> None:
-        """Apply the actions of one entry or checkpoint: removes first, so order says nothing."""
+    def apply(self, actions: Iterable[Action], known: bool = False) -> None:
+        """Apply the actions of one entry or checkpoint: removes first, so order says nothing.
+
+        :param known: what they remove was live, and what they add was not, as this package writes
+            entries; else only the files tell.
+        """
         actions = tuple(actions)
         for action in actions:
             if isinstance(action, RemoveFile):
-                self._remove(action)
+                self._remove(action, known)
         for action in actions:
             match action:
                 case AddFile():
-                    self._add(action)
+                    self._add(action, known)
                 case AppTransaction():
                     self._transactions.pop(action.app, None)  # The newest stand last.
                     self._transactions[action.app] = action
@@ -120,7 +129,7 @@ class Replay:
                 case LogMetadata():
                     self._metadata = action
 
-    def _add(self, action: AddFile) -> None:
+    def _add(self, action: AddFile, known: bool) -> None:
         before = None if self._files is None else self._files.get(action.path)
         if self._files is not None:
             self._files[action.path] = action
@@ -129,15 +138,21 @@ class Replay:
         self._count_file(+1, action.size)
         if before is not None:
             self._count_file(-1, before.size)
+        elif not (self._all_files or known or action.changes_data):
+            self._count = self._size = None  # It may say something new of a live file.
 
-    def _remove(self, action: RemoveFile) -> None:
+    def _remove(self, action: RemoveFile, known: bool) -> None:
         if self._removed is not None:
             self._removed[action.path] = action
-        if self._files is None:
-            # A remove may name a file that is not live: only the files tell.
-            self._count = self._size = None
-        elif (before := self._files.pop(action.path, None)) is not None:
+        before = None if self._files is None else self._files.pop(action.path, None)
+        if before is not None:
             self._count_file(-1, before.size)
+        elif self._all_files or action.removed_at == FORGOTTEN:
+            return
+        elif known and action.size is not None:
+            self._count_file(-1, action.size)
+        else:
+            self._count = self._size = None
 
     def _count_file(self, files: int, size: int) -> None:
         if self._count is not None and self._size is not None:
@@ -170,7 +185,7 @@ def replay(state: LogState, entries: Iterable[LogEntry]) -> LogState:
     for entry in entries:
         if entry.version != at + 1:
             raise log_hole(at + 1)
-        work.apply(entry.actions)
+        work.apply(entry.actions, known=entry.job is not None)
         at, etags[entry.version] = entry.version, entry.etag
     ended = work.end(at, etags, state.checkpoint)
     if ended.exists and (ended.protocol is None or ended.metadata is None):

@@ -198,15 +198,17 @@ class DeltaSteps:
             self.driver.encrypt_by_default(spec.default_encryption, self.root.prefix)
             found = _found.setdefault(self.driver, {})
             known = found.get(self.root.url)
-            opened, log = self.driver.run(_open(self.root, job, spec, known))
+            opened, log = self.driver.run(_open(self.root, job, spec, known, self._amend))
             found[self.root.url] = opened.facts
         self._begun[opened.job] = log
         return opened
 
     def count_files(self) -> int:
         """Count the live files of the table as it is."""
-        opened = self.driver.run(open_log(self.layout, LogDepth.FILES))
-        return len(opened.state.live)
+        state = self.driver.run(open_log(self.layout, LogDepth.BLIND)).state
+        if state.count is None:
+            state = self.driver.run(open_log(self.layout, LogDepth.FILES)).state
+        return state.count or 0
 
     def forget(self, job: str) -> None:
         self.driver.run(abandon_job(self.layout, job))
@@ -279,13 +281,13 @@ def _ids(job: str) -> Iterator[str]:
 
 
 def _open(
-    root: TableRoot, job: str, spec: JobSpec, known: StoreFacts | None
+    root: TableRoot, job: str, spec: JobSpec, known: StoreFacts | None, amend: Amend
 ) -> Step[tuple[OpenedJob, OpenedLog]]:
     """Open a job; ``known``: what this process has found of the store."""
     layout = layout_of(root)
     writes = {"partitions": spec.named_partitions, "appends": spec.mode is Mode.APPEND}
     owner = {**owner_members(spec.owner), "max_duration": spec.max_duration, "writes": writes}
-    ids, depth, run = _ids(job), _depth(spec), spec.idempotency_key
+    ids, depth, run = _ids(job), _depth(spec, amend), spec.idempotency_key
     opened = yield from open_log_job(layout, ids, owner, depth, run)
     if not spec.publish and not opened.log.state.exists:
         # Without a log nobody could fence a job that waits.
@@ -316,7 +318,7 @@ def _make_table(root: TableRoot, spec: JobSpec, known: StoreFacts | None) -> Ste
         code_version=None,
         publish=True,
     )
-    opened, log = yield from _open(root, new_job_id(), spec, known)
+    opened, log = yield from _open(root, new_job_id(), spec, known, _making)
     try:
         yield from _commit(layout_of(root), opened, log, _making, (), 0)
     except CommitConflictError:
@@ -328,12 +330,18 @@ def _making(change: LogChange, state: LogState) -> LogChange:
     return replace(change, operation="CREATE TABLE")
 
 
-def _depth(spec: JobSpec) -> LogDepth:
-    """What the job will have to know as it commits: an append needs no list of files."""
+def _depth(spec: JobSpec, amend: Amend) -> LogDepth:
+    """What is read as the job opens of that which it will have to know as it commits: an append
+    needs no list of files, and of very many a replace those alone of its partitions, which it may
+    not know yet."""
     again = spec.idempotency_key is not None and spec.on_repeat is OnRepeat.REPLACE_OWN
     compares = spec.on_conflict is OnConflict.NEWEST_RUN
-    is_blind = spec.mode is Mode.APPEND and not again and not compares
-    return LogDepth.BLIND if is_blind else LogDepth.FILES
+    if again or compares or spec.mode is Mode.FAIL_IF_EXISTS:
+        return LogDepth.FILES
+    if spec.mode is Mode.APPEND:
+        return LogDepth.BLIND
+    some = amend is _unchanged and not spec.replace_table and spec.replace_where is None
+    return LogDepth.FEW if some else LogDepth.FILES
 
 
 def _opened(
@@ -543,7 +551,7 @@ def _planned(
     files = [file for result in results for file in result.files]
     spec = opened.spec
     if log is None:
-        log = yield from open_log(layout, _depth(spec))
+        log = yield from open_log(layout, _depth(spec, amend))
     change = amend(_change(layout, opened, log.state, files, now), log.state)
     if spec.idempotency_key is not None and spec.on_repeat is not OnRepeat.SKIP:
         change = yield from _again(layout, opened, log, change, now)

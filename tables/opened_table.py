@@ -54,5 +54,5 @@ class OpenedTable:
         def wanted(partition: Partition) -> bool:
             return partitions is None or partition_name(partition, schema, by) in partitions
 
-        state = self.run(read_files(self.layout, self.opened, wanted))
+        state = self.run(read_files(self.layout, self.opened, wanted)).state
         return snapshot_of(self.root, self.layout, state, partitions)

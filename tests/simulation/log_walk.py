@@ -40,7 +40,7 @@ from zero_rename.committer.format.records.partition_ranks import NO_RANKS, Parti
 from zero_rename.committer.format.run_rank import RunRank
 from zero_rename.committer.format.settling import SettledRuns, Settling
 from zero_rename.committer.store import requests as s
-from zero_rename.log import checksum
+from zero_rename.log import checksum, opening
 from zero_rename.log.actions import (
     AppTransaction,
     CommitInfo,
@@ -1026,13 +1026,13 @@ def asleep(seed: int) -> Walk:
 
 def few_in_checksums(seed: int) -> Walk:
     """As *writers*, with checksum files that name no files and one transaction: a replace opens
-    the log a second time."""
-    former = checksum.FILES, checksum.TRANSACTIONS
-    checksum.FILES, checksum.TRANSACTIONS = 0, 1
+    the log a second time, in every other walk for the files of its partitions alone."""
+    former = checksum.FILES, checksum.TRANSACTIONS, opening.MANY
+    checksum.FILES, checksum.TRANSACTIONS, opening.MANY = 0, 1, former[2] * (seed % 2)
     try:
         return writers(seed)
     finally:
-        checksum.FILES, checksum.TRANSACTIONS = former
+        checksum.FILES, checksum.TRANSACTIONS, opening.MANY = former
 
 
 WORLDS: dict[str, Callable[[int], Walk]] = {
