@@ -60,6 +60,12 @@ def purge_delta(table: DeltaTable, records_older_than: float, apply: bool) -> It
     yield from table.purge_records(records_older_than, apply)
 
 
+def data_root_prefixes(table: DeltaTable) -> tuple[str, ...]:
+    """What the keys of files in a Delta table's data roots begin with; none of a table of another
+    engine, which has no such roots."""
+    return () if why_left(table) else table.data_root_prefixes
+
+
 def write_due_checkpoint(table: DeltaTable, apply: bool) -> dict[str, int]:
     """Write the checkpoint that commits have missed, if any; return it as a count."""
     if not table.is_checkpoint_due():

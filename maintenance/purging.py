@@ -8,13 +8,14 @@ not know, or may not choose, what is to become: its uploads may be the only copy
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..committer.commit.state.old_records import KEPT_FOR
-from ..committer.errors import InvalidInputError, printable
+from ..committer.errors import FastRootGoneError, InvalidInputError, printable
 from ..committer.store.requests import Head, ListedUpload, Step
 from ..committer.upkeep.purge import PurgeAction, PurgeEntry
 from ..committer.upkeep.recovery import Outcome, Recovered
@@ -26,12 +27,13 @@ from ..s3a.recovery.living import LivingJobs
 from ..s3a.recovery.recover import UNSETTLED, JobOutcome, RecoveredJob, settle_jobs
 from ..s3a.runs.try_record import TryRecord
 from ..tables.table_at import delta_at
-from .delta import purge_delta, settle_delta
+from .delta import data_root_prefixes, purge_delta, settle_delta
 
 if TYPE_CHECKING:
     from ..committer import Table
     from .destinations import Destination
 
+logger = logging.getLogger("zero_rename.maintenance.purging")
 #: Entries of a report at the most; the counts have all.
 MOST_ENTRIES = 100
 #: What needs a look comes first.
@@ -225,14 +227,17 @@ def purge_destination(
         mine = (it for it in page if not it.key.startswith(place.others))
         seen(it for it in mine if (it.key, it.upload_id) not in told)
 
-    sweep = UploadSweep(
-        UploadsPath(table.root.bucket, f"{table.root.prefix}/"),
-        Selection(),
-        swept,
-        apply=order.apply,
-        spared=spared,
-    )
-    done.jobs += map(_of_ours, table.tend(sweep.run()))
+    def sweep(prefix: str) -> None:
+        path = UploadsPath(table.root.bucket, prefix)
+        found = UploadSweep(path, Selection(), swept, apply=order.apply, spared=spared)
+        done.jobs.extend(map(_of_ours, table.tend(found.run())))
+
+    sweep(f"{table.root.prefix}/")
+    for prefix in data_root_prefixes(delta_at(table)) if place.is_delta else ():
+        try:
+            sweep(prefix)
+        except FastRootGoneError as error:
+            logger.warning("Uploads there were not purged: %s", error)
     return done
 
 

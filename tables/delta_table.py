@@ -754,6 +754,11 @@ class DeltaTable(ChangeableTable):
         """Tell whether files may lie in another root, from now or before."""
         return bool(roots_of(self._open(LogDepth.BLIND).state))
 
+    @property
+    def data_root_prefixes(self) -> tuple[str, ...]:
+        """What the keys of files in each root on record begin with."""
+        return tuple(map(self._layout.data_in, roots_of(self._open(LogDepth.BLIND).state)))
+
     def refuse_other_data_root(self, data_root: FastRoot | str) -> None:
         """Refuse a data root that a job would ask for and that the table does not have, or that no
         new table can have.

@@ -30,8 +30,8 @@ UNPARTITIONED = "_unpartitioned"
 #: In the keys of files that lie in a data root, before the job.
 _DATA = re.compile(rf"{FAST}[^/]+/")
 JOB_ID = re.compile(r"zr1-[0-9A-HJKMNP-TV-Z]{26}")
-#: The folder of a job's files in a table that is kept in a log.
-_IN_LOG = re.compile(rf"(.+)/data/({JOB_ID.pattern})/")
+#: The folder of a job's files in a table that is kept in a log, or in its data root.
+_IN_LOG = re.compile(rf"(.+)(?:/data/|{FAST}[^/]+/)({JOB_ID.pattern})/")
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]{1,253}[A-Za-z0-9]")
 _MAX_KEY_BYTES = 1024

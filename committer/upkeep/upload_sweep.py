@@ -13,6 +13,7 @@ from functools import partial
 from ..commit.state.context import Context
 from ..format.layout import TableRoot
 from ..store.deletion import abort_until_gone
+from ..store.fast_root import is_fast
 from ..store.requests import All, ListedUpload, ListUploads, PartsPage, ServerName, Step
 from ..store.upload_parts import parts_held
 from .purge import PurgeAction, became_of
@@ -95,7 +96,7 @@ class UploadSweep:
     def _prefix_to_ask(self) -> Step[str]:
         """The path's, or the bucket's where the store shows none for a prefix."""
         prefix = self._path.prefix
-        if not prefix:
+        if not prefix or is_fast(prefix):  # Of a data root all are listed, and some are shown.
             return prefix
         page = yield from ListUploads(prefix)
         if page.uploads or (yield from ServerName()) == _LISTS_BY_PREFIX:
@@ -189,5 +190,5 @@ def _listed_until(
         page = yield from ListUploads(asked, marker)
         found += (upload for upload in page.uploads if upload.key <= last)
         marker = page.marker
-        if marker is None or not page.uploads or page.uploads[-1].key > last:
+        if marker is None or (page.uploads and page.uploads[-1].key > last):
             return found

@@ -15,6 +15,7 @@ import pytest
 from support.fast_stores import FastStores, fast_stores
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from support.moto_server import S3Server
+from zero_rename.committer import Table
 from zero_rename.committer.errors import (
     CommitConflictError,
     InvalidInputError,
@@ -27,10 +28,14 @@ from zero_rename.committer.store import requests as s
 from zero_rename.committer.store.fast_root import is_fast
 from zero_rename.committer.upkeep.checkpoint import CheckpointAction, Checkpointed
 from zero_rename.committer.upkeep.compaction import CompactAction
+from zero_rename.committer.upkeep.purge import PurgeAction
 from zero_rename.committer.upkeep.verify import FindingKind
 from zero_rename.log.actions import AddFile
 from zero_rename.log.change import COPY_OF
+from zero_rename.log.job_steps import open_log_job
 from zero_rename.log.opening import LogDepth, open_log
+from zero_rename.maintenance.destinations import destination_at
+from zero_rename.maintenance.purging import PurgedDestination, PurgeOrder, purge_destination
 from zero_rename.tables import DeltaTable
 from zero_rename.tables.delta_steps import layout_of
 
@@ -506,6 +511,16 @@ class TestDoctor:
         assert "fast root out of reach" in [it.what for it in table.doctor()]
 
 
+OPEN, CLOSED = "zr1-01J0000000000000000000000A", "zr1-01J0000000000000000000000B"
+
+
+def purged(stores: FastStores) -> PurgedDestination:
+    """Purge all that lies at the table's root, as a maintenance task does."""
+    directory = Table(URL, stores.durable.client())
+    place = directory.run(destination_at(directory.root))
+    return purge_destination(directory, place, PurgeOrder(apply=True))
+
+
 class TestPurge:
     def test_purge_deletes_what_nothing_names_in_the_data_root(self, store: MemoryStore) -> None:
         write(on(store), rows(3), mode="overwrite")
@@ -515,6 +530,35 @@ class TestPurge:
         (gone,) = on(store).purge(apply=True)
         assert is_fast(gone)
         assert values(on(store)) == [2, 3]
+
+    def test_purge_of_the_destination_aborts_uploads_of_closed_jobs_in_the_data_root(
+        self, stores: FastStores
+    ) -> None:
+        """A worker was killed between two parts, and its job was aborted; another one is open."""
+        table = DeltaTable(URL, stores.durable.client())
+        write(table, rows(1), data_root=stores.data_root)
+        (place,) = table.data_root_prefixes
+        opened = table.run(open_log_job(layout_of(table.root), iter([OPEN]), {}))
+        for job in (opened.job, CLOSED):
+            table.run(s.CreateUpload(f"{place}{job}/0.parquet"))
+        stores.fast.client().create_multipart_upload(Bucket="fast", Key="others/file")
+        done = purged(stores)
+        assert [it.job for it in done.reported if it.action is PurgeAction.ABORTED] == [CLOSED]
+        assert [it.job for it in done.reported if it.action is PurgeAction.KEPT] == [OPEN]
+        found = stores.fast.client().list_multipart_uploads(Bucket="fast")["Uploads"]
+        assert [it["Key"] for it in found] == [
+            "others/file",
+            f"scratch/bucket/flights/{OPEN}/0.parquet",
+        ]
+
+    def test_purge_of_the_destination_without_its_data_root_goes_on(
+        self, stores: FastStores, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        table = DeltaTable(URL, stores.durable.client())
+        write(table, rows(1), data_root=stores.data_root)
+        stores.fast_end.close()
+        purged(stores)
+        assert "Uploads there were not purged" in caplog.text
 
     def test_purge_of_a_lost_data_root_deletes_nothing_and_goes_on(
         self, stores: FastStores, caplog: pytest.LogCaptureFixture
