@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from ..committer.errors import RecordDamagedError
 from .actions import FORGOTTEN, Action, RemoveFile, action_members, read_action
@@ -139,8 +140,9 @@ def read_checkpoint(
     :raises RecordDamagedError: it is cut, or not Parquet, or a row cannot be read.
     """
     yield from _few(body, key, [it for it in _FEW if it != "remove" or choice is None])
-    for column in read_add_columns(body, key):
-        yield from read_adds(column, key, choice)
+    with damage_named(key):
+        for column in read_add_columns(body, key):
+            yield from read_adds(column, key, choice)
 
 
 def read_all_but_files(body: bytes, key: str) -> Iterator[Action]:
@@ -157,20 +159,20 @@ def read_add_columns(body: bytes, key: str) -> Iterator[pa.StructArray]:
 
     :raises RecordDamagedError: as :func:`read_checkpoint`.
     """
-    with _damage_named(key):
+    with damage_named(key):
         file = _parquet(body, key)
         if "add" in file.schema_arrow.names:
             for batch in file.iter_batches(ROWS, columns=["add"]):
-                yield batch.column("add")
+                yield _without_views(batch.column("add"))
 
 
 def _few(body: bytes, key: str, kinds: Collection[str]) -> Iterator[Action]:
-    with _damage_named(key):
+    with damage_named(key):
         file = _parquet(body, key)
         known = [name for name in kinds if name in file.schema_arrow.names]
         for batch in file.iter_batches(ROWS, columns=known) if known else ():
             for kind, column in zip(batch.schema.names, batch.columns, strict=True):
-                for members in column.drop_null().to_pylist():
+                for members in _without_views(column).drop_null().to_pylist():
                     yield from _read(kind, members, key)
 
 
@@ -181,12 +183,36 @@ def _parquet(body: bytes, key: str) -> pq.ParquetFile:
     return file
 
 
+def _without_views(column: Any) -> Any:
+    """Turn members of Arrow's view types, which few of its functions take, into plain ones."""
+    plain = _plain(column.type)
+    return column if plain == column.type else column.cast(plain)
+
+
+def _plain(kind: Any) -> Any:
+    if kind == pa.string_view():
+        return _TEXT
+    if pt.is_struct(kind):
+        return pa.struct([it.with_type(_plain(it.type)) for it in kind])
+    if pt.is_map(kind):
+        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
+    if pt.is_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    return kind
+
+
 @contextmanager
-def _damage_named(key: str) -> Iterator[None]:
+def damage_named(key: str) -> Iterator[None]:
+    """Name the checkpoint that Arrow cannot read in the block.
+
+    :raises RecordDamagedError: it cannot.
+    """
     try:
         yield
     except (pa.ArrowException, OSError) as error:
         raise _damaged(key, "is not whole Parquet") from error
+    except UnicodeDecodeError as error:
+        raise _damaged(key, "has texts that are not UTF-8") from error
 
 
 def _damaged(key: str, problem: str) -> RecordDamagedError:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from .actions import Action, AddFile, RemoveFile
-from .checkpoint import read_add_columns, read_all_but_files
+from .checkpoint import damage_named, read_add_columns, read_all_but_files
 from .entries import LogFolder
 from .file_columns import adds_as_columns, keep_adds
 from .replay import LogState
@@ -44,8 +44,9 @@ class CheckpointFiles:
         :raises RecordDamagedError: the checkpoint cannot be read, or a file is live and removed.
         """
         for key, body in self.parts.items():
-            for column in read_add_columns(body, key):
-                yield keep_adds(column, key, self.gone, self.removed)
+            with damage_named(key):
+                for column in read_add_columns(body, key):
+                    yield keep_adds(column, key, self.gone, self.removed)
         yield from adds_as_columns(self.since)
 
 

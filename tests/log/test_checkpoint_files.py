@@ -173,6 +173,17 @@ def test_requests_are_those_of_one_opening_and_two_writes(table: LogTable) -> No
     assert sent.count(s.Get) <= 5
 
 
+def viewed(kind: Any) -> Any:
+    """A type with Arrow's views in place of its texts."""
+    if kind == pa.string():
+        return pa.string_view()
+    if isinstance(kind, pa.StructType):
+        return pa.struct([it.with_type(viewed(it.type)) for it in kind])
+    if isinstance(kind, pa.MapType):
+        return pa.map_(pa.string_view(), pa.string_view())
+    return kind
+
+
 class TestCheckpointOfAnotherEngine:
     """The one before was not written by this package."""
 
@@ -264,6 +275,42 @@ class TestCheckpointOfAnotherEngine:
 
         self.rewritten(table, change)
         assert_kept(table)
+
+    def test_texts_of_arrows_view_type_are_read(self, table: LogTable) -> None:
+        def change(rows: pa.Table) -> pa.Table:
+            return rows.cast(pa.schema([it.with_type(viewed(it.type)) for it in rows.schema]))
+
+        wanted = facts(table.open(LogDepth.WHOLE).state)
+        self.rewritten(table, change)
+        for version in range(3):
+            del table.store.objects[LOG.entry(version)]
+        assert facts(table.open(LogDepth.WHOLE).state) == wanted
+        again = checkpoint(table)
+        assert facts(state_by(table, checkpoint_of=again)) == wanted
+
+    @pytest.mark.parametrize("kind", ["add", "txn"])
+    def test_one_whose_texts_are_not_utf_8_is_named_as_damaged(
+        self, table: LogTable, kind: str
+    ) -> None:
+        name = {"add": "path", "txn": "appId"}[kind]
+
+        def change(rows: pa.Table) -> pa.Table:
+            column = rows.column(kind).combine_chunks()
+            texts = pa.array([b"\xff"] * len(rows), pa.binary())
+            wrong = pa.Array.from_buffers(pa.string(), len(rows), texts.buffers())
+            members = [wrong if it.name == name else column.field(it.name) for it in column.type]
+            made = pa.StructArray.from_arrays(
+                members, fields=list(column.type), mask=column.is_null()
+            )
+            return rows.set_column(rows.schema.get_field_index(kind), kind, made)
+
+        self.rewritten(table, change)
+        for version in range(3):
+            del table.store.objects[LOG.entry(version)]
+        for read in (checkpoint, lambda it: it.open(LogDepth.WHOLE)):
+            with pytest.raises(RecordDamagedError, match="not UTF-8"):
+                read(table)
+        assert LOG.checkpoint(4) not in table.store.objects
 
     def test_damaged_one_whose_entries_were_cleaned_is_refused(self, table: LogTable) -> None:
         stored = table.store.objects[LOG.checkpoint(3)]
