@@ -24,6 +24,7 @@ from .format.job_spec import (
     OnRepeat,
     Owner,
     SchemaMode,
+    SuccessMarkers,
     partition_names,
 )
 from .format.parquet.foreign_columns import FooterReader, ForeignFile, check_files
@@ -51,6 +52,8 @@ class ChangeableTable(StatefulTable):
 
     driver: BotoDriver
     _footers: FooterReader
+    #: Where its jobs write ``_SUCCESS`` unless somebody asks for other places.
+    usual_markers = SuccessMarkers.PARTITION_AND_TABLE
 
     @abstractmethod
     def run(self, step: Work[T]) -> T:
@@ -144,6 +147,7 @@ class ChangeableTable(StatefulTable):
         owner: Owner | None = None,
         files: FileOptions | None = None,
         code_version: str | None = None,
+        success_markers: SuccessMarkers | str | None = None,
     ) -> TableChange:
         """Merge rows by key, by one job that writes the partitions anew in which a row changes.
 
@@ -170,6 +174,7 @@ class ChangeableTable(StatefulTable):
         :param attempts: how often it is computed, where another job changes the table meanwhile.
         :param idempotency_key: with ``on_repeat``, ``only_partitions``, ``data_root``,
             ``owner``, ``files`` and ``code_version``, as for :meth:`.table.Table.job`.
+        :param success_markers: the same; ``None``: the default of the table's jobs.
         :raises InvalidInputError: a call that cannot be right; nothing was changed.
         :raises TableMismatchError: columns that are not the table's.
         :raises CommitConflictError: another job changed a partition, at each attempt; nothing of
@@ -199,6 +204,7 @@ class ChangeableTable(StatefulTable):
             owner=owner or this_process(),
             files=files or FileOptions(),
             code_version=code_version,
+            success_markers=SuccessMarkers(success_markers or self.usual_markers),
         )
         plan = partial(self._plan_merge, merge, given, tuple(partition_by))
         return self._change(plan, spec, attempts)
@@ -234,6 +240,7 @@ class ChangeableTable(StatefulTable):
             idempotency_key=idempotency_key,
             on_repeat=OnRepeat(on_repeat),
             owner=this_process(),
+            success_markers=self.usual_markers,
         )
         return self._change(partial(self._plan_deletion, filter, partitions), spec, attempts)
 

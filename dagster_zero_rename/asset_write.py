@@ -21,6 +21,7 @@ from zero_rename.committer.format.job_spec import (
     OnRepeat,
     OnSuperseded,
     SchemaMode,
+    SuccessMarkers,
     TableLayout,
     choice,
 )
@@ -73,6 +74,7 @@ class WritePolicy:
     :param inputs: what the rows were computed from; ``None``: what the step has read.
     :param content: what an identical load is known by, where ``files`` does not say it.
     :param layout: of the table, ``directory`` or ``delta``.
+    :param success_markers: where ``_SUCCESS`` goes; ``None``: as the layout's default is.
     """
 
     mode: str = "overwrite"
@@ -93,6 +95,7 @@ class WritePolicy:
     inputs: Sequence[Snapshot | TableScan | str] | None = None
     content: Content | str | None = None
     layout: str = TableLayout.DIRECTORY
+    success_markers: str | None = None
 
     def __post_init__(self) -> None:
         """:raises InvalidInputError: a word that is none of the choices, or another mode."""
@@ -102,6 +105,8 @@ class WritePolicy:
         if self.content is not None:
             choice(CONTENT, Content, self.content)
         choice(LAYOUT, TableLayout, self.layout)
+        if self.success_markers is not None:
+            choice("success_markers", SuccessMarkers, self.success_markers)
         if self.data_root and not self.is_delta:
             refuse_data_root(self.data_root, "Nothing was written")
         if self.across_partitions is not None:
@@ -188,6 +193,7 @@ class _Job:
             "owner": self.step.owner,
             "code_version": self.step.code_version,
             **({"data_root": self.policy.data_root} if self.policy.is_delta else {}),
+            **({"success_markers": markers} if (markers := self.policy.success_markers) else {}),
         }
 
 
@@ -352,6 +358,7 @@ def _write_spark(job: _Job, frame: Any) -> Committed:
         "onRepeat": OnRepeat.REPLACE_OWN,
         "onConflict": policy.on_conflict,
         "onSuperseded": policy.on_superseded,
+        "successMarkers": policy.success_markers,
         "runRank": job.step.run_rank(job.paths),
         "dag": owner.dag_id,
         "run": owner.run_id,

@@ -19,6 +19,7 @@ from zero_rename.committer.format.job_spec import (
     OnConflict,
     OnSuperseded,
     SchemaMode,
+    SuccessMarkers,
     TableLayout,
     choice,
 )
@@ -80,6 +81,7 @@ _CHECKS: dict[str, Callable[[str], object]] = {
     "on_conflict": partial(choice, "on_conflict", OnConflict),
     "on_superseded": partial(choice, "on_superseded", OnSuperseded),
     "layout": partial(choice, "layout", TableLayout),
+    "success_markers": partial(choice, "success_markers", SuccessMarkers),
     "data_root": FastRoot.parse,
     "encryption": Encryption.parse,
     "catalog": check_catalog,
@@ -150,6 +152,12 @@ class ZeroRenameResource(dg.ConfigurableResource):
         default=None,
         description="Of the tables that writes fill and loads read: directory (the default), or "
         "delta, a Delta table; an asset's own layout wins.",
+    )
+    success_markers: str | None = Field(
+        default=None,
+        description="Where writes by this package's committer put _SUCCESS: partition_and_table "
+        "(the default of directories), table, or none (that of Delta tables, which take table, "
+        "too).",
     )
     data_root: str | None = Field(
         default=None,
@@ -426,6 +434,7 @@ class ZeroRenameResource(dg.ConfigurableResource):
             on_superseded=self.on_superseded,
             wait_for_other_runs=self._seconds_of_waiting,
             data_root=self.data_root,
+            success_markers=self.success_markers,
             encryption=self._encryption,
             schema_mode=choice(SCHEMA_MODE, SchemaMode, meta.get(SCHEMA_MODE) or SchemaMode.KEEP),
             registration=self.registration(meta.get(CATALOG) if catalog is None else catalog),

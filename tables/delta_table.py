@@ -212,6 +212,9 @@ class DeltaTable(ChangeableTable):
     Making one sends no request.
     """
 
+    #: A sensor waits for its log.
+    usual_markers = SuccessMarkers.NONE
+
     def __init__(self, url: str, client: Any = None, driver: BotoDriver | None = None) -> None:
         self.root = TableRoot.parse(url)
         self.driver: BotoDriver = driver or connect(self.root.bucket, client)
@@ -575,7 +578,6 @@ class DeltaTable(ChangeableTable):
 
     def rewriting_job(self, spec: JobSpec, inputs: Inputs) -> WriteJob:
         """A job that writes rows of a state again, some of them changed."""
-        spec = replace(spec, success_markers=SuccessMarkers.NONE)
         return WriteJob(
             DeltaSteps(self.driver, self.root, amends(spec)), spec, inputs=lambda: inputs
         )

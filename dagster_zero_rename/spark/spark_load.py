@@ -28,6 +28,7 @@ from zero_rename.committer.format.job_spec import (
     OnRepeat,
     OnSuperseded,
     SchemaMode,
+    SuccessMarkers,
     TableLayout,
 )
 from zero_rename.committer.format.records.success_marker import COMMITTER as NATIVE
@@ -269,6 +270,7 @@ class NativeLoad(SparkLoad):
         """What the application is told."""
         policy, superseded = self.policy, self.policy.on_superseded
         delete_when, data_root = policy.delete_when, policy.data_root
+        markers = policy.success_markers
         assert delete_when is None or isinstance(delete_when, str)  # It is of the metadata.
         return replace(
             self.told(),
@@ -278,6 +280,7 @@ class NativeLoad(SparkLoad):
             else None,
             on_conflict=OnConflict(policy.on_conflict),
             on_superseded=OnSuperseded(superseded) if superseded else None,
+            success_markers=SuccessMarkers(markers) if markers else None,
             run_rank=self.step.run_rank(self.paths),
             data_root=None if data_root is None else FastRoot.parse(data_root),
             layout=TableLayout(policy.layout) if policy.is_delta else None,
@@ -352,7 +355,7 @@ def check_application_policies(
                 remedy=f"Let the application say it, by save(options={{{option!r}: "
                 f"{str(value)!r}}}).",
             )
-    told = (*OF_MERGES, "on_conflict", "on_superseded", "data_root")
+    told = (*OF_MERGES, "on_conflict", "on_superseded", "data_root", "success_markers")
     is_delta = {"layout": TableLayout.DELTA if policy.is_delta else None}
     registration = policy.registration
     said = {name: getattr(policy, name) for name in told}

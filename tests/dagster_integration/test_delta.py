@@ -1,6 +1,7 @@
 """Assets that are Delta tables: written, loaded, read, watched and looked after as others are."""
 
 import datetime as dt
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,7 @@ from support.fake_spark import WRITES, FakeSpark
 from support.pauses import Pauses
 from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.committer.format.records.inputs import content_of
-from zero_rename.committer.store.requests import Delete
+from zero_rename.committer.store.requests import Delete, Found, Get
 from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
@@ -104,6 +105,12 @@ class Flights:
             tags=days(first, last),
             **given,
         )
+
+
+def marker_of(flights: Flights) -> str | None:
+    """The job that the table's ``_SUCCESS`` names."""
+    found = flights.table.run(Get(f"{flights.table.root.prefix}/_SUCCESS"))
+    return json.loads(found.body)["jobId"] if isinstance(found, Found) else None
 
 
 @pytest.fixture
@@ -180,6 +187,24 @@ class TestWrite:
         assert (flights.calls, flights.rows) == (2, [(DAY, 1), (DAY, 2)])
         assert told(result)[DAY]["zero_rename/repeated"] is True
         assert flights.table.history()[0].version == 0
+
+    def test_marker_of_each_write_is_where_the_resource_asks_for_it(self, flights: Flights) -> None:
+        flights.run(DAY)
+        assert marker_of(flights) is None
+        flights.policy = {"success_markers": "table"}
+        flights.run(DAY)
+        written = marker_of(flights)
+        assert written == flights.table.history()[0].job
+        flights.metadata = {"mode": "merge", "merge_on": ["day", "number"]}
+        flights.numbers = {DAY: [2, 5]}
+        flights.run(DAY)
+        assert marker_of(flights) == flights.table.history()[0].job != written
+
+    def test_markers_of_partitions_are_refused(self, flights: Flights) -> None:
+        flights.policy = {"success_markers": "partition_and_table"}
+        result = flights.run(DAY, raise_on_error=False)
+        assert "success_markers=partition_and_table" in str(result.all_events)
+        assert not flights.table.exists()
 
     def test_late_run_gives_way_to_a_newer_one(self, flights: Flights) -> None:
         flights.policy = {"on_conflict": "newest_run"}
