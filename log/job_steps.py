@@ -3,7 +3,8 @@
 =========  ====================================================================================
 step       requests
 =========  ====================================================================================
-open       PUT ``open/J.json`` beside GET hint; LIST; GET crc beside the entries since
+open       PUT ``open/J.json`` beside GET hint; LIST; GET crc beside the entries since; or beside
+           LIST alone; GET of the entries since, if this process has opened the log before
 hand over  PUT ``jobs/J.json``: from now on others may commit it (``publishing.py``)
 commit     PUT the entry
 finish     what the layout does after it; PUT ``N.crc`` and ``runs/<key>``; DELETE ``open/J``
@@ -90,6 +91,7 @@ def open_log_job(
     owner: Mapping[str, Any],
     depth: LogDepth = LogDepth.BLIND,
     run: str | None = None,
+    before: OpenedLog | None = None,
 ) -> Step[OpenedLogJob]:
     """Open a job: its record first, and beside it the base.
 
@@ -97,10 +99,14 @@ def open_log_job(
         the writing of its record: that may come at any time, even after the end of a job, and then
         somebody would take that job for dead.
     :param run: the key that it commits under, if any.
+    :param before: what an opening of the log has shown before, as :func:`~.opening.open_log` takes
+        it.
     :raises JobFencedError: somebody took it for dead before its base was read.
     """
     job = next(jobs)
-    answer, opened = yield from All((_record(layout, job, owner, run), _or_error(layout, depth)))
+    answer, opened = yield from All(
+        (_record(layout, job, owner, run), _or_error(layout, depth, before))
+    )
     if isinstance(opened, ZeroRenameError):
         yield from abandon_job(layout, job)
         raise opened
@@ -125,10 +131,12 @@ def open_log_job(
     return OpenedLogJob(job, opened, answer.date, done)
 
 
-def _or_error(layout: LogLayout, depth: LogDepth) -> Step[OpenedLog | ZeroRenameError]:
+def _or_error(
+    layout: LogLayout, depth: LogDepth, before: OpenedLog | None
+) -> Step[OpenedLog | ZeroRenameError]:
     """Open the log, or return why it cannot be read: the job's record is to be removed first."""
     try:
-        return (yield from open_log(layout, depth))
+        return (yield from open_log(layout, depth, before=before))
     except ZeroRenameError as error:
         return error
 

@@ -2,6 +2,7 @@
 
 ::
 
+    a state of before ── LIST from its checkpoint ── entries since, if all others are as they were
     hint ── LIST from it ──┬── no entry: no table
                            ├── newest N.crc, believed ── entries since ── state without tombstones
                            ├── newest whole checkpoint ── entries since ── whole state
@@ -100,15 +101,28 @@ def list_log(folder: LogFolder, since: int = 0) -> Step[ListedLog]:
 
 
 def open_log(
-    layout: LogLayout, depth: LogDepth = LogDepth.FILES, version: int | None = None
+    layout: LogLayout,
+    depth: LogDepth = LogDepth.FILES,
+    version: int | None = None,
+    before: OpenedLog | None = None,
 ) -> Step[OpenedLog]:
     """Read the state of a table.
 
     :param depth: what must be read; the rest may be left unread.
     :param version: a former one; ``None``: the newest.
+    :param before: what an opening of the newest has shown before: where nothing but entries since
+        is new, these are read alone.
     :raises SnapshotGoneError: the version's entries were cleaned.
     """
-    return (yield from _fresh(layout, lambda: _open(layout, depth, version)))
+
+    def attempt() -> Step[OpenedLog]:
+        if before is not None and version is None:
+            again = yield from _open_again(layout.folder, before.state, depth)
+            if again is not None:
+                return again
+        return (yield from _open(layout, depth, version))
+
+    return (yield from _fresh(layout, attempt))
 
 
 def open_as_columns(layout: LogLayout) -> Step[tuple[OpenedLog, CheckpointFiles]]:
@@ -170,6 +184,34 @@ def _open(
     whole = yield from _by_checkpoint(folder, listed, end, read or read_checkpoint)
     overwritten = tuple(sorted({*first.overwritten, *whole.overwritten}))
     return replace(whole, overwritten=overwritten, written_at=written_at, listed=listed)
+
+
+def _open_again(folder: LogFolder, state: LogState, depth: LogDepth) -> Step[OpenedLog | None]:
+    """Bring a state up to date; ``None`` where it has too little, or where its log is not as it
+    was: it has another checkpoint, or was cleaned, overwritten or made anew."""
+    if not (state.exists and state.version in state.etags and _has(state, depth)):
+        return None
+    listed = yield from list_log(folder, max(state.checkpoint, 0))
+    since = range(state.version + 1, listed.end + 1)
+    present = {version: it.etag for version, it in listed.entries.items()}
+    if (
+        (listed.newest_checkpoint() or -1) > state.checkpoint
+        or any(present.get(version) != etag for version, etag in state.etags.items())
+        or any(version not in present for version in since)
+    ):
+        return None
+    entries, changed = yield from _read_listed(folder, listed, since)
+    if changed:
+        return None
+    written_at = listed.entries[listed.end].last_modified
+    return OpenedLog(replay(state, entries), listed.sent_at, (), written_at, listed)
+
+
+def _has(state: LogState, depth: LogDepth) -> bool:
+    """Tell whether a state has what an opening of a depth is to read."""
+    if depth is LogDepth.WHOLE and (state.removed is None or not state.all_transactions):
+        return False
+    return not _lacks_files(state, depth) and (depth < LogDepth.FILES or state.all_files)
 
 
 def read_files(

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -112,6 +112,7 @@ from .delta_ranks import LeftOut, ranks_of_job, refuse_at_opening, without_super
 from .delta_runs import owner_of
 from .delta_settling import refuse_moved
 from .new_table import check_free, refuse_expiry
+from .seen_logs import note_log, seen_log
 from .store_check import ATOMIC, facts_of, refuse_second_writer
 from .unpublished import check_held_back, delete_files, leave_unpublished, unpublished_of_run
 
@@ -170,6 +171,17 @@ def rewriting(operation: str, changes_data: bool) -> Amend:
     return amend
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What this process has seen of a table before; ``None``: nothing.
+
+    :param facts: of its store; ``log``: of its log.
+    """
+
+    facts: StoreFacts | None = None
+    log: OpenedLog | None = None
+
+
 class DeltaSteps:
     """The steps of jobs in one Delta table.
 
@@ -197,9 +209,10 @@ class DeltaSteps:
             self.driver.encrypt(self.root.prefix, spec.files.encrypted)
             self.driver.encrypt_by_default(spec.default_encryption, self.root.prefix)
             found = _found.setdefault(self.driver, {})
-            known = found.get(self.root.url)
-            opened, log = self.driver.run(_open(self.root, job, spec, known, self._amend))
+            seen = Seen(found.get(self.root.url), seen_log(self.driver, self.root))
+            opened, log = self.driver.run(_open(self.root, job, spec, seen, self._amend))
             found[self.root.url] = opened.facts
+        note_log(self.driver, self.root, log)
         self._begun[opened.job] = log
         return opened
 
@@ -222,13 +235,17 @@ class DeltaSteps:
     ) -> Committed | UnpublishedJob:
         log = self._begun.pop(opened.job, None)
         self._sent.add(opened.job)
-        end = _commit if opened.spec.publish else _leave
+        end = self._commit if opened.spec.publish else _leave
         try:
             return self.driver.run(end(self.layout, opened, log, self._amend, results, tasks))
         except RefusedError as error:
             if leaves_no_entry(error):
                 self._sent.discard(opened.job)
             raise
+
+    @property
+    def _commit(self) -> Callable[..., Step[Committed]]:
+        return partial(_commit, note=partial(note_log, self.driver, self.root))
 
     def abort(self, opened: OpenedJob, results: Sequence[TaskResult]) -> Aborted | Committed:
         if opened.repeated is not None:
@@ -281,28 +298,28 @@ def _ids(job: str) -> Iterator[str]:
 
 
 def _open(
-    root: TableRoot, job: str, spec: JobSpec, known: StoreFacts | None, amend: Amend
+    root: TableRoot, job: str, spec: JobSpec, seen: Seen, amend: Amend
 ) -> Step[tuple[OpenedJob, OpenedLog]]:
-    """Open a job; ``known``: what this process has found of the store."""
+    """Open a job."""
     layout = layout_of(root)
     writes = {"partitions": spec.named_partitions, "appends": spec.mode is Mode.APPEND}
     owner = {**owner_members(spec.owner), "max_duration": spec.max_duration, "writes": writes}
     ids, depth, run = _ids(job), _depth(spec, amend), spec.idempotency_key
-    opened = yield from open_log_job(layout, ids, owner, depth, run)
+    opened = yield from open_log_job(layout, ids, owner, depth, run, seen.log)
     if not spec.publish and not opened.log.state.exists:
         # Without a log nobody could fence a job that waits.
         yield from abandon_job(layout, opened.job)
-        yield from _make_table(root, spec, known)
+        yield from _make_table(root, spec, seen)
         opened = yield from open_log_job(layout, ids, owner, depth, run)
     try:
-        return (yield from _opened(root, layout, opened, spec, known)), opened.log
+        return (yield from _opened(root, layout, opened, spec, seen.facts)), opened.log
     except ZeroRenameError:
         # Nothing but the open record was written: there are no tasks yet.
         yield from abandon_job(layout, opened.job)
         raise
 
 
-def _make_table(root: TableRoot, spec: JobSpec, known: StoreFacts | None) -> Step[None]:
+def _make_table(root: TableRoot, spec: JobSpec, seen: Seen) -> Step[None]:
     """Make a table without rows, for a job whose rows nobody is to see yet."""
     spec = replace(
         spec,
@@ -318,7 +335,7 @@ def _make_table(root: TableRoot, spec: JobSpec, known: StoreFacts | None) -> Ste
         code_version=None,
         publish=True,
     )
-    opened, log = yield from _open(root, new_job_id(), spec, known, _making)
+    opened, log = yield from _open(root, new_job_id(), spec, seen, _making)
     try:
         yield from _commit(layout_of(root), opened, log, _making, (), 0)
     except CommitConflictError:
@@ -491,8 +508,13 @@ def _commit(
     amend: Amend,
     results: Sequence[TaskResult],
     tasks: int,
+    note: Callable[[OpenedLog], None] = lambda _: None,
 ) -> Step[Committed]:
-    """Commit a job; ``log``: the state that it began on, ``None``: it is read anew."""
+    """Commit a job.
+
+    :param log: the state that it began on; ``None``: it is read anew.
+    :param note: is told the state after it.
+    """
     if opened.repeated is not None:
         return opened.repeated
     now = int(time.time() * 1000)
@@ -502,6 +524,8 @@ def _commit(
     if isinstance(done, EntryCommitted):
         yield from delete_files(left.keys)
         tell_overwritten(opened.root, done)
+        if done.state is not None:
+            note(replace(log, state=done.state, overwritten=done.overwritten))
         yield from checkpoint_where_due(layout, opened.root, log.state, done.entry.version, now)
         # A job that joins a table has made none by its entry.
         metadata = [*filter(None, [change.metadata]), *done.entry.of(LogMetadata)]

@@ -160,6 +160,7 @@ from .delta_verify import keys_there, verify_table
 from .last_changes import LastChanges, Since, last_changes
 from .opened_table import OpenedTable
 from .publishing import abort, publish, rows_of_job
+from .seen_logs import note_log, seen_log
 from .store_check import ATOMIC
 from .unpublished import all_unpublished, unpublished_of_run, waiting_jobs
 
@@ -257,7 +258,12 @@ class DeltaTable(ChangeableTable):
         return arrow_schema(metadata), metadata.partition_columns
 
     def _open(self, depth: LogDepth, version: int | None = None) -> OpenedLog:
-        return self.run(open_log(self._layout, depth, version))
+        if version is not None:
+            return self.run(open_log(self._layout, depth, version))
+        before = seen_log(self.driver, self.root)
+        opened = self.run(open_log(self._layout, depth, before=before))
+        note_log(self.driver, self.root, opened)
+        return opened
 
     def _found(self, opened: OpenedLog) -> OpenedLog:
         if not opened.state.exists:

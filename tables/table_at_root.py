@@ -21,6 +21,7 @@ from ..log.opening import LogDepth, OpenedLog, open_log
 from .delta_steps import layout_of
 from .delta_table import DeltaTable
 from .opened_table import OpenedTable
+from .seen_logs import note_log, seen_log
 
 
 @dataclass(frozen=True)
@@ -74,21 +75,31 @@ def open_at_root(url: str) -> TableAtRoot:
 
 
 def _at_root(url: str) -> TableAtRoot:
-    table = Table(url)
+    table, delta = Table(url), DeltaTable(url)
+    seen = seen_log(delta.driver, table.root)
+    if seen is not None and (found := _delta_at(delta, seen)) is not None:
+        return found
     recorded = table.recorded_shape()
     if recorded is not None:
         return TableAtRoot(table, *recorded)
-    delta = DeltaTable(url)
-    layout = layout_of(table.root)
-    found = delta.run(_open_delta(table.root, layout))
-    if found is not None:
-        opened = OpenedTable(table.root, layout, found, delta.run)
-        return TableAtRoot(delta, *opened.shape(), opened)
-    return TableAtRoot(table, table.schema, table.partition_by)
+    return _delta_at(delta, None) or TableAtRoot(table, table.schema, table.partition_by)
 
 
-def _open_delta(root: TableRoot, layout: DeltaLayout) -> Step[OpenedLog | None]:
-    opened = yield from open_log(layout, LogDepth.BLIND)
+def _delta_at(delta: DeltaTable, seen: OpenedLog | None) -> TableAtRoot | None:
+    """Open a Delta table; ``None``: there is none."""
+    root, layout = delta.root, layout_of(delta.root)
+    log = delta.run(_open_delta(root, layout, seen))
+    if log is None:
+        return None
+    note_log(delta.driver, root, log)
+    opened = OpenedTable(root, layout, log, delta.run)
+    return TableAtRoot(delta, *opened.shape(), opened)
+
+
+def _open_delta(
+    root: TableRoot, layout: DeltaLayout, seen: OpenedLog | None
+) -> Step[OpenedLog | None]:
+    opened = yield from open_log(layout, LogDepth.BLIND, before=seen)
     if not opened.state.exists:
         return None
     # A root that is a partition's directory of another table is refused, whatever lies in it.

@@ -20,7 +20,7 @@ from zero_rename.log import entries
 from zero_rename.log.actions import AddFile, CommitInfo, LogProtocol, read_actions, write_actions
 from zero_rename.log.checkpointing import make_checkpoint
 from zero_rename.log.job_steps import commit_job
-from zero_rename.log.opening import LogDepth, OpenedLog, read_files
+from zero_rename.log.opening import LogDepth, OpenedLog, open_log, read_files
 
 
 @pytest.fixture
@@ -105,6 +105,81 @@ class TestBudget:
         del members["zeroRename"]
         table.put(key.removeprefix(LOG.prefix), json.dumps(members).encode())
         assert self.requests(table, LogDepth.BLIND) == 4
+
+
+class TestOpeningAgain:
+    """By what an opening has shown before."""
+
+    def again(
+        self, table: LogTable, before: OpenedLog, depth: LogDepth = LogDepth.BLIND
+    ) -> tuple[OpenedLog, list[type]]:
+        driver = MemoryDriver(table.store)
+        opened = driver.run(open_log(LAYOUT, depth, before=before))
+        assert facts(opened) == facts(table.open(depth))
+        assert (opened.written_at, opened.overwritten) == (table.open(depth).written_at, ())
+        return opened, [type(it) for it in driver.requests]
+
+    def test_log_that_is_as_it_was_takes_a_listing(self, table: LogTable) -> None:
+        _, sent = self.again(table, table.open(LogDepth.BLIND))
+        assert sent == [s.ListObjects]
+
+    def test_entries_since_are_read_alone(self, table: LogTable) -> None:
+        before = table.open(LogDepth.FILES)
+        table.append("1", run="later")
+        table.replace("2")
+        opened, sent = self.again(table, before, LogDepth.FILES)
+        assert sent == [s.ListObjects, s.Get, s.Get]
+        assert set(opened.state.live) == table.live()
+
+    def test_state_without_what_is_asked_for_is_read_anew(self, table: LogTable) -> None:
+        before = table.open(LogDepth.FILES)
+        opened, sent = self.again(table, before, LogDepth.WHOLE)
+        assert opened.state.removed is not None
+        assert len(sent) > 3
+
+    def test_newer_checkpoint_makes_all_be_read_anew(self, table: LogTable) -> None:
+        before = table.open(LogDepth.BLIND)
+        table.run(make_checkpoint(LAYOUT, NOW))
+        opened, sent = self.again(table, before)
+        assert (opened.state.checkpoint, len(sent)) == (opened.state.version, 4)
+
+    def test_table_that_was_made_anew_is_read_anew(self, table: LogTable) -> None:
+        before = table.open(LogDepth.BLIND)
+        table.store.objects.clear()
+        table.make()
+        for number in range(12):
+            table.append("1", job=f"other{number}")
+        self.again(table, before)
+
+    def test_table_that_is_gone_is_no_table(self, table: LogTable) -> None:
+        before = table.open(LogDepth.BLIND)
+        table.store.objects.clear()
+        opened, _ = self.again(table, before)
+        assert not opened.state.exists
+
+    def test_log_that_others_have_cleaned_is_read_anew(self, table: LogTable) -> None:
+        before = table.open(LogDepth.BLIND)
+        table.run(make_checkpoint(LAYOUT, NOW))
+        for key in table.store.keys(LOG.prefix):
+            if key.endswith((".json", ".crc")):
+                del table.store.objects[key]
+        opened, _ = self.again(table, before)
+        assert opened.state.version == before.state.version
+
+    @pytest.mark.parametrize("version", [6, 7])
+    def test_entry_that_was_written_over_is_reported(self, table: LogTable, version: int) -> None:
+        before = table.open(LogDepth.FILES)
+        body = write_actions([CommitInfo({"txnId": "x"})])
+        table.put(LOG.entry(version).removeprefix(LOG.prefix), body)
+        opened = table.run(open_log(LAYOUT, LogDepth.BLIND, before=before))
+        assert opened.overwritten == (version,)
+        assert facts(opened) == facts(table.open(LogDepth.BLIND))
+
+    def test_hole_is_refused(self, table: LogTable) -> None:
+        before = table.open(LogDepth.BLIND)
+        table.put("00000000000000000009.json", write_actions([CommitInfo({"txnId": "x"})]))
+        with pytest.raises(RecordDamagedError, match="Entry 8 of the log is missing"):
+            table.run(open_log(LAYOUT, LogDepth.BLIND, before=before))
 
 
 class TestBadInput:

@@ -19,7 +19,6 @@ from zero_rename.log import (
     copies,
     job_steps,
     judging,
-    opening,
     purging,
     put_entry,
     ranks,
@@ -166,14 +165,6 @@ VARIANTS = (
         "    return (yield from _judge_between(layout, change, before, state))",
         "    yield from ()\n    return change, []",
         seed=18,
-    ),
-    LogVariant(
-        "takes the files of some partitions for all of them",
-        "few in checksums",
-        opening,
-        "read_files",
-        "all_files=False",
-        "all_files=True",
     ),
     LogVariant(
         "commits without a condition",

@@ -98,6 +98,8 @@ class Walk:
 
     def __post_init__(self) -> None:
         self.rnd = random.Random(self.seed)
+        #: Whether a process has opened the log before, and what the last opening has shown.
+        self.remembers, self.seen = random.Random(-self.seed), None
         self.clock = ManualClock()
         self.store = MemoryStore(self.clock)
         self.told: dict[str, tuple[str, str]] = {}
@@ -456,7 +458,9 @@ class Walk:
     def _job(self, job: str, days: list[str], depth: LogDepth | None = None, **more: Any) -> Any:
         if depth is None:
             depth = LogDepth.FILES if self.rnd.random() < 0.5 else LogDepth.BLIND
-        opened = yield from open_log_job(LAYOUT, ids(job), {}, depth, more.get("run"))
+        before = self.remembers.choice([None, self.seen])
+        opened = yield from open_log_job(LAYOUT, ids(job), {}, depth, more.get("run"), before)
+        self.seen = opened.log
         self.ids[job] = job = opened.job
         files = tuple(file_of(job, at, it) for at, it in enumerate(days))
         for add in files:
