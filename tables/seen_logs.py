@@ -14,17 +14,17 @@ from ..log.opening import OpenedLog
 
 #: Tables of a store of which it is known.
 _TABLES = 64
-_seen: MutableMapping[Driver, OrderedDict[str, OpenedLog]] = WeakKeyDictionary()
+SEEN: MutableMapping[Driver, OrderedDict[str, OpenedLog]] = WeakKeyDictionary()
 
 
 def seen_log(driver: Driver, root: TableRoot) -> OpenedLog | None:
     """Return what the last opening of a table's log has shown, if there was one."""
-    return _seen.get(driver, {}).get(root.url)
+    return SEEN.get(driver, {}).get(root.url)
 
 
 def note_log(driver: Driver, root: TableRoot, opened: OpenedLog) -> None:
     """Note what an opening of a table's log has shown, but for tombstones and too many files."""
-    logs = _seen.setdefault(driver, OrderedDict())
+    logs = SEEN.setdefault(driver, OrderedDict())
     state = opened.state
     if not state.exists or opened.overwritten:
         logs.pop(root.url, None)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from conftest import Bucket
 
+from support.another_process import begin_process
 from zero_rename.tables import DeltaTable
 
 pytestmark = [pytest.mark.memory_s3]
@@ -22,6 +23,7 @@ def requests_of(bucket: Bucket, count: int, **options: Any) -> dict[str, int]:
     url = f"s3://{bucket.name}/flights"
     first: dict[str, Any] = {"partition_by": ["day"]}
     for data, words in ((days(1), first), (days(count), options)):
+        begin_process()
         bucket.counter.reset()
         with DeltaTable(url).job(data.schema, **words) as job:
             job.write(data)
@@ -44,6 +46,15 @@ def test_each_further_file_takes_one(s3_bucket: Bucket) -> None:
 def test_a_run_writes_its_report_besides(s3_bucket: Bucket) -> None:
     found = requests_of(s3_bucket, 1, idempotency_key="run")
     assert found == {**OPENED, "PutObject": 5, "DeleteObject": 1}
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_further_job_of_a_process_opens_the_log_by_a_listing(s3_bucket: Bucket, mode: str) -> None:
+    requests_of(s3_bucket, 3)
+    s3_bucket.counter.reset()
+    with DeltaTable(f"s3://{s3_bucket.name}/flights").job(days(1).schema, mode=mode) as job:
+        job.write(days(1))
+    assert s3_bucket.counter.counts() == {"ListObjects": 1, "PutObject": 4, "DeleteObject": 1}
 
 
 class TestPublishing:
@@ -72,6 +83,7 @@ def publishing(bucket: Bucket, count: int, times: int = 1) -> dict[str, int]:
     table = DeltaTable(f"s3://{bucket.name}/flights")
     (job,) = [it.job for it in table.unpublished()]
     for _ in range(times):
+        begin_process()
         bucket.counter.reset()
         DeltaTable(table.root.url).publish(job)
     return bucket.counter.counts()

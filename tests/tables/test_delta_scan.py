@@ -14,6 +14,7 @@ from conftest import Bucket
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.another_process import begin_process
 from support.arrow_data import rows_of
 from support.conditions import SCHEMA, TYPES, conditions
 from zero_rename.committer.store.requests import Put
@@ -44,6 +45,7 @@ def load(url: str, rows: pa.Table, **policies: Any) -> None:
 
 def requests_of(bucket: Bucket, condition: pc.Expression, rows: int, **given: Any) -> Counter[str]:
     """The requests of a scan that finds so many rows, by kind; those for data files apart."""
+    begin_process()
     table = DeltaTable(f"s3://{bucket.name}/flights")
     bucket.counter.reset()
     assert table.scan(filter=condition, **given).to_arrow().num_rows == rows
@@ -74,6 +76,14 @@ def test_scan_opens_the_files_alone_that_may_match(
 def test_scan_of_named_partitions_reads_the_log_once(s3_bucket: Bucket, url: str) -> None:
     found = requests_of(s3_bucket, pc.field("id") >= 150, 150, partitions=["day=1", "day=2"])
     assert found == Counter(**LOG, file=2)
+
+
+def test_further_scan_of_a_process_sends_a_listing_besides(s3_bucket: Bucket, url: str) -> None:
+    condition = pc.field("id") < 150
+    requests_of(s3_bucket, condition, 150)
+    s3_bucket.counter.reset()
+    assert DeltaTable(url).scan(filter=condition).to_arrow().num_rows == 150
+    assert s3_bucket.counter.counts() == {"GetObject": 2, "ListObjects": 1}
 
 
 def test_scan_of_a_former_version_reads_the_log_once(s3_bucket: Bucket, url: str) -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import Bucket
 
+from support.another_process import begin_process
 from zero_rename import Table
 from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
 from zero_rename.tables import DeltaTable
@@ -40,6 +41,7 @@ def test_delta_table_is_found_and_its_state_read_in_four_requests(
     s3_bucket: Bucket, url: str
 ) -> None:
     write(DeltaTable(url))
+    begin_process()
     found: list[TableAtRoot] = []
     # Where a table of directories has its record, the hint, and the checksum file; the log's list.
     asked = requests_of(s3_bucket, lambda: found.append(open_at_root(url)))
@@ -48,6 +50,24 @@ def test_delta_table_is_found_and_its_state_read_in_four_requests(
     assert isinstance(found[0].table, DeltaTable)
     assert (found[0].schema.names, found[0].partition_by) == (["day", "delay"], ("day",))
     assert [file.partition for file in found[0].snapshot().files] == ["day=1", "day=2"]
+
+
+def test_delta_table_that_was_found_before_is_found_by_a_listing(
+    s3_bucket: Bucket, url: str
+) -> None:
+    write(DeltaTable(url))
+    assert requests_of(s3_bucket, lambda: open_at_root(url)) == {"ListObjects": 1}
+
+
+def test_table_of_directories_in_the_place_of_a_delta_table_is_found(
+    s3_bucket: Bucket, url: str
+) -> None:
+    write(DeltaTable(url))
+    keys = s3_bucket.keys()
+    gone = [{"Key": key} for key in keys]
+    s3_bucket.client.delete_objects(Bucket=s3_bucket.name, Delete={"Objects": gone})
+    write(Table(url))
+    assert isinstance(open_at_root(url).table, Table)
 
 
 def test_delta_table_that_has_grown_still_shows_the_state_that_was_found(url: str) -> None:
