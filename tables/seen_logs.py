@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import MutableMapping
 from dataclasses import replace
 from weakref import WeakKeyDictionary
@@ -12,9 +11,10 @@ from ..committer.store.driver import Driver
 from ..log import opening
 from ..log.opening import OpenedLog
 
-#: Tables of a store of which it is known.
+#: Tables of a store after which all are forgotten.
 _TABLES = 64
-SEEN: MutableMapping[Driver, OrderedDict[str, OpenedLog]] = WeakKeyDictionary()
+#: By the driver and the table's URL.
+SEEN: MutableMapping[Driver, dict[str, OpenedLog]] = WeakKeyDictionary()
 
 
 def seen_log(driver: Driver, root: TableRoot) -> OpenedLog | None:
@@ -24,7 +24,7 @@ def seen_log(driver: Driver, root: TableRoot) -> OpenedLog | None:
 
 def note_log(driver: Driver, root: TableRoot, opened: OpenedLog) -> None:
     """Note what an opening of a table's log has shown, but for tombstones and too many files."""
-    logs = SEEN.setdefault(driver, OrderedDict())
+    logs = SEEN.setdefault(driver, {})
     state = opened.state
     if not state.exists or opened.overwritten:
         logs.pop(root.url, None)
@@ -32,7 +32,6 @@ def note_log(driver: Driver, root: TableRoot, opened: OpenedLog) -> None:
     kept = state.all_files and len(state.files or ()) <= opening.MANY
     files = state.files if kept else None
     state = replace(state, files=files, all_files=True, removed=None)
+    if len(logs) >= _TABLES:
+        logs.clear()  # Other threads may be at work, which each operation of a dictionary bears.
     logs[root.url] = replace(opened, state=state, listed=None)
-    logs.move_to_end(root.url)
-    while len(logs) > _TABLES:
-        logs.popitem(last=False)
