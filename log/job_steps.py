@@ -44,6 +44,7 @@ from .job_files import JobFiles, open_body, report_body, version_of_report
 from .kept_entries import kept_body
 from .log_layout import LogLayout
 from .opening import LogDepth, OpenedLog, open_log, read_entries
+from .replay import LogState
 from .searching import JobVerdict, RunDone, find_run, has_hidden_fence
 
 #: Tries of a request that may be repeated blindly.
@@ -91,7 +92,7 @@ def open_log_job(
     owner: Mapping[str, Any],
     depth: LogDepth = LogDepth.BLIND,
     run: str | None = None,
-    before: OpenedLog | None = None,
+    before: LogState | None = None,
 ) -> Step[OpenedLogJob]:
     """Open a job: its record first, and beside it the base.
 
@@ -99,8 +100,7 @@ def open_log_job(
         the writing of its record: that may come at any time, even after the end of a job, and then
         somebody would take that job for dead.
     :param run: the key that it commits under, if any.
-    :param before: what an opening of the log has shown before, as :func:`~.opening.open_log` takes
-        it.
+    :param before: a state of before, as :func:`~.opening.open_log` takes it.
     :raises JobFencedError: somebody took it for dead before its base was read.
     """
     job = next(jobs)
@@ -132,7 +132,7 @@ def open_log_job(
 
 
 def _or_error(
-    layout: LogLayout, depth: LogDepth, before: OpenedLog | None
+    layout: LogLayout, depth: LogDepth, before: LogState | None
 ) -> Step[OpenedLog | ZeroRenameError]:
     """Open the log, or return why it cannot be read: the job's record is to be removed first."""
     try:

@@ -104,20 +104,20 @@ def open_log(
     layout: LogLayout,
     depth: LogDepth = LogDepth.FILES,
     version: int | None = None,
-    before: OpenedLog | None = None,
+    before: LogState | None = None,
 ) -> Step[OpenedLog]:
     """Read the state of a table.
 
     :param depth: what must be read; the rest may be left unread.
     :param version: a former one; ``None``: the newest.
-    :param before: what an opening of the newest has shown before: where nothing but entries since
-        is new, these are read alone.
+    :param before: the state as it was once the newest: where nothing but entries since is new,
+        these are read alone.
     :raises SnapshotGoneError: the version's entries were cleaned.
     """
 
     def attempt() -> Step[OpenedLog]:
         if before is not None and version is None:
-            again = yield from _open_again(layout.folder, before.state, depth)
+            again = yield from _open_again(layout.folder, before, depth)
             if again is not None:
                 return again
         return (yield from _open(layout, depth, version))

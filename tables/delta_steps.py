@@ -175,11 +175,12 @@ def rewriting(operation: str, changes_data: bool) -> Amend:
 class Seen:
     """What this process has seen of a table before; ``None``: nothing.
 
-    :param facts: of its store; ``log``: of its log.
+    :param facts: of its store.
+    :param log: the state of its log.
     """
 
     facts: StoreFacts | None = None
-    log: OpenedLog | None = None
+    log: LogState | None = None
 
 
 class DeltaSteps:

@@ -10,15 +10,16 @@ from ..committer.format.layout import TableRoot
 from ..committer.store.driver import Driver
 from ..log import opening
 from ..log.opening import OpenedLog
+from ..log.replay import LogState
 
 #: Tables of a store after which all are forgotten.
 _TABLES = 64
 #: By the driver and the table's URL.
-SEEN: MutableMapping[Driver, dict[str, OpenedLog]] = WeakKeyDictionary()
+SEEN: MutableMapping[Driver, dict[str, LogState]] = WeakKeyDictionary()
 
 
-def seen_log(driver: Driver, root: TableRoot) -> OpenedLog | None:
-    """Return what the last opening of a table's log has shown, if there was one."""
+def seen_log(driver: Driver, root: TableRoot) -> LogState | None:
+    """Return the state that the last opening of a table's log has shown, if there was one."""
     return SEEN.get(driver, {}).get(root.url)
 
 
@@ -31,7 +32,6 @@ def note_log(driver: Driver, root: TableRoot, opened: OpenedLog) -> None:
         return
     kept = state.all_files and len(state.files or ()) <= opening.MANY
     files = state.files if kept else None
-    state = replace(state, files=files, all_files=True, removed=None)
     if len(logs) >= _TABLES:
         logs.clear()  # Other threads may be at work, which each operation of a dictionary bears.
-    logs[root.url] = replace(opened, state=state, listed=None)
+    logs[root.url] = replace(state, files=files, all_files=True, removed=None)

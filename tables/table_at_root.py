@@ -18,6 +18,7 @@ from ..committer.store.requests import Step
 from ..committer.table import Table
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.opening import LogDepth, OpenedLog, open_log
+from ..log.replay import LogState
 from .delta_steps import layout_of
 from .delta_table import DeltaTable
 from .opened_table import OpenedTable
@@ -85,7 +86,7 @@ def _at_root(url: str) -> TableAtRoot:
     return _delta_at(delta, None) or TableAtRoot(table, table.schema, table.partition_by)
 
 
-def _delta_at(delta: DeltaTable, seen: OpenedLog | None) -> TableAtRoot | None:
+def _delta_at(delta: DeltaTable, seen: LogState | None) -> TableAtRoot | None:
     """Open a Delta table; ``None``: there is none."""
     root, layout = delta.root, layout_of(delta.root)
     log = delta.run(_open_delta(root, layout, seen))
@@ -97,7 +98,7 @@ def _delta_at(delta: DeltaTable, seen: OpenedLog | None) -> TableAtRoot | None:
 
 
 def _open_delta(
-    root: TableRoot, layout: DeltaLayout, seen: OpenedLog | None
+    root: TableRoot, layout: DeltaLayout, seen: LogState | None
 ) -> Step[OpenedLog | None]:
     opened = yield from open_log(layout, LogDepth.BLIND, before=seen)
     if not opened.state.exists:

@@ -114,7 +114,7 @@ class TestOpeningAgain:
         self, table: LogTable, before: OpenedLog, depth: LogDepth = LogDepth.BLIND
     ) -> tuple[OpenedLog, list[type]]:
         driver = MemoryDriver(table.store)
-        opened = driver.run(open_log(LAYOUT, depth, before=before))
+        opened = driver.run(open_log(LAYOUT, depth, before=before.state))
         assert facts(opened) == facts(table.open(depth))
         assert (opened.written_at, opened.overwritten) == (table.open(depth).written_at, ())
         return opened, [type(it) for it in driver.requests]
@@ -171,7 +171,7 @@ class TestOpeningAgain:
         before = table.open(LogDepth.FILES)
         body = write_actions([CommitInfo({"txnId": "x"})])
         table.put(LOG.entry(version).removeprefix(LOG.prefix), body)
-        opened = table.run(open_log(LAYOUT, LogDepth.BLIND, before=before))
+        opened = table.run(open_log(LAYOUT, LogDepth.BLIND, before=before.state))
         assert opened.overwritten == (version,)
         assert facts(opened) == facts(table.open(LogDepth.BLIND))
 
@@ -179,7 +179,7 @@ class TestOpeningAgain:
         before = table.open(LogDepth.BLIND)
         table.put("00000000000000000009.json", write_actions([CommitInfo({"txnId": "x"})]))
         with pytest.raises(RecordDamagedError, match="Entry 8 of the log is missing"):
-            table.run(open_log(LAYOUT, LogDepth.BLIND, before=before))
+            table.run(open_log(LAYOUT, LogDepth.BLIND, before=before.state))
 
 
 class TestBadInput:

@@ -460,7 +460,7 @@ class Walk:
             depth = LogDepth.FILES if self.rnd.random() < 0.5 else LogDepth.BLIND
         before = self.remembers.choice([None, self.seen])
         opened = yield from open_log_job(LAYOUT, ids(job), {}, depth, more.get("run"), before)
-        self.seen = opened.log
+        self.seen = opened.log.state
         self.ids[job] = job = opened.job
         files = tuple(file_of(job, at, it) for at, it in enumerate(days))
         for add in files:
