@@ -16,7 +16,6 @@ from ..layouts.delta.columns import arrow_schema
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..log.opening import OpenedLog, read_files
 from ..log.partitions import Partition
-from ..log.replay import LogState
 from .delta_files import partition_name, snapshot_of
 
 
@@ -31,7 +30,7 @@ class OpenedTable:
     root: TableRoot
     layout: DeltaLayout
     opened: OpenedLog
-    run: Callable[[Step[LogState]], Any]
+    run: Callable[[Step[OpenedLog]], Any]
 
     def shape(self) -> tuple[pa.Schema, tuple[str, ...]]:
         """The columns and the partition columns."""

@@ -84,6 +84,7 @@ def commit_late(table: LogTable, change: LogChange, others: Callable[[], object]
     opened = driver.run(open_log(LAYOUT, LogDepth.FEW))
     done = driver.run(commit_change(LAYOUT, opened, change, NOW))
     driver.run(finish_job(LAYOUT, change.job, done))
+    assert done.entry is not None
     return done.entry.version
 
 
