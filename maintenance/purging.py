@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..committer.commit.state.old_records import KEPT_FOR
 from ..committer.errors import FastRootGoneError, InvalidInputError, printable
+from ..committer.store.fast_root import is_fast
 from ..committer.store.requests import Head, ListedUpload, Step
 from ..committer.upkeep.purge import PurgeAction, PurgeEntry
 from ..committer.upkeep.recovery import Outcome, Recovered
@@ -243,7 +244,7 @@ def purge_destination(
 
 class _Spared:
     """Uploads that stay, and why: those of living jobs, of jobs that recovery has told of, and of
-    other destinations; and such as are younger than was asked for."""
+    other destinations and tables; and such as are younger than was asked for."""
 
     def __init__(
         self,
@@ -268,6 +269,9 @@ class _Spared:
                 needed[name] = self._told[name]
             elif upload.key.startswith(self._others):
                 needed[name] = NeededBy("", "of a destination that is looked after by itself")
+            elif is_fast(upload.key):
+                # A table below this one has its files below the same folder of the data root.
+                needed[name] = NeededBy("", "in the data root, and of no job of this table")
         left = [upload for upload in uploads if name_of(upload) not in needed]
         needed |= yield from self._living(left)
         for upload in left:

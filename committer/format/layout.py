@@ -134,8 +134,8 @@ def log_job_in_key(key: str) -> tuple[str, str] | None:
     """The root's prefix and the job of a file's key in a table that is kept in a log; ``None`` for
     any other key."""
     found = _IN_LOG.match(key)
-    if found is None or found[1].endswith(CONTROL):
-        return None
+    if found is None or CONTROL in found[1].split("/"):
+        return None  # Below a table's control folder no table lies.
     return found[1], found[2]
 
 

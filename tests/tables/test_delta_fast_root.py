@@ -514,11 +514,11 @@ class TestDoctor:
 OPEN, CLOSED = "zr1-01J0000000000000000000000A", "zr1-01J0000000000000000000000B"
 
 
-def purged(stores: FastStores) -> PurgedDestination:
+def purged(stores: FastStores, foreign_age: float | None = None) -> PurgedDestination:
     """Purge all that lies at the table's root, as a maintenance task does."""
     directory = Table(URL, stores.durable.client())
     place = directory.run(destination_at(directory.root))
-    return purge_destination(directory, place, PurgeOrder(apply=True))
+    return purge_destination(directory, place, PurgeOrder(apply=True, foreign_age=foreign_age))
 
 
 class TestPurge:
@@ -550,6 +550,22 @@ class TestPurge:
             "others/file",
             f"scratch/bucket/flights/{OPEN}/0.parquet",
         ]
+
+    @pytest.mark.parametrize("name", ["below", "data"])
+    def test_purge_of_the_destination_leaves_uploads_of_a_table_below_it(
+        self, stores: FastStores, name: str
+    ) -> None:
+        """Its files lie in the same data root, below the same folder."""
+        client = stores.durable.client()
+        below = DeltaTable(f"{URL}/{name}", client)
+        for table in (DeltaTable(URL, client), below):
+            write(table, rows(1), data_root=stores.data_root)
+        (place,) = below.data_root_prefixes
+        below.run(open_log_job(layout_of(below.root), iter([OPEN]), {}))
+        below.run(s.CreateUpload(f"{place}{OPEN}/0.parquet"))
+        assert [it.action for it in purged(stores, 0.0).reported] == [PurgeAction.KEPT]
+        found = stores.fast.client().list_multipart_uploads(Bucket="fast")["Uploads"]
+        assert len(found) == 1
 
     def test_purge_of_the_destination_without_its_data_root_goes_on(
         self, stores: FastStores, caplog: pytest.LogCaptureFixture
