@@ -147,7 +147,7 @@ class Replay:
         before = None if self._files is None else self._files.pop(action.path, None)
         if before is not None:
             self._count_file(-1, before.size)
-        elif self._all_files or action.removed_at == FORGOTTEN:
+        elif self._all_files or (known and action.removed_at == FORGOTTEN):
             return
         elif known and action.size is not None:
             self._count_file(-1, action.size)

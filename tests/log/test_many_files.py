@@ -13,7 +13,7 @@ from support.memory_store import MemoryDriver
 from zero_rename.committer.format.run_rank import RunRank
 from zero_rename.committer.store import requests as s
 from zero_rename.log import checksum, opening
-from zero_rename.log.actions import AddFile, CommitInfo, RemoveFile, write_actions
+from zero_rename.log.actions import FORGOTTEN, AddFile, CommitInfo, RemoveFile, write_actions
 from zero_rename.log.change import LogChange, Overtaking
 from zero_rename.log.checkpointing import make_checkpoint
 from zero_rename.log.committing import EntryCommitted, commit_change
@@ -95,10 +95,12 @@ def test_files_that_another_job_removed_are_counted_though_they_were_not_read(
     assert counted(many, version) == len(many.live()) == 4
 
 
-def test_removal_by_another_engine_leaves_no_checksum_file(many: LogTable) -> None:
-    """Whether what it names was live is not known: the next job that reads all files counts."""
+@pytest.mark.parametrize("removed_at", [NOW, FORGOTTEN])
+def test_removal_by_another_engine_leaves_no_checksum_file(many: LogTable, removed_at: int) -> None:
+    """Whether what it names was live is not known: the next job that reads all files counts. An
+    engine need not say when it has removed a file, which reads as if it were forgotten."""
     gone = next(it for it in many.open().state.live.values() if it.values["day"] == "2")
-    removal = RemoveFile(gone.path, NOW, True, gone.values, gone.size)
+    removal = RemoveFile(gone.path, removed_at, True, gone.values, gone.size)
     body = write_actions([CommitInfo({"operation": "DELETE"}), removal])
     change = many.job("1", replaced=day("1"))
     version = commit_late(many, change, lambda: many.put("00000000000000000003.json", body))
