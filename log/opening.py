@@ -188,14 +188,15 @@ def _open(
 
 def _open_again(folder: LogFolder, state: LogState, depth: LogDepth) -> Step[OpenedLog | None]:
     """Bring a state up to date; ``None`` where it has too little, or where its log is not as it
-    was: it has another checkpoint, or was cleaned, overwritten or made anew."""
+    was: its newest checkpoint is another, or it was cleaned, overwritten or made anew."""
     if not (state.exists and state.version in state.etags and _has(state, depth)):
         return None
     listed = yield from list_log(folder, max(state.checkpoint, 0))
     since = range(state.version + 1, listed.end + 1)
     present = {version: it.etag for version, it in listed.entries.items()}
+    base = listed.newest_checkpoint()
     if (
-        (listed.newest_checkpoint() or -1) > state.checkpoint
+        (-1 if base is None else base) != state.checkpoint
         or any(present.get(version) != etag for version, etag in state.etags.items())
         or any(version not in present for version in since)
     ):

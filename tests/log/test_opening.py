@@ -166,6 +166,16 @@ class TestOpeningAgain:
         opened, _ = self.again(table, before)
         assert opened.state.version == before.state.version
 
+    def test_files_are_read_though_the_checkpoint_is_gone(self, table: LogTable) -> None:
+        """All entries are there: the state needs no checkpoint."""
+        table.store.objects.pop(LOG.checksum(7))
+        before = table.open(LogDepth.BLIND)
+        before = replace(before, state=replace(before.state, files=None, removed=None))
+        del table.store.objects[LOG.checkpoint(5)]
+        opened, _ = self.again(table, before)
+        found = table.run(read_files(LAYOUT, opened, lambda _: True))
+        assert set(found.state.live) == table.live()
+
     @pytest.mark.parametrize("version", [6, 7])
     def test_entry_that_was_written_over_is_reported(self, table: LogTable, version: int) -> None:
         before = table.open(LogDepth.FILES)
