@@ -35,7 +35,7 @@ from .copies import follow_copies
 from .entries import LogEntry
 from .judging import JobDecided, RunRepeated, judge, judge_ranks, judge_settled
 from .log_layout import LogLayout
-from .opening import FRESH, LogDepth, OpenedLog, list_log, open_log, read_entries, read_files
+from .opening import FRESH, LogDepth, OpenedLog, list_log, open_log, open_with_files, read_entries
 from .put_entry import ListingExpired, NumberUnsure, is_ours, put_entry
 from .replay import LogState, replay
 from .searching import RunDone, find_run
@@ -149,9 +149,7 @@ def _open_for(layout: LogLayout, change: LogChange, depth: LogDepth) -> Step[Ope
     which it touches, where it names no others."""
     if depth is not LogDepth.FILES or change.removes or change.replaced.all:
         return (yield from open_log(layout, depth))
-    opened = yield from open_log(layout, LogDepth.FEW)
-    places = change.touched(opened.state)
-    return (yield from read_files(layout, opened, places.has))
+    return (yield from open_with_files(layout, lambda state: change.touched(state).has))
 
 
 def _judged(

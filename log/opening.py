@@ -224,6 +224,28 @@ def read_files(
     :param wanted: tells whether a partition's files are; the state may have those of others, too.
     :raises SnapshotGoneError: others have cleaned the log since.
     """
+    found = yield from _with_files(layout, opened, wanted)
+    return found or (yield from open_log(layout, LogDepth.FILES, opened.state.version))
+
+
+def open_with_files(
+    layout: LogLayout, wanted: Callable[[LogState], Callable[[Partition], bool]]
+) -> Step[OpenedLog]:
+    """Read the newest state of a table with the live files of some partitions; of others only where
+    there are not very many.
+
+    :param wanted: tells by a state, yet without files, whether a partition's files are.
+    """
+    opened = yield from open_log(layout, LogDepth.FEW)
+    found = yield from _with_files(layout, opened, wanted(opened.state))
+    return found or (yield from open_log(layout, LogDepth.FILES))
+
+
+def _with_files(
+    layout: LogLayout, opened: OpenedLog, wanted: Callable[[Partition], bool]
+) -> Step[OpenedLog | None]:
+    """Read files as :func:`read_files`; ``None`` where what was opened may be of other entries than
+    those that are there now."""
     state, listed = opened.state, opened.listed
     if state.files is not None or listed is None or state.metadata is None:
         return opened
@@ -231,12 +253,11 @@ def read_files(
     try:
         read = partial(read_checkpoint, choice=choice)
         found = yield from _by_checkpoint(layout.folder, listed, state.version, read)
-        if not found.overwritten:
-            return replace(opened, state=replace(state, files=found.state.files, all_files=False))
     except _LogCleaned:
-        pass
-    # What was opened may be of other entries than those that are there now.
-    return (yield from open_log(layout, LogDepth.FILES, state.version))
+        return None
+    if found.overwritten:
+        return None
+    return replace(opened, state=replace(state, files=found.state.files, all_files=False))
 
 
 def _end(listed: ListedLog, version: int | None) -> int:

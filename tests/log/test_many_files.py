@@ -110,6 +110,37 @@ def test_removal_by_another_engine_leaves_no_checksum_file(many: LogTable, remov
     assert counted(many, after) == len(many.live()) == 3
 
 
+class Cleaned(MemoryDriver):
+    """Lets another engine write a checkpoint and clean the log right before one is read."""
+
+    def __init__(self, table: LogTable) -> None:
+        super().__init__(table.store)
+        self._table, self._cleans = table, True
+
+    def perform(self, request: Any) -> Any:
+        if isinstance(request, s.Get) and request.key.endswith(".parquet") and self._cleans:
+            self._cleans = False
+            for _ in range(2):
+                self._table.append("2")
+            newest = self._table.run(make_checkpoint(LAYOUT, NOW))
+            for key in self._table.store.keys(LOG.prefix):
+                name = key.removeprefix(LOG.prefix)
+                if name[:20].isdecimal() and int(name[:20]) < newest - 2:
+                    del self._table.store.objects[key]
+        return super().perform(request)
+
+
+def test_replace_during_which_others_clean_the_log_goes_by_its_newest_state(many: LogTable) -> None:
+    change = many.job("1", replaced=day("1"))
+    driver = Cleaned(many)
+    opened = driver.run(open_log(LAYOUT, LogDepth.FEW))
+    done = driver.run(commit_change(LAYOUT, opened, change, NOW))
+    assert done.entry.version == 5
+    assert [it.path for it in many.open().state.files_of(day("1").partitions)] == [
+        it.path for it in change.adds
+    ]
+
+
 def test_last_one_removes_what_came_meanwhile_and_counts_right(many: LogTable) -> None:
     more = {"replaced": day("1"), "overtaking": Overtaking.LAST_WINS}
     version = commit_late(many, many.job("1", **more), lambda: many.replace("1"))

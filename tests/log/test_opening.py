@@ -169,8 +169,8 @@ class TestOpeningAgain:
     def test_files_are_read_though_the_checkpoint_is_gone(self, table: LogTable) -> None:
         """All entries are there: the state needs no checkpoint."""
         table.store.objects.pop(LOG.checksum(7))
-        before = table.open(LogDepth.BLIND)
-        before = replace(before, state=replace(before.state, files=None, removed=None))
+        opened = table.open(LogDepth.BLIND)
+        before = replace(opened, state=replace(opened.state, files=None, removed=None))
         del table.store.objects[LOG.checkpoint(5)]
         opened, _ = self.again(table, before)
         found = table.run(read_files(LAYOUT, opened, lambda _: True))
