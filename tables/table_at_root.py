@@ -23,6 +23,7 @@ from .delta_steps import layout_of
 from .delta_table import DeltaTable
 from .opened_table import OpenedTable
 from .seen_logs import note_log, seen_log
+from .store_check import ATOMIC
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,15 @@ def open_at_root(url: str) -> TableAtRoot:
 def _at_root(url: str) -> TableAtRoot:
     table, delta = Table(url), DeltaTable(url)
     seen = seen_log(delta.driver, table.root)
-    if seen is not None and (found := _delta_at(delta, seen)) is not None:
-        return found
+    # No table of directories lies beside a log of this package; another engine may have made one.
+    if seen is not None and seen.property_of(ATOMIC):
+        found = _delta_at(delta, seen)
+        if found is not None:
+            return found
     recorded = table.recorded_shape()
     if recorded is not None:
         return TableAtRoot(table, *recorded)
-    return _delta_at(delta, None) or TableAtRoot(table, table.schema, table.partition_by)
+    return _delta_at(delta, seen) or TableAtRoot(table, table.schema, table.partition_by)
 
 
 def _delta_at(delta: DeltaTable, seen: LogState | None) -> TableAtRoot | None:

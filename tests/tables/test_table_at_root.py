@@ -12,8 +12,10 @@ import pytest
 from conftest import Bucket
 
 from support.another_process import begin_process
+from support.log_tables import COLUMNS
 from zero_rename import Table
 from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
+from zero_rename.log.actions import CommitInfo, LogProtocol, write_actions
 from zero_rename.tables import DeltaTable
 from zero_rename.tables.table_at_root import TableAtRoot, find_at_root, open_at_root
 
@@ -102,6 +104,18 @@ def test_files_of_another_program_are_found_as_a_table(s3_bucket: Bucket, url: s
     found = open_at_root(url)
     assert isinstance(found.table, Table)
     assert [file.key for file in found.snapshot().files] == [key]
+
+
+def test_table_of_directories_is_found_though_another_engines_log_was_seen_beside_it(
+    s3_bucket: Bucket, url: str
+) -> None:
+    write(Table(url))
+    key = "lake/flights/_delta_log/00000000000000000000.json"
+    body = write_actions([CommitInfo({"operation": "CONVERT"}), LogProtocol(), COLUMNS])
+    s3_bucket.client.put_object(Bucket=s3_bucket.name, Key=key, Body=body)
+    assert isinstance(open_at_root(url).table, Table)
+    assert DeltaTable(url).exists()
+    assert isinstance(open_at_root(url).table, Table)
 
 
 def test_empty_root_is_no_table(url: str) -> None:
