@@ -135,6 +135,7 @@ def test_replace_during_which_others_clean_the_log_goes_by_its_newest_state(many
     driver = Cleaned(many)
     opened = driver.run(open_log(LAYOUT, LogDepth.FEW))
     done = driver.run(commit_change(LAYOUT, opened, change, NOW))
+    assert isinstance(done, EntryCommitted)
     assert done.entry.version == 5
     assert [it.path for it in many.open().state.files_of(day("1").partitions)] == [
         it.path for it in change.adds
