@@ -56,6 +56,10 @@ class LogLayout(Protocol):
         """The prefixes below which jobs may have written files, :attr:`data` first."""
         ...
 
+    def own_folders(self, state: LogState) -> Step[tuple[str, ...]]:
+        """Those of :meth:`data_folders` in which no other table's files lie."""
+        ...
+
     def key_of(self, path: str, state: LogState) -> str:
         """The object's key of a path in the log; refuses one that leaves the table, whose places
         a state has on record."""

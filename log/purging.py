@@ -8,6 +8,7 @@ removed, within the retention           not yet: readers and restores may need i
 removed before that                     once an entry says that it is forgotten
 of a job with an open record            never: its entry may come
 of an entry that was written over       never: a repair may name it
+in a folder that may be another's       never
 of no entry and no open job             once an entry says that it is forgotten
 ======================================  =================================================
 
@@ -78,8 +79,13 @@ def plan_log_purge(
         state = log.state
         if folders == (folders := layout.data_folders(state)):
             break  # Else it has further ones, whose files are to be seen before the log, too.
+    own = yield from layout.own_folders(state)
     open_jobs = {records.job_of(key) for key in opened.keys}
-    candidates = {key for key in data if _job_of(folders, key) not in open_jobs and is_of_job(key)}
+    candidates = {
+        key
+        for key in data
+        if key.startswith(own) and _job_of(folders, key) not in open_jobs and is_of_job(key)
+    }
     if log.overwritten:
         # An entry was destroyed: what it added is in no state, and must not go.
         return PurgePlan(state, {})

@@ -15,6 +15,7 @@ from ..committer.store.requests import Step
 from ..committer.upkeep.checkpoint import DataRootChange, not_durable
 from ..layouts.delta.data_roots import data_root_of, with_data_root
 from ..layouts.delta.delta_layout import DeltaLayout
+from ..layouts.delta.root_marks import owner_of
 from ..log.opening import LogDepth, open_log
 from ..log.replay import LogState
 from .delta_files import snapshot_of
@@ -33,6 +34,31 @@ def check_data_root(root: TableRoot, data_root: FastRoot) -> None:
             remedy="Name another bucket, or a prefix outside the table; or leave the data root "
             "out: files then lie in the table.",
         )
+
+
+def refuse_folder_of_another(
+    root: TableRoot, layout: DeltaLayout, data_root: FastRoot, table_id: str | None
+) -> Step[None]:
+    """Refuse a data root in which another table has its files in the folder of this one.
+
+    :param table_id: of this table; ``None``: it was not there when the job opened.
+    :raises InvalidInputError: another table of another store has.
+    :raises FastRootGoneError: the root cannot be reached.
+    """
+    owner = yield from owner_of(layout.root, data_root)
+    if owner in (None, table_id):
+        return
+    # Another first job may have made the table meanwhile.
+    if (yield from open_log(layout, LogDepth.BLIND)).state.table_id == owner:
+        return
+    raise InvalidInputError(
+        f"In the data root {data_root} the folder of this table has files of another one, whose "
+        "bucket and path have the same names, or of a table that was here before. Nothing was "
+        "written.",
+        table=root.url,
+        remedy="Name a data root that the other table does not have; or, if that is gone, delete "
+        "the folder.",
+    )
 
 
 def kept_data_root(root: TableRoot, state: LogState, asked: FastRoot | None) -> FastRoot | None:
@@ -60,7 +86,7 @@ def change_data_root(
 
     :param data_root: ``None``: in the table.
     :raises CommitConflictError: another job changes the columns or properties meanwhile.
-    :raises InvalidInputError: the root lies in the table.
+    :raises InvalidInputError: the root lies in the table, or another table's files lie there.
     :raises TableNotFoundError: no table there.
     """
     if data_root is not None:
@@ -70,6 +96,8 @@ def change_data_root(
         raise TableNotFoundError("There is no Delta table here.", table=root.url)
     lying = tuple(not_durable(snapshot_of(root, layout, state).files))
     change = DataRootChange(data_root_of(state), data_root, lying)
+    if data_root is not None and change.before != data_root:
+        yield from refuse_folder_of_another(root, layout, data_root, state.table_id)
     if apply and change.before != data_root:
         yield from change_properties(layout, partial(with_data_root, root=data_root))
     return change

@@ -97,7 +97,7 @@ from ..log.replay import LogState
 from ..log.rerunning import find_past
 from ..log.scope import ALL, NONE, Scope
 from ..log.searching import RunDone, find_run
-from .data_root import check_data_root, kept_data_root
+from .data_root import check_data_root, kept_data_root, refuse_folder_of_another
 from .delta_files import (
     added_file,
     log_partition,
@@ -376,6 +376,8 @@ def _opened(
     else:
         yield from check_free(root)
         yield from refuse_expiry(root, spec.files.tags)
+        if spec.fast is not None:
+            yield from refuse_folder_of_another(root, layout, spec.fast, None)
     spec, schema, partition_by = _columns(root, state, spec)
     facts = yield from facts_of(root, state, known)
     yield from refuse_second_writer(root, layout, opened.job, facts)

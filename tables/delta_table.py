@@ -70,7 +70,7 @@ from ..committer.scan.current_table import stored_in
 from ..committer.scan.reads import note_read, stated_inputs
 from ..committer.scan.table_scan import BegunRead, ScanPlan, TableAccess, TableScan
 from ..committer.store.driver import BotoDriver, connect
-from ..committer.store.fast_root import FastRoot
+from ..committer.store.fast_root import FastRoot, is_fast
 from ..committer.store.requests import Work
 from ..committer.table_copy import Copied
 from ..committer.upkeep.adopt import AdoptAction, AdoptReport
@@ -764,8 +764,10 @@ class DeltaTable(ChangeableTable):
 
     @property
     def data_root_prefixes(self) -> tuple[str, ...]:
-        """What the keys of files in each root on record begin with."""
-        return tuple(map(self._layout.data_in, roots_of(self._open(LogDepth.BLIND).state)))
+        """What the keys of files begin with in each root on record in which no other table's files
+        lie."""
+        folders = self.run(self._layout.own_folders(self._open(LogDepth.BLIND).state))
+        return tuple(filter(is_fast, folders))
 
     def refuse_other_data_root(self, data_root: FastRoot | str) -> None:
         """Refuse a data root that a job would ask for and that the table does not have, or that no

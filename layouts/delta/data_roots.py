@@ -24,7 +24,15 @@ def data_root_of(state: LogState) -> FastRoot | None:
 
     :raises RecordDamagedError: the property cannot be read.
     """
-    text = state.property_of(DATA_ROOT)
+    return None if state.metadata is None else present_root(state.metadata.properties)
+
+
+def present_root(properties: Mapping[str, str]) -> FastRoot | None:
+    """The root in which jobs write their files first, of a table's properties.
+
+    :raises RecordDamagedError: the property cannot be read.
+    """
+    text = properties.get(DATA_ROOT)
     return _read(text, DATA_ROOT) if text else None
 
 

@@ -16,6 +16,7 @@ from ...log.replay import LogState
 from . import features
 from .data_roots import keeping_roots, roots_of
 from .paths import DeltaRoot
+from .root_marks import marked, write_mark
 from .success_marker import write_marker
 
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
@@ -55,6 +56,10 @@ class DeltaLayout:
     def data_folders(self, state: LogState) -> tuple[str, ...]:
         return (self.data, *map(self.data_in, roots_of(state)))
 
+    def own_folders(self, state: LogState) -> Step[tuple[str, ...]]:
+        own, *others = self.data_folders(state)
+        return (own, *(yield from marked(others, state.table_id)))
+
     def cleaned_by_others(self, state: LogState) -> bool:
         return state.property_of("delta.enableExpiredLogCleanup", "true").lower() != "false"
 
@@ -88,6 +93,7 @@ class DeltaLayout:
 
     def finish(self, entry: LogEntry) -> Step[None]:
         # A file of a Delta table is visible with its entry.
+        yield from write_mark(self.root, entry)
         yield from write_marker(self.root, self.folder, entry)
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from support.fast_stores import FastStores, fast_stores
+from support.memory_s3 import MemoryS3, answering
 from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from support.moto_server import S3Server
 from zero_rename.committer import Table
@@ -107,7 +108,8 @@ class TestPlaces:
     ) -> None:
         write(DeltaTable(URL, stores.durable.client()), rows(1), data_root=stores.data_root)
         write(DeltaTable(URL, stores.durable.client()), rows(2, day="2"))
-        assert len(stores.keys(stores.fast, "fast")) == 2
+        found = stores.keys(stores.fast, "fast")
+        assert len([key for key in found if key.endswith(".parquet")]) == 2
         own = stores.keys(stores.durable, "bucket")
         assert not [key for key in own if key.endswith(".parquet")]
         assert values(DeltaTable(URL, stores.durable.client())) == [1, 2]
@@ -463,6 +465,85 @@ class TestChange:
     def test_change_of_no_table_is_refused(self) -> None:
         with pytest.raises(TableNotFoundError):
             on(MemoryStore()).set_data_root(FAST, apply=True)
+
+
+MARK = "scratch/bucket/flights/_table.json"
+
+
+class TestTwoStores:
+    """Tables of two stores, both ``s3://bucket/flights``, by one data root."""
+
+    @pytest.fixture
+    def other(self) -> Iterator[DeltaTable]:
+        """The table of the other store."""
+        server = MemoryS3("http://other.invalid")
+        with answering(server):
+            server.client().create_bucket(Bucket="bucket")
+            yield DeltaTable(URL, server.client())
+
+    def first(self, stores: FastStores) -> DeltaTable:
+        table = DeltaTable(URL, stores.durable.client())
+        write(table, rows(1), data_root=stores.data_root)
+        return table
+
+    def test_first_load_marks_the_folder_as_the_tables_own(self, stores: FastStores) -> None:
+        table = self.first(stores)
+        body = stores.fast.client().get_object(Bucket="fast", Key=MARK)["Body"].read()
+        state = table.run(open_log(layout_of(table.root), LogDepth.BLIND)).state
+        assert json.loads(body) == {"table": state.table_id}
+        write(table, rows(2))
+        assert table.purge(apply=True) == []
+
+    def test_first_load_of_the_second_is_refused(
+        self, stores: FastStores, other: DeltaTable
+    ) -> None:
+        table = self.first(stores)
+        with pytest.raises(InvalidInputError, match="has files of another one"):
+            write(other, rows(2), data_root=stores.data_root)
+        assert not other.exists()
+        assert other.open_jobs() == []
+        assert values(table) == [1]
+
+    def test_change_of_the_seconds_data_root_is_refused(
+        self, stores: FastStores, other: DeltaTable
+    ) -> None:
+        self.first(stores)
+        write(other, rows(2))
+        with pytest.raises(InvalidInputError, match="has files of another one"):
+            other.set_data_root(stores.data_root, apply=True)
+        assert other.data_root is None
+
+    def test_purge_leaves_a_folder_that_is_not_marked_as_the_tables_own(
+        self, stores: FastStores, other: DeltaTable, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Both first loads saw no mark, as only two at once can."""
+        table = self.first(stores)
+        fast = stores.fast.client()
+        mark = fast.get_object(Bucket="fast", Key=MARK)["Body"].read()
+        fast.delete_object(Bucket="fast", Key=MARK)
+        write(other, rows(2), data_root=stores.data_root)
+        assert table.purge(apply=True) == []
+        assert "not marked as its own" in caplog.text
+        assert (values(table), values(other)) == ([1], [2])
+        assert table.data_root_prefixes == ()
+        fast.put_object(Bucket="fast", Key=MARK, Body=mark)
+        assert other.purge(apply=True) == []
+
+    def test_first_load_of_a_table_that_another_first_load_makes_goes_on(
+        self, store: MemoryStore
+    ) -> None:
+        made = MemoryStore()
+        steps: list[str] = []
+
+        def meanwhile(request: Any, apply: Callable[[Any], Any]) -> Any:
+            if isinstance(request, s.Get) and request.key.endswith("_table.json") and not steps:
+                steps.append("met")
+                write(on(made), rows(1), data_root=FAST)
+            return apply(request)
+
+        write(on(made, meanwhile), rows(2), data_root=FAST)
+        assert steps
+        assert values(on(made)) == [1, 2]
 
 
 class TestVerify:
