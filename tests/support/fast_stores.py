@@ -25,6 +25,11 @@ class FastStores:
     def data_root(self) -> str:
         return f"s3://fast/scratch?endpoint={self.fast.endpoint}"
 
+    @property
+    def files(self) -> list[str]:
+        """Keys of jobs' files in the fast bucket."""
+        return [key for key in self.keys(self.fast, "fast") if not key.endswith("/_table.json")]
+
     def keys(self, server: S3Server, bucket: str) -> list[str]:
         listed = server.client().list_objects_v2(Bucket=bucket)
         return [item["Key"] for item in listed.get("Contents", ())]

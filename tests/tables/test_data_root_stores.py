@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ from zero_rename.committer import FastRootGoneError, SnapshotGoneError
 from zero_rename.committer.format.job_spec import FileOptions
 from zero_rename.committer.store.copies import CopyFile
 from zero_rename.committer.store.driver import BotoDriver
-from zero_rename.committer.store.fast_root import is_fast
+from zero_rename.committer.store.fast_root import FastRoot, is_fast
 from zero_rename.committer.upkeep.checkpoint import CheckpointAction
+from zero_rename.layouts.delta.data_roots import with_data_root
 from zero_rename.tables import DeltaTable
+from zero_rename.tables.delta_properties import change_properties
+from zero_rename.tables.delta_steps import layout_of
 
 pytestmark = pytest.mark.memory_s3
 
@@ -91,7 +95,7 @@ class TestFiles:
         with opened(stores, url).job(made.schema, partition_by=["name"], data_root=fast) as job:
             job.write(made)
         table = opened(stores, url)
-        assert len(stores.keys(stores.fast, "fast")) == len(table.not_durable()) == len(names)
+        assert len(stores.files) == len(table.not_durable()) == len(names)
         before = table.state().log_version
         assert {it.action for it in table.checkpoint(apply=True)} == {CheckpointAction.COPIED}
         assert values(table) == list(range(len(names)))
@@ -108,7 +112,7 @@ class TestFiles:
             writer = opened(stores).task_writer(task, 0, 0)
             writer.write(rows(2))
             job.take([writer.close()], 1)
-        assert len(stores.keys(stores.fast, "fast")) == 2
+        assert len(stores.files) == 2
         assert values(table) == [1, 2]
 
 
@@ -147,9 +151,11 @@ class TestGone:
         table = opened(stores)
         load(table, 1, data_root=stores.data_root)
         client = stores.fast.client()
-        client.delete_object(Bucket="fast", Key=stores.keys(stores.fast, "fast")[0])
+        client.delete_object(Bucket="fast", Key=stores.files[0])
         with pytest.raises(SnapshotGoneError, match="lineage plan"):
             table.scan().to_arrow()
+        (mark,) = stores.keys(stores.fast, "fast")
+        client.delete_object(Bucket="fast", Key=mark)
         client.delete_bucket(Bucket="fast")
         with pytest.raises(FastRootGoneError, match="no such bucket"):
             table.scan().to_arrow()
@@ -167,7 +173,11 @@ class TestDoctor:
         table = opened(stores)
         load(table, 1, data_root=stores.data_root)
         root = f"s3://fast/other?endpoint={stores.fast.endpoint}&profile=nobodys"
-        table.set_data_root(root, apply=True)
+        with pytest.raises(FastRootGoneError, match="nobodys"):
+            table.set_data_root(root, apply=True)
+        # As another host has set it.
+        change = partial(with_data_root, root=FastRoot.parse(root))
+        table.run(change_properties(layout_of(table.root), change))
         (found,) = [it for it in table.doctor() if "fast" in it.what]
         assert "nobodys" in found.detail
         assert found.remedy.startswith("See AWS_PROFILE")
