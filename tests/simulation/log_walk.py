@@ -98,8 +98,9 @@ class Walk:
 
     def __post_init__(self) -> None:
         self.rnd = random.Random(self.seed)
-        #: Whether a process has opened the log before, and what the last opening has shown.
-        self.remembers, self.seen = random.Random(-self.seed), None
+        #: What the last opening has shown, which a process of every other walk may know.
+        self.memory = random.Random(-self.seed)
+        self.seen: LogState | None = None
         self.clock = ManualClock()
         self.store = MemoryStore(self.clock)
         self.told: dict[str, tuple[str, str]] = {}
@@ -458,7 +459,8 @@ class Walk:
     def _job(self, job: str, days: list[str], depth: LogDepth | None = None, **more: Any) -> Any:
         if depth is None:
             depth = LogDepth.FILES if self.rnd.random() < 0.5 else LogDepth.BLIND
-        before = self.remembers.choice([None, self.seen])
+        remembers = self.seed % 2 and self.memory.random() < 0.5
+        before = self.seen if remembers else None
         opened = yield from open_log_job(LAYOUT, ids(job), {}, depth, more.get("run"), before)
         self.seen = opened.log.state
         self.ids[job] = job = opened.job
