@@ -95,6 +95,7 @@ def add(table: DeltaTable, *rows: tuple[str, float], **more: Any) -> str:
     data = pa.table({"delay": pa.array(delays, pa.float64()), "day": list(days)})
     with table.job(data.schema, partition_by=["day"], **more) as job:
         job.write(data)
+    assert job.job is not None
     return job.job
 
 
@@ -102,7 +103,7 @@ class TestDeltaTable:
     @pytest.fixture
     def sums(self, server: TrinoServer, database: str) -> Callable[[], dict[object, object]]:
         sql = f'SELECT day, sum(delay) FROM delta."{database}".flights GROUP BY day'
-        return lambda: dict(server.query(sql))
+        return lambda: {day: delay for day, delay in server.query(sql)}
 
     def test_shows_what_jobs_commit(
         self, delta: DeltaTable, sums: Callable[[], dict[object, object]]
