@@ -77,7 +77,7 @@ def removed_copies(files: Iterable[AddFile], state: LogState) -> dict[str, list[
 
 
 def source_of(file: AddFile | RemoveFile) -> str:
-    """Return the path of the file that this one is a copy of; its own where it is no copy."""
+    """Return the path of a copy's source; of any other file its own path."""
     return file.tags.get(COPY_OF) or file.path  # Another engine may write null.
 
 

@@ -61,7 +61,7 @@ def purge_delta(table: DeltaTable, records_older_than: float, apply: bool) -> It
 
 
 def data_root_prefixes(table: DeltaTable) -> tuple[str, ...]:
-    """What the keys of files in a Delta table's data roots begin with; none of a table of another
+    """Return the prefixes of keys in a Delta table's data roots; none for a table of another
     engine, which has no such roots."""
     return () if why_left(table) else table.data_root_prefixes
 

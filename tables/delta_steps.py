@@ -173,7 +173,7 @@ def rewriting(operation: str, changes_data: bool) -> Amend:
 
 @dataclass(frozen=True)
 class Seen:
-    """What this process has seen of a table before; ``None``: nothing.
+    """Facts of a table that this process has found before; ``None``: none.
 
     :param facts: of its store.
     :param log: the state of its log.
@@ -349,9 +349,11 @@ def _making(change: LogChange, state: LogState) -> LogChange:
 
 
 def _depth(spec: JobSpec, amend: Amend) -> LogDepth:
-    """What is read as the job opens of that which it will have to know as it commits: an append
-    needs no list of files, and of very many a replace those alone of its partitions, which it may
-    not know yet."""
+    """Choose how much of the log is read as the job opens.
+
+    An append needs no files. A replace needs those of its partitions, which it may not know yet:
+    where the table has very many files, they are read at the commit.
+    """
     again = spec.idempotency_key is not None and spec.on_repeat is OnRepeat.REPLACE_OWN
     compares = spec.on_conflict is OnConflict.NEWEST_RUN
     if again or compares or spec.mode is Mode.FAIL_IF_EXISTS:
@@ -516,7 +518,7 @@ def _commit(
     """Commit a job.
 
     :param log: the state that it began on; ``None``: it is read anew.
-    :param note: is told the state after it.
+    :param note: takes the log with the state after it.
     """
     if opened.repeated is not None:
         return opened.repeated

@@ -764,8 +764,8 @@ class DeltaTable(ChangeableTable):
 
     @property
     def data_root_prefixes(self) -> tuple[str, ...]:
-        """What the keys of files begin with in each root on record in which no other table's files
-        lie."""
+        """The prefixes of keys in the roots on record, but for those where files of another table
+        may lie."""
         folders = self.run(self._layout.own_folders(self._open(LogDepth.BLIND).state))
         return tuple(filter(is_fast, folders))
 

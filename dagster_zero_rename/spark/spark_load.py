@@ -355,10 +355,10 @@ def check_application_policies(
                 remedy=f"Let the application say it, by save(options={{{option!r}: "
                 f"{str(value)!r}}}).",
             )
-    told = (*OF_MERGES, "on_conflict", "on_superseded", "data_root", "success_markers")
+    names = (*OF_MERGES, "on_conflict", "on_superseded", "data_root", "success_markers")
     is_delta = {"layout": TableLayout.DELTA if policy.is_delta else None}
     registration = policy.registration
-    said = {name: getattr(policy, name) for name in told}
+    said = {name: getattr(policy, name) for name in names}
     said |= {"mode": policy.parsed_mode, "partitions": partitions, **is_delta}
     said["catalog"] = None if registration is None else registration.catalog
     check_policies(committer, said)

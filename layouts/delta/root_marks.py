@@ -64,7 +64,7 @@ def marked(folders: Iterable[str], table: str | None) -> Step[tuple[str, ...]]:
         try:
             there = yield from Get(key)
         except FastRootGoneError:
-            found.append(folder)  # Whoever asks there is told so.
+            found.append(folder)  # Further requests to it raise the error.
             continue
         if isinstance(there, Found) and _table(there) == table:
             found.append(folder)

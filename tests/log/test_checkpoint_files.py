@@ -289,7 +289,7 @@ class TestCheckpointOfAnotherEngine:
         assert facts(state_by(table, checkpoint_of=again)) == wanted
 
     @pytest.mark.parametrize("kind", ["add", "txn"])
-    def test_one_whose_texts_are_not_utf_8_is_named_as_damaged(
+    def test_checkpoint_with_texts_that_are_not_utf_8_is_named_as_damaged(
         self, table: LogTable, kind: str
     ) -> None:
         name = {"add": "path", "txn": "appId"}[kind]

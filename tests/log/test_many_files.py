@@ -97,7 +97,7 @@ def test_files_that_another_job_removed_are_counted_though_they_were_not_read(
 
 @pytest.mark.parametrize("removed_at", [NOW, FORGOTTEN])
 def test_removal_by_another_engine_leaves_no_checksum_file(many: LogTable, removed_at: int) -> None:
-    """Whether what it names was live is not known: the next job that reads all files counts. An
+    """It may name a file that was not live; the next job that reads all files counts them. An
     engine need not say when it has removed a file, which reads as if it were forgotten."""
     gone = next(it for it in many.open().state.live.values() if it.values["day"] == "2")
     removal = RemoveFile(gone.path, removed_at, True, gone.values, gone.size)
@@ -153,8 +153,10 @@ def test_last_one_removes_what_came_meanwhile_and_counts_right(many: LogTable) -
 def test_add_that_changes_no_rows_is_not_counted_unless_all_files_were_read(many: LogTable) -> None:
     """Another engine writes the statistics of a live file anew."""
     there = next(iter(many.open().state.live.values()))
-    told = AddFile(there.path, there.values, there.size, there.modified, False, '{"numRecords":1}')
-    body = write_actions([CommitInfo({"operation": "COMPUTE STATS"}), told])
+    renewed = AddFile(
+        there.path, there.values, there.size, there.modified, False, '{"numRecords":1}'
+    )
+    body = write_actions([CommitInfo({"operation": "COMPUTE STATS"}), renewed])
     many.put("00000000000000000003.json", body)
     for depth in (LogDepth.BLIND, LogDepth.FEW):
         assert many.open(depth).state.count is None
