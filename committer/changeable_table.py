@@ -492,6 +492,7 @@ def refuse_repeat(earlier: str | None, why: str | None, table: str) -> None:
         "changed.",
         table=table,
         job=earlier,
-        remedy="Take the earlier change back first (zero-rename keep-rows --undo), or say that it "
-        "is to be made again, by on_repeat='append'.",
+        remedy="Take the earlier change back first (zero-rename undo; in a table of directories "
+        "zero-rename keep-rows --undo), or say that it is to be made again, by "
+        "on_repeat='append'.",
     )

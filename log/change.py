@@ -54,6 +54,8 @@ REPAIR = "REPAIR"
 SETTLE = "SETTLE"
 #: That of one which puts copies in place of files that lie in a data root.
 CHECKPOINT = "CHECKPOINT"
+#: Those of entries that write rows of files again.
+REWRITES = frozenset({"MERGE", "DELETE", "OPTIMIZE"})
 #: The tag of a copy: the path of its source.
 COPY_OF = "copyOf"
 #: Applications of our transactions.

@@ -18,7 +18,9 @@ restores a version                     unsure      where they were written again
 was cleaned                            unsure
 =====================================  ==========  =========================================
 
-Of files that carry compacted rows the same is asked. A compaction is taken back by the rerun's own
+Of files that carry compacted rows the same is asked. Where an entry of the run was a change of rows,
+its files hold rows of others, too: they are refused unless they are gone, since the rerun would take
+all of them. A compaction is taken back by the rerun's own
 entry (:mod:`.taking_back`), as long as the files are kept that it was made of. Other rows that may
 be there are refused: the rerun would double them. Of partitions that it replaces nothing is asked.
 A restore that comes before its entry is a conflict, since it may bring back what is gone.
@@ -33,7 +35,7 @@ from dataclasses import dataclass, field, replace
 from ..committer.errors import CommitConflictError
 from ..committer.store.requests import Step
 from .actions import AddFile, RemoveFile
-from .change import RESTORE, RUN, LogChange
+from .change import RESTORE, REWRITES, RUN, LogChange
 from .copies import copies_in
 from .entries import LogEntry
 from .judging import replaced_by
@@ -101,6 +103,7 @@ def find_past(
     ]
     holders = [((version, add),) for version, add in added]
     compactions: dict[tuple[int, Partition | None], Compaction] = {}
+    there = set(state.live)
     if any(add.path not in state.live for _, add in added):
         first = own[-1].version + 1
         entries = yield from read_entries(layout.folder, range(first, state.version + 1))
@@ -111,8 +114,11 @@ def find_past(
             since = entries[version + 1 - first :]
             fate = _see_gone(run, add, since, {it.version for it in own}, state)
             compactions |= {(it.entry.version, it.partition): it for it in fate.compactions}
+            if fate.compactions:
+                there.add(add.path)
     paths = frozenset(add.path for each in holders for _, add in each)
     live = frozenset(paths & state.live.keys())
+    _refuse_rows_of_others(run, own, holders, there, state, replaced)
     if not compactions:
         return RunPast(done.version, live)
     back = yield from take_back(layout, state, compactions.values(), paths, now)
@@ -124,6 +130,38 @@ def find_past(
             "made of are gone, or about to be",
         )
     return RunPast(done.version, live, back)
+
+
+def _refuse_rows_of_others(
+    run: str,
+    own: Iterable[LogEntry],
+    holders: Iterable[tuple[tuple[int, AddFile], ...]],
+    there: Collection[str],
+    state: LogState,
+    replaced: Scope,
+) -> None:
+    """Refuse to take out files in which a change of rows by the run has written rows of others
+    again.
+
+    :param there: paths of the files whose rows are in the table, compacted or not.
+    """
+    changed = {
+        (entry.version, place)
+        for entry in own
+        if entry.operation in REWRITES or "rowChanges" in entry.ours
+        for place in {state.partition(it) for it in entry.of(RemoveFile)}
+    }
+    for same in holders:
+        version, add = same[0]
+        place = state.partition(add)
+        if (version, place) not in changed and (version, None) not in changed:
+            continue
+        if any(it.path in there for _, it in same) and not replaced.has(place):
+            raise _refused(
+                run,
+                f"its change of rows, version {version}, wrote rows of others again, in the same "
+                "files",
+            )
 
 
 def _with_copies(

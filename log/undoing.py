@@ -28,6 +28,7 @@ from typing import Any
 from ..committer.errors import InvalidInputError, first_few
 from ..committer.store.requests import Step
 from .actions import AddFile, LogMetadata, RemoveFile
+from .change import REWRITES
 from .copies import source_of, with_copies
 from .entries import LogEntry
 from .log_layout import LogLayout
@@ -37,8 +38,6 @@ from .replay import LogState
 from .restoring import LogFiles, LogRestore, bring_back, find_ranks
 from .scope import ALL, Scope
 
-#: Operations of jobs of this package that write rows again.
-_REWRITES = frozenset({"MERGE", "DELETE", "OPTIMIZE"})
 #: Entries that are read at once.
 _AT_ONCE = 64
 
@@ -182,7 +181,7 @@ def _written_by(layout: LogLayout, files: Iterable[AddFile]) -> Step[set[str]]:
         removed = [
             remove
             for it in entries
-            if it is not None and it.operation in _REWRITES
+            if it is not None and it.operation in REWRITES
             for remove in it.of(RemoveFile)
         ]
         todo = {it.tags.get("v") or "" for it in removed}

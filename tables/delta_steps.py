@@ -883,6 +883,9 @@ def _repeated(
     if entry is None:
         # The log was cleaned below it; that the run has committed is certain.
         return Committed("", root.url, (), 0.0, repeated=True)
+    if not state.exists:
+        # The other try has made the table.
+        state = (yield from open_log(layout, LogDepth.BLIND)).state
     return replace(committed(root, state, entry), repeated=True)
 
 

@@ -174,6 +174,45 @@ class TestRewrittenRows:
             table.commit(change)
 
 
+class TestRowsOfOthers:
+    """A run that has changed rows: its files hold those of others, too."""
+
+    @pytest.fixture
+    def merged(self, table: LogTable) -> str:
+        other = path_of(table.append("1"))
+        merge = table.job(
+            "1", run="daily", removes=frozenset({other}), reads=day("1"), operation="MERGE"
+        )
+        return path_of(table.commit(merge))
+
+    def test_are_not_taken_out(self, table: LogTable, merged: str) -> None:
+        with pytest.raises(CommitConflictError, match="version 2, wrote rows of others again"):
+            past(table)
+        assert table.live() == {merged}
+
+    def test_are_not_taken_out_of_a_compaction(self, table: LogTable, merged: str) -> None:
+        rewrite(table, merged)
+        with pytest.raises(CommitConflictError, match="wrote rows of others again"):
+            past(table)
+
+    def test_go_where_the_run_replaces_the_partition(self, table: LogTable, merged: str) -> None:
+        opened = table.open()
+        found = table.run(find_past(LAYOUT, opened, "daily", "asks", NOW, replaced=day("1")))
+        assert found == RunPast(2, frozenset({merged}))
+
+    def test_are_nobody_s_once_the_change_was_taken_back(
+        self, table: LogTable, merged: str
+    ) -> None:
+        restore(table, 1)
+        assert past(table) == RunPast(2, frozenset())
+
+    def test_are_not_in_a_partition_that_was_empty(self, table: LogTable, merged: str) -> None:
+        merge = table.job("2", run="weekly", reads=day("2"), operation="MERGE")
+        own = path_of(table.commit(merge))
+        found = table.run(find_past(LAYOUT, table.open(), "weekly", "asks", NOW))
+        assert found == RunPast(3, frozenset({own}))
+
+
 class TestCompactedRows:
     """Rows of a run that a compaction has written again, with those of another job."""
 

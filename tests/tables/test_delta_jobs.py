@@ -230,6 +230,29 @@ class TestRuns:
             write(table, rows(("1", value)), idempotency_key="run", on_repeat="replace_own")
         assert read(table) == [("1", 1), ("1", 7)]
 
+    def test_a_run_that_has_changed_rows_of_others_takes_none_of_them_out(
+        self, table: DeltaTable
+    ) -> None:
+        write(table, rows(("1", 1), ("1", 2)))
+        table.delete([("delay", "==", 2)], idempotency_key="run")
+        words = {"idempotency_key": "run", "on_repeat": "replace_own"}
+        with pytest.raises(CommitConflictError, match="wrote rows of others again"):
+            write(table, rows(("1", 5)), **words)
+        assert read(table) == [("1", 1)]
+        write(table, rows(("1", 5)), mode="overwrite", **words)
+        assert read(table) == [("1", 5)]
+
+    def test_a_second_try_of_a_run_that_met_the_first_one_as_it_made_the_table_repeats_it(
+        self, table: DeltaTable
+    ) -> None:
+        with table.job(COLUMNS, partition_by=["day"], idempotency_key="run") as second:
+            second.write(rows(("1", 5)))
+            first = write(DeltaTable(table.root.url), rows(("1", 5)), idempotency_key="run")
+        assert second.committed is not None
+        assert second.committed.repeated
+        assert second.committed.job == first.job
+        assert read(table) == [("1", 5)]
+
     def test_a_run_may_append_again(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5)), idempotency_key="run")
         write(table, rows(("1", 6)), idempotency_key="run", on_repeat="append")
