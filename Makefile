@@ -78,7 +78,7 @@ airflow-life: setup $(if $(SCENES),,s3a-jars) ## The examples in a whole Airflow
 dagster-life: setup ## The examples in a whole Dagster: dg, a backfill with a hole, kills, a late run. SCENES="components backfill"
 	@PYTHONPATH=tests $(PY) -m dagster_life $(SCENES)
 
-proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation walk torture each each_delta crowds faults s3a engines airflow"
+proof: setup     ## What is too long for make test; writes docs/proof.md. PARTS="simulation log walk torture each each_delta crowds faults s3a engines airflow"
 	@PYTHONPATH=tests $(PY) -m proof $(PARTS)
 
 growth: setup    ## How a table's records grow, in bytes, requests and memory; writes docs/performance.md

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from proof import programs, simulated, walked
+from proof import logged, programs, simulated, walked
 from proof.outcome import Outcome, Verdict
 from proof.page import Page
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PARTS: dict[str, Callable[[int], Outcome]] = {
     "simulation": simulated.prove,
+    "log": logged.prove,
     "walk": walked.prove,
     "torture": programs.torture,
     "each": programs.each_request,

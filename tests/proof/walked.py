@@ -1,7 +1,7 @@
 """The public walk in its long form: as many walks as there is time for.
 
-``WALK_SEEDS`` names the seeds, each the beginning of as many walks as its share of the time
-allows; ``WALK_MINUTES`` says how long all of them take together.
+``WALK_SEEDS`` names the seeds, each the beginning of as many walks of either layout as its share
+of the time allows; ``WALK_MINUTES`` says how long all of them take together.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 
 from proof.outcome import Outcome, Verdict
+from walk.plan import DELTA, DIRECTORIES
 from walk.walking import WalkFailure, Walks, walk_seeds
 
 from support.garbage import collect_rarely
 
 _SEEDS = "1 2 3"
 _MINUTES = "60"
+_LAYOUTS = (DIRECTORIES, DELTA)
 #: Walks between the first of a seed and the first of the next.
 APART = 10_000_000
 
@@ -29,13 +31,15 @@ def prove(processes: int) -> Outcome:
     command = (
         f'WALK_SEEDS="{" ".join(map(str, seeds))}" WALK_MINUTES={minutes:g} make proof PARTS=walk'
     )
-    every, lines, failures = Walks(), ["| seed | walks | commits | requests |"], []
-    lines.append("|---|---:|---:|---:|")
+    by_layout = {layout: Walks() for layout in _LAYOUTS}
+    lines, failures = ["| layout | seed | walks | commits | requests |"], []
+    lines.append("|---|---|---:|---:|---:|")
+    each = 60 * minutes / len(seeds) / len(by_layout)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context, collect_rarely) as pool:
-        for seed in seeds:
-            until = time.monotonic() + 60 * minutes / len(seeds)
-            shares = [pool.submit(_walk, seed, processes, n, until) for n in range(processes)]
+        for layout, seed in ((layout, seed) for layout in by_layout for seed in seeds):
+            until = time.monotonic() + each
+            shares = [pool.submit(_walk, layout, seed, processes, n, until) for n in range(processes)]
             walks = Walks()
             for share in shares:
                 try:
@@ -43,11 +47,16 @@ def prove(processes: int) -> Outcome:
                 except WalkFailure as failure:
                     print(failure, flush=True)
                     failures.append(str(failure))
-            every.add(walks)
+            by_layout[layout].add(walks)
             counts = f"{walks.walks:,} | {walks.commits:,} | {walks.requests:,}"
-            lines.append(f"| {seed} | {counts} |")
+            lines.append(f"| {layout} | {seed} | {counts} |")
             print(lines[-1], flush=True)
-    details = (*lines, "", *every.table)
+    tables = [
+        line
+        for layout, walks in by_layout.items()
+        for line in ("", f"Of the layout *{layout}*:", "", *walks.table)
+    ]
+    details = (*lines, *tables)
     if failures:
         text = [line for it in failures for line in ("", "```", *it.splitlines(), "```")]
         why = f"broken: {len(failures)} walks failed"
@@ -55,8 +64,8 @@ def prove(processes: int) -> Outcome:
     return Outcome(Verdict.PASSED, command, details)
 
 
-def _walk(seed: int, processes: int, number: int, until: float) -> Walks:
+def _walk(layout: str, seed: int, processes: int, number: int, until: float) -> Walks:
     """A process's walks of a seed: every so manieth."""
     logging.disable(logging.CRITICAL)
     first = seed * APART
-    return walk_seeds(range(first + number, first + APART, processes), until)
+    return walk_seeds(range(first + number, first + APART, processes), until, layout=layout)

@@ -1,17 +1,27 @@
-"""``python -m walk SEED``: walk a seed again. ``python -m walk FIRST LAST``: many, without LAST."""
+"""``python -m walk SEED``: walk a seed again. ``python -m walk FIRST LAST``: many, without LAST.
+``--layout delta``: through a Delta table."""
 
 from __future__ import annotations
 
+import argparse
 import logging
 import sys
 
+from walk.plan import DELTA, DIRECTORIES
 from walk.walking import WalkFailure, walk_seeds
 
 
-def main(first: int, last: int | None = None) -> int:
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="walk", description=__doc__)
+    parser.add_argument("first", type=int)
+    parser.add_argument("last", type=int, nargs="?")
+    parser.add_argument("--layout", choices=(DIRECTORIES, DELTA), default=DIRECTORIES)
+    options = parser.parse_args()
+    first = options.first
+    last = first + 1 if options.last is None else options.last
     logging.disable(logging.CRITICAL)
     try:
-        walks = walk_seeds(range(first, first + 1 if last is None else last))
+        walks = walk_seeds(range(first, last), layout=options.layout)
     except WalkFailure as failure:
         print(failure)
         return 1
@@ -21,4 +31,4 @@ def main(first: int, last: int | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    sys.exit(main())

@@ -67,7 +67,7 @@ class Write(Effect):
     marks: bool = True
 
     def apply(self, oracle: Oracle, state: State) -> State:
-        for name, gone in self._run_before(oracle).items():
+        for name, gone in self._taken_back(oracle).items():
             state = {**state, name: _without(state.get(name, {}), gone)}
         self._check(oracle, state)
         new = {name: dict(jobs) for name, jobs in state.items()}
@@ -85,23 +85,13 @@ class Write(Effect):
         oracle.ran(self.idempotency_key, self.job)
         return new
 
-    def _run_before(self, oracle: Oracle) -> dict[str, set[int]]:
+    def _taken_back(self, oracle: Oracle) -> dict[str, set[int]]:
         """The ids of the run's rows that this job's take the place of, by partition, whoever wrote
         them again."""
-        gone: dict[str, set[int]] = {}
         before = oracle.run_before(self.job, self.idempotency_key, self.on_repeat)
-        on_repeat = self.on_repeat
-        while before is not None and on_repeat == "replace_own":
-            earlier = oracle.effects[before]
-            if not isinstance(earlier, Write):
-                break  # A change wrote others' rows again: nobody takes these out of them.
-            for name, rows in earlier.rows.items():
-                gone.setdefault(name, set()).update(number for number, _ in rows)
-            # What this one took out may have been brought back.
-            runs = oracle.runs[self.idempotency_key or ""]
-            before = runs[runs.index(before) - 1] if before != runs[0] else None
-            on_repeat = earlier.on_repeat
-        return gone
+        if before is None or self.on_repeat != "replace_own":
+            return {}
+        return oracle.left_by_run(self.idempotency_key or "")
 
     def _check(self, oracle: Oracle, state: State) -> None:
         for name, seen in self.read.items():
@@ -268,6 +258,20 @@ class Oracle:
         """A job has done a run's work."""
         if idempotency_key is not None:
             self.runs.setdefault(idempotency_key, []).append(job)
+
+    def left_by_run(self, idempotency_key: str) -> dict[str, set[int]]:
+        """The ids of a run's rows that its next job takes the place of, by partition."""
+        gone: dict[str, set[int]] = {}
+        for job in reversed(self.runs[idempotency_key]):
+            effect = self.effects[job]
+            if not isinstance(effect, Write):
+                break  # A change wrote others' rows again: nobody takes these out of them.
+            for name, rows in effect.rows.items():
+                gone.setdefault(name, set()).update(number for number, _ in rows)
+            # What this one took out may have been brought back.
+            if effect.on_repeat != "replace_own":
+                break
+        return gone
 
     def bring(self, columns: Mapping[str, str], merges: bool, overwrites: bool = False) -> None:
         """A job brings columns, which become the table's where it has none, beside its own, or in

@@ -10,6 +10,7 @@ from typing import Any
 
 from support.memory_store import Behaviour
 
+DIRECTORIES, DELTA = "directory", "delta"
 DAYS = (1, 2, 3)
 KEYS = ("run-a", "run-b")
 #: Columns besides ``id`` and the partition's; a table begins with the first.
@@ -100,7 +101,9 @@ class Plan:
     """A walk.
 
     :param older: whether the directory had files before, of these days.
-    :param small: whether records are folded, divided and indexed from a few entries on.
+    :param small: whether records are folded, divided and indexed from a few entries on; of a
+        Delta table: whether checkpoints are written after a few, and few files are too many.
+    :param layout: of the table.
     """
 
     seed: int
@@ -109,12 +112,13 @@ class Plan:
     small: bool
     behaviour: Behaviour
     operations: tuple[Operation, ...]
+    layout: str = DIRECTORIES
 
     def __str__(self) -> str:
         of = "partitioned" if self.partitioned else "not partitioned"
         older = f", files of {list(self.older)} from before" if self.older else ""
         small = ", small records" if self.small else ""
-        lines = [f"seed {self.seed}: {of}{older}{small}, {self.behaviour}"]
+        lines = [f"seed {self.seed}, {self.layout}: {of}{older}{small}, {self.behaviour}"]
         return "\n".join([*lines, *(f"  {it}" for it in self.operations)])
 
 
@@ -145,11 +149,64 @@ _OTHERS = {
 }
 #: In walks about runs that are made again.
 _AGAIN = {"make again": 12}
-_VERBS = {**_WRITES, **_OTHERS}
-_REWRITES = (
-    *("append", "replace", "read, modify, write", "compact", "undo", "replace table", "gc"),
-    *("purge", "merge", "delete"),
-)
+_OF_DELTA = {
+    "evolve": 4,
+    "overwrite schema": 2,
+    "read, modify, write": 6,
+    "open": 5,
+    "commit": 7,
+    "abort": 1,
+    "hold back": 4,
+    "publish": 6,
+    "throw away": 1,
+    "compact": 6,
+    "write checkpoint": 4,
+    "recover": 5,
+    "settle": 1,
+    "purge": 4,
+    "restore": 3,
+    "restore some": 3,
+    "undo job": 5,
+    "read": 8,
+    "read the past": 3,
+    "look after": 3,
+    "merge": 7,
+    "update": 2,
+    "delete": 4,
+}
+
+
+@dataclass(frozen=True)
+class _Verbs:
+    """What walks of a layout draw from.
+
+    :param every: how often each verb is drawn.
+    :param rewrites: what comes beside others more often than not.
+    :param again: verbs of walks about runs that are made again.
+    """
+
+    every: Mapping[str, int]
+    rewrites: tuple[str, ...]
+    again: Mapping[str, int] = field(default_factory=dict)
+
+
+_VERBS = {
+    DIRECTORIES: _Verbs(
+        {**_WRITES, **_OTHERS},
+        (
+            *("append", "replace", "read, modify, write", "compact", "undo", "replace table"),
+            *("gc", "purge", "merge", "delete"),
+        ),
+        _AGAIN,
+    ),
+    DELTA: _Verbs(
+        {**_WRITES, **_OF_DELTA},
+        (
+            *("append", "replace", "read, modify, write", "compact", "undo job", "replace table"),
+            *("write checkpoint", "purge", "merge", "delete", "publish"),
+        ),
+    ),
+}
 #: How a walk begins: mostly there is a table soon.
 _BEGINNINGS: tuple[tuple[str, ...], ...] = (
     ("append",),
@@ -160,16 +217,18 @@ _BEGINNINGS: tuple[tuple[str, ...], ...] = (
 _WAITS = (0.0, 0.0, 1.0, 1.0, 5.0, 40.0, 700.0, 90_000.0, 900_000.0)
 
 
-def make_plan(seed: int, verbs: Collection[str] = ()) -> Plan:
+def make_plan(seed: int, verbs: Collection[str] = (), layout: str = DIRECTORIES) -> Plan:
     """The walk of a seed; always the same.
 
     Each is about some verbs and days only, so that what they do to each other comes up often.
 
     :param verbs: that it is about; none: the seed's own.
     """
-    draw = _Draw(seed, verbs)
+    draw = _Draw(seed, verbs, _VERBS[layout])
     chance = draw.chance
     older = tuple(day for day in DAYS if chance.random() < 0.6) if chance.random() < 0.3 else ()
+    if layout == DELTA:
+        older = ()  # A table of directories that is to become one is adopted by a job of its own.
     behaviour = Behaviour(
         complete_again=chance.choice(("no_such_upload", "repeats", "resurrect")),
         conditional_delete=chance.random() < 0.7,
@@ -184,25 +243,26 @@ def make_plan(seed: int, verbs: Collection[str] = ()) -> Plan:
         operations.append(made)
         if made.troubles and "idempotency_key" in made.options and chance.random() < 0.6:
             operations.append(draw.again(made))
-    return Plan(seed, partitioned, older, small, behaviour, tuple(operations))
+    return Plan(seed, partitioned, older, small, behaviour, tuple(operations), layout)
 
 
 class _Draw:
     """Chance, and what this walk is about."""
 
-    def __init__(self, seed: int, verbs: Collection[str]) -> None:
+    def __init__(self, seed: int, verbs: Collection[str], pool: _Verbs) -> None:
         self.chance = chance = random.Random(seed)
         self._numbers = count(1)
         share = chance.choice((0.3, 0.6, 1.0))
         self._verbs: dict[str, int] = {
             verb: often
-            for verb, often in _VERBS.items()
+            for verb, often in pool.every.items()
             if verb in ("append", "replace", "commit") or chance.random() < share
         }
         if not seed % 4:
-            self._verbs |= _AGAIN
+            self._verbs |= pool.again
         if verbs:
             self._verbs = dict.fromkeys(verbs, 1)
+        self._rewrites = pool.rewrites
         self._days = tuple(sorted(chance.sample(DAYS, chance.choice((1, 2, 3)))))
         self._calm = chance.choice((0.4, 0.7, 0.9))
         self._alone = chance.choice((0.4, 0.7, 0.95))
@@ -242,7 +302,7 @@ class _Draw:
     def _beside(self) -> Beside:
         """More often than not somebody who changes something."""
         chance = self.chance
-        verb = "" if chance.random() < 0.4 else chance.choice(_REWRITES)
+        verb = "" if chance.random() < 0.4 else chance.choice(self._rewrites)
         after_write = chance.random() < 0.5
         at = chance.randint(1, 12) if after_write else chance.randint(1, chance.choice((15, 50)))
         return Beside(at, self.operation(verb, 1), after_write)
@@ -250,7 +310,7 @@ class _Draw:
 
 def _options(chance: random.Random, verb: str, keys: float) -> dict[str, Any]:
     options: dict[str, Any] = {}
-    if verb in _WRITES or verb in ("evolve", "open", "merge", "delete"):
+    if verb in _WRITES or verb in ("evolve", "open", "merge", "delete", "hold back"):
         if chance.random() < 0.25:
             options["on_conflict"] = "last_wins"
         if chance.random() < keys:
@@ -267,7 +327,7 @@ def _options(chance: random.Random, verb: str, keys: float) -> dict[str, Any]:
         options["clear"] = f"{chance.randrange(10**6):06d}"
         options["by hand"] = chance.random() < 0.3
         options["ends"] = chance.random() < 0.5
-    if verb == "open":
+    if verb in ("open", "hold back"):
         options["like"] = chance.choices(["evolve", *_WRITES], [12, *_WRITES.values()])[0]
         options["loser"] = chance.random() < 0.3
     if verb in ("merge", "update", "delete"):
@@ -280,7 +340,7 @@ def _options(chance: random.Random, verb: str, keys: float) -> dict[str, Any]:
         options["when_not_matched"] = chance.choice(("insert", "insert", "ignore"))
         options["evolves"] = verb == "merge" and chance.random() < 0.3
         options["attempts"] = chance.choice((1, 3))
-    if verb in ("evolve", "overwrite schema", "open", "merge"):
+    if verb in ("evolve", "overwrite schema", "open", "hold back", "merge"):
         options["columns"] = tuple(c for c in COLUMNS if chance.random() < 0.5)
         options["wide"] = chance.random() < 0.3
     if verb in ("gc", "purge", "recover"):
@@ -288,7 +348,9 @@ def _options(chance: random.Random, verb: str, keys: float) -> dict[str, Any]:
     if verb in ("resolve", "undo"):
         options["discard"] = chance.random() < 0.3
         options["keep"] = chance.choice(("newest", "all", "one", "some"))
-    if verb in ("compact", "read", "read, modify, write"):
+    if verb in ("restore", "restore some", "read the past"):
+        options["back"] = chance.choice((1, 1, 2, 3, 5))
+    if verb in ("compact", "read", "read, modify, write", "read the past"):
         options["all"] = chance.random() < 0.5
     if verb == "read, modify, write" and chance.random() < 0.2:
         options["on_conflict"] = "last_wins"

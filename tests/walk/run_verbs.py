@@ -54,8 +54,8 @@ class Again(Write):
         self.rows, self.named = rows, self.only
         return super().apply(oracle, state)
 
-    def _run_before(self, oracle: Oracle) -> dict[str, set[int]]:
-        gone = super()._run_before(oracle)
+    def _taken_back(self, oracle: Oracle) -> dict[str, set[int]]:
+        gone = super()._taken_back(oracle)
         return {name: gone[name] for name in gone if not self.narrowed or name in self.only}
 
 

@@ -31,11 +31,11 @@ class OpenJob:
 Verb = Callable[[World, Process, Operation], Told]
 
 
-def _names(world: World, operation: Operation) -> tuple[str, ...]:
+def names_of(world: World, operation: Operation) -> tuple[str, ...]:
     return tuple(dict.fromkeys(world.partition(day) for day in operation.days))
 
 
-def _rows(
+def rows_for(
     world: World, operation: Operation, columns: frozenset[str]
 ) -> dict[str, tuple[Row, ...]]:
     """One to three rows for each day, of which a replace of named ones may leave some out."""
@@ -51,7 +51,7 @@ def _rows(
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class Wanted:
     """A write: what the product is asked, and what the oracle is told of it."""
 
     schema: pa.Schema
@@ -60,13 +60,13 @@ class _Wanted:
     data: pa.Table
 
 
-def _write(world: World, table: Table, operation: Operation, verb: str) -> _Wanted:
+def wanted_of(world: World, table: Table, operation: Operation, verb: str) -> Wanted:
     options = operation.options
     brings, known = verb in ("evolve", "overwrite schema"), world.oracle.columns is not None
     schema = columns_of(world, operation, table, brings=brings, known=known)
     columns = frozenset(schema.names) - {"id", "day"}
-    names = _names(world, operation)
-    rows = _rows(world, operation, columns)
+    names = names_of(world, operation)
+    rows = rows_for(world, operation, columns)
     words: dict[str, Any] = {"partition_by": ("day",) if world.plan.partitioned else ()}
     mode = "replace" if verb.startswith(("replace", "overwrite")) else "append"
     mode = "fail-if-exists" if verb == "fail if exists" else mode
@@ -96,10 +96,10 @@ def _write(world: World, table: Table, operation: Operation, verb: str) -> _Want
             marks="success_markers" not in options,
         )
 
-    return _Wanted(schema, words, effect, rows_as_table(rows, schema))
+    return Wanted(schema, words, effect, rows_as_table(rows, schema))
 
 
-def _told(world: World, committed: Committed | None, job: str | None, wrote: int) -> Told:
+def told_of(world: World, committed: Committed | None, job: str | None, wrote: int) -> Told:
     """What a job's report says, held against the oracle."""
     if committed is None:
         raise Violation("a job's block was left without an error, and it is not committed")
@@ -115,20 +115,20 @@ def _told(world: World, committed: Committed | None, job: str | None, wrote: int
 def write(world: World, process: Process, operation: Operation) -> Told:
     """A job from plain Python, as a block."""
     table = process.fresh()
-    wanted = _write(world, table, operation, operation.verb)
+    wanted = wanted_of(world, table, operation, operation.verb)
     process.effect = wanted.effect
     files = FileOptions(rows_per_file=operation.options.get("rows_per_file"))
     with table.job(wanted.schema, files=files, **wanted.words) as job:
         process.opened(job.job)
         if not job.repeats:
             job.write(wanted.data)
-    return _told(world, job.committed, job.job, wanted.data.num_rows)
+    return told_of(world, job.committed, job.job, wanted.data.num_rows)
 
 
 def read_modify_write(world: World, process: Process, operation: Operation) -> Told:
     """Rows computed from what some partitions hold, in their place."""
     table = process.fresh()
-    names = _names(world, operation)
+    names = names_of(world, operation)
     start = len(world.oracle.commits)
     asked = None if operation.options["all"] or not world.plan.partitioned else list(names)
     snapshot = table.snapshot(asked)
@@ -136,7 +136,7 @@ def read_modify_write(world: World, process: Process, operation: Operation) -> T
     readers.require_state(world, "a job that reads", start, snapshot.schema, seen, asked)
     read = {name: readers.ids_of(seen, name) for name in names}
     columns = frozenset(snapshot.schema.names) - {"id", "day"}
-    rows = _rows(world, operation, columns)
+    rows = rows_for(world, operation, columns)
     last_wins = operation.options.get("on_conflict") == "last_wins"
     process.effect = lambda job: Write(
         job,
@@ -151,20 +151,20 @@ def read_modify_write(world: World, process: Process, operation: Operation) -> T
     with table.job(schema, mode="replace", partition_by=by, base=snapshot, **words) as job:
         process.opened(job.job)
         job.write(rows_as_table(rows, schema))
-    return _told(world, job.committed, job.job, sum(map(len, rows.values())))
+    return told_of(world, job.committed, job.job, sum(map(len, rows.values())))
 
 
 def open_job(world: World, process: Process, operation: Operation) -> Told:
     """A job that stays open; its rows are written as a task would."""
     table = process.fresh()
     verb = operation.options["like"]
-    wanted = _write(world, table, operation, verb)
+    wanted = wanted_of(world, table, operation, verb)
     process.effect = wanted.effect
     files = FileOptions(rows_per_file=operation.options.get("rows_per_file"))
     opened = table.open_job(JobSpec(wanted.schema, files=files, **wanted.words))
     process.opened(opened.job)
     if opened.repeated is not None:
-        return _told(world, opened.repeated, opened.job, 0)
+        return told_of(world, opened.repeated, opened.job, 0)
     writer = table.task_writer(opened, 0, 0)
     writer.write(wanted.data)
     if operation.options["loser"]:
@@ -192,7 +192,7 @@ def commit(world: World, process: Process, operation: Operation) -> Told:
     with world.carried_out_by(held.process, process) as jobs:
         jobs.append(held.opened.job)
         done = held.table.commit(held.opened, held.results, 1)
-    return _told(world, done, held.opened.job, wrote)
+    return told_of(world, done, held.opened.job, wrote)
 
 
 def abort(world: World, process: Process, operation: Operation) -> Told:
@@ -214,7 +214,7 @@ def heartbeat(world: World, process: Process, operation: Operation) -> Told:
 def compact(world: World, process: Process, operation: Operation) -> Told:
     process.effect = Rewrite
     every = operation.options["all"] or not world.plan.partitioned
-    process.fresh().compact(None if every else list(_names(world, operation)), apply=True)
+    process.fresh().compact(None if every else list(names_of(world, operation)), apply=True)
     return None
 
 
@@ -258,7 +258,7 @@ def purge(world: World, process: Process, operation: Operation) -> Told:
 
 def resolve(world: World, process: Process, operation: Operation) -> Told:
     table, oracle = process.fresh(), world.oracle
-    partition = _names(world, operation)[0]
+    partition = names_of(world, operation)[0]
     touches = oracle.touches(partition)
     how = operation.options["keep"]
     kept = tuple(touches)
@@ -284,7 +284,7 @@ def resolve(world: World, process: Process, operation: Operation) -> Told:
 
 def undo(world: World, process: Process, operation: Operation) -> Told:
     table, oracle = process.fresh(), world.oracle
-    partition = _names(world, operation)[0]
+    partition = names_of(world, operation)[0]
     touches = oracle.touches(partition) or oracle.commits
     if not touches:
         return None
@@ -297,7 +297,7 @@ def undo(world: World, process: Process, operation: Operation) -> Told:
 
 def read(world: World, process: Process, operation: Operation) -> Told:
     """A reader, who may be given any state that there was meanwhile."""
-    table, names = process.fresh(), _names(world, operation)
+    table, names = process.fresh(), names_of(world, operation)
     start = len(world.oracle.commits)
     asked = None if operation.options["all"] or not world.plan.partitioned else list(names)
     scan = table.scan(asked)
@@ -316,7 +316,7 @@ def read(world: World, process: Process, operation: Operation) -> Told:
 
 def look_after(world: World, process: Process, operation: Operation) -> Told:
     """Everything that only looks, or says what it would do."""
-    table, names = process.fresh(), _names(world, operation)
+    table, names = process.fresh(), names_of(world, operation)
     process.effect = Rewrite
     looks: list[Callable[[], Any]] = [
         table.doctor,

@@ -10,7 +10,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from unittest import mock
@@ -345,8 +345,16 @@ class World:
         found = self.processes.get(number)
         if found is None or found.dead:
             self._names += 1
-            found = self.processes[number] = Process(self, f"process-{number}-{self._names}")
+            found = self.begin_process(f"process-{number}-{self._names}")
+            self.processes[number] = found
         return found
+
+    def in_order(self) -> AbstractContextManager[None]:
+        """Let nothing in the walk depend on chance or the host's clock."""
+        return nullcontext()
+
+    def begin_process(self, name: str) -> Process:
+        return Process(self, name)
 
     def is_at_work(self, name: str | None) -> bool:
         """Whether a process is in the midst of an operation."""
@@ -384,11 +392,20 @@ class World:
             self.left.add(back)
         elif back is not None and process is not None:
             self.came_back[back] = process
+        try:
+            self.hear(request, answer)
+        except Violation as found:
+            # Whatever the code under test makes of it.
+            self.violation = self.violation or found
+            raise
+        return answer
+
+    def hear(self, request: s.Request[Any], answer: object) -> None:
+        """The oracle hears of a decision."""
         if isinstance(request, s.Put) and request.if_none_match and isinstance(answer, s.Done):
             jobs = jobs_on_record(ROOT.decisions_prefix, [request.key])
             if request.key.startswith(ROOT.decisions_prefix) and request.key.endswith(".json"):
                 self._decided(jobs[0])
-        return answer
 
     def _brings_back(self, request: s.Request[Any]) -> str | None:
         """The key of a file of the table that a request completes again though it was removed."""
@@ -420,12 +437,7 @@ class World:
         assert decided is not None
         said = decided.decision
         names = tuple(change.partition for change in said.partitions)
-        try:
-            self.oracle.decided(job, said.is_commit, names)
-        except Violation as found:
-            # Whatever the code under test makes of it.
-            self.violation = self.violation or found
-            raise
+        self.oracle.decided(job, said.is_commit, names)
 
     @contextmanager
     def carried_out_by(self, other: Process, process: Process) -> Iterator[list[str]]:

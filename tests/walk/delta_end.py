@@ -1,0 +1,77 @@
+"""The end of a walk of a Delta table: everything is settled, purged, and compared."""
+
+from __future__ import annotations
+
+from walk.delta_verbs import read_state
+from walk.delta_world import DeltaWorld
+from walk.directory_end import require_settled, require_writable
+from walk.oracle import Violation
+from walk.world import ROOT, Process, World
+
+from zero_rename.committer import ZeroRenameError
+from zero_rename.tables import DeltaTable
+
+_EIGHT_DAYS = 8 * 24 * 3600.0
+
+
+def look(world: World) -> None:
+    """Somebody reads the whole table, with nothing in the way."""
+    if world.oracle.commits:
+        read_state(world, world.process(9).fresh())
+
+
+def end(world: World) -> None:
+    """Whoever was at work has gone; recovery and purge settle it, and everything is compared."""
+    assert isinstance(world, DeltaWorld)
+    world.open_jobs.clear()
+    world.deliver(every=True)
+    process = world.process(8)
+    table = process.fresh()
+    if not world.oracle.commits:
+        return
+    waits = {it.job for it in table.unpublished()}
+    require_settled(it for it in table.recover(0.0) if it.job not in waits)
+    _compare(world, process)
+    for waiting in table.unpublished():
+        table.abort(waiting.job)
+    world.clock.advance(_EIGHT_DAYS)
+    table.purge(apply=True)
+    _nothing_left(world, table)
+    _compare(world, process)
+    table.checkpoint_log()
+    _compare(world, process)
+    require_writable(world)
+    _compare(world, process)
+
+
+def _compare(world: World, process: Process) -> None:
+    """Who has opened the table before and who has not see what the oracle says."""
+    last = len(world.oracle.commits) - 1
+    for table in (process.fresh(), world.begin_process("a reader").fresh()):
+        version, _ = read_state(world, table)
+        if version != last:
+            raise Violation(f"a reader is given version {version} of {last}")
+        found = table.verify()
+        if found:
+            raise Violation(f"verify finds {found}")
+
+
+def _nothing_left(world: World, table: DeltaTable) -> None:
+    assert isinstance(world, DeltaWorld)
+    prefix = f"{ROOT.prefix}/"
+    named = {f"{prefix}{path}" for path in world.oracle.live}
+    left = [key for key in world.objects(prefix) if key.endswith(".parquet") and key not in named]
+    left = [key for key in left if "/_delta_log/" not in key]
+    # Those of probes are no job's: maintenance sweeps them by their age.
+    uploads = (it for it in world.store.upload_keys(prefix) if "/_zero_rename/probe/" not in it)
+    left += [f"upload of {key}" for key in uploads]
+    left += [f"open job {it.job}" for it in table.open_jobs()]
+    if left:
+        raise Violation(f"recovery and purge have left {left}")
+    for job, word in world.oracle.told.items():
+        try:
+            result = table.result(job)
+        except ZeroRenameError as error:
+            raise Violation(f"nobody can tell what became of {job}: {error}") from error
+        if (result is not None) != (word == "committed"):
+            raise Violation(f"{job} was told {word}, and its result is {result}")

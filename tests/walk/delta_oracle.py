@@ -1,0 +1,273 @@
+"""The oracle of Delta tables: what each version holds, in plain Python, from what users asked for.
+
+It decodes entries by itself, as another engine would, and reads the files that they name: what
+lies there after each entry must be what the jobs before it were to make, in the order of entries.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+from walk.oracle import Effect, Oracle, Row, State, Violation, Write, rows_of
+from walk.world import value_of
+
+from zero_rename.committer.format.layout import UNPARTITIONED
+
+#: Rows as another engine reads them: partition, id, and the other columns by name.
+Seen = Counter[tuple[str, int, tuple[tuple[str, int | None], ...]]]
+#: Operations of entries after which the rows are those that a user asked for; others change none.
+_OF_USERS = ("WRITE", "MERGE", "DELETE", "RESTORE")
+_TYPES = {"integer": "int32", "long": "int64"}
+_FENCE = "zero_rename.fence/"
+
+
+@dataclass
+class RestoreVersion(Effect):
+    """The table, or some of its partitions, becomes what it was after an entry.
+
+    :param version: of the entry; ``within``: partitions; ``None``: all.
+    """
+
+    version: int = 0
+    within: tuple[str, ...] | None = None
+
+    def apply(self, oracle: Oracle, state: State) -> State:
+        then = oracle.states[self.version + 1]
+        if self.within is None:
+            oracle.columns = oracle.shapes[self.version + 1]
+            return then
+        others = {name: held for name, held in state.items() if name not in self.within}
+        return {**others, **{name: then[name] for name in self.within if name in then}}
+
+
+@dataclass
+class UndoJob(Effect):
+    """What a job has changed becomes what it was before, but for what others have taken away.
+
+    :param undone: the job; ``shape``: the columns that the entry says are the table's.
+    """
+
+    undone: str = ""
+    shape: dict[str, str] | None = None
+
+    def apply(self, oracle: Oracle, state: State) -> State:
+        at = oracle.commits.index(self.undone)
+        before, after = oracle.states[at], oracle.states[at + 1]
+        new = dict(state)
+        for name in changed(before, after):
+            if counted(state, name) == counted(after, name):
+                new[name] = before.get(name, {})
+        if self.shape not in (None, oracle.columns, oracle.shapes[at]):
+            raise Violation(f"{self.job} undoes {self.undone}, and makes the columns {self.shape}")
+        oracle.columns = self.shape or oracle.columns
+        return new
+
+
+def counted(state: State, partition: str) -> Counter[Row]:
+    return Counter(rows_of(state, partition))
+
+
+def changed(before: State, after: State) -> set[str]:
+    """The partitions that do not hold the same rows."""
+    names = {*before, *after}
+    return {name for name in names if counted(before, name) != counted(after, name)}
+
+
+@dataclass
+class LogOracle(Oracle):
+    """All versions so far: entry ``N`` is commit ``N``, and makes state ``N + 1``.
+
+    :param live: the live files' partitions, by path.
+    :param fenced: jobs that may not commit any more.
+    """
+
+    live: dict[str, str] = field(default_factory=dict)
+    fenced: set[str] = field(default_factory=set)
+
+    def touched(self, number: int, replaced: bool = False) -> set[str]:
+        found = changed(self.states[number], self.states[number + 1])
+        effect = self.effects.get(self.commits[number])
+        if not replaced or (isinstance(effect, Write) and effect.whole):
+            return found
+        if not isinstance(effect, Write):
+            return set()  # An append goes by no merge, and by no restore.
+        written = effect.rows if effect.mode == "replace" else ()
+        return found & {*written, *effect.named}
+
+    def left_by_run(self, idempotency_key: str) -> dict[str, set[int]]:
+        """All that its jobs have written, but for partitions in which one has changed rows: their
+        files hold rows of others, so whoever would take these out is refused."""
+        gone: dict[str, set[int]] = defaultdict(set)
+        for job in self.runs[idempotency_key]:
+            effect, at = self.effects[job], self.commits.index(job)
+            if isinstance(effect, Write):
+                for name, rows in effect.rows.items():
+                    gone[name] |= {number for number, _ in rows}
+                continue
+            for name in effect.partitions:
+                if not rows_of(self.states[at], name):
+                    gone[name] |= {number for number, _ in rows_of(self.states[at + 1], name)}
+        return gone
+
+    def rewritten(
+        self,
+        state: State,
+        partition: str,
+        job: str,
+        rows: tuple[Row, ...],
+        keeps: bool = False,
+        first: frozenset[str] | None = None,
+    ) -> State:
+        """A partition that a job wrote anew: columns that the table has no more are gone."""
+        self.again[job, partition] = frozenset()
+        return {**state, partition: {job: self._kept(rows)}}
+
+    def _kept(self, rows: Iterable[Row]) -> tuple[Row, ...]:
+        now = self.columns or {}
+        kept = ((it, frozenset(had for had in row if had[0] in now)) for it, row in rows)
+        return tuple(kept)
+
+    def entered(self, version: int, body: bytes, bodies: Mapping[str, bytes]) -> None:
+        """An entry came into the log.
+
+        :param bodies: of all objects below the table, by path.
+        """
+        if version != len(self.commits):
+            raise Violation(f"entry {version} came after {len(self.commits) - 1}")
+        entry = _Entry([json.loads(line) for line in body.splitlines() if line.strip()])
+        for job in entry.fences:
+            self._refuse(job in self.commits, f"{job} is committed, and is fenced")
+            self._refuse(self.told.get(job) == "committed", f"{job} was told committed; fenced")
+            self.fenced.add(job)
+        job = entry.job
+        self._refuse(job in self.commits, f"{job} has committed a second time")
+        self._refuse(job in self.fenced and not entry.fences, f"{job} commits after its fence")
+        self._refuse(self.told.get(job) == "refused", f"{job} was told refused, and commits")
+        self._apply(job, entry, version)
+        self._replay(entry, version, bodies)
+
+    def _refuse(self, wrong: bool, why: str) -> None:
+        if wrong:
+            raise Violation(why)
+
+    def _apply(self, job: str, entry: _Entry, version: int) -> None:
+        """What the entry's job was asked to do."""
+        after, named = self.state, tuple(sorted(entry.partitions(self.live)))
+        effect = self.effects.get(job)
+        if entry.operation == "CREATE TABLE":
+            self.columns = entry.columns
+        elif entry.operation in _OF_USERS:
+            self._refuse(effect is None, f"entry {version} of {job} is nobody's")
+            assert effect is not None
+            effect.partitions = named
+            if isinstance(effect, UndoJob):
+                effect.shape = entry.columns
+            after = effect.apply(self, self.state)
+        self.states.append(after)
+        self.shapes.append(self.columns)
+        self.named.append(named)
+        self.commits.append(job)
+
+    def _replay(self, entry: _Entry, version: int, bodies: Mapping[str, bytes]) -> None:
+        """What lies there now is what was to be."""
+        for path in entry.removed:
+            self._refuse(path not in self.live, f"entry {version} removes {path}, which is no file")
+            del self.live[path]
+        for path, partition in entry.added.items():
+            self._refuse(path in self.live, f"entry {version} adds {path}, which is there")
+            self._refuse(path not in bodies, f"entry {version} adds {path}, which does not exist")
+            self.live[path] = partition
+        if entry.columns is not None and entry.columns != self.columns:
+            raise Violation(
+                f"entry {version} makes the columns {entry.columns}; they were to be {self.columns}"
+            )
+        found, wanted = self.lying(bodies), self.wanted(version)
+        if found != wanted:
+            missing, more = wanted - found, found - wanted
+            raise Violation(
+                f"after entry {version}, {entry.operation} of {entry.job}, there is too little: "
+                f"{_short(missing)}; too much: {_short(more)}"
+            )
+
+    def lying(self, bodies: Mapping[str, bytes]) -> Seen:
+        """The rows in the live files, by the table's columns."""
+        names = tuple(sorted(self.columns or ()))
+        found: Seen = Counter()
+        for path, partition in self.live.items():
+            for row in _rows(bodies[path]):
+                values = dict(row)
+                found[partition, values["id"] or 0, tuple((it, values.get(it)) for it in names)] += 1
+        return found
+
+    def wanted(self, version: int) -> Seen:
+        """The rows that a version is to have, by its columns."""
+        names = sorted(self.shapes[version + 1] or ())
+        found: Seen = Counter()
+        for partition, rows in self.visible(self.states[version + 1]).items():
+            for (number, had), count in rows.items():
+                found[partition, number, values_of(number, had, names)] += count
+        return found
+
+
+def values_of(
+    number: int, had: Iterable[tuple[str, int]], names: Iterable[str]
+) -> tuple[tuple[str, int | None], ...]:
+    """What a row shows of columns."""
+    by = dict(had)
+    return tuple((it, value_of(number, it, by[it]) if it in by else None) for it in names)
+
+
+class _Entry:
+    """An entry, as its text says."""
+
+    def __init__(self, actions: list[dict[str, Any]]) -> None:
+        info = next((it["commitInfo"] for it in actions if "commitInfo" in it), {})
+        self.operation: str = info.get("operation", "")
+        self.job: str = info.get("txnId", "")
+        applications = [it["txn"]["appId"] for it in actions if "txn" in it]
+        self.fences = [
+            it.removeprefix(_FENCE) for it in applications if it.startswith(_FENCE)
+        ]
+        self.added = {_path(it["add"]): _partition(it["add"]) for it in actions if "add" in it}
+        removed = [it["remove"] for it in actions if "remove" in it]
+        #: Those that say that a file is forgotten remove none.
+        self.removed = [] if self.operation == "FORGET" else [_path(it) for it in removed]
+        made = next((it["metaData"] for it in actions if "metaData" in it), None)
+        self.columns = None if made is None else _columns(made)
+
+    def partitions(self, live: Mapping[str, str]) -> set[str]:
+        """Those in which it adds or removes files."""
+        return {*self.added.values(), *(live[it] for it in self.removed if it in live)}
+
+
+def _path(action: Mapping[str, Any]) -> str:
+    return unquote(action["path"])
+
+
+def _partition(action: Mapping[str, Any]) -> str:
+    values = action["partitionValues"]
+    return "/".join(f"{name}={it}" for name, it in values.items()) or UNPARTITIONED
+
+
+def _columns(metadata: Mapping[str, Any]) -> dict[str, str]:
+    fields = json.loads(metadata["schemaString"])["fields"]
+    return {it["name"]: _TYPES[it["type"]] for it in fields if it["name"] not in ("id", "day")}
+
+
+@lru_cache(maxsize=4096)
+def _rows(body: bytes) -> tuple[tuple[tuple[str, int | None], ...], ...]:
+    read = pq.ParquetFile(io.BytesIO(body)).read(use_threads=False)
+    return tuple(tuple(row.items()) for row in read.to_pylist())
+
+
+def _short(rows: Seen) -> str:
+    shown = [f"{name} {number}{dict(values)} x{n}" for (name, number, values), n in rows.items()]
+    return f"{sum(rows.values())} rows " + ", ".join(sorted(shown)[:6])

@@ -1,0 +1,331 @@
+"""Verbs of a walk through a Delta table: each one call of the public interface, or a few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from walk import change_verbs, verbs
+from walk.delta_oracle import RestoreVersion, Seen, UndoJob, values_of
+from walk.delta_world import DeltaWorld
+from walk.oracle import Rewrite, Violation, Write
+from walk.plan import Operation
+from walk.readers import ids_of, of_arrow, require
+from walk.verbs import Verb, names_of, rows_for, told_of, wanted_of
+from walk.world import Process, Told, World, rows_as_table
+
+from zero_rename.committer import UnpublishedJob
+from zero_rename.committer.commit.state.job_state import Committed, OpenedJob
+from zero_rename.committer.format.job_spec import FileOptions, JobSpec, SuccessMarkers
+from zero_rename.committer.format.records.pending_file import TaskResult
+from zero_rename.tables import DeltaTable
+from zero_rename.tables.delta_steps import DeltaSteps
+
+
+@dataclass(frozen=True)
+class _OpenDeltaJob:
+    """A job that is open between two operations, its rows written."""
+
+    process: Process
+    steps: DeltaSteps
+    opened: OpenedJob
+    results: tuple[TaskResult, ...]
+
+
+def read_state(
+    world: World, table: DeltaTable, asked: Collection[str] | None = None, **words: Any
+) -> tuple[int, Seen]:
+    """A version, and the rows that a scan of it shows.
+
+    :raises Violation: they are not those that the version was to have.
+    """
+    scan = table.scan(asked, **words)
+    seen = of_arrow(world, scan.to_arrow())
+    version = scan.snapshot.log_version
+    assert version is not None
+    shape = world.oracle.shapes[version + 1] or {}
+    names = {it.name: str(it.type) for it in scan.snapshot.schema if it.name not in ("id", "day")}
+    if names != shape:
+        raise Violation(f"a reader of version {version} is given {names}; its columns are {shape}")
+    require(f"a reader of version {version}", seen, [rows_at(world, version, asked)])
+    return version, seen
+
+
+def rows_at(world: World, version: int, asked: Collection[str] | None) -> Seen:
+    """The rows that a version has in partitions, or in all."""
+    oracle = world.oracle
+    names = sorted(oracle.shapes[version + 1] or ())
+    found: Seen = Seen()
+    for partition, rows in oracle.visible(oracle.states[version + 1]).items():
+        if asked is None or partition in asked:
+            for (number, had), often in rows.items():
+                found[partition, number, values_of(number, had, names)] += often
+    return found
+
+
+def _asked(world: World, operation: Operation) -> list[str] | None:
+    every = operation.options["all"] or not world.plan.partitioned
+    return None if every else list(names_of(world, operation))
+
+
+def read(world: World, process: Process, operation: Operation) -> Told:
+    """A reader, who is given a version that there has been since he came."""
+    table, asked = process.fresh(), _asked(world, operation)
+    start = len(world.oracle.commits)
+    if operation.choice == 0:
+        counted = table.scan(asked).count()
+        possible = range(start - 1, len(world.oracle.commits))
+        if counted not in [sum(rows_at(world, it, asked).values()) for it in possible]:
+            raise Violation(f"{counted} rows are counted, as in none of the versions {possible}")
+        return None
+    version, _ = read_state(world, table, asked)
+    if version + 1 < start:
+        raise Violation(f"a reader is given version {version}; there were {start} entries before")
+    return None
+
+
+def read_the_past(world: World, process: Process, operation: Operation) -> Told:
+    version = len(world.oracle.commits) - 1 - operation.options["back"]
+    if version >= 0:
+        read_state(world, process.fresh(), _asked(world, operation), as_of=version)
+    return None
+
+
+def read_modify_write(world: World, process: Process, operation: Operation) -> Told:
+    """Rows computed from what some partitions hold, in their place."""
+    table, names = process.fresh(), names_of(world, operation)
+    scan = table.scan(_asked(world, operation))
+    seen, snapshot = of_arrow(world, scan.to_arrow()), scan.snapshot
+    read = {name: ids_of(seen, name) for name in names}
+    columns = frozenset(snapshot.schema.names) - {"id", "day"}
+    rows = rows_for(world, operation, columns)
+    last_wins = operation.options.get("on_conflict") == "last_wins"
+    process.effect = lambda job: Write(
+        job,
+        rows=rows,
+        mode="replace",
+        read={} if last_wins else read,
+        last_wins=last_wins,
+        columns={name: str(snapshot.schema.field(name).type) for name in columns},
+    )
+    words: dict[str, Any] = {"on_conflict": "last_wins"} if last_wins else {}
+    schema, by = snapshot.schema, snapshot.partition_by
+    with table.job(schema, mode="replace", partition_by=by, base=snapshot, **words) as job:
+        process.opened(job.job)
+        job.write(rows_as_table(rows, schema))
+    return told_of(world, job.committed, job.job, sum(map(len, rows.values())))
+
+
+def open_job(world: World, process: Process, operation: Operation) -> Told:
+    """A job of tasks that stays open; one has written its rows."""
+    table = process.fresh()
+    wanted = wanted_of(world, table, operation, operation.options["like"])
+    process.effect = wanted.effect
+    files = FileOptions(rows_per_file=operation.options.get("rows_per_file"))
+    steps = DeltaSteps(process.driver, table.root)  # type: ignore[arg-type]
+    words = {"success_markers": SuccessMarkers.NONE, **wanted.words}
+    opened = steps.open(steps.job_id(), JobSpec(wanted.schema, files=files, **words))
+    process.opened(opened.job)
+    if opened.repeated is not None:
+        return told_of(world, opened.repeated, opened.job, 0)
+    writer = table.task_writer(opened, 0, 0)
+    writer.write(wanted.data)
+    if operation.options["loser"]:
+        # Another attempt of the task, whose number its caller has given before.
+        loser = table.task_writer(opened, 0, 1)
+        loser.write(wanted.data)
+        loser.close()
+    world.open_jobs.append(_OpenDeltaJob(process, steps, opened, (writer.close(),)))
+    return None
+
+
+def _held(world: World, operation: Operation) -> _OpenDeltaJob | None:
+    """One of the open jobs, which is then its caller's."""
+    world.open_jobs[:] = [held for held in world.open_jobs if not held.process.dead]
+    if not world.open_jobs:
+        return None
+    return world.open_jobs.pop(operation.choice % len(world.open_jobs))
+
+
+def commit(world: World, process: Process, operation: Operation) -> Told:
+    held = _held(world, operation)
+    if held is None:
+        return None
+    wrote = sum(file.rows for result in held.results for file in result.files)
+    with world.carried_out_by(held.process, process) as jobs:
+        jobs.append(held.opened.job)
+        done = held.steps.commit(held.opened, held.results, 1)
+    return told_of(world, done, held.opened.job, wrote)
+
+
+def abort(world: World, process: Process, operation: Operation) -> Told:
+    held = _held(world, operation)
+    if held is None:
+        return None
+    with world.carried_out_by(held.process, process) as jobs:
+        done = held.steps.abort(held.opened, held.results)
+        jobs.append(held.opened.job)
+    return "committed" if isinstance(done, Committed) else "refused"
+
+
+def hold_back(world: World, process: Process, operation: Operation) -> Told:
+    """A job whose rows nobody sees before it is published."""
+    assert isinstance(world, DeltaWorld)
+    table = process.fresh()
+    wanted = wanted_of(world, table, operation, operation.options["like"])
+    process.effect = wanted.effect
+    files = FileOptions(rows_per_file=operation.options.get("rows_per_file"))
+    with table.job(wanted.schema, files=files, publish=False, **wanted.words) as job:
+        process.opened(job.job)
+        if not job.repeats:
+            job.write(wanted.data)
+    if job.unpublished is None:
+        return told_of(world, job.committed, job.job, wanted.data.num_rows)
+    _check_waiting(world, table, job.unpublished, job.job, wanted.data.num_rows)
+    world.waiting.append(job.unpublished.job)
+    return None
+
+
+def _check_waiting(
+    world: World, table: DeltaTable, waits: UnpublishedJob, job: str | None, wrote: int
+) -> None:
+    if waits.job in world.oracle.commits:
+        raise Violation(f"{waits.job} is said to wait, and is committed")
+    if waits.job == job and waits.rows != wrote:
+        raise Violation(f"{job} wrote {wrote} rows, and is said to hold back {waits.rows}")
+
+
+def publish(world: World, process: Process, operation: Operation) -> Told:
+    job = _one_waiting(world, operation)
+    if job is None:
+        return None
+    process.jobs.append(job)
+    done = process.fresh().publish(job)
+    if done.job != job:
+        raise Violation(f"{job} was to be published, and {done.job} is said to be")
+    return "committed"
+
+
+def throw_away(world: World, process: Process, operation: Operation) -> Told:
+    job = _one_waiting(world, operation)
+    if job is None:
+        return None
+    process.jobs.append(job)
+    process.fresh().abort(job)
+    return "refused"
+
+
+def _one_waiting(world: World, operation: Operation) -> str | None:
+    assert isinstance(world, DeltaWorld)
+    if not world.waiting:
+        return None
+    # The newest; it may be published or thrown away a second time.
+    return world.waiting[-1 - operation.choice % min(2, len(world.waiting))]
+
+
+def restore(world: World, process: Process, operation: Operation) -> Told:
+    version = len(world.oracle.commits) - 1 - operation.options["back"]
+    if version < 0 or world.oracle.shapes[version + 1] is None:
+        return None
+    some = operation.verb == "restore some" and world.plan.partitioned
+    within = names_of(world, operation) if some else None
+    process.effect = lambda job: RestoreVersion(job, 0, version=version, within=within)
+    process.fresh().restore(version, within, apply=True)
+    return None
+
+
+def undo(world: World, process: Process, operation: Operation) -> Told:
+    oracle = world.oracle
+    places = set(names_of(world, operation))
+    jobs = [
+        job
+        for number, job in enumerate(oracle.commits)
+        if oracle.touched(number) & places
+    ]
+    if not jobs:
+        return None
+    undone = jobs[-1 - operation.choice % min(3, len(jobs))]
+    process.effect = lambda job: UndoJob(job, 0, undone=undone)
+    process.fresh().undo(undone, apply=True)
+    return None
+
+
+def write_checkpoint(world: World, process: Process, operation: Operation) -> Told:
+    process.fresh().checkpoint_log()
+    return None
+
+
+def purge(world: World, process: Process, operation: Operation) -> Told:
+    table = process.fresh()
+    table.purge(apply=True)
+    if operation.options["age"] is not None:
+        table.purge_records(operation.options["age"], apply=True)
+    return None
+
+
+def look_after(world: World, process: Process, operation: Operation) -> Told:
+    """Everything that only looks, or says what it would do."""
+    table = process.fresh()
+    process.effect = Rewrite
+    version = max(0, len(world.oracle.commits) - 1)
+    looks: list[Callable[[], Any]] = [
+        table.doctor,
+        table.verify,
+        table.history,
+        table.conflicts,
+        table.plan_recovery,
+        table.purge,
+        table.purge_records,
+        table.compact,
+        table.repair,
+        table.open_jobs,
+        table.unpublished,
+        table.not_durable,
+        table.exists,
+        lambda: table.restore(version),
+        lambda: table.delete([("id", ">", 0)], apply=False),
+    ]
+    before, alone = len(world.oracle.commits), operation.is_undisturbed and not world.late
+    looks[(operation.choice * 5 + operation.number) % len(looks)]()
+    if alone and len(world.oracle.commits) != before:
+        raise Violation("somebody who only looked has written an entry")
+    return None
+
+
+VERBS: Mapping[str, Verb] = {
+    **dict.fromkeys(
+        (
+            *("append", "replace", "replace named", "replace table", "fail if exists"),
+            *("evolve", "overwrite schema"),
+        ),
+        verbs.write,
+    ),
+    "merge": change_verbs.merge,
+    "update": change_verbs.merge,
+    "delete": change_verbs.delete,
+    "read, modify, write": read_modify_write,
+    "open": open_job,
+    "commit": commit,
+    "abort": abort,
+    "hold back": hold_back,
+    "publish": publish,
+    "throw away": throw_away,
+    "compact": verbs.compact,
+    "recover": verbs.recover,
+    "settle": verbs.settle,
+    "purge": purge,
+    "write checkpoint": write_checkpoint,
+    "restore": restore,
+    "restore some": restore,
+    "undo job": undo,
+    "read": read,
+    "read the past": read_the_past,
+    "look after": look_after,
+}
+#: Verbs that are about one job, whose fate their errors tell.
+OF_ONE_JOB = {
+    *("append", "replace", "replace named", "replace table", "fail if exists", "evolve"),
+    *("overwrite schema", "read, modify, write", "commit", "publish"),
+    *("restore", "restore some", "undo job", "merge", "update", "delete"),
+}
