@@ -30,7 +30,7 @@ def merge(world: World, process: Process, operation: Operation) -> Told:
     words |= {"when_not_matched": "insert" if inserts else "ignore", "across_partitions": across}
     words |= {"schema_mode": "merge" if options["evolves"] else "keep"}
     words |= {"delete_when": [("gone", "==", True)]} if says_gone else {}
-    words |= {"partition_by": ("day",) if world.plan.partitioned else ()}
+    words |= {"partition_by": ("day",) if world.plan.partitioned else (), **world.of_new_tables}
     words |= given_of(options, "idempotency_key", "on_repeat", "attempts")
     kinds = {name: str(schema.field(name).type) for name in columns}
     process.effect = lambda job: Change(

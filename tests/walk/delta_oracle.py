@@ -27,6 +27,8 @@ Seen = Counter[tuple[str, int, tuple[tuple[str, int | None], ...]]]
 _OF_USERS = ("WRITE", "MERGE", "DELETE", "RESTORE")
 _TYPES = {"integer": "int32", "long": "int64"}
 _FENCE = "zero_rename.fence/"
+_THERE = "s3a://cache/fast/bucket/wh/flights/"
+_FAST_FOLDER = "_zero_rename/fast/s3%3A%2F%2Fcache%2Ffast/"
 
 
 @dataclass
@@ -46,6 +48,21 @@ class RestoreVersion(Effect):
             return then
         others = {name: held for name, held in state.items() if name not in self.within}
         return {**others, **{name: then[name] for name in self.within if name in then}}
+
+
+@dataclass
+class DeleteElsewhere(Effect):
+    """Another engine takes one row out of a partition.
+
+    :param partition: the row's, ``number`` its id.
+    """
+
+    partition: str = ""
+    number: int = 0
+
+    def apply(self, oracle: Oracle, state: State) -> State:
+        left = [it for it in rows_of(state, self.partition) if it[0] != self.number]
+        return oracle.rewritten(state, self.partition, self.job, tuple(left))
 
 
 @dataclass
@@ -86,10 +103,12 @@ class LogOracle(Oracle):
     """All versions so far: entry ``N`` is commit ``N``, and makes state ``N + 1``.
 
     :param live: the live files' partitions, by path.
+    :param gone: when files were removed, by path.
     :param fenced: jobs that may not commit any more.
     """
 
     live: dict[str, str] = field(default_factory=dict)
+    gone: dict[str, float] = field(default_factory=dict)
     fenced: set[str] = field(default_factory=set)
 
     def touched(self, number: int, replaced: bool = False) -> set[str]:
@@ -135,10 +154,11 @@ class LogOracle(Oracle):
         kept = ((it, frozenset(had for had in row if had[0] in now)) for it, row in rows)
         return tuple(kept)
 
-    def entered(self, version: int, body: bytes, bodies: Mapping[str, bytes]) -> None:
+    def entered(self, version: int, body: bytes, bodies: Mapping[str, bytes], now: float) -> None:
         """An entry came into the log.
 
         :param bodies: of all objects below the table, by path.
+        :param now: by the store's clock.
         """
         if version != len(self.commits):
             raise Violation(f"entry {version} came after {len(self.commits) - 1}")
@@ -152,6 +172,7 @@ class LogOracle(Oracle):
         self._refuse(job in self.fenced and not entry.fences, f"{job} commits after its fence")
         self._refuse(self.told.get(job) == "refused", f"{job} was told refused, and commits")
         self._apply(job, entry, version)
+        self.gone |= dict.fromkeys(entry.removed, now)
         self._replay(entry, version, bodies)
 
     def _refuse(self, wrong: bool, why: str) -> None:
@@ -249,7 +270,8 @@ class _Entry:
 
 
 def _path(action: Mapping[str, Any]) -> str:
-    return unquote(action["path"])
+    """The path of a file in the store: what lies in the data root has a key below the table."""
+    return unquote(action["path"]).replace(_THERE, _FAST_FOLDER)
 
 
 def _partition(action: Mapping[str, Any]) -> str:

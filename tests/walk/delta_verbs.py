@@ -6,17 +6,18 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from walk import change_verbs, verbs
-from walk.delta_oracle import RestoreVersion, Seen, UndoJob, values_of
-from walk.delta_world import DeltaWorld
-from walk.oracle import Rewrite, Violation, Write
+from walk import change_verbs, engine, verbs
+from walk.delta_oracle import DeleteElsewhere, RestoreVersion, Seen, UndoJob, values_of
+from walk.delta_world import FAST, DeltaWorld
+from walk.oracle import Rewrite, Violation, Write, rows_of
 from walk.plan import Operation
 from walk.readers import ids_of, of_arrow, require
 from walk.verbs import Verb, names_of, rows_for, told_of, wanted_of
-from walk.world import Process, Told, World, rows_as_table
+from walk.world import Process, Told, World, rows_as_table, written
 
 from zero_rename.committer import UnpublishedJob
 from zero_rename.committer.commit.state.job_state import Committed, OpenedJob
+from zero_rename.committer.errors import SnapshotGoneError
 from zero_rename.committer.format.job_spec import FileOptions, JobSpec, SuccessMarkers
 from zero_rename.committer.format.records.pending_file import TaskResult
 from zero_rename.tables import DeltaTable
@@ -87,8 +88,14 @@ def read(world: World, process: Process, operation: Operation) -> Told:
 
 def read_the_past(world: World, process: Process, operation: Operation) -> Told:
     version = len(world.oracle.commits) - 1 - operation.options["back"]
-    if version >= 0:
+    assert isinstance(world, DeltaWorld)
+    if version < 0:
+        return None
+    try:
         read_state(world, process.fresh(), _asked(world, operation), as_of=version)
+    except SnapshotGoneError as error:
+        if world.was_kept(error.key) or not (world.cleaned or error.key):
+            raise Violation(f"version {version} cannot be read: {error}") from error
     return None
 
 
@@ -251,6 +258,66 @@ def undo(world: World, process: Process, operation: Operation) -> Told:
     return None
 
 
+def copy(world: World, process: Process, operation: Operation) -> Told:
+    """What lies in the data root alone is copied into the table."""
+    if world.oracle.commits:
+        process.fresh().checkpoint(apply=True)
+    return None
+
+
+def move(world: World, process: Process, operation: Operation) -> Told:
+    """From now on files lie in the table first, or in the data root."""
+    assert isinstance(world, DeltaWorld)
+    if world.plan.fast and world.oracle.commits:
+        world.moved = True
+        process.fresh().set_data_root(None if operation.choice % 2 else FAST, apply=True)
+    return None
+
+
+def append_elsewhere(world: World, process: Process, operation: Operation) -> Told:
+    """Another engine appends rows of the table's columns to a partition."""
+    oracle, name = world.oracle, names_of(world, operation)[0]
+    assert isinstance(world, DeltaWorld)
+    if oracle.columns is None:
+        return None
+    rows = {name: ((operation.number * 100, written(oracle.columns)),)}
+    job = f"engine-{operation.number}"
+    oracle.effects[job] = Write(job, rows=rows, last_wins=True, columns=dict(oracle.columns))
+    engine.append(world, process, job, name, rows[name])
+    return None
+
+
+def compact_elsewhere(world: World, process: Process, operation: Operation) -> Told:
+    """Another engine writes the files of a partition again as one."""
+    name = names_of(world, operation)[0]
+    assert isinstance(world, DeltaWorld)
+    if (rows := rows_of(world.oracle.state, name)):
+        says = bool(operation.choice % 2)
+        engine.rewrite(world, process, f"engine-{operation.number}", name, rows, "OPTIMIZE", says)
+    return None
+
+
+def delete_elsewhere(world: World, process: Process, operation: Operation) -> Told:
+    """Another engine takes a row out of a partition."""
+    name = names_of(world, operation)[0]
+    assert isinstance(world, DeltaWorld)
+    rows, job = rows_of(world.oracle.state, name), f"engine-{operation.number}"
+    if not rows:
+        return None
+    number = rows[operation.choice % len(rows)][0]
+    world.oracle.effects[job] = DeleteElsewhere(job, 0, partition=name, number=number)
+    left = tuple(it for it in rows if it[0] != number)
+    engine.rewrite(world, process, job, name, left, "DELETE", bool(operation.choice % 2))
+    return None
+
+
+def clean_the_log(world: World, process: Process, operation: Operation) -> Told:
+    """Another engine deletes entries that a checkpoint stands for."""
+    assert isinstance(world, DeltaWorld)
+    engine.clean(world, process)
+    return None
+
+
 def write_checkpoint(world: World, process: Process, operation: Operation) -> Told:
     process.fresh().checkpoint_log()
     return None
@@ -316,6 +383,12 @@ VERBS: Mapping[str, Verb] = {
     "settle": verbs.settle,
     "purge": purge,
     "write checkpoint": write_checkpoint,
+    "copy": copy,
+    "move": move,
+    "append elsewhere": append_elsewhere,
+    "compact elsewhere": compact_elsewhere,
+    "delete elsewhere": delete_elsewhere,
+    "clean the log": clean_the_log,
     "restore": restore,
     "restore some": restore,
     "undo job": undo,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -21,9 +21,12 @@ from zero_rename.committer.store import requests as s
 from zero_rename.log import opening
 from zero_rename.tables import DeltaTable, delta_steps
 
-_LOG = f"{ROOT.prefix}/_delta_log/"
+LOG = f"{ROOT.prefix}/_delta_log/"
+#: Where files of some tables lie first.
+FAST = "s3://cache/fast"
 #: Of small tables: commits from one checkpoint to the next.
 _OFTEN = 3
+_A_WEEK = 7 * 24 * 3600.0
 #: Functions that take an id for a fence.
 _FENCERS = ("_withdraw", "abort_waiting")
 
@@ -61,11 +64,15 @@ class DeltaWorld(World):
 
     :param at_work: the processes that carry out something, each beside the one before it.
     :param waiting: jobs that wait to be published.
+    :param moved: somebody has changed where files lie first.
+    :param cleaned: another engine has cleaned the log.
     """
 
     oracle: LogOracle = field(default_factory=LogOracle)
     at_work: list[DeltaProcess] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
+    moved: bool = False
+    cleaned: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,6 +83,13 @@ class DeltaWorld(World):
         job = f"{layout.job_ids_begin(self.clock.now, 10)}{next(self._ids):016d}"
         self.oracle.effects[job] = Effect(job)
         return job
+
+    @property
+    def of_new_tables(self) -> Mapping[str, Any]:
+        return {"data_root": FAST} if self.plan.fast and not self.moved else {}
+
+    def has_forgotten(self, job: str) -> bool:
+        return self.cleaned and not job
 
     def begin_process(self, name: str) -> Process:
         return DeltaProcess(self, name)
@@ -105,26 +119,33 @@ class DeltaWorld(World):
             return self.new_id()
         return self.at_work[-1].new_job(sys._getframe(1).f_code.co_name)
 
+    def was_kept(self, key: str | None) -> bool:
+        """Whether a file is to be there still: it is live, or within the table's retention."""
+        path = (key or "").removeprefix(f"{ROOT.prefix}/")
+        at = self.oracle.gone.get(path)
+        return path in self.oracle.live or (at is not None and self.clock.now - at < _A_WEEK)
+
     def hear(self, request: s.Request[Any], answer: object) -> None:
         if isinstance(request, s.Delete | s.DeleteMany):
             self._require_live_files(f"{request}")
         if not isinstance(request, s.Put) or not isinstance(answer, s.Done):
             return
-        name = request.key.removeprefix(_LOG)
+        name = request.key.removeprefix(LOG)
         if name == request.key or not name.endswith(".json"):
             return
         if not request.if_none_match:
             raise Violation(f"{request.key} is written without a condition")
-        self.oracle.entered(int(name.removesuffix(".json")), bytes(request.body), _Bodies(self))
+        version = int(name.removesuffix(".json"))
+        self.oracle.entered(version, bytes(request.body), Bodies(self), self.clock.now)
 
     def _require_live_files(self, who: str) -> None:
-        bodies = _Bodies(self)
+        bodies = Bodies(self)
         for path in self.oracle.live:
             if path not in bodies:
                 raise Violation(f"{path} is a live file, and is deleted by {who}")
 
 
-class _Bodies(dict[str, bytes]):
+class Bodies(dict[str, bytes]):
     """The objects below the table, by path."""
 
     def __init__(self, world: World) -> None:

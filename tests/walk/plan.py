@@ -114,6 +114,11 @@ class Plan:
     operations: tuple[Operation, ...]
     layout: str = DIRECTORIES
 
+    @property
+    def fast(self) -> bool:
+        """Whether a Delta table's files lie in a data root first."""
+        return self.layout == DELTA and self.seed % 4 == 1
+
     def __str__(self) -> str:
         of = "partitioned" if self.partitioned else "not partitioned"
         older = f", files of {list(self.older)} from before" if self.older else ""
@@ -164,6 +169,12 @@ _OF_DELTA = {
     "recover": 5,
     "settle": 1,
     "purge": 4,
+    "append elsewhere": 2,
+    "compact elsewhere": 3,
+    "delete elsewhere": 2,
+    "clean the log": 2,
+    "copy": 3,
+    "move": 1,
     "restore": 3,
     "restore some": 3,
     "undo job": 5,
@@ -203,7 +214,8 @@ _VERBS = {
         {**_WRITES, **_OF_DELTA},
         (
             *("append", "replace", "read, modify, write", "compact", "undo job", "replace table"),
-            *("write checkpoint", "purge", "merge", "delete", "publish"),
+            *("write checkpoint", "purge", "merge", "delete", "publish", "compact elsewhere"),
+            *("copy", "append elsewhere"),
         ),
     ),
 }

@@ -68,6 +68,7 @@ def wanted_of(world: World, table: Table, operation: Operation, verb: str) -> Wa
     names = names_of(world, operation)
     rows = rows_for(world, operation, columns)
     words: dict[str, Any] = {"partition_by": ("day",) if world.plan.partitioned else ()}
+    words |= world.of_new_tables
     mode = "replace" if verb.startswith(("replace", "overwrite")) else "append"
     mode = "fail-if-exists" if verb == "fail if exists" else mode
     whole = verb in ("replace table", "overwrite schema")
@@ -104,7 +105,7 @@ def told_of(world: World, committed: Committed | None, job: str | None, wrote: i
     if committed is None:
         raise Violation("a job's block was left without an error, and it is not committed")
     if committed.repeated:
-        if committed.job not in world.oracle.commits:
+        if committed.job not in world.oracle.commits and not world.has_forgotten(committed.job):
             raise Violation(f"the run is said to have been done by {committed.job}, and is not")
         return "refused" if job is not None and job != committed.job else None
     if committed.rows != wrote:

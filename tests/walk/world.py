@@ -35,6 +35,7 @@ from zero_rename.committer.format.layout import (
 from zero_rename.committer.format.parquet import footers, task_writer
 from zero_rename.committer.scan import table_scan
 from zero_rename.committer.store import requests as s
+from zero_rename.committer.store.copies import CopyFile
 
 T = TypeVar("T")
 #: The last job's fate as its user is told it by a return value: *committed* or *refused*; ``None``:
@@ -45,7 +46,8 @@ ROOT = TableRoot.parse(URL)
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _SMALL = Limits(decisions_per_head=2, files_per_object=2, heads_besides_index=1)
 _READS = (s.Get, s.Head, s.ListObjects, s.ListUploads, s.ListParts, s.CreateUpload, s.UploadPart)
-_WRITES = (s.Put, s.Delete, s.DeleteMany, s.CompleteUpload)
+_FILES = (s.PutFile, CopyFile)
+_WRITES = (s.Put, s.Delete, s.DeleteMany, s.CompleteUpload, *_FILES)
 #: Requests after which one that is late arrives.
 _LATE = 7
 
@@ -269,8 +271,8 @@ def _answer(process: Process, kind: str, request: s.Request[Any]) -> object:
         if isinstance(request, s.DeleteMany):
             return s.Deleted({key: "AccessDenied" for key, _ in request.items})
         raise StoreRefusedError("The store denied it.", lacks_right=True)
-    if isinstance(request, _READS):
-        if isinstance(request, s.CreateUpload | s.UploadPart) and kind == "lost":
+    if isinstance(request, (*_READS, *_FILES)):
+        if isinstance(request, (s.CreateUpload, s.UploadPart, *_FILES)) and kind == "lost":
             world.apply(request, process)
         raise StoreUnreachableError("The store did not answer.")
     conditional = isinstance(request, s.Put) and s.is_sent_once(request)
@@ -348,6 +350,15 @@ class World:
             found = self.begin_process(f"process-{number}-{self._names}")
             self.processes[number] = found
         return found
+
+    @property
+    def of_new_tables(self) -> Mapping[str, Any]:
+        """Words of jobs that may make the table."""
+        return {}
+
+    def has_forgotten(self, job: str) -> bool:
+        """Whether nobody can tell any more which job has done a run's work."""
+        return False
 
     def in_order(self) -> AbstractContextManager[None]:
         """Let nothing in the walk depend on chance or the host's clock."""
