@@ -18,10 +18,10 @@ restores a version                     unsure      where they were written again
 was cleaned                            unsure
 =====================================  ==========  =========================================
 
-Of files that carry compacted rows the same is asked. Where an entry of the run was a change of rows,
-its files hold rows of others, too: they are refused unless they are gone, since the rerun would take
-all of them. A compaction is taken back by the rerun's own
-entry (:mod:`.taking_back`), as long as the files are kept that it was made of. Other rows that may
+Of files that carry compacted rows the same is asked. Where an entry of the run was a change of
+rows, its files hold rows of others, too: they are refused unless they are gone, since the rerun
+would take all of them. A compaction is taken back by the rerun's own entry (:mod:`.taking_back`),
+as long as the files are kept that it was made of. Other rows that may
 be there are refused: the rerun would double them. Of partitions that it replaces nothing is asked.
 A restore that comes before its entry is a conflict, since it may bring back what is gone.
 """

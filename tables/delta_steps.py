@@ -337,15 +337,19 @@ def _make_table(root: TableRoot, spec: JobSpec, seen: Seen) -> Step[None]:
         publish=True,
     )
     opened, log = yield from _open(root, new_job_id(), spec, seen, _making)
+    layout = layout_of(root)
+    # Where somebody else has made it meanwhile, the opening after this one sees that.
+    if log.state.exists:
+        yield from abandon_job(layout, opened.job)
+        return
     try:
-        yield from _commit(layout_of(root), opened, log, _making, (), 0)
+        yield from _commit(layout, opened, log, _making, (), 0)
     except CommitConflictError:
-        # Somebody else has made it meanwhile: the opening after this one sees that.
-        yield from abandon_job(layout_of(root), opened.job)
+        yield from abandon_job(layout, opened.job)
 
 
 def _making(change: LogChange, state: LogState) -> LogChange:
-    return replace(change, operation="CREATE TABLE")
+    return replace(change, operation="CREATE TABLE", joins=False)
 
 
 def _depth(spec: JobSpec, amend: Amend) -> LogDepth:

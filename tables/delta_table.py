@@ -896,6 +896,7 @@ class DeltaTable(ChangeableTable):
         :param allow_lost: go on where files of that version are gone; ``False``: refuse.
         :raises InvalidInputError: files cannot be brought back, or those of the partitions do not
             fit the present columns. Nothing was changed.
+        :raises SnapshotGoneError: the version's entries were cleaned. Nothing was changed.
         :raises CommitConflictError: another job commits meanwhile. Nothing was changed.
         :raises TableNotFoundError: no table here, or none at that time.
         """

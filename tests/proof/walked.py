@@ -39,7 +39,9 @@ def prove(processes: int) -> Outcome:
     with ProcessPoolExecutor(processes, context, collect_rarely) as pool:
         for layout, seed in ((layout, seed) for layout in by_layout for seed in seeds):
             until = time.monotonic() + each
-            shares = [pool.submit(_walk, layout, seed, processes, n, until) for n in range(processes)]
+            shares = [
+                pool.submit(_walk, layout, seed, processes, n, until) for n in range(processes)
+            ]
             walks = Walks()
             for share in shares:
                 try:

@@ -129,6 +129,27 @@ class TestWriteAuditPublish:
         on(store).publish(job)
         assert values(store) == [5]
 
+    @pytest.mark.parametrize("before", ["/_delta_log/00000000000000000000.json", "/open/"])
+    def test_no_entry_makes_the_table_where_another_job_has_made_it_meanwhile(
+        self, before: str
+    ) -> None:
+        store = MemoryStore()
+        records: list[Any] = []
+        made: list[Any] = []
+
+        def fault(request: Any, apply: Any) -> Any:
+            if isinstance(request, s.Put) and before in request.key and not made:
+                records.append(request.key)
+                # The second open record is that of the job which makes the table.
+                if before != "/open/" or len(records) == 2:
+                    made.append(write(on(store), rows(1)))
+            return apply(request)
+
+        job = write(on(store, fault), rows(5), publish=False)
+        assert [it.operation for it in on(store).history()] == ["WRITE"]
+        on(store).publish(job.unpublished.job)
+        assert values(store) == [1, 5]
+
     def test_failing_block_leaves_no_job(self, store: MemoryStore) -> None:
         job = on(store).job(rows(5).schema, publish=False)
         with pytest.raises(InvalidInputError), job:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
+
 from walk.delta_verbs import read_state
 from walk.delta_world import DeltaWorld
 from walk.directory_end import require_settled, require_writable
 from walk.oracle import Violation
 from walk.world import ROOT, Process, World
 
-from zero_rename.committer import ZeroRenameError
+from zero_rename.committer.errors import OutcomeUnknownError, ZeroRenameError
 from zero_rename.tables import DeltaTable
 
 _EIGHT_DAYS = 8 * 24 * 3600.0
@@ -34,8 +36,10 @@ def end(world: World) -> None:
     # Of a job whose entry may have been cleaned nobody can tell whether it is committed.
     require_settled(it for it in settled if not (world.cleaned and "were cleaned" in it.detail))
     _compare(world, process)
-    for waiting in table.unpublished():
-        table.abort(waiting.job)
+    for job in [it.job for it in table.unpublished()]:
+        # Where entries were cleaned nobody can tell whether it was published.
+        with suppress(OutcomeUnknownError) if world.cleaned else nullcontext():
+            table.abort(job)
     world.clock.advance(_EIGHT_DAYS)
     table.purge(apply=True)
     _nothing_left(world, table)

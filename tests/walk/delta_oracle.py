@@ -184,6 +184,7 @@ class LogOracle(Oracle):
         after, named = self.state, tuple(sorted(entry.partitions(self.live)))
         effect = self.effects.get(job)
         if entry.operation == "CREATE TABLE":
+            self._refuse(self.columns is not None, f"entry {version} makes a table that is there")
             self.columns = entry.columns
         elif entry.operation in _OF_USERS:
             self._refuse(effect is None, f"entry {version} of {job} is nobody's")
@@ -225,7 +226,9 @@ class LogOracle(Oracle):
         for path, partition in self.live.items():
             for row in _rows(bodies[path]):
                 values = dict(row)
-                found[partition, values["id"] or 0, tuple((it, values.get(it)) for it in names)] += 1
+                found[
+                    partition, values["id"] or 0, tuple((it, values.get(it)) for it in names)
+                ] += 1
         return found
 
     def wanted(self, version: int) -> Seen:
@@ -254,9 +257,7 @@ class _Entry:
         self.operation: str = info.get("operation", "")
         self.job: str = info.get("txnId", "")
         applications = [it["txn"]["appId"] for it in actions if "txn" in it]
-        self.fences = [
-            it.removeprefix(_FENCE) for it in applications if it.startswith(_FENCE)
-        ]
+        self.fences = [it.removeprefix(_FENCE) for it in applications if it.startswith(_FENCE)]
         self.added = {_path(it["add"]): _partition(it["add"]) for it in actions if "add" in it}
         removed = [it["remove"] for it in actions if "remove" in it]
         #: Those that say that a file is forgotten remove none.

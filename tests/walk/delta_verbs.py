@@ -20,6 +20,7 @@ from zero_rename.committer.commit.state.job_state import Committed, OpenedJob
 from zero_rename.committer.errors import SnapshotGoneError
 from zero_rename.committer.format.job_spec import FileOptions, JobSpec, SuccessMarkers
 from zero_rename.committer.format.records.pending_file import TaskResult
+from zero_rename.committer.upkeep.recovery import Outcome, Recovered
 from zero_rename.tables import DeltaTable
 from zero_rename.tables.delta_steps import DeltaSteps
 
@@ -94,7 +95,7 @@ def read_the_past(world: World, process: Process, operation: Operation) -> Told:
     try:
         read_state(world, process.fresh(), _asked(world, operation), as_of=version)
     except SnapshotGoneError as error:
-        if world.was_kept(error.key) or not (world.cleaned or error.key):
+        if not world.may_be_gone(error):
             raise Violation(f"version {version} cannot be read: {error}") from error
     return None
 
@@ -207,11 +208,15 @@ def publish(world: World, process: Process, operation: Operation) -> Told:
     job = _one_waiting(world, operation)
     if job is None:
         return None
-    process.jobs.append(job)
+    before = job in world.oracle.commits
+    if not before:
+        process.jobs.append(job)  # Else an error tells nothing of it.
     done = process.fresh().publish(job)
     if done.job != job:
         raise Violation(f"{job} was to be published, and {done.job} is said to be")
-    return "committed"
+    if job not in world.oracle.commits or done.repeated < before:
+        raise Violation(f"{job} was published before: {before}; it is said that {done}")
+    return None if before else "committed"
 
 
 def throw_away(world: World, process: Process, operation: Operation) -> Told:
@@ -245,11 +250,7 @@ def restore(world: World, process: Process, operation: Operation) -> Told:
 def undo(world: World, process: Process, operation: Operation) -> Told:
     oracle = world.oracle
     places = set(names_of(world, operation))
-    jobs = [
-        job
-        for number, job in enumerate(oracle.commits)
-        if oracle.touched(number) & places
-    ]
+    jobs = [job for number, job in enumerate(oracle.commits) if oracle.touched(number) & places]
     if not jobs:
         return None
     undone = jobs[-1 - operation.choice % min(3, len(jobs))]
@@ -291,7 +292,7 @@ def compact_elsewhere(world: World, process: Process, operation: Operation) -> T
     """Another engine writes the files of a partition again as one."""
     name = names_of(world, operation)[0]
     assert isinstance(world, DeltaWorld)
-    if (rows := rows_of(world.oracle.state, name)):
+    if rows := rows_of(world.oracle.state, name):
         says = bool(operation.choice % 2)
         engine.rewrite(world, process, f"engine-{operation.number}", name, rows, "OPTIMIZE", says)
     return None
@@ -321,6 +322,27 @@ def clean_the_log(world: World, process: Process, operation: Operation) -> Told:
 def write_checkpoint(world: World, process: Process, operation: Operation) -> Told:
     process.fresh().checkpoint_log()
     return None
+
+
+def recover(world: World, process: Process, operation: Operation) -> Told:
+    _hear(world, process.fresh().recover(operation.options["age"]))
+    return None
+
+
+def settle(world: World, process: Process, operation: Operation) -> Told:
+    """For jobs whose processes have ended."""
+    alive = {held.opened.job for held in world.open_jobs}
+    table = process.fresh()
+    _hear(world, table.settle([it.job for it in table.open_jobs() if it.job not in alive]))
+    return None
+
+
+def _hear(world: World, settled: list[Recovered]) -> None:
+    """What recovery says of jobs holds."""
+    words = {Outcome.COMMITTED: "committed", Outcome.ABORTED: "refused"}
+    for it in settled:
+        if it.outcome in words:
+            world.oracle.tell(it.job, words[it.outcome])
 
 
 def purge(world: World, process: Process, operation: Operation) -> Told:
@@ -379,8 +401,8 @@ VERBS: Mapping[str, Verb] = {
     "publish": publish,
     "throw away": throw_away,
     "compact": verbs.compact,
-    "recover": verbs.recover,
-    "settle": verbs.settle,
+    "recover": recover,
+    "settle": settle,
     "purge": purge,
     "write checkpoint": write_checkpoint,
     "copy": copy,

@@ -16,6 +16,7 @@ from walk.oracle import Effect, Violation
 from walk.plan import Operation
 from walk.world import ROOT, URL, Process, World
 
+from zero_rename.committer.errors import SnapshotGoneError
 from zero_rename.committer.format import layout
 from zero_rename.committer.store import requests as s
 from zero_rename.log import opening
@@ -119,11 +120,13 @@ class DeltaWorld(World):
             return self.new_id()
         return self.at_work[-1].new_job(sys._getframe(1).f_code.co_name)
 
-    def was_kept(self, key: str | None) -> bool:
-        """Whether a file is to be there still: it is live, or within the table's retention."""
-        path = (key or "").removeprefix(f"{ROOT.prefix}/")
+    def may_be_gone(self, error: SnapshotGoneError) -> bool:
+        """Whether another engine has cleaned the entries, or purge may have deleted the file."""
+        if error.key is None:
+            return self.cleaned
+        path = error.key.removeprefix(f"{ROOT.prefix}/")
         at = self.oracle.gone.get(path)
-        return path in self.oracle.live or (at is not None and self.clock.now - at < _A_WEEK)
+        return path not in self.oracle.live and at is not None and self.clock.now - at >= _A_WEEK
 
     def hear(self, request: s.Request[Any], answer: object) -> None:
         if isinstance(request, s.Delete | s.DeleteMany):

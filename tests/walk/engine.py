@@ -62,7 +62,9 @@ def rewrite(
         added = _file(world, process, job, partition, rows)
         actions.append({"add": {**added, "dataChange": changes}})
     parameters = {"predicate": '["(id = 1)"]'} if changes else {}
-    _commit(world, process, job, {"operation": operation, "operationParameters": parameters}, actions)
+    _commit(
+        world, process, job, {"operation": operation, "operationParameters": parameters}, actions
+    )
 
 
 def clean(world: DeltaWorld, process: Process) -> None:

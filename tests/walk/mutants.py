@@ -19,7 +19,7 @@ from types import CodeType, FunctionType, ModuleType
 class Mutant:
     """A slip.
 
-    :param module: below ``zero_rename.committer``.
+    :param module: below ``zero_rename.committer``; of slips about Delta tables below the package.
     :param text: of the module, there once; ``instead``: what the slip makes of it.
     :param verbs: that walks are about which catch it; the first of these was that of ``seed``.
     """
@@ -340,6 +340,142 @@ CHANGES = (
     ),
 )
 
+#: Slips about Delta tables.
+DELTA = (
+    Mutant(
+        "a replace removes what its opening has read",
+        "log.judging",
+        "replaces = change.overtaking is Overtaking.FAIL and change.replaced.has(partition)",
+        "replaces = False",
+        ("append", "replace", "open", "commit"),
+        4,
+    ),
+    Mutant(
+        "a job's rows that were computed from a state go by the job's opening",
+        "tables.delta_steps",
+        "    if base is None or base.log_version is None:\n        return log.version\n",
+        "    return log.version\n",
+        ("append", "read, modify, write", "replace"),
+        7,
+    ),
+    Mutant(
+        "a run that replaces its own adds its rows beside them",
+        "log.rerunning",
+        "removes=change.removes | self.live | self.compacted.removes,",
+        "removes=change.removes | self.compacted.removes,",
+        ("append",),
+    ),
+    Mutant(
+        "a run that replaces its own takes rows of others with those that it has changed",
+        "log.rerunning",
+        "if any(it.path in there for _, it in same) and not replaced.has(place):",
+        "if False:",
+        ("append", "merge", "delete"),
+        11,
+    ),
+    Mutant(
+        "a compaction is taken back and the files of others stay away",
+        "log.rerunning",
+        "returned=(*change.returned, *self.compacted.returned),",
+        "returned=change.returned,",
+        ("append", "compact"),
+        1,
+    ),
+    Mutant(
+        "a log that was opened before is not read on",
+        "tables.delta_table",
+        "before = seen_log(self.driver, self.root)",
+        "before = seen_log(self.driver, self.root)\n"
+        "        if before is not None:\n"
+        "            return OpenedLog(before, 0.0)",
+        ("append", "read"),
+    ),
+    Mutant(
+        "an undoing brings back what partitions held, whoever has changed them since",
+        "log.undoing",
+        "if blocking := past.first_to_undo(version):",
+        "if False and (blocking := past.first_to_undo(version)):",
+        ("append", "replace", "undo job"),
+    ),
+    Mutant(
+        "an undoing takes back what was taken back before",
+        "log.undoing",
+        "places = Scope(frozenset(past.in_effect(version)))",
+        "places = Scope(frozenset(past.changed(version)))",
+        ("append", "replace", "undo job", "restore some"),
+        45,
+    ),
+    Mutant(
+        "a restore of some partitions takes the files of the others away",
+        "log.restoring",
+        "goes = {path for path, it in state.live.items() if within.has(state.partition(it))}",
+        "goes = {*state.live}",
+        ("append", "restore some"),
+    ),
+    Mutant(
+        "a restore leaves the columns as they are",
+        "log.restoring",
+        "metadata = restored if restored != state.metadata else None",
+        "metadata = None",
+        ("append", "evolve", "restore"),
+        2,
+    ),
+    Mutant(
+        "a restore goes on beside other jobs",
+        "log.restoring",
+        "reads=within,",
+        "",
+        ("append", "restore", "open", "commit"),
+        13,
+    ),
+    Mutant(
+        "a job of a run that has loaded again may be published",
+        "log.judging",
+        "if change.run is not None and entry.transaction(RUN + change.run):",
+        "if False:",
+        ("append", "hold back", "publish"),
+        67,
+    ),
+    Mutant(
+        "purge forgets files of open jobs",
+        "log.purging",
+        "and _job_of(folders, key) not in open_jobs and is_of_job(key)",
+        "and is_of_job(key)",
+        ("open", "purge", "commit"),
+        4,
+    ),
+    Mutant(
+        "a recovery fences no dead job",
+        "log.fencing",
+        "        fences=frozenset({job}),\n",
+        "",
+        ("open", "recover", "commit"),
+        4,
+    ),
+    Mutant(
+        "an abort deletes the files of a job whose entry is there",
+        "tables.delta_steps",
+        "    if verdict.entry is None:\n"
+        "        yield from delete_files(file.key for result in results for file in result.files)\n"
+        "        return Aborted(opened.job, opened.root.url, 0)\n"
+        "    log =",
+        "    yield from delete_files(file.key for result in results for file in result.files)\n"
+        "    if verdict.entry is None:\n"
+        "        return Aborted(opened.job, opened.root.url, 0)\n"
+        "    log =",
+        ("append", "replace"),
+        15,
+    ),
+    Mutant(
+        "a copy of a file is beside it",
+        "tables.delta_checkpoint",
+        "removes=frozenset(sources),",
+        "",
+        ("append", "copy"),
+        1,
+    ),
+)
+
 #: Slips that leave a file which a second Complete has brought back.
 LEAVING = (
     Mutant(
@@ -365,7 +501,8 @@ def in_force(mutant: Mutant) -> Iterator[None]:
 
     :raises LookupError: the text does not stand in the module once.
     """
-    module = importlib.import_module(f"zero_rename.committer.{mutant.module}")
+    room = "" if mutant in DELTA else "committer."
+    module = importlib.import_module(f"zero_rename.{room}{mutant.module}")
     source = inspect.getsource(module)
     if source.count(mutant.text) != 1:
         raise LookupError(f"{mutant.module} has {mutant.text!r} {source.count(mutant.text)} times")

@@ -1,7 +1,7 @@
-"""Random operations through the public ``Table``, beside an oracle in plain Python.
+"""Random operations through the public tables of both layouts, beside an oracle in plain Python.
 
 A failure prints its seed, a plan cut down to what it needs, and what happened;
-``PYTHONPATH=tests python -m walk SEED`` walks it again.
+``PYTHONPATH=tests python -m walk SEED``, with ``--layout delta``, walks it again.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from walk.mutants import AGAIN, CHANGES, LEAVING, MUTANTS, Mutant, in_force
-from walk.plan import Beside, Operation, Plan, Trouble, make_plan
+from walk.mutants import AGAIN, CHANGES, DELTA, LEAVING, MUTANTS, Mutant, in_force
+from walk.plan import DELTA as DELTA_LAYOUT
+from walk.plan import DIRECTORIES, Beside, Operation, Plan, Trouble, make_plan
 from walk.walking import WalkFailure, failure_of, walk, walk_seeds
 
 from support.memory_store import Behaviour
@@ -24,32 +25,43 @@ _SHARES = 2
 #: Walks from a broken product's own seed on within which it is caught.
 _SOON = 60
 #: Verbs that change rows or records, each of which must go through many times in these walks.
-_CHANGE = (
+_OF_BOTH = (
     *("append", "replace", "replace named", "replace table", "evolve", "overwrite schema"),
-    *("read, modify, write", "commit", "compact", "gc", "index", "adopt", "recover", "purge"),
-    *("resolve", "undo", "read", "merge", "update", "delete"),
-    "make again",
+    *("read, modify, write", "commit", "compact", "recover", "purge", "read", "merge", "update"),
+    "delete",
 )
+_CHANGE = {
+    DIRECTORIES: (*_OF_BOTH, "gc", "index", "adopt", "resolve", "undo", "make again"),
+    DELTA_LAYOUT: (
+        *(*_OF_BOTH, "hold back", "publish", "write checkpoint", "copy", "restore"),
+        *("restore some", "undo job", "append elsewhere", "compact elsewhere"),
+    ),
+}
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("layout", _CHANGE)
 @pytest.mark.parametrize("share", range(_SHARES))
-def test_walks_end_where_the_oracle_says(share: int) -> None:
+def test_walks_end_where_the_oracle_says(share: int, layout: str) -> None:
     each = _WALKS // _SHARES
-    walks = walk_seeds(range(share * each, (share + 1) * each))
+    walks = walk_seeds(range(share * each, (share + 1) * each), layout=layout)
     assert walks.walks == each
     went = {
-        verb: walks.outcomes[verb, "committed"] + walks.outcomes[verb, "done"] for verb in _CHANGE
+        verb: walks.outcomes[verb, "committed"] + walks.outcomes[verb, "done"]
+        for verb in _CHANGE[layout]
     }
     assert min(went.values()) >= 3, went
     assert any(word == "Crash" for _, word in walks.outcomes)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mutant", [*MUTANTS, *AGAIN, *CHANGES], ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize(
+    "mutant", [*MUTANTS, *AGAIN, *CHANGES, *DELTA], ids=lambda mutant: mutant.name
+)
 def test_a_broken_product_is_caught(mutant: Mutant) -> None:
     seeds = range(mutant.seed, mutant.seed + _SOON)
-    plans = (make_plan(seed, mutant.verbs) for seed in seeds)
+    layout = DELTA_LAYOUT if mutant in DELTA else DIRECTORIES
+    plans = (make_plan(seed, mutant.verbs, layout) for seed in seeds)
     with in_force(mutant):
         caught = next((plan for plan in plans if failure_of(plan)), None)
     assert caught is not None
@@ -59,10 +71,11 @@ def test_a_broken_product_is_caught(mutant: Mutant) -> None:
 class TestWalking:
     """A walk can be walked again, and cut down."""
 
-    def test_a_seed_is_one_walk_whatever_the_process(self) -> None:
+    @pytest.mark.parametrize("layout", _CHANGE)
+    def test_a_seed_is_one_walk_whatever_the_process(self, layout: str) -> None:
         def walked(hashes: str) -> str:
             return subprocess.run(
-                [sys.executable, "-m", "walk", "3", "7"],
+                [sys.executable, "-m", "walk", "3", "7", "--layout", layout],
                 cwd=Path(__file__).resolve().parents[1],
                 env={**os.environ, "PYTHONHASHSEED": hashes},
                 capture_output=True,

@@ -25,7 +25,7 @@ from zero_rename import Table
 from zero_rename.committer import readable_table, write_job
 from zero_rename.committer.commit.state.context import Context, Limits
 from zero_rename.committer.commit.state.decide import read_decision
-from zero_rename.committer.errors import StoreRefusedError, StoreUnreachableError
+from zero_rename.committer.errors import SnapshotGoneError, StoreRefusedError, StoreUnreachableError
 from zero_rename.committer.format.layout import (
     UNPARTITIONED,
     TableRoot,
@@ -358,6 +358,10 @@ class World:
 
     def has_forgotten(self, job: str) -> bool:
         """Whether nobody can tell any more which job has done a run's work."""
+        return False
+
+    def may_be_gone(self, error: SnapshotGoneError) -> bool:
+        """Whether a state may be gone though nobody has changed the table meanwhile."""
         return False
 
     def in_order(self) -> AbstractContextManager[None]:
