@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from walk import change_verbs, engine, verbs
+from walk import change_verbs, engine, run_verbs, verbs
 from walk.delta_oracle import DeleteElsewhere, RestoreVersion, Seen, UndoJob, values_of
 from walk.delta_world import FAST, DeltaWorld
 from walk.oracle import Rewrite, Violation, Write, rows_of
@@ -319,6 +319,16 @@ def clean_the_log(world: World, process: Process, operation: Operation) -> Told:
     return None
 
 
+def make_again(world: World, process: Process, operation: Operation) -> Told:
+    return run_verbs.make_again(world, process, operation, _look)
+
+
+def _look(world: World, table: Any, names: Sequence[str]) -> tuple[Mapping[str, int | None], Seen]:
+    """What a plan sees of partitions: the version of the log, and the rows of those that have any."""
+    version, seen = read_state(world, table, names)
+    return {name: version for name, *_ in seen}, seen
+
+
 def write_checkpoint(world: World, process: Process, operation: Operation) -> Told:
     process.fresh().checkpoint_log()
     return None
@@ -404,6 +414,7 @@ VERBS: Mapping[str, Verb] = {
     "recover": recover,
     "settle": settle,
     "purge": purge,
+    "make again": make_again,
     "write checkpoint": write_checkpoint,
     "copy": copy,
     "move": move,
@@ -422,5 +433,5 @@ VERBS: Mapping[str, Verb] = {
 OF_ONE_JOB = {
     *("append", "replace", "replace named", "replace table", "fail if exists", "evolve"),
     *("overwrite schema", "read, modify, write", "commit", "publish"),
-    *("restore", "restore some", "undo job", "merge", "update", "delete"),
+    *("restore", "restore some", "undo job", "merge", "update", "delete", "make again"),
 }

@@ -217,6 +217,7 @@ _VERBS = {
             *("write checkpoint", "purge", "merge", "delete", "publish", "compact elsewhere"),
             *("copy", "append elsewhere"),
         ),
+        _AGAIN,
     ),
 }
 #: How a walk begins: mostly there is a table soon.

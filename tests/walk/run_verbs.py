@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,7 @@ from zero_rename.committer.commit.narrowed_run import end_narrowing, leave_narro
 from zero_rename.committer.format.records.narrowing import Narrowing
 
 _AN_HOUR = 3600
+Look = Callable[[World, Table, Sequence[str]], tuple[Mapping[str, int | None], readers.Seen]]
 
 
 @dataclass
@@ -63,7 +64,20 @@ def _count(rows: dict[str, tuple[Row, ...]]) -> int:
     return sum(map(len, rows.values()))
 
 
-def make_again(world: World, process: Process, operation: Operation) -> Told:
+def look_by_heads(
+    world: World, table: Table, names: Sequence[str]
+) -> tuple[Mapping[str, int | None], readers.Seen]:
+    """What a plan sees of partitions: the version of each, and its rows."""
+    start = len(world.oracle.commits)
+    snapshot = table.snapshot(names)
+    seen = readers.by_heads(world, table, snapshot)
+    readers.require_state(world, "a plan", start, snapshot.schema, seen, names)
+    return snapshot.versions, seen
+
+
+def make_again(
+    world: World, process: Process, operation: Operation, look: Look = look_by_heads
+) -> Told:
     """A run that has had a job is made again, after a plan's word or by hand."""
     table, options = process.fresh(), operation.options
     idempotency_key = options["idempotency_key"]
@@ -72,7 +86,7 @@ def make_again(world: World, process: Process, operation: Operation) -> Told:
     world.by_hand[idempotency_key] += options["by hand"]
     clears, said, seen = world.by_hand[idempotency_key], None, {}
     if not options["by hand"]:
-        said, seen = _leave_word(world, process, operation, table, idempotency_key)
+        said, seen = _leave_word(world, process, operation, table, look)
         if said is None:
             return None
     columns = frozenset(table.schema.names) - {"id", "day"}
@@ -125,16 +139,14 @@ def _check_report(committed: Any, made: Again) -> None:
 
 
 def _leave_word(
-    world: World, process: Process, operation: Operation, table: Table, idempotency_key: str
+    world: World, process: Process, operation: Operation, table: Table, look: Look
 ) -> tuple[Narrowing | None, dict[str, Counter[int]]]:
     """A plan's word to the run, unless another plan is at work; and what it was planned on."""
+    idempotency_key = operation.options["idempotency_key"]
     # Of one that is to make all nobody could tell whether it was narrowed.
     names = [world.partition(day) for day in operation.days[: len(DAYS) - 1]]
-    start = len(world.oracle.commits)
-    snapshot = table.snapshot(names)
-    seen = readers.by_heads(world, table, snapshot)
-    readers.require_state(world, "a plan", start, snapshot.schema, seen, names)
-    versions = {name: snapshot.versions[name] for name in names if snapshot.versions.get(name)}
+    found, seen = look(world, table, names)
+    versions = {name: it for name in names if (it := found.get(name))}
     left = table.run(read_narrowing(table.root, idempotency_key))
     job = table.job_of_key(idempotency_key)
     if not versions or job is None:
