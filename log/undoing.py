@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from ..committer.errors import InvalidInputError, first_few
+from ..committer.errors import InvalidInputError, SnapshotGoneError, first_few
 from ..committer.store.requests import Step
 from .actions import AddFile, LogMetadata, RemoveFile
 from .change import REWRITES
@@ -38,6 +38,7 @@ from .replay import LogState
 from .restoring import LogFiles, LogRestore, bring_back, find_ranks
 from .scope import ALL, Scope
 
+_RELOAD = "Restore a version, or load the partitions again."
 #: Entries that are read at once.
 _AT_ONCE = 64
 
@@ -68,9 +69,7 @@ def plan_undo(
         fit the present columns.
     """
     opened = yield from open_log(layout, LogDepth.WHOLE)
-    before, state = LogState(), opened.state
-    if version > 0:
-        before = (yield from open_log(layout, LogDepth.FILES, version - 1)).state
+    before, state = (yield from _state_before(layout, undone, version)), opened.state
     entries = yield from _read(layout, undone, range(version, state.version + 1))
     past = _past_of(before, entries)
     if past.places.keys() != state.live.keys() or entries[0].job != undone:
@@ -100,6 +99,20 @@ def plan_undo(
     return LogUndo(version, plan, done)
 
 
+def _state_before(layout: LogLayout, undone: str, version: int) -> Step[LogState]:
+    if not version:
+        return LogState()
+    try:
+        return (yield from open_log(layout, LogDepth.FILES, version - 1)).state
+    except SnapshotGoneError as error:
+        raise InvalidInputError(
+            f"What partitions held before {undone} nobody can tell: entries before version "
+            f"{version} were cleaned from the log. Nothing was changed.",
+            job=undone,
+            remedy=_RELOAD,
+        ) from error
+
+
 def _read(layout: LogLayout, undone: str, versions: range) -> Step[list[LogEntry]]:
     found: list[LogEntry] = []
     for start in range(0, len(versions), _AT_ONCE):
@@ -112,7 +125,7 @@ def _read(layout: LogLayout, undone: str, versions: range) -> Step[list[LogEntry
                     f"Whether others have built on {undone} nobody can tell: entry {version} was "
                     "cleaned from the log. Nothing was changed.",
                     job=undone,
-                    remedy="Restore a version, or load the partitions again.",
+                    remedy=_RELOAD,
                 )
             found.append(entry)
     return found

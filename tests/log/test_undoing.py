@@ -267,6 +267,13 @@ class TestOrder:
         with pytest.raises(Exception, match=r"cleaned|missing"):
             past.plan("b")
 
+    def test_entry_is_refused_where_those_before_it_were_cleaned(self, past: Past) -> None:
+        past.table.run(make_checkpoint(LAYOUT, NOW))
+        for version in range(past.versions["b"]):
+            del past.table.store.objects[LOG.entry(version)]
+        with pytest.raises(InvalidInputError, match="held before b nobody can tell"):
+            past.plan("b")
+
     def test_entry_that_was_written_over_is_refused(self, past: Past) -> None:
         past.append("c", "2")
         past.table.run(make_checkpoint(LAYOUT, NOW))

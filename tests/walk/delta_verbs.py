@@ -324,7 +324,7 @@ def make_again(world: World, process: Process, operation: Operation) -> Told:
 
 
 def _look(world: World, table: Any, names: Sequence[str]) -> tuple[Mapping[str, int | None], Seen]:
-    """What a plan sees of partitions: the version of the log, and the rows of those that have any."""
+    """What a plan sees of partitions with rows: the version of the log, and the rows."""
     version, seen = read_state(world, table, names)
     return {name: version for name, *_ in seen}, seen
 

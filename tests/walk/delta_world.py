@@ -122,7 +122,7 @@ class DeltaWorld(World):
 
     def may_be_gone(self, error: SnapshotGoneError) -> bool:
         """Whether another engine has cleaned the entries, or purge may have deleted the file."""
-        if error.key is None:
+        if not error.key:
             return self.cleaned
         path = error.key.removeprefix(f"{ROOT.prefix}/")
         at = self.oracle.gone.get(path)
