@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from bench.profiles import profile
 from bench.report import markdown, missed, ratios
 from bench.results import Comparison
 from bench.store import DelayedStore, delayed
-from bench.workloads import OURS, PAPERS, WORKLOADS, Workload, slug
+from bench.workloads import PAPERS, WORKLOADS, Workload, slug
 from docs.extensions.tables import between
 from tools import fetch_lake_jars
 from tools.bootstrap import lock_entries
@@ -91,15 +92,16 @@ def measured(
 def profiled(tables: Sequence[Comparison], bench: Bench, hosts: HostProcesses) -> dict[str, str]:
     """Why goals of time were missed: a profile of each workload, run again."""
     found: dict[str, str] = {}
-    workloads = {goal.workload: goal.title for goal in missed(tables) if not goal.other_workload}
-    for name, title in workloads.items():
-        again = next(table.workload for table in tables if table.workload.name == name)
-        act = lambda again=again: bench.measure(again, [BY_NAME[OURS]])  # noqa: E731
+    for goal in missed(tables):
+        if goal.other_workload:
+            continue  # It is of memory.
+        again = next(table.workload for table in tables if table.workload.name == goal.workload)
+        ours = BY_NAME[goal.ours]
         try:
-            pid = hosts.get(BY_NAME[OURS].host).pid
-            found[title] = profile(pid, act, _FOLDER / f"{slug(name)}.stacks")
+            pid, file = hosts.get(ours.host).pid, _FOLDER / f"{slug(goal.title)}.stacks"
+            found[goal.title] = profile(pid, partial(bench.measure, again, [ours]), file)
         except HostError as error:
-            found[title] = f"No profile: {error}."
+            found[goal.title] = f"No profile: {error}."
     return found
 
 

@@ -51,6 +51,11 @@ class Goal:
         return value >= self.wanted if self.least else value <= self.wanted
 
     @property
+    def ours(self) -> str:
+        """The peer of this project that is to become faster."""
+        return self.below if self.least else self.above
+
+    @property
     def bound(self) -> str:
         return f"at {'least' if self.least else 'most'} {self.wanted}"
 

@@ -71,6 +71,13 @@ def test_profile_leaves_out_a_driver_that_waits_for_answers() -> None:
     assert "work (job.py)" in "\n".join(lines)
 
 
+def test_profile_of_a_missed_goal_is_of_the_peer_of_ours_that_missed_it() -> None:
+    titles = {goal.title: goal.ours for goal in GOALS}
+    assert titles["64 files: seconds of magic"] == OURS
+    assert titles["merge on Spark 4.1, as a Delta table: our seconds in Iceberg's"] == DELTA_ON_4_1
+    assert all("zero-rename" in peer for peer in titles.values())
+
+
 class TestRatios:
     def test_they_are_of_one_round_so_that_a_slower_machine_is_nobodys(self) -> None:
         ours, theirs = row(OURS, 9, 1, 10, 100), row("magic", 9, 3, 30, 300)
