@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -46,11 +47,19 @@ def partition_name(partition: Partition, schema: pa.Schema, partition_by: Sequen
 
     :raises RecordDamagedError: a value is not of its column's type.
     """
-    raw = name_as_written(partition, partition_by)
     if not partition_by:
-        return raw
+        return UNPARTITIONED
+    columns = pa.schema([schema.field(name) for name in partition_by])
+    return _canonical_name(partition, columns)
+
+
+@lru_cache(maxsize=16_384)
+def _canonical_name(partition: Partition, columns: pa.Schema) -> str:
+    """The name of a partition, of its values in the log. Who opens a table again asks for the same
+    ones."""
+    raw = name_as_written(partition, columns.names)
     try:
-        return partition_path(partition_values(raw, schema, partition_by), schema)
+        return partition_path(partition_values(raw, columns, columns.names), columns)
     except InvalidInputError as error:
         raise RecordDamagedError(
             f"The log names a partition that the table cannot have: {error.message} Nothing was "

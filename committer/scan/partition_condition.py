@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -66,8 +66,15 @@ def wanted_files(
     :param named: of no other partitions than these, as they are stored; ``None``: of any.
     """
     found: list[DataFile] = []
+    # Of a condition on other columns the partitions' values say nothing.
+    asks = not row_filter.columns or not {*state.partition_by}.isdisjoint(row_filter.columns)
     for name, files in state.by_partition().items():
-        constants = partition_constants(name, name, state.schema, state.partition_by)
-        if (named is None or name in named) and row_filter.may_keep(constants):
-            found += (file for file in files if row_filter.may_be_in(file, constants))
+        if named is not None and name not in named:
+            continue
+        constants: Mapping[str, pa.Scalar] = {}
+        if asks:
+            constants = partition_constants(name, name, state.schema, state.partition_by)
+            if not row_filter.may_keep(constants):
+                continue
+        found += (file for file in files if row_filter.may_be_in(file, constants))
     return tuple(found)

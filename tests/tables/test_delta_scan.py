@@ -57,6 +57,10 @@ def requests_of(bucket: Bucket, condition: pc.Expression, rows: int, **given: An
 LOG = {"GetObject": 2, "ListObjects": 1}
 
 
+def test_a_condition_that_is_never_true_opens_no_file(url: str, s3_bucket: Bucket) -> None:
+    assert requests_of(s3_bucket, pc.scalar(False), 0) == LOG
+
+
 @pytest.mark.parametrize(
     ("condition", "rows", "files"),
     [
