@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -29,8 +30,8 @@ class PartitionCondition(Collection[str]):
         named: Collection[str] | None,
     ) -> None:
         self._row_filter = row_filter
-        self._schema = schema
         self._partition_by = tuple(partition_by)
+        self._columns = _partition_columns(schema, partition_by)
         self._named = named
 
     @property
@@ -45,16 +46,23 @@ class PartitionCondition(Collection[str]):
     def __contains__(self, partition: object) -> bool:
         if self._named is not None and partition not in self._named:
             return False
-        name = str(partition)
-        return self._row_filter.may_keep(
-            partition_constants(name, name, self._schema, self._partition_by)
-        )
+        return self._row_filter.may_keep(_constants(str(partition), self._columns))
 
     def __iter__(self) -> Iterator[str]:
         return (partition for partition in self._named or () if partition in self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def _partition_columns(schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in partition_by])
+
+
+@lru_cache(maxsize=16_384)
+def _constants(partition: str, columns: pa.Schema) -> Mapping[str, pa.Scalar]:
+    """The values of a partition, which the conditions of many queries ask for."""
+    return partition_constants(partition, partition, columns, columns.names)
 
 
 def wanted_files(
@@ -66,6 +74,7 @@ def wanted_files(
     :param named: of no other partitions than these, as they are stored; ``None``: of any.
     """
     found: list[DataFile] = []
+    columns = _partition_columns(state.schema, state.partition_by)
     # Of a condition on other columns the partitions' values say nothing.
     asks = not row_filter.columns or not {*state.partition_by}.isdisjoint(row_filter.columns)
     for name, files in state.by_partition().items():
@@ -73,7 +82,7 @@ def wanted_files(
             continue
         constants: Mapping[str, pa.Scalar] = {}
         if asks:
-            constants = partition_constants(name, name, state.schema, state.partition_by)
+            constants = _constants(name, columns)
             if not row_filter.may_keep(constants):
                 continue
         found += (file for file in files if row_filter.may_be_in(file, constants))

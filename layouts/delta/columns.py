@@ -141,9 +141,18 @@ def arrow_schema(metadata: LogMetadata) -> pa.Schema:
     """The columns of a table, partition columns included.
 
     :raises UnsupportedTypeError: a column of a type that is not read here.
-    :raises RecordDamagedError: they cannot be read.
+    :raises RecordDamagedError: they cannot be read, or lack a partition column.
     """
-    return pa.schema(_fields(features.schema_of(metadata), ""))
+    schema = pa.schema(_fields(features.schema_of(metadata), ""))
+    for name in metadata.partition_columns:
+        if schema.get_field_index(name) < 0:
+            raise RecordDamagedError(
+                f"The table is partitioned by {name!r}, which is not one of its columns. Nothing "
+                "was changed.",
+                field="metaData.partitionColumns",
+                remedy="Restore the table by the engine that wrote this.",
+            )
+    return schema
 
 
 def _fields(struct: Mapping[str, Any], path: str) -> list[pa.Field]:

@@ -76,6 +76,14 @@ def store() -> MemoryStore:
     return store
 
 
+def test_partition_column_that_the_table_lacks_is_named(store: MemoryStore) -> None:
+    lines = store.objects[f"{LOG}{0:020d}.json"].body.splitlines()
+    made = next(it["metaData"] for it in map(json.loads, lines) if "metaData" in it)
+    entry(store, {"metaData": {**made, "partitionColumns": ["hour"]}})
+    with pytest.raises(RecordDamagedError, match="partitioned by 'hour'"):
+        values(store)
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -166,10 +166,12 @@ class RowFilter:
     def may_keep(self, constants: Mapping[str, pa.Scalar]) -> bool:
         """Whether rows may be wanted of which some columns have these values; where the condition
         asks for no others, whether they are."""
-        if self.columns and self.is_about(constants):
-            row = {name: pa.array([constants[name]]) for name in self.columns}
-            return bool(pa.table(row).filter(self._expression).num_rows)
-        return self._may_hold(_is(pc.field(name), value) for name, value in constants.items())
+        may = self._may_hold(_is(pc.field(name), value) for name, value in constants.items())
+        if not may or not self.columns or not self.is_about(constants):
+            return may
+        # Exact, and twenty times as slow.
+        row = {name: pa.array([constants[name]]) for name in self.columns}
+        return bool(pa.table(row).filter(self._expression).num_rows)
 
     def row_groups(
         self,
