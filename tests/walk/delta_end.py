@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 
-from walk.delta_verbs import read_state
+from walk.delta_verbs import read_state, table_of
 from walk.delta_world import DeltaWorld
 from walk.directory_end import require_settled, require_writable
 from walk.oracle import Violation
@@ -19,7 +19,7 @@ _EIGHT_DAYS = 8 * 24 * 3600.0
 def look(world: World) -> None:
     """Somebody reads the whole table, with nothing in the way."""
     if world.oracle.commits:
-        read_state(world, world.process(9).fresh())
+        read_state(world, table_of(world.process(9)))
 
 
 def end(world: World) -> None:
@@ -28,7 +28,7 @@ def end(world: World) -> None:
     world.open_jobs.clear()
     world.deliver(every=True)
     process = world.process(8)
-    table = process.fresh()
+    table = table_of(process)
     if not world.oracle.commits:
         return
     waits = {it.job for it in table.unpublished()}
@@ -53,7 +53,7 @@ def end(world: World) -> None:
 def _compare(world: World, process: Process) -> None:
     """Who has opened the table before and who has not see what the oracle says."""
     last = len(world.oracle.commits) - 1
-    for table in (process.fresh(), world.begin_process("a reader").fresh()):
+    for table in (table_of(process), table_of(world.begin_process("a reader"))):
         version, _ = read_state(world, table)
         if version != last:
             raise Violation(f"a reader is given version {version} of {last}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from walk import change_verbs, engine, run_verbs, verbs
 from walk.delta_oracle import DeleteElsewhere, RestoreVersion, Seen, UndoJob, values_of
-from walk.delta_world import FAST, DeltaWorld
+from walk.delta_world import FAST, DeltaProcess, DeltaWorld
 from walk.oracle import Rewrite, Violation, Write, rows_of
 from walk.plan import Operation
 from walk.readers import ids_of, of_arrow, require
@@ -33,6 +33,12 @@ class _OpenDeltaJob:
     steps: DeltaSteps
     opened: OpenedJob
     results: tuple[TaskResult, ...]
+
+
+def table_of(process: Process) -> DeltaTable:
+    """The table as a process finds it."""
+    assert isinstance(process, DeltaProcess)
+    return process.fresh()
 
 
 def read_state(
@@ -73,7 +79,7 @@ def _asked(world: World, operation: Operation) -> list[str] | None:
 
 def read(world: World, process: Process, operation: Operation) -> Told:
     """A reader, who is given a version that there has been since he came."""
-    table, asked = process.fresh(), _asked(world, operation)
+    table, asked = table_of(process), _asked(world, operation)
     start = len(world.oracle.commits)
     if operation.choice == 0:
         counted = table.scan(asked).count()
@@ -93,7 +99,7 @@ def read_the_past(world: World, process: Process, operation: Operation) -> Told:
     if version < 0:
         return None
     try:
-        read_state(world, process.fresh(), _asked(world, operation), as_of=version)
+        read_state(world, table_of(process), _asked(world, operation), as_of=version)
     except SnapshotGoneError as error:
         if not world.may_be_gone(error):
             raise Violation(f"version {version} cannot be read: {error}") from error
@@ -102,7 +108,7 @@ def read_the_past(world: World, process: Process, operation: Operation) -> Told:
 
 def read_modify_write(world: World, process: Process, operation: Operation) -> Told:
     """Rows computed from what some partitions hold, in their place."""
-    table, names = process.fresh(), names_of(world, operation)
+    table, names = table_of(process), names_of(world, operation)
     scan = table.scan(_asked(world, operation))
     seen, snapshot = of_arrow(world, scan.to_arrow()), scan.snapshot
     read = {name: ids_of(seen, name) for name in names}
@@ -127,7 +133,7 @@ def read_modify_write(world: World, process: Process, operation: Operation) -> T
 
 def open_job(world: World, process: Process, operation: Operation) -> Told:
     """A job of tasks that stays open; one has written its rows."""
-    table = process.fresh()
+    table = table_of(process)
     wanted = wanted_of(world, table, operation, operation.options["like"])
     process.effect = wanted.effect
     files = FileOptions(rows_per_file=operation.options.get("rows_per_file"))
@@ -164,6 +170,7 @@ def commit(world: World, process: Process, operation: Operation) -> Told:
     with world.carried_out_by(held.process, process) as jobs:
         jobs.append(held.opened.job)
         done = held.steps.commit(held.opened, held.results, 1)
+    assert isinstance(done, Committed)
     return told_of(world, done, held.opened.job, wrote)
 
 
@@ -180,7 +187,7 @@ def abort(world: World, process: Process, operation: Operation) -> Told:
 def hold_back(world: World, process: Process, operation: Operation) -> Told:
     """A job whose rows nobody sees before it is published."""
     assert isinstance(world, DeltaWorld)
-    table = process.fresh()
+    table = table_of(process)
     wanted = wanted_of(world, table, operation, operation.options["like"])
     process.effect = wanted.effect
     files = FileOptions(rows_per_file=operation.options.get("rows_per_file"))
@@ -211,7 +218,7 @@ def publish(world: World, process: Process, operation: Operation) -> Told:
     before = job in world.oracle.commits
     if not before:
         process.jobs.append(job)  # Else an error tells nothing of it.
-    done = process.fresh().publish(job)
+    done = table_of(process).publish(job)
     if done.job != job:
         raise Violation(f"{job} was to be published, and {done.job} is said to be")
     if job not in world.oracle.commits or done.repeated < before:
@@ -224,7 +231,7 @@ def throw_away(world: World, process: Process, operation: Operation) -> Told:
     if job is None:
         return None
     process.jobs.append(job)
-    process.fresh().abort(job)
+    table_of(process).abort(job)
     return "refused"
 
 
@@ -243,7 +250,7 @@ def restore(world: World, process: Process, operation: Operation) -> Told:
     some = operation.verb == "restore some" and world.plan.partitioned
     within = names_of(world, operation) if some else None
     process.effect = lambda job: RestoreVersion(job, 0, version=version, within=within)
-    process.fresh().restore(version, within, apply=True)
+    table_of(process).restore(version, within, apply=True)
     return None
 
 
@@ -255,14 +262,14 @@ def undo(world: World, process: Process, operation: Operation) -> Told:
         return None
     undone = jobs[-1 - operation.choice % min(3, len(jobs))]
     process.effect = lambda job: UndoJob(job, 0, undone=undone)
-    process.fresh().undo(undone, apply=True)
+    table_of(process).undo(undone, apply=True)
     return None
 
 
 def copy(world: World, process: Process, operation: Operation) -> Told:
     """What lies in the data root alone is copied into the table."""
     if world.oracle.commits:
-        process.fresh().checkpoint(apply=True)
+        table_of(process).checkpoint(apply=True)
     return None
 
 
@@ -271,7 +278,7 @@ def move(world: World, process: Process, operation: Operation) -> Told:
     assert isinstance(world, DeltaWorld)
     if world.plan.fast and world.oracle.commits:
         world.moved = True
-        process.fresh().set_data_root(None if operation.choice % 2 else FAST, apply=True)
+        table_of(process).set_data_root(None if operation.choice % 2 else FAST, apply=True)
     return None
 
 
@@ -330,19 +337,19 @@ def _look(world: World, table: Any, names: Sequence[str]) -> tuple[Mapping[str, 
 
 
 def write_checkpoint(world: World, process: Process, operation: Operation) -> Told:
-    process.fresh().checkpoint_log()
+    table_of(process).checkpoint_log()
     return None
 
 
 def recover(world: World, process: Process, operation: Operation) -> Told:
-    _hear(world, process.fresh().recover(operation.options["age"]))
+    _hear(world, table_of(process).recover(operation.options["age"]))
     return None
 
 
 def settle(world: World, process: Process, operation: Operation) -> Told:
     """For jobs whose processes have ended."""
     alive = {held.opened.job for held in world.open_jobs}
-    table = process.fresh()
+    table = table_of(process)
     _hear(world, table.settle([it.job for it in table.open_jobs() if it.job not in alive]))
     return None
 
@@ -356,7 +363,7 @@ def _hear(world: World, settled: list[Recovered]) -> None:
 
 
 def purge(world: World, process: Process, operation: Operation) -> Told:
-    table = process.fresh()
+    table = table_of(process)
     table.purge(apply=True)
     if operation.options["age"] is not None:
         table.purge_records(operation.options["age"], apply=True)
@@ -365,7 +372,7 @@ def purge(world: World, process: Process, operation: Operation) -> Told:
 
 def look_after(world: World, process: Process, operation: Operation) -> Told:
     """Everything that only looks, or says what it would do."""
-    table = process.fresh()
+    table = table_of(process)
     process.effect = Rewrite
     version = max(0, len(world.oracle.commits) - 1)
     looks: list[Callable[[], Any]] = [

@@ -16,6 +16,7 @@ from zero_rename import Table
 from zero_rename.committer.commit.state.job_state import Committed, OpenedJob
 from zero_rename.committer.format.job_spec import FileOptions, JobSpec
 from zero_rename.committer.format.records.pending_file import TaskResult
+from zero_rename.tables import DeltaTable
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Wanted:
     data: pa.Table
 
 
-def wanted_of(world: World, table: Table, operation: Operation, verb: str) -> Wanted:
+def wanted_of(world: World, table: Table | DeltaTable, operation: Operation, verb: str) -> Wanted:
     options = operation.options
     brings, known = verb in ("evolve", "overwrite schema"), world.oracle.columns is not None
     schema = columns_of(world, operation, table, brings=brings, known=known)

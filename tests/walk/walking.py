@@ -177,8 +177,11 @@ class _Walker:
         said = f"{type(error).__name__}: {error}"
         if isinstance(error, DamagedError | VerificationError):
             raise error
-        gone = isinstance(error, SnapshotGoneError) and len(world.oracle.commits) == before
-        if gone and not world.may_be_gone(error):
+        if (
+            isinstance(error, SnapshotGoneError)
+            and len(world.oracle.commits) == before
+            and not world.may_be_gone(error)
+        ):
             raise error
         if quiet and not isinstance(error, _USUAL):
             raise error

@@ -36,6 +36,7 @@ from zero_rename.committer.format.parquet import footers, task_writer
 from zero_rename.committer.scan import table_scan
 from zero_rename.committer.store import requests as s
 from zero_rename.committer.store.copies import CopyFile
+from zero_rename.tables import DeltaTable
 
 T = TypeVar("T")
 #: The last job's fate as its user is told it by a return value: *committed* or *refused*; ``None``:
@@ -125,7 +126,7 @@ def given_of(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def columns_of(
-    world: World, operation: Operation, table: Table, *, brings: bool, known: bool
+    world: World, operation: Operation, table: Table | DeltaTable, *, brings: bool, known: bool
 ) -> pa.Schema:
     """The columns of a job's rows: the operation's own where it ``brings`` some, or the table's
     where they are ``known``."""
