@@ -152,9 +152,14 @@ class ListedLog:
         return any(at < entry.last_modified for at in self._checkpoint_times(version))
 
     def may_be_stale(self, version: int) -> bool:
-        """As :meth:`is_stale`, or of the same second, which stores round times to: no proof."""
+        """As :meth:`is_stale`, without proof: a checkpoint is of the same second, which stores round
+        times to; or entries after it are gone, and with them perhaps the checkpoint that would tell,
+        since who cleans a log begins with the oldest."""
         entry = self.entries[version]
-        return any(at <= entry.last_modified for at in self._checkpoint_times(version))
+        if any(at <= entry.last_modified for at in self._checkpoint_times(version)):
+            return True
+        newest = max((self.end, *self.checkpoints, *self.foreign))
+        return sum(it > version for it in self.entries) < newest - version
 
     def _checkpoint_times(self, version: int) -> list[float]:
         return [p[0].last_modified for at, p in self.checkpoints.items() if at >= version]

@@ -34,6 +34,7 @@ from zero_rename.log.actions import (
 )
 from zero_rename.log.change import FENCE, LogBase, LogChange, Overtaking
 from zero_rename.log.committing import EntryCommitted, commit_change
+from zero_rename.log.entries import ListedLog, sort_listing
 from zero_rename.log.job_files import hand_over, take_over
 from zero_rename.log.job_steps import open_log_job, recover_job, withdraw_job
 from zero_rename.log.opening import LogDepth
@@ -502,3 +503,30 @@ class TestFences:
         )
         table.append("1")
         assert len(table.live()) == 1
+
+
+class TestEntryInTheVoid:
+    """An entry that came into a number which others had cleaned, as a listing shows it."""
+
+    def listed(self, *names: tuple[str, float]) -> ListedLog:
+        objects = [s.ListedObject(f"{LOG.prefix}{name}", "etag", 1, at) for name, at in names]
+        return sort_listing(LOG, tuple(objects), 0.0)
+
+    def entry(self, version: int, at: float) -> tuple[str, float]:
+        return f"{version:020d}.json", at
+
+    def checkpoint(self, version: int, at: float) -> tuple[str, float]:
+        return f"{version:020d}.checkpoint.parquet", at
+
+    def test_may_be_one_where_a_checkpoint_above_it_is_older(self) -> None:
+        later = [self.entry(it, 20) for it in range(2, 4)]
+        assert not self.listed(self.entry(1, 20), *later, self.checkpoint(3, 30)).may_be_stale(1)
+        assert self.listed(self.entry(1, 20), *later, self.checkpoint(3, 10)).may_be_stale(1)
+
+    def test_may_be_one_where_entries_after_it_are_gone(self) -> None:
+        since = [self.entry(it, 20) for it in range(5, 9)]
+        assert self.listed(self.entry(1, 20), *since, self.checkpoint(8, 30)).may_be_stale(1)
+        assert not self.listed(*since, self.checkpoint(8, 30)).may_be_stale(5)
+
+    def test_may_be_one_where_a_checkpoint_alone_is_after_it(self) -> None:
+        assert self.listed(self.entry(1, 20), self.checkpoint(8, 30)).may_be_stale(1)
