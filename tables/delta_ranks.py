@@ -143,8 +143,16 @@ def without_superseded(
         (*left.keys, *(layout.key_of(it.path, named_by) for it in gone)),
     )
     told = {**change.told, "superseded": dict(after.superseded), "leftOut": after.rows}
-    replaced = Scope(change.replaced.partitions - error.found.keys())
-    return replace(change, adds=kept, replaced=replaced, told=told), after
+    stays = {path for path, it in state.live.items() if state.partition(it) in error.found}
+    return replace(
+        change,
+        adds=kept,
+        # What its run has loaded there before stays, too, compacted or not.
+        removes=change.removes - stays,
+        returned=tuple(it for it in change.returned if state.partition(it) not in error.found),
+        replaced=Scope(change.replaced.partitions - error.found.keys()),
+        told=told,
+    ), after
 
 
 def _refuse(opened: OpenedJob, found: Mapping[str, SupersededBy], named: Collection[str]) -> None:

@@ -83,6 +83,20 @@ def test_late_run_leaves_out_what_newer_ones_have_loaded_where_it_says_so(
     assert caught.value.skips
 
 
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_run_that_loads_again_keeps_its_rows_where_it_leaves_a_partition_to_newer_ones(
+    table: DeltaTable, is_compacted: bool
+) -> None:
+    load(table, 1, "a", "b", mode="append", idempotency_key="late")
+    load(table, 2, "a", mode="append")
+    if is_compacted:
+        assert table.compact(apply=True)
+    again = {"idempotency_key": "late", "on_repeat": "replace_own", "on_superseded": "skip"}
+    done = load(table, 1, "a", "b", "c", **again)
+    assert [it.partition for it in done.partitions] == ["day=b", "day=c"]
+    assert rows(table) == {"a": [1, 2], "b": [1], "c": [1]}
+
+
 def test_run_whose_named_partitions_are_superseded_is_refused_as_it_opens(
     table: DeltaTable,
 ) -> None:
