@@ -588,6 +588,8 @@ def _planned(
     change = amend(_change(layout, opened, log.state, files, now), log.state)
     if spec.idempotency_key is not None and spec.on_repeat is not OnRepeat.SKIP:
         change = yield from _again(layout, opened, log, change, now)
+    if spec.mode is Mode.FAIL_IF_EXISTS:
+        _refuse_existing(opened, log.state, change)
     if opened.narrowed is not None:
         rows = sum(result.left_out for result in results)
         told = {**change.told, "narrows": opened.repeat_of, "leftOut": rows}
@@ -667,7 +669,6 @@ def _change(
     if spec.mode is Mode.REPLACE:
         replaced, reads = _replaced(opened, state, written)
     elif spec.mode is Mode.FAIL_IF_EXISTS:
-        _refuse_existing(opened, state, written)
         reads = written
     if spec.serializable and spec.base is not None:
         reads = ALL
@@ -773,10 +774,13 @@ def _replaced(opened: OpenedJob, state: LogState, written: Scope) -> tuple[Scope
     return written, NONE
 
 
-def _refuse_existing(opened: OpenedJob, state: LogState, written: Scope) -> None:
+def _refuse_existing(opened: OpenedJob, state: LogState, change: LogChange) -> None:
+    """Refuse to add to partitions that hold rows, but for those that a run takes the place of."""
     if not state.exists:
         return
-    for add in state.files_of(written.partitions):
+    written = change.touched(state)
+    stays = (it for it in state.live.values() if it.path not in change.removes)
+    for add in (it for it in (*stays, *change.returned) if written.has(state.partition(it))):
         name = partition_name(state.partition(add) or (), opened.schema, opened.partition_by)
         raise destination_exists(name, [add.path])
 

@@ -94,6 +94,18 @@ class TestWriting:
         write(table, rows(("1", 6)), mode="overwrite")
         assert read(table) == [("1", 6)]
 
+    def test_fail_if_exists_takes_the_place_of_rows_of_its_own_run_and_of_no_others(
+        self, table: DeltaTable
+    ) -> None:
+        again = {"mode": "fail-if-exists", "idempotency_key": "run", "on_repeat": "replace_own"}
+        write(table, rows(("1", 5)), **again)
+        write(table, rows(("1", 6)), **again)
+        assert read(table) == [("1", 6)]
+        write(table, rows(("1", 7)))
+        with pytest.raises(DestinationExistsError, match="day=1"):
+            write(table, rows(("1", 8)), **again)
+        assert read(table) == [("1", 6), ("1", 7)]
+
     def test_fail_if_exists_refuses_a_partition_with_files(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5)))
         with pytest.raises(DestinationExistsError, match="day=1"):
