@@ -145,16 +145,18 @@ def _refuse_rows_of_others(
 
     :param there: paths of the files whose rows are in the table, compacted or not.
     """
+    rewriting = [it for it in own if it.operation in REWRITES or "rowChanges" in it.ours]
     changed = {
         (entry.version, place)
-        for entry in own
-        if entry.operation in REWRITES or "rowChanges" in entry.ours
+        for entry in rewriting
         for place in {state.partition(it) for it in entry.of(RemoveFile)}
     }
+    # A row that a change has updated may have come from another partition.
+    moved = {it.version for it in rewriting if it.of(RemoveFile) and _has_updated(it)}
     for same in holders:
         version, add = same[0]
         place = state.partition(add)
-        if (version, place) not in changed and (version, None) not in changed:
+        if version not in moved and not {(version, place), (version, None)} & changed:
             continue
         if any(it.path in there for _, it in same) and not replaced.has(place):
             raise _refused(
@@ -162,6 +164,14 @@ def _refuse_rows_of_others(
                 f"its change of rows, version {version}, wrote rows of others again, in the same "
                 "files",
             )
+
+
+def _has_updated(entry: LogEntry) -> bool:
+    """Tell whether a change of rows may have updated one: it says that it has, or says nothing."""
+    told = entry.ours.get("rowChanges")
+    if not isinstance(told, dict):
+        return True
+    return any(not isinstance(it, dict) or it.get("updated", 1) for it in told.values())
 
 
 def _with_copies(

@@ -555,6 +555,16 @@ class TestRows:
             write(table, keyed(("1", 1, 7)), idempotency_key="run", on_repeat="replace_own")
         assert read(table) == [("1", 1, 5), ("1", 2, 6)]
 
+    def test_row_of_others_that_a_run_has_moved_is_not_lost_as_the_run_loads_again(
+        self, table: DeltaTable
+    ) -> None:
+        write(table, keyed(("1", 1, 5)))
+        run = {"idempotency_key": "run"}
+        table.merge(keyed(("2", 1, 6)), ["id"], across_partitions=True, **run)
+        with pytest.raises(CommitConflictError, match="wrote rows of others again"):
+            write(table, keyed(("3", 2, 7)), **run, on_repeat="replace_own")
+        assert read(table) == [("2", 1, 6)]
+
     def test_a_run_whose_rows_were_compacted_takes_their_place(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5), ("2", 5)))
         write(table, rows(("1", 6), ("2", 6)), idempotency_key="run")
