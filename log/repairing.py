@@ -57,8 +57,8 @@ from .settling import read_settles
 _MARGIN = 3600.0
 #: The member by which an entry tells what its rows were computed from.
 INPUTS = "inputs"
-#: Members that an entry tells of its job's rows: they are told again.
-_TOLD = ("rowChanges", "changeReads", INPUTS)
+#: Members that an entry tells of its job's rows, and of those that it left out: they are told again.
+_TOLD = ("rowChanges", "changeReads", INPUTS, "narrows", "superseded", "leftOut", "replacedWhere")
 
 
 class RepairOutcome(StrEnum):

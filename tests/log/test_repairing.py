@@ -15,7 +15,7 @@ from zero_rename.log.actions import AddFile, write_actions
 from zero_rename.log.change import RESTORE, LogBase
 from zero_rename.log.committing import EntryCommitted
 from zero_rename.log.kept_entries import find_overwritten
-from zero_rename.log.opening import LogDepth
+from zero_rename.log.opening import LogDepth, read_entries
 from zero_rename.log.purging import purge_log
 from zero_rename.log.repairing import RepairedEntry, RepairOutcome, repair_log
 
@@ -96,6 +96,15 @@ class TestAppend:
         repair(table)
         live = table.open().state.live[add.path]
         assert (live.statistics, live.tags) == ('{"numRecords":3}', {"job": "ours", "v": "2"})
+
+    def test_repaired_entry_tells_what_its_job_has_left_out(self, table: LogTable) -> None:
+        told = {"narrows": "first", "superseded": {"day=2": "newer"}, "leftOut": 3}
+        table.commit(replace(table.job("1", job="ours"), told=told))
+        write_over(table, 1)
+        assert only(table).committed == 2
+        (entry,) = table.run(read_entries(LOG, [2]))
+        assert entry is not None
+        assert told.items() <= entry.ours.items()
 
     def test_run_counts_as_done_again_after_the_repair(self, table: LogTable) -> None:
         table.append("1", job="ours", run="day-1")
@@ -319,6 +328,4 @@ def test_base_of_a_repair_is_the_state_before_the_entry(table: LogTable) -> None
 
 
 def _entries(table: LogTable) -> list[Any]:
-    from zero_rename.log.opening import read_entries
-
     return [it for it in table.run(read_entries(LOG, table.versions())) if it is not None]
