@@ -89,7 +89,7 @@ class AbortLoadOperator(TaskArguments, BaseOperator):
     where an audit rejects its rows: give it the trigger rule ``one_failed`` behind the audit.
 
     Returns (XCom) ``table`` and ``job``. A job that was aborted before stays so. One that is
-    published is left as it is, and the task fails for good: restore the table to take it back.
+    published is left as it is, and the task fails for good: undo it to take it back.
 
     :param table: the table, whole or below the connection's table root. (templated)
     :param job: the job's id, as the load returns it: ``{{ ti.xcom_pull('load')['job'] }}``.

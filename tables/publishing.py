@@ -37,6 +37,8 @@ from .unpublished import abort_waiting
 
 #: Entries that are read at once in search of one.
 AT_ONCE = 64
+#: What comes before another try of a run whose job cannot be published any more.
+_ABORT_FIRST = "abort the job first: until then other tries of its run write nothing and name it"
 
 
 def publish(root: TableRoot, layout: DeltaLayout, job: str) -> Step[Committed]:
@@ -52,6 +54,10 @@ def publish(root: TableRoot, layout: DeltaLayout, job: str) -> Step[Committed]:
         done = yield from publish_job(layout, job, now, alone)
     except LogSupersededError as error:
         raise (yield from _superseded(layout, job, error)) from error
+    except CommitConflictError as error:
+        if error.overtaken:
+            error.remedy = f"To load its rows again, {_ABORT_FIRST}."
+        raise
     if done is None:
         entry, state = yield from _entry_of(root, layout, job, "published")
         return replace(committed(root, _named_by(state, entry), entry), repeated=True)
@@ -82,8 +88,7 @@ def abort(root: TableRoot, layout: DeltaLayout, job: str) -> Step[Aborted]:
         raise CommitConflictError(
             f"The job is published, in version {entry.version}. It was not aborted.",
             job=job,
-            remedy=f"To take it back, restore the table: zero-rename restore {root.url} "
-            f"--as-of {entry.version - 1}.",
+            remedy=f"To take it back, undo it: zero-rename undo {root.url} --job {job}.",
         )
     return Aborted(job, root.url, 0)
 
@@ -166,10 +171,13 @@ def _superseded(
     if metadata is None:
         return error
     schema, by = arrow_schema(metadata), metadata.partition_columns
-    return superseded_run(
-        {
-            partition_name(place, schema, by): superseded_by(other)
-            for place, other in error.found.items()
-        },
-        skips=False,
+    named = {
+        partition_name(place, schema, by): superseded_by(other)
+        for place, other in error.found.items()
+    }
+    made = superseded_run(named, skips=False)
+    made.remedy = (
+        "Abort the job if those rows are to stay. To load its own in their place, with "
+        f"on_conflict=last_wins, {_ABORT_FIRST}."
     )
+    return made

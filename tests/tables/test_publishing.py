@@ -12,6 +12,7 @@ from zero_rename.committer.errors import (
     CommitConflictError,
     InvalidInputError,
     JobFencedError,
+    RefusedError,
     SupersededRunError,
     TableNotFoundError,
 )
@@ -170,6 +171,20 @@ class TestConflicts:
         with pytest.raises(CommitConflictError, match="changed partition"):
             on(store).publish(job)
         assert (values(store), waiting(store)) == ([1, 2], [job])
+
+    @pytest.mark.parametrize("policy", [{}, {"on_conflict": "newest_run", "run_rank": 1}])
+    def test_run_loads_again_once_its_overtaken_job_is_aborted_as_the_error_says(
+        self, store: MemoryStore, policy: dict[str, Any]
+    ) -> None:
+        run = {"mode": "overwrite", "day": "2", "idempotency_key": "run"}
+        job = leave(store, 5, **run, **policy)
+        write(on(store), rows(9, day="2"), mode="overwrite", on_conflict="newest_run", run_rank=2)
+        with pytest.raises(RefusedError, match="abort the job first"):
+            on(store).publish(job)
+        assert leave(store, 6, **run, on_conflict="last_wins") == job
+        on(store).abort(job)
+        on(store).publish(leave(store, 6, **run, on_conflict="last_wins"))
+        assert values(store) == [1, 6]
 
     def test_append_is_refused_where_its_partition_was_replaced(self, store: MemoryStore) -> None:
         job = leave(store, 5)
@@ -341,12 +356,17 @@ class TestAborts:
             with pytest.raises(JobFencedError, match="was aborted"):
                 ask(job)
 
-    def test_abort_of_a_published_job_is_refused(self, store: MemoryStore) -> None:
-        job = leave(store, 5)
+    def test_abort_of_a_published_job_is_refused_and_names_its_undoing(
+        self, store: MemoryStore
+    ) -> None:
+        job = leave(store, 5, day="2")
         on(store).publish(job)
-        with pytest.raises(CommitConflictError, match="--as-of 0"):
+        write(on(store), rows(6))
+        with pytest.raises(CommitConflictError, match=f"zero-rename undo {URL} --job {job}"):
             on(store).abort(job)
-        assert values(store) == [1, 5]
+        assert values(store) == [1, 5, 6]
+        on(store).undo(job, apply=True)
+        assert values(store) == [1, 6]
 
     @pytest.mark.parametrize("verb", ["publish", "abort", "rows_of_job"])
     def test_unknown_job_is_refused(self, store: MemoryStore, verb: str) -> None:
