@@ -86,7 +86,7 @@ def plan_undo(
             job=undone,
         )
     if blocking := past.first_to_undo(version):
-        raise _built_on(undone, [entries[it - version] for it in blocking])
+        raise _built_on(undone, version, [entries[it - version] for it in blocking])
     places = Scope(frozenset(past.in_effect(version)))
     ranks = yield from find_ranks(layout, state, before, places)
     held = (it for it in before.live.values() if places.has(before.partition(it)))
@@ -131,8 +131,11 @@ def _read(layout: LogLayout, undone: str, versions: range) -> Step[list[LogEntry
     return found
 
 
-def _built_on(undone: str, entries: list[LogEntry]) -> InvalidInputError:
-    """Build the error that names the entries to undo first, newest first."""
+def _built_on(undone: str, version: int, entries: list[LogEntry]) -> InvalidInputError:
+    """Build the error that names the entries to undo first, newest first.
+
+    :param version: of the job's entry.
+    """
     named = [
         f"version {it.version} of {f'job {it.job}' if it.job else 'another engine'}"
         for it in entries
@@ -140,12 +143,16 @@ def _built_on(undone: str, entries: list[LogEntry]) -> InvalidInputError:
     remedy = "Undo those first, in this order"
     if not all(it.job for it in entries):
         remedy = "Another engine's entry is no job that can be undone"
+    if version:
+        remedy += (
+            "; or restore the partitions as of the version before the job's, which takes all of "
+            "them away"
+        )
     return InvalidInputError(
         f"Others have changed the same partitions after {undone}: {first_few(named)}. Nothing was "
         "changed.",
         job=undone,
-        remedy=f"{remedy}; or restore the partitions as of the version before the job's, which "
-        "takes all of them away.",
+        remedy=f"{remedy}.",
     )
 
 

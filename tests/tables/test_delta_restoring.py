@@ -90,6 +90,15 @@ class TestUndo:
         assert past.table.history(1)[0].version == 2
         assert past.table.open_jobs() == []
 
+    def test_refusal_names_a_version_before_the_jobs_where_there_is_one(self, past: Past) -> None:
+        first, second = past.table.history()[-1].job, past.load(2, "1")
+        past.load(3, "1")
+        assert first is not None
+        for job, is_one in ((first, False), (second, True)):
+            with pytest.raises(InvalidInputError, match="Undo those first") as caught:
+                past.table.undo(job)
+            assert ("version before" in str(caught.value)) is is_one
+
     def test_merge_and_delete_are_undone(self, past: Past) -> None:
         merged = past.table.merge(
             pa.table({"day": ["1", "4"], "value": [5, 4]}, schema=SCHEMA), ["day"]
