@@ -57,7 +57,7 @@ from .settling import read_settles
 _MARGIN = 3600.0
 #: The member by which an entry tells what its rows were computed from.
 INPUTS = "inputs"
-#: Members that an entry tells of its job's rows, and of those that it left out: they are told again.
+#: Members that an entry tells of its job's rows, those left out included: they are told again.
 _TOLD = ("rowChanges", "changeReads", INPUTS, "narrows", "superseded", "leftOut", "replacedWhere")
 
 
