@@ -152,9 +152,10 @@ class ListedLog:
         return any(at < entry.last_modified for at in self._checkpoint_times(version))
 
     def may_be_stale(self, version: int) -> bool:
-        """As :meth:`is_stale`, without proof: a checkpoint is of the same second, which stores round
-        times to; or entries after it are gone, and with them perhaps the checkpoint that would tell,
-        since who cleans a log begins with the oldest."""
+        """As :meth:`is_stale`, without proof. A checkpoint may be of the same second, which stores
+        round times to. Or entries after it are gone, with them perhaps the checkpoint that would
+        tell: who cleans a log begins with the oldest.
+        """
         entry = self.entries[version]
         if any(at <= entry.last_modified for at in self._checkpoint_times(version)):
             return True
