@@ -115,7 +115,13 @@ def adopt(
         found = yield from find_table(context)  # Before the look: that is what it is a look after.
         listed = yield from list_table(context, columns)
         looked, _ = yield from find_unadopted(context, spec.schema, columns, listed)
-        spec, looked, unfit = yield from _with_columns(context, spec, looked, listed)
+        try:
+            spec, looked, unfit = yield from _with_columns(context, spec, looked, listed)
+        except SnapshotGoneError as error:
+            # It was listed, and a job that was committed has removed it since.
+            failed = error
+            continue
+        failed = None
         entries |= looked
         if not apply:
             break

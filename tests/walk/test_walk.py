@@ -126,3 +126,17 @@ class TestCameBack:
         assert walk(plan).left == 0
         with in_force(mutant), pytest.raises(WalkFailure, match="back and left it"):
             walk(plan)
+
+
+def test_adoption_goes_on_where_the_end_of_a_job_removes_what_it_has_listed() -> None:
+    everything = {"on_conflict": "last_wins", "success_markers": "none", "rows_per_file": 1}
+    left = Trouble(14, "denied", 6, writes=True)
+    operations = (
+        Operation(2, "append", process=1, days=(2,), choice=2),
+        Operation(3, "replace", days=(1, 2, 3), choice=1, options=everything, troubles=(left,)),
+        Operation(10, "adopt", days=(1,)),
+    )
+    behaviour = Behaviour(conditional_delete=False)
+    walked = walk(Plan(0, True, (1, 2, 3), True, behaviour, operations))
+    assert walked.outcomes["replace", "UnfinishedCommitError"] == 1
+    assert walked.outcomes["adopt", "done"] == 1
