@@ -25,9 +25,10 @@ def append(
     world: DeltaWorld, process: Process, job: str, partition: str, rows: Iterable[Row]
 ) -> None:
     """Add a file, by one entry; or none, where somebody else has written that one."""
+    version = len(world.oracle.commits)
     added = _file(world, process, job, partition, rows)
     info = {"operation": "WRITE", "operationParameters": {"mode": "Append"}, "isBlindAppend": True}
-    _commit(world, process, job, info, [{"add": added}])
+    _commit(world, process, job, info, [{"add": added}], version)
 
 
 def rewrite(
@@ -43,6 +44,7 @@ def rewrite(
 
     :param says_partition: whether tombstones say theirs.
     """
+    version = len(world.oracle.commits)
     paths = [path for path, it in world.oracle.live.items() if it == partition]
     if any("/fast/" in path for path in paths):
         return
@@ -62,9 +64,8 @@ def rewrite(
         added = _file(world, process, job, partition, rows)
         actions.append({"add": {**added, "dataChange": changes}})
     parameters = {"predicate": '["(id = 1)"]'} if changes else {}
-    _commit(
-        world, process, job, {"operation": operation, "operationParameters": parameters}, actions
-    )
+    info = {"operation": operation, "operationParameters": parameters}
+    _commit(world, process, job, info, actions, version)
 
 
 def clean(world: DeltaWorld, process: Process) -> None:
@@ -117,8 +118,9 @@ def _commit(
     job: str,
     info: dict[str, Any],
     actions: list[dict[str, Any]],
+    version: int,
 ) -> None:
-    version = len(world.oracle.commits)
+    """Write the entry of a version, unless somebody else has."""
     at = int(world.clock.now * 1000)
     said = {"timestamp": at, "engineInfo": "Apache-Spark/4.1", "txnId": job, **info}
     lines = [{"commitInfo": said}, *actions]

@@ -349,7 +349,9 @@ class Oracle:
         self.again[job, partition] = first
         if keeps:
             self.kept[partition] = job
-        else:
+        elif partition not in self.states[0]:
+            # Of files of other programs nothing tells those that were kept from those that came
+            # since, which nobody has read: only a replace removes them.
             self.kept.pop(partition, None)
         now = self.columns or ()
         kept = ((it, frozenset(had for had in row if had[0] in now)) for it, row in rows)
