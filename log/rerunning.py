@@ -12,7 +12,8 @@ replaces its partition, or all         gone
 restores a version, removes the file   gone        unless they ever were written again
 a checkpoint that copies it            its own     what is asked is asked of each copy, too
 a compaction that removes it           compacted   in its files, with rows of others
-any other that removes it              rewritten   in files that say nothing of the run
+any other that removes it              rewritten   in files that say nothing of the run; in other
+                                                   partitions, too, where it may move rows
 brings the file back                   its own     until an entry removes it once more
 restores a version                     unsure      where they were written again before, ever
 was cleaned                            unsure
@@ -221,11 +222,13 @@ class _RowsFate:
 
     :param why: they may be there; empty: they are gone.
     :param rewritten: they were written again at some time, so a restore may bring them back.
+    :param moved: a change of rows may have moved some to another partition.
     :param compactions: those that hold them, in ``carriers``.
     """
 
     why: str = "no entry says who removed it"
     rewritten: bool = False
+    moved: bool = False
     compactions: tuple[Compaction, ...] = ()
     carriers: frozenset[str] = frozenset()
 
@@ -259,7 +262,10 @@ def _see_gone(
                 fate.lie_elsewhere(f"{by} may have brought them back")
             elif add.path in removed:
                 fate.are_gone()
-        elif (there <= removed and entry.version in own) or _replaces(entry, add, there, state):
+        elif (there <= removed and entry.version in own) or (
+            _replaces(entry, add, there, state)
+            and (not fate.moved or replaced_by(entry, state) == ALL)
+        ):
             fate.are_gone()
         elif not there & removed:
             continue
@@ -269,10 +275,20 @@ def _see_gone(
             fate.carriers = frozenset((there - removed) | compaction.added)
         else:
             what = entry.operation or "an entry"
+            fate.moved = fate.moved or _may_move(entry, add, state)
             fate.lie_elsewhere(f"{by} ({what}) wrote the rows of {add.path} again")
     if fate.why and not fate.compactions:
         raise _refused(run, fate.why)
     return fate
+
+
+def _may_move(entry: LogEntry, add: AddFile, state: LogState) -> bool:
+    """Tell whether an entry that wrote the rows of a file again may have put some into another
+    partition."""
+    elsewhere = any(state.partition(it) != state.partition(add) for it in entry.of(AddFile))
+    if entry.job is None:
+        return elsewhere and entry.operation != "DELETE"
+    return elsewhere and _has_updated(entry)
 
 
 def _replaces(entry: LogEntry, add: AddFile, there: Collection[str], state: LogState) -> bool:

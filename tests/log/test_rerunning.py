@@ -20,6 +20,7 @@ from zero_rename.log.opening import LogDepth
 from zero_rename.log.purging import purge_log
 from zero_rename.log.rerunning import RunPast, find_past
 from zero_rename.log.restoring import plan_restore
+from zero_rename.log.scope import ALL
 from zero_rename.log.searching import RunDone
 
 
@@ -142,6 +143,28 @@ class TestRewrittenRows:
         found = self.refused(table)
         assert f"of job {merge.job} (MERGE) wrote" in found
         assert "restore a version" in found
+
+    def test_are_refused_where_a_merge_may_have_moved_them_before_a_replace(
+        self, table: LogTable
+    ) -> None:
+        path = path_of(table.append("1", run="daily"))
+        merge = table.job("1", "2", removes=frozenset({path}), reads=day("1", "2"))
+        told = {"rowChanges": {"day=2": {"updated": 1}}}
+        table.commit(replace(merge, operation="MERGE", told=told))
+        table.replace("1", overtaking=Overtaking.LAST_WINS)
+        assert f"of job {merge.job} (MERGE) wrote" in self.refused(table)
+        table.commit(table.job("1", replaced=ALL, overtaking=Overtaking.LAST_WINS))
+        assert past(table) == RunPast(1, frozenset())
+
+    def test_are_gone_with_a_replace_after_a_merge_that_has_updated_none(
+        self, table: LogTable
+    ) -> None:
+        path = path_of(table.append("1", run="daily"))
+        merge = table.job("1", "2", removes=frozenset({path}), reads=day("1", "2"))
+        told = {"rowChanges": {"day=2": {"updated": 0}}}
+        table.commit(replace(merge, operation="MERGE", told=told))
+        table.replace("1", overtaking=Overtaking.LAST_WINS)
+        assert past(table) == RunPast(1, frozenset())
 
     def test_are_refused_where_a_predicate_removed_some(self, table: LogTable) -> None:
         path = path_of(table.append("1", run="daily"))
