@@ -559,7 +559,7 @@ class TestRows:
         self, table: DeltaTable
     ) -> None:
         write(table, keyed(("1", 1, 5)))
-        run = {"idempotency_key": "run"}
+        run: dict[str, Any] = {"idempotency_key": "run"}
         table.merge(keyed(("2", 1, 6)), ["id"], across_partitions=True, **run)
         with pytest.raises(CommitConflictError, match="wrote rows of others again"):
             write(table, keyed(("3", 2, 7)), **run, on_repeat="replace_own")

@@ -91,8 +91,8 @@ def test_run_that_loads_again_keeps_its_rows_where_it_leaves_a_partition_to_newe
     load(table, 2, "a", mode="append")
     if is_compacted:
         assert table.compact(apply=True)
-    again = {"idempotency_key": "late", "on_repeat": "replace_own", "on_superseded": "skip"}
-    done = load(table, 1, "a", "b", "c", **again)
+    again: dict[str, Any] = {"idempotency_key": "late", "on_repeat": "replace_own"}
+    done = load(table, 1, "a", "b", "c", on_superseded="skip", **again)
     assert [it.partition for it in done.partitions] == ["day=b", "day=c"]
     assert rows(table) == {"a": [1, 2], "b": [1], "c": [1]}
 
