@@ -17,7 +17,7 @@ from walk.world import Process, Told, World, rows_as_table, written
 
 from zero_rename.committer import UnpublishedJob
 from zero_rename.committer.commit.state.job_state import Committed, OpenedJob
-from zero_rename.committer.errors import SnapshotGoneError
+from zero_rename.committer.errors import RefusedError, SnapshotGoneError
 from zero_rename.committer.format.job_spec import FileOptions, JobSpec, SuccessMarkers
 from zero_rename.committer.format.records.pending_file import TaskResult
 from zero_rename.committer.upkeep.recovery import Outcome, Recovered
@@ -216,14 +216,19 @@ def publish(world: World, process: Process, operation: Operation) -> Told:
     if job is None:
         return None
     before = job in world.oracle.commits
-    if not before:
-        process.jobs.append(job)  # Else an error tells nothing of it.
-    done = table_of(process).publish(job)
+    try:
+        done = table_of(process).publish(job)
+    except RefusedError:
+        # It waits as before, and may be published another time.
+        if job in world.oracle.commits and not before:
+            raise Violation(f"{job} is published, and said to be refused") from None
+        raise
     if done.job != job:
         raise Violation(f"{job} was to be published, and {done.job} is said to be")
     if job not in world.oracle.commits:
         raise Violation(f"{job} is not published; it is said that {done}")
-    return None if before else "committed"
+    world.oracle.tell(job, "committed")
+    return None
 
 
 def throw_away(world: World, process: Process, operation: Operation) -> Told:
@@ -439,6 +444,6 @@ VERBS: Mapping[str, Verb] = {
 #: Verbs that are about one job, whose fate their errors tell.
 OF_ONE_JOB = {
     *("append", "replace", "replace named", "replace table", "fail if exists", "evolve"),
-    *("overwrite schema", "read, modify, write", "commit", "publish"),
+    *("overwrite schema", "read, modify, write", "commit"),
     *("restore", "restore some", "undo job", "merge", "update", "delete", "make again"),
 }

@@ -434,7 +434,7 @@ DELTA = (
         "if change.run is not None and entry.transaction(RUN + change.run):",
         "if False:",
         ("append", "hold back", "publish"),
-        67,
+        97,
     ),
     Mutant(
         "purge forgets files of open jobs",
