@@ -152,9 +152,11 @@ class ListedLog:
         return any(at < entry.last_modified for at in self._checkpoint_times(version))
 
     def may_be_stale(self, version: int) -> bool:
-        """As :meth:`is_stale`, without proof. A checkpoint may be of the same second, which stores
-        round times to. Or entries after it are gone, with them perhaps the checkpoint that would
-        tell: who cleans a log begins with the oldest.
+        """Tell whether an entry may be stale, though nothing proves it.
+
+        A checkpoint of the same second may be older: stores round times to seconds. And where
+        entries after this one are gone, a checkpoint that proves it may be gone, too: a log is
+        cleaned from its oldest entry on.
         """
         entry = self.entries[version]
         if any(at <= entry.last_modified for at in self._checkpoint_times(version)):

@@ -57,7 +57,7 @@ from .settling import read_settles
 _MARGIN = 3600.0
 #: The member by which an entry tells what its rows were computed from.
 INPUTS = "inputs"
-#: Members that an entry tells of its job's rows, those left out included: they are told again.
+#: Members of an entry about the rows of its job, written or left out. A repair repeats them.
 _TOLD = ("rowChanges", "changeReads", INPUTS, "narrows", "superseded", "leftOut", "replacedWhere")
 
 

@@ -104,7 +104,7 @@ def find_past(
     ]
     holders = [((version, add),) for version, add in added]
     compactions: dict[tuple[int, Partition | None], Compaction] = {}
-    there = set(state.live)
+    compacted: set[str] = set()
     if any(add.path not in state.live for _, add in added):
         first = own[-1].version + 1
         entries = yield from read_entries(layout.folder, range(first, state.version + 1))
@@ -116,10 +116,10 @@ def find_past(
             fate = _see_gone(run, add, since, {it.version for it in own}, state)
             compactions |= {(it.entry.version, it.partition): it for it in fate.compactions}
             if fate.compactions:
-                there.add(add.path)
+                compacted.add(add.path)
     paths = frozenset(add.path for each in holders for _, add in each)
     live = frozenset(paths & state.live.keys())
-    _refuse_rows_of_others(run, own, holders, there, state, replaced)
+    _refuse_rows_of_others(run, own, holders, live | compacted, state, replaced)
     if not compactions:
         return RunPast(done.version, live)
     back = yield from take_back(layout, state, compactions.values(), paths, now)
@@ -144,7 +144,7 @@ def _refuse_rows_of_others(
     """Refuse to take out files in which a change of rows by the run has written rows of others
     again.
 
-    :param there: paths of the files whose rows are in the table, compacted or not.
+    :param there: paths of the run's files whose rows are in the table, compacted or not.
     """
     rewriting = [it for it in own if it.operation in REWRITES or "rowChanges" in it.ours]
     changed = {
@@ -168,11 +168,11 @@ def _refuse_rows_of_others(
 
 
 def _has_updated(entry: LogEntry) -> bool:
-    """Tell whether a change of rows may have updated one: it says that it has, or says nothing."""
-    told = entry.ours.get("rowChanges")
-    if not isinstance(told, dict):
+    """Tell whether a change of rows may have updated one: an entry without counts may have."""
+    changes = entry.ours.get("rowChanges")
+    if not isinstance(changes, dict):
         return True
-    return any(not isinstance(it, dict) or it.get("updated", 1) for it in told.values())
+    return any(not isinstance(it, dict) or it.get("updated", 1) for it in changes.values())
 
 
 def _with_copies(

@@ -147,7 +147,7 @@ def without_superseded(
     return replace(
         change,
         adds=kept,
-        # What its run has loaded there before stays, too, compacted or not.
+        # Rows that its run has loaded there before stay, compacted or not.
         removes=change.removes - stays,
         returned=tuple(it for it in change.returned if state.partition(it) not in error.found),
         replaced=Scope(change.replaced.partitions - error.found.keys()),

@@ -779,8 +779,9 @@ def _refuse_existing(opened: OpenedJob, state: LogState, change: LogChange) -> N
     if not state.exists:
         return
     written = change.touched(state)
-    stays = (it for it in state.live.values() if it.path not in change.removes)
-    for add in (it for it in (*stays, *change.returned) if written.has(state.partition(it))):
+    stays = [it for it in state.files_of(written.partitions) if it.path not in change.removes]
+    stays += [it for it in change.returned if written.has(state.partition(it))]
+    for add in stays:
         name = partition_name(state.partition(add) or (), opened.schema, opened.partition_by)
         raise destination_exists(name, [add.path])
 

@@ -37,7 +37,7 @@ from .unpublished import abort_waiting
 
 #: Entries that are read at once in search of one.
 AT_ONCE = 64
-#: What comes before another try of a run whose job cannot be published any more.
+#: The first step to another try of a run whose job cannot be published any more.
 _ABORT_FIRST = "abort the job first: until then other tries of its run write nothing and name it"
 
 

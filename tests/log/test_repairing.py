@@ -98,13 +98,13 @@ class TestAppend:
         assert (live.statistics, live.tags) == ('{"numRecords":3}', {"job": "ours", "v": "2"})
 
     def test_repaired_entry_tells_what_its_job_has_left_out(self, table: LogTable) -> None:
-        told = {"narrows": "first", "superseded": {"day=2": "newer"}, "leftOut": 3}
-        table.commit(replace(table.job("1", job="ours"), told=told))
+        left_out = {"narrows": "first", "superseded": {"day=2": "newer"}, "leftOut": 3}
+        table.commit(replace(table.job("1", job="ours"), told=left_out))
         write_over(table, 1)
         assert only(table).committed == 2
         (entry,) = table.run(read_entries(LOG, [2]))
         assert entry is not None
-        assert told.items() <= entry.ours.items()
+        assert left_out.items() <= entry.ours.items()
 
     def test_run_counts_as_done_again_after_the_repair(self, table: LogTable) -> None:
         table.append("1", job="ours", run="day-1")

@@ -149,8 +149,8 @@ class TestRewrittenRows:
     ) -> None:
         path = path_of(table.append("1", run="daily"))
         merge = table.job("1", "2", removes=frozenset({path}), reads=day("1", "2"))
-        told = {"rowChanges": {"day=2": {"updated": 1}}}
-        table.commit(replace(merge, operation="MERGE", told=told))
+        counts = {"rowChanges": {"day=2": {"updated": 1}}}
+        table.commit(replace(merge, operation="MERGE", told=counts))
         table.replace("1", overtaking=Overtaking.LAST_WINS)
         assert f"of job {merge.job} (MERGE) wrote" in self.refused(table)
         table.commit(table.job("1", replaced=ALL, overtaking=Overtaking.LAST_WINS))
@@ -161,8 +161,8 @@ class TestRewrittenRows:
     ) -> None:
         path = path_of(table.append("1", run="daily"))
         merge = table.job("1", "2", removes=frozenset({path}), reads=day("1", "2"))
-        told = {"rowChanges": {"day=2": {"updated": 0}}}
-        table.commit(replace(merge, operation="MERGE", told=told))
+        counts = {"rowChanges": {"day=2": {"updated": 0}}}
+        table.commit(replace(merge, operation="MERGE", told=counts))
         table.replace("1", overtaking=Overtaking.LAST_WINS)
         assert past(table) == RunPast(1, frozenset())
 
