@@ -51,7 +51,7 @@ def end(world: World) -> None:
 
 
 def _compare(world: World, process: Process) -> None:
-    """Who has opened the table before and who has not see what the oracle says."""
+    """Compare two readers with the oracle: one has opened the table before, and one has not."""
     last = len(world.oracle.commits) - 1
     for table in (table_of(process), table_of(world.begin_process("a reader"))):
         version, _ = read_state(world, table)
@@ -64,6 +64,8 @@ def _compare(world: World, process: Process) -> None:
 
 def _nothing_left(world: World, table: DeltaTable) -> None:
     assert isinstance(world, DeltaWorld)
+    if world.cleaned:
+        return  # Jobs whose entries are gone cannot be settled: they keep their files and records.
     prefix = f"{ROOT.prefix}/"
     named = {f"{prefix}{path}" for path in world.oracle.live}
     left = [key for key in world.objects(prefix) if key.endswith(".parquet") and key not in named]
@@ -72,8 +74,6 @@ def _nothing_left(world: World, table: DeltaTable) -> None:
     # Those of probes are no job's: maintenance sweeps them by their age.
     uploads = (it for it in world.store.upload_keys(prefix) if "/_zero_rename/probe/" not in it)
     left += [f"upload of {key}" for key in uploads]
-    if world.cleaned:
-        return  # Of jobs whose entries are gone nobody can tell what became of them.
     left += [f"open job {it.job}" for it in table.open_jobs()]
     if left:
         raise Violation(f"recovery and purge have left {left}")

@@ -17,12 +17,10 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 from walk.oracle import Effect, Oracle, Row, State, Violation, Write, rows_of
-from walk.world import value_of
+from walk.readers import Seen, expected, short
 
 from zero_rename.committer.format.layout import UNPARTITIONED
 
-#: Rows as another engine reads them: partition, id, and the other columns by name.
-Seen = Counter[tuple[str, int, tuple[tuple[str, int | None], ...]]]
 #: Operations of entries after which the rows are those that a user asked for; others change none.
 _OF_USERS = ("WRITE", "MERGE", "DELETE", "RESTORE")
 _TYPES = {"integer": "int32", "long": "int64"}
@@ -216,7 +214,7 @@ class LogOracle(Oracle):
             missing, more = wanted - found, found - wanted
             raise Violation(
                 f"after entry {version}, {entry.operation} of {entry.job}, there is too little: "
-                f"{_short(missing)}; too much: {_short(more)}"
+                f"{short(missing)}; too much: {short(more)}"
             )
 
     def lying(self, bodies: Mapping[str, bytes]) -> Seen:
@@ -233,20 +231,7 @@ class LogOracle(Oracle):
 
     def wanted(self, version: int) -> Seen:
         """The rows that a version is to have, by its columns."""
-        names = sorted(self.shapes[version + 1] or ())
-        found: Seen = Counter()
-        for partition, rows in self.visible(self.states[version + 1]).items():
-            for (number, had), count in rows.items():
-                found[partition, number, values_of(number, had, names)] += count
-        return found
-
-
-def values_of(
-    number: int, had: Iterable[tuple[str, int]], names: Iterable[str]
-) -> tuple[tuple[str, int | None], ...]:
-    """What a row shows of columns."""
-    by = dict(had)
-    return tuple((it, value_of(number, it, by[it]) if it in by else None) for it in names)
+        return expected(self, self.states[version + 1], self.shapes[version + 1] or ())
 
 
 class _Entry:
@@ -289,8 +274,3 @@ def _columns(metadata: Mapping[str, Any]) -> dict[str, str]:
 def _rows(body: bytes) -> tuple[tuple[tuple[str, int | None], ...], ...]:
     read = pq.ParquetFile(io.BytesIO(body)).read(use_threads=False)
     return tuple(tuple(row.items()) for row in read.to_pylist())
-
-
-def _short(rows: Seen) -> str:
-    shown = [f"{name} {number}{dict(values)} x{n}" for (name, number, values), n in rows.items()]
-    return f"{sum(rows.values())} rows " + ", ".join(sorted(shown)[:6])

@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from walk import change_verbs, engine, run_verbs, verbs
-from walk.delta_oracle import DeleteElsewhere, RestoreVersion, Seen, UndoJob, values_of
+from walk.delta_oracle import DeleteElsewhere, RestoreVersion, UndoJob
 from walk.delta_world import FAST, DeltaProcess, DeltaWorld
 from walk.oracle import Rewrite, Violation, Write, rows_of
 from walk.plan import Operation
-from walk.readers import ids_of, of_arrow, require
-from walk.verbs import Verb, names_of, rows_for, told_of, wanted_of
-from walk.world import Process, Told, World, rows_as_table, written
+from walk.readers import Seen, of_arrow, require, rows_in
+from walk.verbs import OpenJob, Verb, names_of, told_of, wanted_of
+from walk.world import Process, Told, World, written
 
 from zero_rename.committer import UnpublishedJob
-from zero_rename.committer.commit.state.job_state import Committed, OpenedJob
 from zero_rename.committer.errors import RefusedError, SnapshotGoneError
 from zero_rename.committer.format.job_spec import FileOptions, JobSpec, SuccessMarkers
-from zero_rename.committer.format.records.pending_file import TaskResult
 from zero_rename.committer.upkeep.recovery import Outcome, Recovered
 from zero_rename.tables import DeltaTable
 from zero_rename.tables.delta_steps import DeltaSteps
-
-
-@dataclass(frozen=True)
-class _OpenDeltaJob:
-    """A job that is open between two operations, its rows written."""
-
-    process: Process
-    steps: DeltaSteps
-    opened: OpenedJob
-    results: tuple[TaskResult, ...]
 
 
 def table_of(process: Process) -> DeltaTable:
@@ -62,14 +49,8 @@ def read_state(
 
 def rows_at(world: World, version: int, asked: Collection[str] | None) -> Seen:
     """The rows that a version has in partitions, or in all."""
-    oracle = world.oracle
-    names = sorted(oracle.shapes[version + 1] or ())
-    found: Seen = Seen()
-    for partition, rows in oracle.visible(oracle.states[version + 1]).items():
-        if asked is None or partition in asked:
-            for (number, had), often in rows.items():
-                found[partition, number, values_of(number, had, names)] += often
-    return found
+    assert isinstance(world, DeltaWorld)
+    return rows_in(world.oracle.wanted(version), asked)
 
 
 def _asked(world: World, operation: Operation) -> list[str] | None:
@@ -107,28 +88,11 @@ def read_the_past(world: World, process: Process, operation: Operation) -> Told:
 
 
 def read_modify_write(world: World, process: Process, operation: Operation) -> Told:
-    """Rows computed from what some partitions hold, in their place."""
-    table, names = table_of(process), names_of(world, operation)
+    """Rows computed from those of some partitions, in their place."""
+    table = table_of(process)
     scan = table.scan(_asked(world, operation))
-    seen, snapshot = of_arrow(world, scan.to_arrow()), scan.snapshot
-    read = {name: ids_of(seen, name) for name in names}
-    columns = frozenset(snapshot.schema.names) - {"id", "day"}
-    rows = rows_for(world, operation, columns)
-    last_wins = operation.options.get("on_conflict") == "last_wins"
-    process.effect = lambda job: Write(
-        job,
-        rows=rows,
-        mode="replace",
-        read={} if last_wins else read,
-        last_wins=last_wins,
-        columns={name: str(snapshot.schema.field(name).type) for name in columns},
-    )
-    words: dict[str, Any] = {"on_conflict": "last_wins"} if last_wins else {}
-    schema, by = snapshot.schema, snapshot.partition_by
-    with table.job(schema, mode="replace", partition_by=by, base=snapshot, **words) as job:
-        process.opened(job.job)
-        job.write(rows_as_table(rows, schema))
-    return told_of(world, job.committed, job.job, sum(map(len, rows.values())))
+    seen = of_arrow(world, scan.to_arrow())
+    return verbs.write_over(world, process, operation, table, scan.snapshot, seen)
 
 
 def open_job(world: World, process: Process, operation: Operation) -> Told:
@@ -150,38 +114,8 @@ def open_job(world: World, process: Process, operation: Operation) -> Told:
         loser = table.task_writer(opened, 0, 1)
         loser.write(wanted.data)
         loser.close()
-    world.open_jobs.append(_OpenDeltaJob(process, steps, opened, (writer.close(),)))
+    world.open_jobs.append(OpenJob(process, steps, opened, (writer.close(),)))
     return None
-
-
-def _held(world: World, operation: Operation) -> _OpenDeltaJob | None:
-    """One of the open jobs, which is then its caller's."""
-    world.open_jobs[:] = [held for held in world.open_jobs if not held.process.dead]
-    if not world.open_jobs:
-        return None
-    return world.open_jobs.pop(operation.choice % len(world.open_jobs))
-
-
-def commit(world: World, process: Process, operation: Operation) -> Told:
-    held = _held(world, operation)
-    if held is None:
-        return None
-    wrote = sum(file.rows for result in held.results for file in result.files)
-    with world.carried_out_by(held.process, process) as jobs:
-        jobs.append(held.opened.job)
-        done = held.steps.commit(held.opened, held.results, 1)
-    assert isinstance(done, Committed)
-    return told_of(world, done, held.opened.job, wrote)
-
-
-def abort(world: World, process: Process, operation: Operation) -> Told:
-    held = _held(world, operation)
-    if held is None:
-        return None
-    with world.carried_out_by(held.process, process) as jobs:
-        done = held.steps.abort(held.opened, held.results)
-        jobs.append(held.opened.job)
-    return "committed" if isinstance(done, Committed) else "refused"
 
 
 def hold_back(world: World, process: Process, operation: Operation) -> Told:
@@ -336,7 +270,7 @@ def make_again(world: World, process: Process, operation: Operation) -> Told:
 
 
 def _look(world: World, table: Any, names: Sequence[str]) -> tuple[Mapping[str, int | None], Seen]:
-    """What a plan sees of partitions with rows: the version of the log, and the rows."""
+    """The version of the log and the rows that a plan sees, of partitions that hold any."""
     version, seen = read_state(world, table, names)
     return {name: version for name, *_ in seen}, seen
 
@@ -417,8 +351,8 @@ VERBS: Mapping[str, Verb] = {
     "delete": change_verbs.delete,
     "read, modify, write": read_modify_write,
     "open": open_job,
-    "commit": commit,
-    "abort": abort,
+    "commit": verbs.commit,
+    "abort": verbs.abort,
     "hold back": hold_back,
     "publish": publish,
     "throw away": throw_away,

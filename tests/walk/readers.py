@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from walk.oracle import State, Violation
+from walk.oracle import Oracle, State, Violation
 from walk.world import ROOT, World, value_of
 
 from zero_rename import Table
@@ -20,11 +20,11 @@ from zero_rename.committer.format.layout import UNPARTITIONED, is_hidden
 Seen = Counter[tuple[str, int, tuple[tuple[str, int | None], ...]]]
 
 
-def expected(world: World, state: State, columns: Iterable[str]) -> Seen:
+def expected(oracle: Oracle, state: State, columns: Iterable[str]) -> Seen:
     """What a state is to a reader who is given columns."""
     names = sorted(columns)
     found: Seen = Counter()
-    for name, rows in world.oracle.visible(state).items():
+    for name, rows in oracle.visible(state).items():
         for (number, had), count in rows.items():
             by = dict(had)
             values = tuple((it, value_of(number, it, by[it]) if it in by else None) for it in names)
@@ -61,7 +61,7 @@ def require(what: str, seen: Seen, states: Iterable[Seen]) -> None:
         return
     last = possible[-1]
     told = [("missing", last - seen), ("too much", seen - last)]
-    text = "; ".join(f"{word}: {_short(rows)}" for word, rows in told if rows)
+    text = "; ".join(f"{word}: {short(rows)}" for word, rows in told if rows)
     raise Violation(f"{what} sees none of {len(possible)} states; of the last one {text}")
 
 
@@ -78,13 +78,13 @@ def require_state(
     columns = [{"n"} if it is None else set(it) for it in oracle.shapes[start:]]
     if names not in columns:
         raise Violation(f"{who} is given the columns {sorted(names)}, and there are {columns}")
-    states = [expected(world, state, names) for state in oracle.states[start:]]
-    require(who, seen, [_asked(state, asked) for state in states])
+    states = [expected(oracle, state, names) for state in oracle.states[start:]]
+    require(who, seen, [rows_in(state, asked) for state in states])
 
 
 def require_count(world: World, start: int, count: int, asked: Collection[str] | None) -> None:
     """:raises Violation: rows are counted that the table never had since its counter began."""
-    states = [_asked(expected(world, it, ()), asked) for it in world.oracle.states[start:]]
+    states = [rows_in(expected(world.oracle, it, ()), asked) for it in world.oracle.states[start:]]
     if count not in [sum(state.values()) for state in states]:
         raise Violation(f"{count} rows are counted; there are {sum(states[-1].values())}")
 
@@ -97,11 +97,13 @@ def ids_of(seen: Seen, partition: str) -> Counter[int]:
     return found
 
 
-def _asked(rows: Seen, asked: Collection[str] | None) -> Seen:
+def rows_in(rows: Seen, asked: Collection[str] | None) -> Seen:
+    """Those in some partitions; ``None``: in all."""
     return rows if asked is None else Counter({it: n for it, n in rows.items() if it[0] in asked})
 
 
-def _short(rows: Seen) -> str:
+def short(rows: Seen) -> str:
+    """How many rows, and the first of them."""
     shown = [f"{name} {number}{dict(values)} x{n}" for (name, number, values), n in rows.items()]
     return f"{sum(rows.values())} rows, " + ", ".join(sorted(shown)[:6])
 

@@ -13,18 +13,23 @@ from walk.plan import Operation
 from walk.world import Process, Told, World, columns_of, given_of, rows_as_table, written
 
 from zero_rename import Table
+from zero_rename.committer.commit.snapshot import Snapshot
 from zero_rename.committer.commit.state.job_state import Committed, OpenedJob
 from zero_rename.committer.format.job_spec import FileOptions, JobSpec
 from zero_rename.committer.format.records.pending_file import TaskResult
 from zero_rename.tables import DeltaTable
+from zero_rename.tables.delta_steps import DeltaSteps
 
 
 @dataclass(frozen=True)
 class OpenJob:
-    """A job that is open between two operations, its rows written."""
+    """A job that is open between two operations, its rows written.
+
+    :param by: commits it, or aborts it.
+    """
 
     process: Process
-    table: Table
+    by: Table | DeltaSteps
     opened: OpenedJob
     results: tuple[TaskResult, ...]
 
@@ -136,7 +141,22 @@ def read_modify_write(world: World, process: Process, operation: Operation) -> T
     snapshot = table.snapshot(asked)
     seen = readers.by_heads(world, table, snapshot)
     readers.require_state(world, "a job that reads", start, snapshot.schema, seen, asked)
-    read = {name: readers.ids_of(seen, name) for name in names}
+    return write_over(world, process, operation, table, snapshot, seen)
+
+
+def write_over(
+    world: World,
+    process: Process,
+    operation: Operation,
+    table: Table | DeltaTable,
+    snapshot: Snapshot,
+    seen: readers.Seen,
+) -> Told:
+    """Replace partitions by rows that were computed from a state of them.
+
+    :param seen: the rows of that state.
+    """
+    read = {name: readers.ids_of(seen, name) for name in names_of(world, operation)}
     columns = frozenset(snapshot.schema.names) - {"id", "day"}
     rows = rows_for(world, operation, columns)
     last_wins = operation.options.get("on_conflict") == "last_wins"
@@ -193,7 +213,8 @@ def commit(world: World, process: Process, operation: Operation) -> Told:
     wrote = sum(file.rows for result in held.results for file in result.files)
     with world.carried_out_by(held.process, process) as jobs:
         jobs.append(held.opened.job)
-        done = held.table.commit(held.opened, held.results, 1)
+        done = held.by.commit(held.opened, held.results, 1)
+    assert isinstance(done, Committed)
     return told_of(world, done, held.opened.job, wrote)
 
 
@@ -202,7 +223,7 @@ def abort(world: World, process: Process, operation: Operation) -> Told:
     if held is None:
         return None
     with world.carried_out_by(held.process, process) as jobs:
-        done = held.table.abort(held.opened, held.results)
+        done = held.by.abort(held.opened, held.results)
         jobs.append(held.opened.job)
     return "committed" if isinstance(done, Committed) else "refused"
 
