@@ -4,7 +4,7 @@
 [--write]``. The log is made in memory by this package's own commits, with statistics of eight
 columns for each file; what an opening reads of it is put on moto's server. Each figure is of a
 process of its own: the seconds of its CPU, and its memory at the most besides what it had when it
-had imported the package. Three minutes, and 4 GB of memory, nearly all of it the maker's.
+had imported the package. Ten minutes, and 4 GB of memory, nearly all of it the maker's.
 ``--write`` puts the table into docs/performance.md.
 """
 

@@ -15,6 +15,8 @@ from ...committer.store.fast_root import FAST, FastPlace, FastRoot, is_fast
 
 #: Characters that a path needs no escape for.
 _SAFE = "/=!$&'()*+,;@~-._"
+#: What no part of a path may be.
+_NO_SEGMENTS = frozenset({"", ".", ".."})
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,7 @@ class DeltaRoot:
         return quote(key.removeprefix(self.prefix), safe=_SAFE)
 
     def _inside(self, path: str, key: str, prefix: str) -> str:
-        segments = key.removeprefix(prefix).split("/")
-        if any(it in ("", ".", "..") for it in segments) or "\0" in key:
+        if not _NO_SEGMENTS.isdisjoint(key.removeprefix(prefix).split("/")) or "\0" in key:
             raise self._refusal(path, "leaves the table")
         if is_fast(key) and not is_fast(prefix):
             # Such a key is the driver's name for a file at another store.
