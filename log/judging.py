@@ -126,12 +126,11 @@ def judge(change: LogChange, before: LogState, entry: LogEntry) -> None:
     for file in entry.changes:
         partition = before.partition(file)
         if change.reads.has(partition):
-            raise _overtaken(
-                change, before, entry, f"changed partition {partition}, which was read"
-            )
+            what = f"changed {_place_words(before, partition)}, which was read"
+            raise _overtaken(change, before, entry, what)
         replaces = change.overtaking is Overtaking.FAIL and change.replaced.has(partition)
         if replaces:
-            raise _overtaken(change, before, entry, f"changed partition {partition}")
+            raise _overtaken(change, before, entry, f"changed {_place_words(before, partition)}")
     filled = Scope(frozenset(it for a in change.adds if (it := before.partition(a)) is not None))
     replaced = replaced_by(entry, before)
     if change.overtaking is Overtaking.NEWEST_RUN:
@@ -164,9 +163,8 @@ def _judge_equals(
     for place in named:
         meets = change.replaced.has(place) or (filled.has(place) and replaced.has(place))
         if place is not None and meets and is_met(entry, before, place, change.ranks.of(place)):
-            raise _overtaken(
-                change, before, entry, f"changed partition {place} for a run as new as this"
-            )
+            what = f"changed {_place_words(before, place)} for a run as new as this"
+            raise _overtaken(change, before, entry, what)
 
 
 def judge_settled(change: LogChange, state: LogState) -> None:
@@ -194,6 +192,15 @@ def judge_ranks(change: LogChange, state: LogState) -> None:
     found = gave_way(state, change.touched(state), change.ranks, change.replaced, change.run)
     if found := {place: it for place, it in found.items() if place not in change.settles}:
         raise LogSupersededError(change.job, found)
+
+
+def _place_words(state: LogState, partition: Partition | None) -> str:
+    """Name a partition in words; an unpartitioned table by itself, and one that is not known."""
+    if partition is None or state.metadata is None:
+        return "rows of a partition that is not known"
+    columns = state.metadata.partition_columns
+    values = zip(columns, ("null" if it is None else it for it in partition), strict=True)
+    return f"partition {'/'.join(map('='.join, values))}" if columns else "the table"
 
 
 def _overtaken(

@@ -68,7 +68,7 @@ def test_replace_removes_what_is_live_as_it_commits(table: LogTable) -> None:
 def test_replace_after_an_append_to_its_partition_is_a_conflict(table: LogTable) -> None:
     job = table.job("1", replaced=day("1"))
     table.append("1")
-    with pytest.raises(CommitConflictError, match="changed partition") as caught:
+    with pytest.raises(CommitConflictError, match=r"changed partition day=1[.]") as caught:
         table.commit(job)
     assert caught.value.overtaken
     assert len(table.live()) == 1

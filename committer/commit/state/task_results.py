@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import DestinationExistsError, TaskResultsError, counted
-from ...format.layout import job_in_key
+from ...format.layout import UNPARTITIONED, job_in_key
 from ...format.records.pending_file import PendingFile, TaskResult
 from .job_state import OpenedJob
 
@@ -77,9 +77,12 @@ def _doubled(values: list) -> object:
 
 def destination_exists(partition: str, there: Sequence[str]) -> DestinationExistsError:
     """What a job of mode fail-if-exists says that meets files, by their keys."""
+    whole = partition == UNPARTITIONED
+    where = "table" if whole else f"partition {partition}"
     return DestinationExistsError(
-        f"The partition {partition} already holds {counted(len(there), 'file')}, and the mode is "
+        f"The {where} already holds {counted(len(there), 'file')}, and the mode is "
         "fail-if-exists. Nothing of this job is visible.",
         key=there[0],
-        remedy="Append or overwrite instead, or write to another partition.",
+        remedy="Append or overwrite instead, or write to another "
+        f"{'table' if whole else 'partition'}.",
     )

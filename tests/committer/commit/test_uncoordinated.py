@@ -140,6 +140,14 @@ class TestCommit:
         assert world.listed(DAY3) == []
         world.assert_clean()
 
+    def test_error_of_an_unpartitioned_table_that_holds_files_speaks_of_the_table(
+        self, world: Alone
+    ) -> None:
+        world.load(UNPARTITIONED, partition_by=())
+        with pytest.raises(DestinationExistsError, match="The table already") as refused:
+            world.load(UNPARTITIONED, mode=Mode.FAIL_IF_EXISTS, partition_by=())
+        assert refused.value.remedy == "Append or overwrite instead, or write to another table."
+
     def test_the_order_readers_see(self, world: Alone) -> None:
         world.load(DAY1)
         opened, result = world.written(DAY1, mode=Mode.REPLACE)
