@@ -18,6 +18,7 @@ from dagster_zero_rename import (
     zero_rename_asset,
 )
 from dagster_zero_rename.watch.recompute_sensor import TAG
+from support.dagster_daemon import evaluated, executed
 from support.dagster_loads import DAYS, rows
 from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.lineage import LineageState as State
@@ -89,25 +90,11 @@ class Lake:
         return self.execute(request, **more)
 
     def execute(self, request: dg.RunRequest, **more: Any) -> dg.ExecuteInProcessResult:
-        job = self.defs.resolve_implicit_global_asset_job_def()
-        return job.execute_in_process(
-            asset_selection=list(request.asset_selection or ()),
-            partition_key=request.partition_key,
-            run_config=request.run_config,
-            tags=request.tags,
-            instance=self.instance,
-            raise_on_error=False,
-            **more,
-        )
+        return executed(self.defs, request, self.instance, **more)
 
     def tick(self, **resources: Any) -> Any:
-        defs = self.defs
-        with dg.build_sensor_context(
-            self.instance,
-            repository_def=defs.get_repository_def(),
-            resources={"zero_rename": self.zero, **resources},
-        ) as context:
-            return defs.resolve_sensor_def("zero_rename_recompute").evaluate_tick(context)
+        given = {"zero_rename": self.zero, **resources}
+        return evaluated(self.defs, "zero_rename_recompute", self.instance, **given)
 
     def layer(self) -> list[dg.RunRequest]:
         """A tick, and the runs that it asks for to their ends."""

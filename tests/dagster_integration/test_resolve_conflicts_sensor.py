@@ -12,6 +12,7 @@ from dagster_zero_rename import ZeroRenameResource, resolve_conflicts_sensor, ze
 from dagster_zero_rename.asset_step import DOES_AGAIN
 from dagster_zero_rename.spark.spark_load import SparkLoad
 from dagster_zero_rename.watch.resolve_conflicts_sensor import TAG
+from support.dagster_daemon import evaluated, executed
 from support.dagster_loads import DAYS, SCHEMA, days, rows
 from support.pauses import Pauses
 from zero_rename import Table
@@ -90,25 +91,11 @@ class Lake:
         return done
 
     def execute(self, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
-        job = self.defs.resolve_implicit_global_asset_job_def()
-        return job.execute_in_process(
-            asset_selection=list(request.asset_selection or ()),
-            partition_key=request.partition_key,
-            run_config=request.run_config,
-            tags=request.tags,
-            instance=self.instance,
-            raise_on_error=False,
-        )
+        return executed(self.defs, request, self.instance)
 
     def tick(self) -> Any:
-        defs = self.defs
-        with dg.build_sensor_context(
-            self.instance,
-            repository_def=defs.get_repository_def(),
-            resources={"zero_rename": self.zero},
-        ) as context:
-            sensor = defs.resolve_sensor_def("zero_rename_resolve_conflicts")
-            return sensor.evaluate_tick(context)
+        name = "zero_rename_resolve_conflicts"
+        return evaluated(self.defs, name, self.instance, zero_rename=self.zero)
 
     def conflicts(self) -> list[RunConflict]:
         return [

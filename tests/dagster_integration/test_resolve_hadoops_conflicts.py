@@ -12,6 +12,7 @@ from dagster_zero_rename import ZeroRenameResource, resolve_conflicts_sensor, ze
 from dagster_zero_rename.asset_step import DOES_AGAIN
 from dagster_zero_rename.spark.spark_load import SparkLoad
 from support import s3a_stand_in
+from support.dagster_daemon import evaluated, executed
 from support.dagster_loads import days
 from support.waiting import until
 from zero_rename import Table
@@ -112,15 +113,7 @@ class Lake:
         loads are ordered."""
         began = int(time.time())
         until("the next second", lambda: int(time.time()) > began)
-        job = self.defs.resolve_implicit_global_asset_job_def()
-        return job.execute_in_process(
-            asset_selection=list(request.asset_selection or ()),
-            partition_key=request.partition_key,
-            run_config=request.run_config,
-            tags=request.tags,
-            instance=self.instance,
-            raise_on_error=False,
-        )
+        return executed(self.defs, request, self.instance)
 
     def again(self, asset: str, day: str, run: str) -> dg.ExecuteInProcessResult:
         """Do the work of a run again, as a re-execution does."""
@@ -128,14 +121,8 @@ class Lake:
         return self.execute(dg.RunRequest(asset_selection=[dg.AssetKey(asset)], tags=tags))
 
     def tick(self) -> Any:
-        defs = self.defs
-        with dg.build_sensor_context(
-            self.instance,
-            repository_def=defs.get_repository_def(),
-            resources={"zero_rename": self.zero},
-        ) as context:
-            sensor = defs.resolve_sensor_def("zero_rename_resolve_conflicts")
-            return sensor.evaluate_tick(context)
+        name = "zero_rename_resolve_conflicts"
+        return evaluated(self.defs, name, self.instance, zero_rename=self.zero)
 
     def asked(self) -> dg.RunRequest:
         (request,) = self.tick().run_requests
