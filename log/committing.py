@@ -187,7 +187,7 @@ def _judge_since(
             f"{state.version}: it was made anew. This job was not committed.",
             job=change.job,
         )
-    before = LogState(change.base.version, metadata=state.metadata, files=None, removed=None)
+    before = LogState(change.base.version, files=None, removed=None)
     return (yield from _judge_between(layout, change, before, state))
 
 
@@ -195,7 +195,8 @@ def _judge_between(
     layout: LogLayout, change: LogChange, before: LogState, state: LogState
 ) -> Step[tuple[LogChange, list[LogEntry]]]:
     """Read and judge the entries between two states; return the change as it stands after them,
-    and them."""
+    and them. Where the first of them has no columns, partitions are told by those of the second."""
+    before = before if before.metadata is not None else replace(before, metadata=state.metadata)
     versions = range(before.version + 1, state.version + 1)
     if not versions:
         return change, []

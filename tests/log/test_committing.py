@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.log_tables import COLUMNS, LAYOUT, LOG, NOW, LogTable, day, file_of, first, ids
-from support.memory_store import MemoryDriver, MemoryStore
+from support.memory_store import ManualClock, MemoryDriver, MemoryStore
 from zero_rename.committer.errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -37,11 +37,14 @@ from zero_rename.log.committing import EntryCommitted, commit_change
 from zero_rename.log.entries import ListedLog, sort_listing
 from zero_rename.log.job_files import hand_over, take_over
 from zero_rename.log.job_steps import open_log_job, recover_job, withdraw_job
-from zero_rename.log.opening import LogDepth
+from zero_rename.log.opening import FRESH, LogDepth
 from zero_rename.log.publishing import hand_over_job, publish_job
 from zero_rename.log.ranks import LogRanks
 from zero_rename.log.scope import ALL
 from zero_rename.log.searching import RunDone
+
+#: Of two runs that are as new as each other.
+BY_RANK = {"overtaking": Overtaking.NEWEST_RUN, "ranks": LogRanks(other=RunRank(7.0))}
 
 
 @pytest.fixture
@@ -236,6 +239,28 @@ class TestFirstJobs:
         done = table.run(commit_change(LAYOUT, before, added, NOW))
         assert done.entry.version == 2
         assert not done.entry.of(LogMetadata)
+
+    @pytest.mark.parametrize(
+        ("met", "comes"),
+        [
+            ({"replaced": day("1")}, {}),
+            ({"replaced": day("1"), **BY_RANK}, {"replaced": day("1"), **BY_RANK}),
+        ],
+        ids=["an append after a replace", "two replaces of one rank"],
+    )
+    def test_late_one_is_refused_where_its_listing_is_too_old_and_the_table_came_meanwhile(
+        self, met: dict[str, Any], comes: dict[str, Any]
+    ) -> None:
+        table = LogTable()
+        before = table.open()
+        table.make()
+        table.commit(replace(table.job("1"), **met))
+        assert isinstance(table.store.clock, ManualClock)
+        table.store.clock.advance(FRESH + 1)
+        late = first("late", adds=(file_of("late"),), columns=COLUMNS, joins=True, **comes)
+        with pytest.raises(CommitConflictError):
+            table.run(commit_change(LAYOUT, before, late, NOW))
+        assert len(table.live()) == 1
 
 
 def test_append_without_a_table_is_refused() -> None:

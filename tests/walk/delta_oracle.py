@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 from walk.oracle import Effect, Oracle, Row, State, Violation, Write, rows_of
+from walk.ranked import Ranked, RanksOf, ranks_after_write, unsure
 from walk.readers import Seen, expected, short
 
 from zero_rename.committer.format.layout import UNPARTITIONED
@@ -103,11 +104,13 @@ class LogOracle(Oracle):
     :param live: the live files' partitions, by path.
     :param gone: when files were removed, by path.
     :param fenced: jobs that may not commit any more.
+    :param ranks: of the partitions in each state.
     """
 
     live: dict[str, str] = field(default_factory=dict)
     gone: dict[str, float] = field(default_factory=dict)
     fenced: set[str] = field(default_factory=set)
+    ranks: list[RanksOf] = field(default_factory=lambda: [{}])
 
     def touched(self, number: int, replaced: bool = False) -> set[str]:
         found = changed(self.states[number], self.states[number + 1])
@@ -190,11 +193,36 @@ class LogOracle(Oracle):
             effect.partitions = named
             if isinstance(effect, UndoJob):
                 effect.shape = entry.columns
+            if isinstance(effect, Ranked):
+                effect.ranks, effect.superseded = self.ranks[-1], entry.superseded
             after = effect.apply(self, self.state)
+        self.ranks.append(self._ranks_after(job, effect, entry, named))
         self.states.append(after)
         self.shapes.append(self.columns)
         self.named.append(named)
         self.commits.append(job)
+
+    def _ranks_after(
+        self, job: str, effect: Effect | None, entry: _Entry, named: tuple[str, ...]
+    ) -> RanksOf:
+        """The ranks after an entry.
+
+        :param named: the partitions that it is about.
+        """
+        now = self.ranks[-1]
+        if job.startswith("engine-"):
+            return unsure(now, named)
+        if entry.operation not in _OF_USERS:
+            return now
+        if isinstance(effect, RestoreVersion):
+            then = self.ranks[effect.version + 1]
+            if effect.within is None:
+                return then
+            others = {name: it for name, it in now.items() if name not in effect.within}
+            return {**others, **{name: then[name] for name in effect.within if name in then}}
+        if isinstance(effect, Write):
+            return ranks_after_write(effect, now, named)
+        return unsure(now, named)
 
     def _replay(self, entry: _Entry, version: int, bodies: Mapping[str, bytes]) -> None:
         """What lies there now is what was to be."""
@@ -241,6 +269,7 @@ class _Entry:
         info = next((it["commitInfo"] for it in actions if "commitInfo" in it), {})
         self.operation: str = info.get("operation", "")
         self.job: str = info.get("txnId", "")
+        self.superseded = frozenset(info.get("zeroRename", {}).get("superseded") or ())
         applications = [it["txn"]["appId"] for it in actions if "txn" in it]
         self.fences = [it.removeprefix(_FENCE) for it in applications if it.startswith(_FENCE)]
         self.added = {_path(it["add"]): _partition(it["add"]) for it in actions if "add" in it}

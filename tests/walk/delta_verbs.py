@@ -343,6 +343,7 @@ VERBS: Mapping[str, Verb] = {
         (
             *("append", "replace", "replace named", "replace table", "fail if exists"),
             *("evolve", "overwrite schema"),
+            *("append by rank", "replace by rank", "replace named by rank"),
         ),
         verbs.write,
     ),
@@ -378,6 +379,7 @@ VERBS: Mapping[str, Verb] = {
 #: Verbs that are about one job, whose fate their errors tell.
 OF_ONE_JOB = {
     *("append", "replace", "replace named", "replace table", "fail if exists", "evolve"),
+    *("append by rank", "replace by rank", "replace named by rank"),
     *("overwrite schema", "read, modify, write", "commit"),
     *("restore", "restore some", "undo job", "merge", "update", "delete", "make again"),
 }

@@ -127,6 +127,8 @@ class Plan:
         return "\n".join([*lines, *(f"  {it}" for it in self.operations)])
 
 
+#: Of verbs of loads that give way to those of newer runs.
+BY_RANK = " by rank"
 #: How often each verb is drawn.
 _WRITES = {"append": 16, "replace": 9, "replace named": 4, "replace table": 3, "fail if exists": 2}
 _OTHERS = {
@@ -155,6 +157,9 @@ _OTHERS = {
 #: In walks about runs that are made again.
 _AGAIN = {"make again": 12}
 _OF_DELTA = {
+    f"append{BY_RANK}": 5,
+    f"replace{BY_RANK}": 6,
+    f"replace named{BY_RANK}": 3,
     "evolve": 4,
     "overwrite schema": 2,
     "read, modify, write": 6,
@@ -323,7 +328,8 @@ class _Draw:
 
 def _options(chance: random.Random, verb: str, keys: float) -> dict[str, Any]:
     options: dict[str, Any] = {}
-    if verb in _WRITES or verb in ("evolve", "open", "merge", "delete", "hold back"):
+    load = verb.removesuffix(BY_RANK)
+    if load in _WRITES or verb in ("evolve", "open", "merge", "delete", "hold back"):
         if chance.random() < 0.25:
             options["on_conflict"] = "last_wins"
         if chance.random() < keys:
@@ -335,6 +341,10 @@ def _options(chance: random.Random, verb: str, keys: float) -> dict[str, Any]:
             options["rows_per_file"] = 1
         if chance.random() < 0.1:
             options["empty"] = True
+    if verb != load:
+        options["periods"] = chance.choice((-1, 0, 1, 1))
+        options["on_conflict"] = "newest_run"
+        options["on_superseded"] = chance.choice(("fail", "skip"))
     if verb == "make again":
         options["idempotency_key"] = chance.choice(KEYS)
         options["clear"] = f"{chance.randrange(10**6):06d}"

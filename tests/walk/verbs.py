@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 from walk import change_verbs, readers, run_verbs
 from walk.oracle import Adopt, Effect, Resolve, Rewrite, Row, Undo, Violation, Write
-from walk.plan import Operation
+from walk.plan import BY_RANK, Operation
+from walk.ranked import Ranked
 from walk.world import Process, Told, World, columns_of, given_of, rows_as_table, written
 
 from zero_rename import Table
@@ -19,6 +21,9 @@ from zero_rename.committer.format.job_spec import FileOptions, JobSpec
 from zero_rename.committer.format.records.pending_file import TaskResult
 from zero_rename.tables import DeltaTable
 from zero_rename.tables.delta_steps import DeltaSteps
+
+#: Seconds from the rank of a run to the next one's.
+_A_PERIOD = 50_000
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,8 @@ class Wanted:
 
 
 def wanted_of(world: World, table: Table | DeltaTable, operation: Operation, verb: str) -> Wanted:
-    options = operation.options
+    options, by_rank = operation.options, verb.endswith(BY_RANK)
+    verb = verb.removesuffix(BY_RANK)
     brings, known = verb in ("evolve", "overwrite schema"), world.oracle.columns is not None
     schema = columns_of(world, operation, table, brings=brings, known=known)
     columns = frozenset(schema.names) - {"id", "day"}
@@ -84,24 +90,31 @@ def wanted_of(world: World, table: Table | DeltaTable, operation: Operation, ver
     words |= {"mode": mode, "replace_table": whole, "replace_partitions": named}
     words["schema_mode"] = {"evolve": "merge", "overwrite schema": "overwrite"}.get(verb, "keep")
     words |= given_of(options, "on_conflict", "idempotency_key", "on_repeat", "success_markers")
+    rank = (world.clock.now // _A_PERIOD + options.get("periods", 0)) * _A_PERIOD
+    if by_rank:
+        words |= {"run_rank": datetime.fromtimestamp(rank, UTC)}
+        words |= given_of(options, "on_superseded")
     kinds = {name: str(schema.field(name).type) for name in columns}
 
     def effect(job: str) -> Effect:
-        return Write(
-            job,
-            rows=rows,
-            mode=mode,
-            named=named or (),
-            whole=whole,
-            last_wins=options.get("on_conflict") == "last_wins",
-            idempotency_key=options.get("idempotency_key"),
-            on_repeat=options.get("on_repeat", "skip"),
-            columns=kinds,
-            merges=verb == "evolve",
-            foreign={"n": "int32"} if world.plan.older else {},
-            overwrites=verb == "overwrite schema",
-            marks="success_markers" not in options,
-        )
+        said: dict[str, Any] = {
+            "rows": rows,
+            "mode": mode,
+            "named": named or (),
+            "whole": whole,
+            # A run with a rank takes the place of whatever is older, also of what came since.
+            "last_wins": options.get("on_conflict") == "last_wins" or by_rank,
+            "idempotency_key": options.get("idempotency_key"),
+            "on_repeat": options.get("on_repeat", "skip"),
+            "columns": kinds,
+            "merges": verb == "evolve",
+            "foreign": {"n": "int32"} if world.plan.older else {},
+            "overwrites": verb == "overwrite schema",
+            "marks": "success_markers" not in options,
+        }
+        if not by_rank:
+            return Write(job, **said)
+        return Ranked(job, rank=rank, skips=options["on_superseded"] == "skip", **said)
 
     return Wanted(schema, words, effect, rows_as_table(rows, schema))
 
@@ -114,6 +127,11 @@ def told_of(world: World, committed: Committed | None, job: str | None, wrote: i
         if committed.job not in world.oracle.commits and not world.has_forgotten(committed.job):
             raise Violation(f"the run is said to have been done by {committed.job}, and is not")
         return "refused" if job is not None and job != committed.job else None
+    effect = world.oracle.effects.get(committed.job)
+    if isinstance(effect, Ranked):
+        wrote = sum(map(len, effect.rows.values()))
+        if effect.superseded != {*committed.superseded}:
+            raise Violation(f"{committed.job} reports that it left out {committed.superseded}")
     if committed.rows != wrote:
         raise Violation(f"{committed.job} wrote {wrote} rows, and its report says {committed.rows}")
     return "committed"
