@@ -154,12 +154,11 @@ _OTHERS = {
     "update": 2,
     "delete": 4,
 }
+#: In walks about runs that give way to newer ones.
+_BY_RANK = {f"append{BY_RANK}": 5, f"replace{BY_RANK}": 6, f"replace named{BY_RANK}": 3}
 #: In walks about runs that are made again.
 _AGAIN = {"make again": 12}
 _OF_DELTA = {
-    f"append{BY_RANK}": 5,
-    f"replace{BY_RANK}": 6,
-    f"replace named{BY_RANK}": 3,
     "evolve": 4,
     "overwrite schema": 2,
     "read, modify, write": 6,
@@ -199,11 +198,13 @@ class _Verbs:
     :param every: how often each verb is drawn.
     :param rewrites: what comes beside others more often than not.
     :param again: verbs of walks about runs that are made again.
+    :param by_rank: verbs of walks about runs that give way to newer ones.
     """
 
     every: Mapping[str, int]
     rewrites: tuple[str, ...]
     again: Mapping[str, int] = field(default_factory=dict)
+    by_rank: Mapping[str, int] = field(default_factory=dict)
 
 
 _VERBS = {
@@ -223,6 +224,7 @@ _VERBS = {
             *("copy", "append elsewhere"),
         ),
         _AGAIN,
+        _BY_RANK,
     ),
 }
 #: How a walk begins: mostly there is a table soon.
@@ -278,6 +280,8 @@ class _Draw:
         }
         if not seed % 4:
             self._verbs |= pool.again
+        if not seed % 3:
+            self._verbs |= pool.by_rank
         if verbs:
             self._verbs = dict.fromkeys(verbs, 1)
         self._rewrites = pool.rewrites

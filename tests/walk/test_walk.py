@@ -34,7 +34,8 @@ _CHANGE = {
     DIRECTORIES: (*_OF_BOTH, "gc", "index", "adopt", "resolve", "undo", "make again"),
     DELTA_LAYOUT: (
         *(*_OF_BOTH, "hold back", "publish", "write checkpoint", "copy", "restore"),
-        *("restore some", "undo job", "append elsewhere", "compact elsewhere"),
+        *("restore some", "undo job", "append elsewhere", "compact elsewhere", "append by rank"),
+        *("replace by rank", "replace named by rank"),
     ),
 }
 

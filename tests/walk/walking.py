@@ -28,8 +28,9 @@ from zero_rename.committer.errors import (
 )
 from zero_rename.committer.format.layout import JOB_ID
 
-#: Errors that an operation may meet though nothing went wrong beside it.
-_USUAL = (RefusedError,)
+#: Errors that an operation may meet though nothing went wrong beside it; whether a state may be
+#: gone is asked before.
+_USUAL = (RefusedError, SnapshotGoneError)
 
 
 @dataclass(frozen=True)
