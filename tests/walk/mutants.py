@@ -400,7 +400,8 @@ DELTA = (
         "log.judging",
         "if place is not None and meets and is_met(entry, before, place, change.ranks.of(place)):",
         "if False:",
-        ("replace by rank",),
+        ("replace by rank", "open", "commit"),
+        20,
     ),
     Mutant(
         "a run that loads again loses its rows where it gives way",
