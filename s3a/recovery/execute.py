@@ -160,7 +160,8 @@ def _has_moved(case: Case) -> Step[bool]:
 def _published(case: Case, done: Execution) -> Step[Execution]:
     """Say that a job whose files are all there is committed."""
     job, record = case.job, case.judgement.record
-    if job.sets:  # Else an earlier recovery wrote it, before it deleted them.
+    # Else an earlier recovery wrote it, before it deleted them; or its own commit did.
+    if job.sets and not case.is_reported:
         # Its name in Hadoop's settings; of the staging ones, the store does not say which it was.
         unsaid = "magic" if job.staged is None else "staging"
         marker = yield from _write_marker(job, record.committer if record is not None else unsaid)

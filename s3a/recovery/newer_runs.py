@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from ...committer.format.job_spec import Mode
 from ...committer.format.layout import UNPARTITIONED, TableRoot
 from ...committer.format.records.head import PartitionHead, Slot
 from ...committer.store.listing import list_objects
@@ -88,8 +89,9 @@ def _replaces(record: TryRecord, folders: Collection[str]) -> bool:
         named = write.among or ((write.partition,) if write.partition else record.partitions)
         if not write.is_adding and meet(named, folders):
             return True
-    # Before its first write a try says which partitions it may write, and not how.
-    return not record.writes and meet(record.partitions, folders)
+    # Before its first write, and once it has committed, a record names no write.
+    may_replace = not record.writes and record.mode != Mode.APPEND
+    return may_replace and meet(record.partitions, folders)
 
 
 def _said(record: TryRecord, at_work: bool) -> str:

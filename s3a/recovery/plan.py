@@ -20,6 +20,8 @@ from ...committer.format.records.marks import DEFAULTED
 from ...committer.store.conditional_put import NotWritten, Written, put_record
 from ...committer.store.requests import Delete, Found, Get, Put, Step, Unknown
 from ..hadoop.job_traces import DIRECTION_NAME, Marker, is_staged_name, read_marker
+from ..runs.ledger import find_try
+from ..runs.try_record import COMMITTED
 from .leftovers import Kind, LeftoverJob, NamedFile, Presence, look_at_files, unclaimed_files
 from .liveness import Action, JobLiveness, Judgement, RecoveryOptions
 from .newer_runs import NewerRun, find_newer_run
@@ -103,6 +105,7 @@ class Case:
         set-up has removed the marker of whoever committed before.
     :param files: where those are that its pending sets name.
     :param newer: a later run that replaces partitions of the job.
+    :param is_reported: the ledger has a committed try on record whose report names the job.
     :param decided: what an earlier recovery began to do.
     :param unclaimed: :func:`unclaimed_files`, where its pending sets do not name all it wrote.
     :param reason: why this action and not the other, sentences.
@@ -117,6 +120,7 @@ class Case:
     files: tuple[NamedFile, ...] = ()
     marker: Marker = field(default_factory=Marker)
     newer: NewerRun | None = None
+    is_reported: bool = False
     decided: StandingDirection | None = None
     unclaimed: tuple[str, ...] | None = ()
     action: Action = Action.ASK
@@ -136,11 +140,12 @@ class Case:
 
     @property
     def is_committed(self) -> bool:
-        """Whether the job's own marker is there, which its commit writes after all files. Readers
-        rely on it: such a job is never rolled back, whatever became of its files since."""
+        """Whether the job's own marker is there, which its commit writes after all files; or its
+        run has reported it, and a later job's marker may be there. Readers rely on either: such a
+        job is never rolled back, whatever became of its files since."""
         own = bool(self.job.uuid) and self.marker.job == self.job.uuid
         own = own and self.marker.is_newer_than(self.job.last_set)
-        return own and not self.keys(Presence.OUTSTANDING)
+        return (own or self.is_reported) and not self.keys(Presence.OUTSTANDING)
 
     @property
     def others_won(self) -> bool:
@@ -169,7 +174,8 @@ def plan_job(case: Case) -> Step[Case]:
         case = replace(case, unclaimed=(yield from unclaimed_files(job)))
     if job.tree is not None:
         decided = yield from read_direction(job.tree)
-        case = replace(case, files=(yield from look_at_files(job)), decided=decided)
+        files, reported = (yield from look_at_files(job)), (yield from _is_reported(case))
+        case = replace(case, files=files, decided=decided, is_reported=reported)
     went_forward = case.decided is not None and case.decided.said.forward
     if case.options.direction is not None or went_forward:
         # The caller vouches for files that cannot be compared; or an earlier recovery, which had
@@ -185,11 +191,27 @@ def plan_job(case: Case) -> Step[Case]:
     return replace(case, action=action, reason=reason)
 
 
+def _is_reported(case: Case) -> Step[bool]:
+    """Tell whether a job is part of what a run's task has reported as committed. A try whose record
+    is open has reported nothing.
+
+    :raises RecordDamagedError: the record of its try cannot be read.
+    """
+    if case.judgement.record is not None:
+        return False
+    known = yield from find_try(case.root, case.job.uuid)
+    if known is None or known.record.state != COMMITTED:
+        return False
+    report = known.record.report or {}
+    return case.job.uuid in (report.get("job"), *report.get("jobs", ()))
+
+
 def _choose(case: Case) -> tuple[Action, str]:
     job, files, since, wanted = case.job, case.files, case.since, case.options.direction
     decided = case.decided.said if case.decided is not None else None
     if (decided is None or decided.forward) and case.is_committed:
-        return Action.FORWARD, "its _SUCCESS is there: its commit is done but for the clean-up"
+        seen = "its run has reported it" if case.is_reported else "its _SUCCESS is there"
+        return Action.FORWARD, f"{seen}: its commit is done but for the clean-up"
     if decided is not None and decided.job != job.uuid:
         return Action.REFUSE, f"an earlier recovery's direction is for another job, {decided.job!r}"
     if unsure := case.keys(Presence.UNSURE):

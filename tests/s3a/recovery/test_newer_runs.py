@@ -58,7 +58,7 @@ def write(*among: str, mode: str = "replace", state: str = WRITTEN, **more: Any)
 
 def later(world: World, *writes: WriteRecord, state: str = COMMITTED, **given: Any) -> TryRecord:
     """A run that began after the job's; closed unless its state says that it is open."""
-    record = a_try(OTHER, NEXT, mode="replace", **given)
+    record = a_try(OTHER, NEXT, **{"mode": "replace", **given})
     if state in SETTLED:
         world.driver.run(open_try(ROOT, record))
         world.driver.run(close_try(ROOT, record, writes=writes, state=state))
@@ -98,6 +98,40 @@ def test_job_is_rolled_forward_beside_a_later_run_that_replaces_nothing_of_it(
     world.clock.advance(HOUR)
     assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
     assert world.visible() == sorted(job.keys)
+
+
+def test_job_is_rolled_forward_beside_a_later_append_that_has_committed(
+    world: World, job: MagicJob
+) -> None:
+    """Its record names no write any more."""
+    later(world, mode="append", partitions=("day=1",))
+    world.clock.advance(HOUR)
+    assert recover(world).outcome is JobOutcome.ROLLED_FORWARD
+    assert world.visible() == sorted(job.keys)
+
+
+@pytest.mark.parametrize("mode", ["append", "replace", None])
+@pytest.mark.parametrize("theirs", [(), ("day=1",)])
+def test_job_that_its_run_has_reported_keeps_its_files_whoever_came_later(
+    world: World, mode: str | None, theirs: tuple[str, ...]
+) -> None:
+    """Its driver died between its marker and its clean-up."""
+    mine = world.driver.run(open_try(ROOT, a_try(mode=mode)))
+    job = world.job()
+    job.task(0)
+    job.complete(*job.files)
+    report = {"job": JOB, "jobs": [JOB]}
+    world.driver.run(close_try(ROOT, mine, state=COMMITTED, report=report))
+    world.clock.advance(HOUR)
+    later(world, mode=mode, partitions=theirs)
+    world.put_marker(OTHER)
+    before = world.store.objects[f"{ROOT.prefix}/_SUCCESS"]
+    found = recover(world)
+    assert found.outcome is JobOutcome.ROLLED_FORWARD
+    assert found.reason.startswith("its run has reported it")
+    assert world.visible() == sorted(job.keys)
+    assert world.store.objects[f"{ROOT.prefix}/_SUCCESS"] == before
+    world.assert_clean()
 
 
 @pytest.mark.parametrize("theirs", [write(), write("day=1/hour=2"), write(partition="day=1")])
