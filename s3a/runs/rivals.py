@@ -70,8 +70,9 @@ class Loads:
 
 
 def meet(named: Collection[str], folders: Collection[str]) -> bool:
-    """Tell whether partitions are among folders, or around or in them; none named: any may be."""
-    return not named or any(
+    """Tell whether partitions are among folders, or around or in them; of either, none named stands
+    for any."""
+    return not (named and folders) or any(
         f"{folder}/".startswith(f"{name}/") or f"{name}/".startswith(f"{folder}/")
         for name in named
         for folder in folders

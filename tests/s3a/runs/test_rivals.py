@@ -92,3 +92,12 @@ def test_try_that_failed_before_it_wrote_does_not_count(
     clock.advance(10)
     opened(store, "other", FAILED)
     assert met_by(store, mine) == []
+
+
+def test_try_that_names_a_partition_is_in_doubt_for_one_that_loads_the_whole_table(
+    store: MemoryDriver,
+) -> None:
+    writing = opened(store, "daily", WRITING)
+    whole = TryRecord(run_uuid(), "whole", Owner("full", "r", "load"), "magic", "replace")
+    found = store.run(loads_of_others(ROOT, whole))
+    assert [it.uuid for it in found.doubtful] == [writing.uuid]
