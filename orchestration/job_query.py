@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..committer import Table
     from ..committer.format.records.success_marker import SuccessMarker
     from ..tables import DeltaTable
+    from .s3a.load import RunLook
 
 #: Reads the ``_SUCCESS`` of a partition or, for ``None``, the table's (:meth:`.Table.marker`).
 ReadMarker = Callable[[str | None], "SuccessMarker | None"]
@@ -193,16 +194,17 @@ class JobQuery:
         """
         # On use: DAG files are parsed by processes that ask nothing.
         from ..tables import DeltaTable
-        from .s3a.load import report_of_job, report_of_run
+        from .s3a.load import RunLook, look_at_run, report_of_job
 
         if isinstance(table, DeltaTable):
             return self._of_log(table)
 
         if self.job is not None and _is_uuid(self.job):
-            return self._of_s3a(table, report_of_job(table, self.job, self.partition))
+            found = report_of_job(table, self.job, self.partition)
+            return self._of_s3a(table, RunLook(found, "", is_writing=False))
         job = self._find_job(table)
         if job is None and self.idempotency_key is not None:
-            return self._of_s3a(table, report_of_run(table, self.idempotency_key))
+            return self._of_s3a(table, look_at_run(table, self.idempotency_key))
         if job is None:
             return self.not_there(table.marker, quiet=not self._is_claimed(table))
         state = table.job_state(job)
@@ -299,13 +301,17 @@ class JobQuery:
         report = commit_report(committed, wanted)
         return self._judged(report, [p.partition for p in committed.partitions])
 
-    def _of_s3a(self, table: Table, found: dict[str, Any] | None) -> QueryResult:
+    def _of_s3a(self, table: Table, look: RunLook) -> QueryResult:
         """The same for a job of one of Hadoop's committers."""
         from .s3a.load import only
 
+        found, is_over = look.report, not look.is_writing
         if found is None:
-            quiet = self.idempotency_key is not None and not self._is_claimed(table)
+            is_of_run = self.idempotency_key is not None
+            quiet = is_of_run and is_over and not self._is_claimed(table)
             return self.not_there(table.marker, quiet)
+        if look.loads_again:
+            return QueryResult(WAITING, look.loads_again, absent=True, quiet=is_over)
         if "conflict" in found:
             said = "Its task has failed for that, and each retry says so; clear it to load again."
             settled = found.get("settled_against")

@@ -43,6 +43,7 @@ from ...s3a.runs.try_record import (
     SETTLED,
     UNDONE,
     WRITTEN,
+    StoredTry,
     TryRecord,
     WriteRecord,
     run_uuid,
@@ -303,10 +304,12 @@ class S3ALoad:
         self._note(ledger.note_failed(self._root, self._try))
 
     def withdraw(self, error: ZeroRenameError | None = None) -> None:
-        """Close the try: nothing was submitted.
+        """Close the try: nothing was submitted. One that waits for others is not on record.
 
         :param error: by which it was refused.
         """
+        if not self._try.opened_at:
+            return
         met = isinstance(error, CommitConflictError | SupersededRunError)
         undone = {"state": UNDONE, "gave_way": type(error).__name__ if met else ""}
         self._note(ledger.close_try(self._root, self._try, **undone))
@@ -351,7 +354,7 @@ class S3ALoad:
             an earlier try that counted as dead has committed as well.
         :raises CommitConflictError: another run wrote the same partitions meanwhile.
         """
-        known = self._table.run(ledger.find(self._root, self._try.idempotency_key, self.uuid))
+        known = self._known()
         record = self._try if known is None else known.record
         raw = raw_write(self._root, record, state=WRITTEN, among=record.partitions)
         writes = record.writes or (raw,)
@@ -365,7 +368,12 @@ class S3ALoad:
         said = met(self._table, self._try, self._ended_before)
         report = _with_conflict(report, said, self._policy.on_conflict)
         done = {"state": COMMITTED, "report": report, "writes": ()}
-        self._table.run(ledger.close_try(self._root, self._try, **done))
+        while known is not None and not self._table.run(
+            ledger.settle_try(self._root, known, **done)
+        ):
+            known = self._known()
+        if known is None:
+            self._table.run(ledger.close_try(self._root, self._try, **done))
         left = self._table.run(ledger.remove_reports(self._root, self.uuid))
         if left:
             _log.warning("Reports of this try that nobody needs any more were left: %s", left)
@@ -375,6 +383,23 @@ class S3ALoad:
             said = report["conflict"]
             raise conflict_error(self._table, report["job"], said, self.load.mode)
         return report
+
+    def _known(self) -> StoredTry | None:
+        """Read the try's record, of which nobody has said that nothing of it is in the table.
+
+        :raises VerificationError: a later try has, and loads the same rows or has loaded them.
+        """
+        known = self._table.run(ledger.find(self._root, self._try.idempotency_key, self.uuid))
+        if known is None or known.record.state != UNDONE:
+            return known
+        refuse_late_commits(self._table, self._try.idempotency_key)
+        raise VerificationError(
+            "A later try of this run has found this one to be dead, and loads its rows; whether "
+            "this one has committed, nothing in the store says.",
+            table=self._root.url,
+            job=self.uuid,
+            remedy="Look which rows are there before the task is marked or cleared.",
+        )
 
     def _check(self, writes: Sequence[WriteRecord]) -> None:
         """See that all writes ended, and went where the task says.
@@ -479,16 +504,49 @@ def s3a_report(
     }
 
 
-def report_of_run(table: Table, idempotency_key: str) -> dict[str, Any] | None:
-    """The report of the latest of a run's tries that committed."""
+@dataclass(frozen=True)
+class RunLook:
+    """What the ledger says of a run.
+
+    :param report: of the latest of its tries that committed; ``None``: none has.
+    :param loads_again: a later try that may have taken those rows away, and of which it is not
+        known what came of it, a sentence; ``""`` for none.
+    :param is_writing: the application of one of its tries may be at work.
+    """
+
+    report: dict[str, Any] | None
+    loads_again: str
+    is_writing: bool
+
+
+def look_at_run(table: Table, idempotency_key: str) -> RunLook:
+    """Look what a run has committed, and whether that may still be there."""
     tries = table.run(ledger.tries_of(table.root, idempotency_key))
-    done = [known.record for known in tries if known.record.state == COMMITTED]
+    is_writing = any(it.may_be_writing for it in tries)
+    done = [at for at, known in enumerate(tries) if known.record.state == COMMITTED]
     if not done:
-        return None
-    report = dict(done[-1].report or {})
-    if "conflict" in report and (settled := settled_against(table, done[-1])):
+        return RunLook(None, "", is_writing)
+    record = tries[done[-1]].record
+    report = dict(record.report or {})
+    if "conflict" in report and (settled := settled_against(table, record)):
         report["settled_against"] = settled.message
-    return report
+    later = [it.record for it in tries[done[-1] + 1 :] if _may_take_away(it.record)]
+    said = ""
+    if later:
+        said = (
+            f"Try {later[-1].owner.try_number} of this run has begun since its job "
+            f"{report.get('job')} committed, and may have taken its rows away: what came of that "
+            "try is not known."
+        )
+    return RunLook(report, said, is_writing)
+
+
+def _may_take_away(record: TryRecord) -> bool:
+    """Tell whether a try may have replaced what its run had committed before, and was not reported
+    since."""
+    if record.state in SETTLED:
+        return record.state == UNDONE and any(not it.is_adding for it in record.writes)
+    return record.mode != Mode.APPEND
 
 
 def report_of_job(table: Table, job: str, partition: str | None) -> dict[str, Any] | None:

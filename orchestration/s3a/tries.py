@@ -309,7 +309,9 @@ def refuse_late_commits(table: Table, idempotency_key: str, quiet: bool = False)
             continue
         if quiet and known.may_be_writing:
             raise at_work(table, known)
-        others = [w for w in record.writes if w.uuid not in record.replaced]
+        # An application that does not use save() enters no write.
+        writes = record.writes or (raw_write(table.root, record),)
+        others = [w for w in writes if w.uuid not in record.replaced]
         jobs = [w.uuid for w in others if is_committed(table, w)]
         if jobs:
             reports = ledger.reports_prefix(table.root, record.uuid)

@@ -10,7 +10,11 @@ from support.memory_store import MemoryDriver
 from support.s3a_jobs import ROOT, World
 from zero_rename.committer import OutcomeUnknownError, RefusedError, Table, VerificationError
 from zero_rename.committer.format.job_spec import Mode
+from zero_rename.committer.rival_wait import RivalWait
+from zero_rename.orchestration.job_query import FAILED as FAILED_ANSWER
+from zero_rename.orchestration.job_query import READY, WAITING, JobQuery
 from zero_rename.orchestration.runs.task_run import TaskRun
+from zero_rename.orchestration.s3a import load
 from zero_rename.orchestration.s3a.configuration import LoadRequest
 from zero_rename.orchestration.s3a.load import S3ALoad, loaded_by_s3a
 from zero_rename.s3a.hadoop.settings import Committer
@@ -26,6 +30,7 @@ from zero_rename.s3a.runs.try_record import (
 )
 
 FIRST = TaskRun("flights", "r", "load", -1, 1, 1)
+OTHER_RUN = TaskRun("flights", "other", "load", -1, 1, 1)
 RETRY = TaskRun("flights", "r", "load", -1, 2, 1)
 DAY1, DAY2 = f"{ROOT.url}/day=1", f"{ROOT.url}/day=2"
 
@@ -33,10 +38,17 @@ DAY1, DAY2 = f"{ROOT.url}/day=1", f"{ROOT.url}/day=2"
 class Loading:
     """A try's load, whose application enters these writes."""
 
-    def __init__(self, world: World, run: TaskRun = FIRST, mode: Mode = Mode.REPLACE) -> None:
+    def __init__(
+        self,
+        world: World,
+        run: TaskRun = FIRST,
+        mode: Mode = Mode.REPLACE,
+        waiting: RivalWait | None = None,
+    ) -> None:
         self.table = Table(ROOT.url)
         self.table.driver = MemoryDriver(world.store, None, world.clock)  # pyright: ignore
-        self.load = S3ALoad(self.table, run, LoadRequest(Committer.MAGIC, ROOT, mode, ("day=1",)))
+        wanted = LoadRequest(Committer.MAGIC, ROOT, mode, ("day=1",))
+        self.load = S3ALoad(self.table, run, wanted, waiting=waiting)
 
     @property
     def known(self) -> StoredTry:
@@ -136,3 +148,119 @@ def test_nothing_is_submitted_beside_an_application_that_woke_up(world: World) -
     world.clock.advance(3600)
     with Loading(world, RETRY).load.submitted():
         pass
+
+
+def test_try_that_a_later_one_took_for_dead_is_not_reported_as_committed(world: World) -> None:
+    """Its worker was paused, and so was its application."""
+    first = Loading(world)
+    with first.load.submitted():
+        pass
+    first.table.run(ledger.close_try(ROOT, first.known.record, state=UNDONE))
+    with pytest.raises(VerificationError, match="has found this one to be dead"):
+        first.load.report()
+    world.put_marker(first.load.uuid)
+    with pytest.raises(VerificationError, match="has committed after all"):
+        first.load.report()
+    assert first.known.record.state == UNDONE
+
+
+def test_try_that_is_taken_for_dead_while_it_is_verified_is_not_reported_as_committed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Loading(world)
+    with first.load.submitted():
+        pass
+    world.put_marker(first.load.uuid)
+
+    def met(table: Table, *_: Any) -> str:
+        table.run(ledger.close_try(ROOT, first.known.record, state=UNDONE))
+        return ""
+
+    monkeypatch.setattr(load, "met", met)
+    with pytest.raises(VerificationError, match="has committed after all"):
+        first.load.report()
+    assert first.known.record.state == UNDONE
+
+
+class TestSensorOfARun:
+    """A run whose first try has committed, and which loads again."""
+
+    QUERY = JobQuery(ROOT.url, idempotency_key=FIRST.idempotency_key)
+
+    @pytest.fixture
+    def first(self, world: World) -> Loading:
+        made = self.committed(world, FIRST)
+        world.clock.advance(60)
+        return made
+
+    def committed(self, world: World, run: TaskRun) -> Loading:
+        made = Loading(world, run)
+        with made.load.submitted():
+            pass
+        entry = {"partition": "day=1", "version": None, "files": 1, "rows": 1, "bytes": 1}
+        report = {**entry, "job": made.load.uuid, "table": ROOT.url, "partitions": [entry]}
+        done = {"state": COMMITTED, "report": report}
+        made.table.run(ledger.close_try(ROOT, made.known.record, **done))
+        return made
+
+    def test_later_try_that_replaces_is_waited_for(self, world: World, first: Loading) -> None:
+        assert self.QUERY.ask(first.table).state == READY
+        with Loading(world, RETRY).load.submitted():
+            found = self.QUERY.after(self.QUERY.ask(first.table), "failed")
+        assert found.state == WAITING
+        assert found.explanation.startswith("Try 2 of this run has begun")
+        world.clock.advance(60)
+        again = self.committed(world, RETRY)
+        found = self.QUERY.ask(first.table)
+        assert (found.state, (found.report or {})["job"]) == (READY, again.load.uuid)
+
+    def test_later_try_that_died_fails_the_sensor_once_its_task_is_over(
+        self, world: World, first: Loading
+    ) -> None:
+        retry = Loading(world, RETRY)
+        with retry.load.submitted():
+            pass
+        retry.load.end()
+        found = self.QUERY.ask(first.table)
+        assert self.QUERY.after(found, "running").state == WAITING
+        assert self.QUERY.after(found, "failed").state == FAILED_ANSWER
+
+    def test_later_try_that_adds_or_gave_way_takes_nothing_away(
+        self, world: World, first: Loading
+    ) -> None:
+        gave_way = Loading(world, RETRY)
+        with gave_way.load.submitted():
+            gave_way.load.withdraw()
+        assert self.QUERY.ask(first.table).state == READY
+        with Loading(world, RETRY, Mode.APPEND).load.submitted():
+            assert self.QUERY.ask(first.table).state == READY
+
+
+def test_sensor_of_a_run_whose_task_is_over_waits_while_its_application_writes(
+    world: World,
+) -> None:
+    loading, query = Loading(world), TestSensorOfARun.QUERY
+    with loading.load.submitted():
+        loading.enter(DAY1, WRITING)
+    loading.load.end()
+    assert query.after(query.ask(loading.table), "failed").state == WAITING
+    world.clock.advance(3600)
+    assert query.after(query.ask(loading.table), "failed").state == FAILED_ANSWER
+
+
+def test_try_whose_task_is_deferred_while_it_waits_for_others_leaves_no_record(
+    world: World,
+) -> None:
+    """Each of its looks is a try of its own."""
+    other = Loading(world, OTHER_RUN)
+
+    def defer(_: float) -> None:
+        waiting.load.withdraw()
+        raise InterruptedError
+
+    waiting = Loading(world, waiting=RivalWait(600.0, pause=defer))
+    with other.load.submitted():
+        world.clock.advance(60)
+        with pytest.raises(InterruptedError), waiting.load.submitted():
+            pytest.fail("It is submitted.")
+    assert other.table.run(ledger.tries_of(ROOT, FIRST.idempotency_key)) == ()

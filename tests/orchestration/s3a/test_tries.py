@@ -292,6 +292,17 @@ class TestComeBack:
             refuse_late_commits(run.table, ONCE)
         assert caught.value.job == FIRST
 
+    def test_one_without_save_committed(self) -> None:
+        """It enters no write: its own report says so."""
+        run = Run()
+        assert run.settle().state == UNDONE
+        refuse_late_commits(run.table, ONCE)
+        report = f"{ledger.report_prefix(ROOT, JOB, 0)}/summary-j.json"
+        run.world.store.apply(Put(report, marker(JOB, "magic", {})))
+        with pytest.raises(VerificationError, match="committed after all") as caught:
+            refuse_late_commits(run.table, ONCE)
+        assert caught.value.job == JOB
+
     def test_what_the_later_try_has_replaced_is_none_of_it(self) -> None:
         run = self.undone()
         self.come_back(run, replaced=(FIRST,))
