@@ -10,6 +10,9 @@ from ...committer.format.layout import TableRoot
 from ...committer.store.listing import list_objects
 from ...committer.store.requests import All, ListedObject, Step
 from ..hadoop.job_traces import Marker, read_marker, uuids_in_name
+from ..runs.ledger import tries_since
+from ..runs.rivals import has_committed, is_at_work, meet, replaces, written_at
+from ..runs.try_record import StoredTry
 
 _NAME = "_SUCCESS"
 
@@ -46,23 +49,40 @@ def verify_markers(root: TableRoot) -> Step[MarkerReport]:
 
     One listing, and a request for each marker. A file counts as replaced, not as missing, where
     its folder holds a file of another write that is as new as the marker: another job has loaded
-    the partition. Spark puts one UUID into the names of all files of a write.
+    the partition. Spark puts one UUID into the names of all files of a write. So it does where the
+    ledger has a later run that replaces the partition, at work or committed: magic's overwrite
+    takes away first, and a run may have no row for it.
     A marker names a hundred files at most (Hadoop's ``SuccessData``): only those are compared.
+
+    :raises RecordDamagedError: files are not there, and the record of a later run cannot be read.
     """
     listing = yield from list_objects(f"{root.prefix}/")
     objects = {item.key: item for item in listing.objects}
     keys = [key for key in objects if key.rpartition("/")[2] == _NAME]
     found = yield from All(tuple(read_marker(key.removesuffix(f"/{_NAME}")) for key in keys))
     folders = _by_folder(root, objects)
-    missing = []
+    gone: list[tuple[MissingFile, float]] = []
     for key, marker in zip(keys, found, strict=True):
         for name in _named(marker):
             beside = folders.get(name.rpartition("/")[0], [])
             if name not in objects and not _is_replaced(name, marker, beside):
-                missing.append(MissingFile(name, key, marker.job or ""))
+                gone.append((MissingFile(name, key, marker.job or ""), marker.last_modified))
+    since = min((at for _, at in gone), default=0.0)
+    tries = (yield from tries_since(root, since)) if gone else ()
+    missing = [it for it, at in gone if not any(_replaces(root, one, it.key, at) for one in tries)]
     return MarkerReport(
         tuple(sorted(missing, key=lambda it: it.key)), tuple(it.damage for it in found if it.damage)
     )
+
+
+def _replaces(root: TableRoot, it: StoredTry, key: str, since: float) -> bool:
+    """Tell whether a run has replaced a file's partition since a moment, or is about to."""
+    record = it.record
+    partition = root.partition_of_data_key(key)
+    if not replaces(record) or not meet(record.partitions, (partition,) if partition else ()):
+        return False
+    has_replaced = has_committed(record) and written_at(record) >= int(since)
+    return has_replaced or is_at_work(it) or it.may_be_writing
 
 
 def _named(marker: Marker) -> list[str]:

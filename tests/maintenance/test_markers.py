@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from support.memory_store import ManualClock, MemoryStore
 from support.protocol import memory_table
-from support.s3a_jobs import JOB, OTHER, ROOT, WRITE
+from support.s3a_jobs import JOB, OTHER, ROOT, WRITE, a_try
 from zero_rename.committer.format.records.success_marker import success_data
 from zero_rename.committer.store.requests import Put
 from zero_rename.maintenance.destinations import Destination
 from zero_rename.maintenance.purging import PurgeOrder
 from zero_rename.maintenance.upkeep import look_after
+from zero_rename.s3a.runs.ledger import open_try
+from zero_rename.s3a.runs.try_record import COMMITTED, FAILED, UNDONE
 from zero_rename.s3a.verification.markers import MissingFile, verify_markers
 
 A, B = (f"wh/flights/day={n}/part-0-{WRITE}.parquet" for n in (1, 2))
@@ -55,6 +59,28 @@ def test_file_that_a_later_write_replaced_is_not_missing(store: MemoryStore) -> 
     del store.objects[A]
     store.apply(Put(f"wh/flights/day=1/part-0-{OTHER}.parquet", b"x"))
     assert missing(store) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_missing"),
+    [
+        ({}, False),
+        ({"state": COMMITTED}, False),
+        ({"state": FAILED}, True),
+        ({"state": UNDONE}, True),
+        ({"mode": "append"}, True),
+        ({"partitions": ("day=2",)}, True),
+    ],
+)
+def test_file_is_not_missing_where_a_later_run_has_taken_it_away_or_may_have(
+    store: MemoryStore, changes: dict[str, Any], is_missing: bool
+) -> None:
+    """Magic's overwrite takes away first, and a run may have no row for the day."""
+    given = {"mode": "replace", "partitions": ("day=1",), **changes}
+    table = memory_table(store, ROOT.url)
+    table.run(open_try(ROOT, a_try(OTHER, **given)))
+    del store.objects[A]
+    assert [it.key for it in missing(store)] == ([A] if is_missing else [])
 
 
 def test_file_beside_an_older_write_is_missing(store: MemoryStore, clock: ManualClock) -> None:
