@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ..committer.errors import InvalidInputError, SettingsRefusedError
 from ..committer.format.job_spec import Mode
 from ..committer.format.layout import TableRoot
-from ..committer.format.schema.hive_paths import parse_partition
+from ..committer.format.schema.hive_paths import as_spark_writes, parse_partition
 from .hadoop.settings import CONFLICT_KEY, CONFLICT_MODE_OF, PARTITION_OVERWRITE_KEY, Committer
 
 if TYPE_CHECKING:
@@ -86,6 +86,12 @@ def plan(
                 f"{name!r} is no partition of a table partitioned by "
                 f"{', '.join(partition_by) or 'nothing'}; nothing was written.",
                 remedy="Name a value for each partition column, in their order.",
+            )
+        if (written := as_spark_writes(name)) != name:
+            raise InvalidInputError(
+                f"Spark writes the rows of {name!r} below {written!r}, where an overwrite of the "
+                "other folder would leave them; nothing was written.",
+                remedy=f"Name it {written!r}; in a partition_format a percent sign is %%.",
             )
     path = f"s3a://{root.bucket}/{root.prefix}"
     conflict = {CONFLICT_KEY: CONFLICT_MODE_OF[mode]} if committer.is_staging else {}

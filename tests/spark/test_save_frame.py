@@ -207,6 +207,15 @@ class TestFailIfExists:
         assert (write.options, write.must_be_empty) == ({CONFLICT_KEY: "fail"}, ())
 
 
+@pytest.mark.parametrize("committer", Committer)
+def test_partition_is_refused_that_spark_writes_below_another_folder(committer: str) -> None:
+    """An overwrite of the folder as it is named would leave the rows of the other."""
+    plain = "hour=2013-02-02T05:00"
+    with pytest.raises(InvalidInputError, match="below 'hour=2013-02-02T05%3A00'"):
+        planned(committer, Mode.REPLACE, ("hour",), (plain,))
+    assert planned(committer, Mode.REPLACE, ("hour",), (plain.replace(":", "%3A"),))
+
+
 @pytest.mark.parametrize("name", ["month=1", "day=1/hour=2", "day"])
 def test_partitions_that_are_not_the_tables(name: str) -> None:
     with pytest.raises(InvalidInputError, match="partition"):

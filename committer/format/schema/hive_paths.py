@@ -183,6 +183,15 @@ def parse_partition(path: str) -> list[tuple[str, str]]:
     return found
 
 
+def as_spark_writes(path: str) -> str:
+    """Return a partition as Spark names its directories, of escaped and plain values alike.
+
+    :raises InvalidInputError: see :func:`parse_partition`.
+    """
+    parts = [f"{escape(column)}={escape(unescape(raw))}" for column, raw in parse_partition(path)]
+    return "/".join(parts) or UNPARTITIONED
+
+
 def partition_values(path: str, schema: pa.Schema, partition_by: Sequence[str]) -> dict[str, Any]:
     """The values of a partition, as Python objects of the types in the table's schema.
 
