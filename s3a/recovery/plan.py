@@ -174,8 +174,10 @@ def plan_job(case: Case) -> Step[Case]:
         case = replace(case, unclaimed=(yield from unclaimed_files(job)))
     if job.tree is not None:
         decided = yield from read_direction(job.tree)
-        files, reported = (yield from look_at_files(job)), (yield from _is_reported(case))
-        case = replace(case, files=files, decided=decided, is_reported=reported)
+        case = replace(case, files=(yield from look_at_files(job)), decided=decided)
+        if case.files and not case.keys(Presence.OUTSTANDING):
+            # Else it is not committed, or has nothing that could be taken away.
+            case = replace(case, is_reported=(yield from _is_reported(case)))
     went_forward = case.decided is not None and case.decided.said.forward
     if case.options.direction is not None or went_forward:
         # The caller vouches for files that cannot be compared; or an earlier recovery, which had
