@@ -509,8 +509,8 @@ class RunLook:
     """What the ledger says of a run.
 
     :param report: of the latest of its tries that committed; ``None``: none has.
-    :param loads_again: a later try that may have taken those rows away, and of which it is not
-        known what came of it, a sentence; ``""`` for none.
+    :param loads_again: a sentence about a later try that may have taken those rows away, and whose
+        end is not known; ``""`` for none.
     :param is_writing: the application of one of its tries may be at work.
     """
 
@@ -535,8 +535,8 @@ def look_at_run(table: Table, idempotency_key: str) -> RunLook:
     if later:
         said = (
             f"Try {later[-1].owner.try_number} of this run has begun since its job "
-            f"{report.get('job')} committed, and may have taken its rows away: what came of that "
-            "try is not known."
+            f"{report.get('job')} committed, and may have taken its rows away: how that try ended "
+            "is not known."
         )
     return RunLook(report, said, is_writing)
 

@@ -49,9 +49,9 @@ def verify_markers(root: TableRoot) -> Step[MarkerReport]:
 
     One listing, and a request for each marker. A file counts as replaced, not as missing, where
     its folder holds a file of another write that is as new as the marker: another job has loaded
-    the partition. Spark puts one UUID into the names of all files of a write. So it does where the
-    ledger has a later run that replaces the partition, at work or committed: magic's overwrite
-    takes away first, and a run may have no row for it.
+    the partition. Spark puts one UUID into the names of all files of a write. A file counts as
+    replaced, too, where the ledger has a later run that replaces the partition, at work or
+    committed: magic's overwrite takes away first, and a run may have no row for it.
     A marker names a hundred files at most (Hadoop's ``SuccessData``): only those are compared.
 
     :raises RecordDamagedError: files are not there, and the record of a later run cannot be read.

@@ -184,7 +184,7 @@ def parse_partition(path: str) -> list[tuple[str, str]]:
 
 
 def as_spark_writes(path: str) -> str:
-    """Return a partition as Spark names its directories, of escaped and plain values alike.
+    """Name a partition as Spark names its directories, whether its values are escaped or plain.
 
     :raises InvalidInputError: see :func:`parse_partition`.
     """
