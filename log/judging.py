@@ -195,7 +195,8 @@ def judge_ranks(change: LogChange, state: LogState) -> None:
 
 
 def _place_words(state: LogState, partition: Partition | None) -> str:
-    """Name a partition in words; an unpartitioned table by itself, and one that is not known."""
+    """Name a partition in words, also one that is not known; of an unpartitioned table, the
+    table."""
     if partition is None or state.metadata is None:
         return "rows of a partition that is not known"
     columns = state.metadata.partition_columns
