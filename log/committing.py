@@ -195,7 +195,7 @@ def _judge_between(
     layout: LogLayout, change: LogChange, before: LogState, state: LogState
 ) -> Step[tuple[LogChange, list[LogEntry]]]:
     """Read and judge the entries between two states; return the change as it stands after them,
-    and them. Where the first of them has no columns, partitions are told by those of the second."""
+    and these entries. Partitions are told by the columns before; without any, by those after."""
     before = before if before.metadata is not None else replace(before, metadata=state.metadata)
     versions = range(before.version + 1, state.version + 1)
     if not versions:

@@ -385,9 +385,9 @@ class S3ALoad:
         return report
 
     def _known(self) -> StoredTry | None:
-        """Read the try's record, of which nobody has said that nothing of it is in the table.
+        """Read the try's record, unless a later try has settled that this one wrote nothing.
 
-        :raises VerificationError: a later try has, and loads the same rows or has loaded them.
+        :raises VerificationError: one has, and loads the same rows or has loaded them.
         """
         known = self._table.run(ledger.find(self._root, self._try.idempotency_key, self.uuid))
         if known is None or known.record.state != UNDONE:
@@ -506,7 +506,7 @@ def s3a_report(
 
 @dataclass(frozen=True)
 class RunLook:
-    """What the ledger says of a run.
+    """The rows of a run, as its records in the ledger tell them.
 
     :param report: of the latest of its tries that committed; ``None``: none has.
     :param loads_again: a sentence about a later try that may have taken those rows away, and whose
@@ -546,7 +546,7 @@ def _may_take_away(record: TryRecord) -> bool:
     since."""
     if record.state in SETTLED:
         return record.state == UNDONE and any(not it.is_adding for it in record.writes)
-    return record.mode != Mode.APPEND
+    return record.may_replace
 
 
 def report_of_job(table: Table, job: str, partition: str | None) -> dict[str, Any] | None:

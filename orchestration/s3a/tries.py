@@ -127,7 +127,7 @@ class Tries:
 
     def _settled(self, known: StoredTry) -> TryRecord:
         record = known.record
-        writes = record.writes or (raw_write(self._table.root, record),)
+        writes = _writes_of(self._table.root, record)
         unsure = [w for w in writes if not is_committed(self._table, w)]
         if unsure:
             forward = self._recover(record, writes)
@@ -290,6 +290,11 @@ def raw_write(root: TableRoot, record: TryRecord, **changes: Any) -> WriteRecord
     )
 
 
+def _writes_of(root: TableRoot, record: TryRecord) -> tuple[WriteRecord, ...]:
+    """Return the writes that a try may have committed: without ``save()`` it enters none."""
+    return record.writes or (raw_write(root, record),)
+
+
 def refuse_late_commits(table: Table, idempotency_key: str, quiet: bool = False) -> None:
     """See that none of a run's undone tries has committed since.
 
@@ -309,8 +314,7 @@ def refuse_late_commits(table: Table, idempotency_key: str, quiet: bool = False)
             continue
         if quiet and known.may_be_writing:
             raise at_work(table, known)
-        # An application that does not use save() enters no write.
-        writes = record.writes or (raw_write(table.root, record),)
+        writes = _writes_of(table.root, record)
         others = [w for w in writes if w.uuid not in record.replaced]
         jobs = [w.uuid for w in others if is_committed(table, w)]
         if jobs:

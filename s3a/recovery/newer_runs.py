@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ...committer.format.job_spec import Mode
 from ...committer.format.layout import UNPARTITIONED, TableRoot
 from ...committer.format.records.head import PartitionHead, Slot
 from ...committer.store.listing import list_objects
@@ -90,7 +89,7 @@ def _replaces(record: TryRecord, folders: Collection[str]) -> bool:
         if not write.is_adding and meet(named, folders):
             return True
     # Before its first write, and once it has committed, a record names no write.
-    may_replace = not record.writes and record.mode != Mode.APPEND
+    may_replace = not record.writes and record.may_replace
     return may_replace and meet(record.partitions, folders)
 
 

@@ -140,9 +140,9 @@ class Case:
 
     @property
     def is_committed(self) -> bool:
-        """Whether the job's own marker is there, which its commit writes after all files; or its
-        run has reported it, and a later job's marker may be there. Readers rely on either: such a
-        job is never rolled back, whatever became of its files since."""
+        """Whether all of the job's files became visible: its own marker is there, which its commit
+        writes last, or its run has reported it. Readers rely on either, so such a job is never
+        rolled back, also where later jobs have removed its files or its marker."""
         own = bool(self.job.uuid) and self.marker.job == self.job.uuid
         own = own and self.marker.is_newer_than(self.job.last_set)
         return (own or self.is_reported) and not self.keys(Presence.OUTSTANDING)

@@ -167,6 +167,11 @@ class TryRecord:
         """Whether no operator submitted it: nobody tries again, nor asks what came of it."""
         return self.idempotency_key == self.uuid
 
+    @property
+    def may_replace(self) -> bool:
+        """Whether its rows may take the place of others': they may where it says no mode."""
+        return self.mode != Mode.APPEND
+
     def with_write(self, write: WriteRecord) -> TryRecord:
         """The record with a write entered, or entered again."""
         others = {one.number: one for one in self.writes} | {write.number: write}

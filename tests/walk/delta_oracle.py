@@ -9,10 +9,10 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
@@ -24,6 +24,7 @@ from zero_rename.committer.format.layout import UNPARTITIONED
 
 #: Operations of entries after which the rows are those that a user asked for; others change none.
 _OF_USERS = ("WRITE", "MERGE", "DELETE", "RESTORE")
+T = TypeVar("T")
 _TYPES = {"integer": "int32", "long": "int64"}
 _FENCE = "zero_rename.fence/"
 _THERE = "s3a://cache/fast/bucket/wh/flights/"
@@ -45,8 +46,13 @@ class RestoreVersion(Effect):
         if self.within is None:
             oracle.columns = oracle.shapes[self.version + 1]
             return then
-        others = {name: held for name, held in state.items() if name not in self.within}
-        return {**others, **{name: then[name] for name in self.within if name in then}}
+        return _restored(state, then, self.within)
+
+
+def _restored(now: Mapping[str, T], then: Mapping[str, T], within: Collection[str]) -> dict[str, T]:
+    """What partitions have now, but for some of them, which get what they had then."""
+    others = {name: it for name, it in now.items() if name not in within}
+    return {**others, **{name: then[name] for name in within if name in then}}
 
 
 @dataclass
@@ -216,10 +222,7 @@ class LogOracle(Oracle):
             return now
         if isinstance(effect, RestoreVersion):
             then = self.ranks[effect.version + 1]
-            if effect.within is None:
-                return then
-            others = {name: it for name, it in now.items() if name not in effect.within}
-            return {**others, **{name: then[name] for name in effect.within if name in then}}
+            return then if effect.within is None else _restored(now, then, effect.within)
         if isinstance(effect, Write):
             return ranks_after_write(effect, now, named)
         return unsure(now, named)

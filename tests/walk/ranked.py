@@ -17,7 +17,7 @@ from zero_rename.committer.format.layout import job_began
 
 @dataclass(frozen=True)
 class Ranks:
-    """How new the runs are that loaded a partition, in seconds since the epoch.
+    """The times of the runs that loaded a partition, in seconds since the epoch.
 
     :param newest: of all whose rows are there; ``None``: none has loaded it.
     :param replaced: of the one that replaced it last.
@@ -35,7 +35,8 @@ class Ranks:
         return replace(self, newest=rank if self.newest is None else max(rank, self.newest))
 
     def supersede(self, rank: float, replaces: bool) -> bool:
-        """Whether a newer run has loaded what one of a rank would replace, or add to."""
+        """Whether a run of a rank gives way here: to a newer one whose rows it would replace, or
+        which has replaced what it would add to."""
         theirs = self.newest if replaces else self.replaced
         return theirs is not None and theirs > rank
 
