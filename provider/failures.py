@@ -23,6 +23,7 @@ from ..committer.errors import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from ..committer.format.records.failure import Failure
     from ..orchestration.runs.loaded_table import LoadedTable
     from ..orchestration.runs.task_run import TaskRun
 
@@ -120,7 +121,7 @@ def explained(
     :raises AirflowException: any other failure that the application told.
     """
     # On use: DAG files are parsed by processes that submit nothing.
-    from ..orchestration.runs.outcomes import in_words, told_failure, was_overtaken
+    from ..orchestration.runs.outcomes import told_failure
 
     try:
         yield
@@ -134,10 +135,44 @@ def explained(
                 raise
             url = table.root.url
             raise AirflowException(f"{said} [table {url}] The rest is in this log.") from error
-        loads_on_top = waits and was_overtaken(told, table)
-        text = in_words(told, table, _BEFORE_WAIT if loads_on_top else _AFTER_CONFLICT)
-        if told.skips:
-            raise AirflowSkipException(text) from error
-        _log.error("%s", text)
-        kind = AirflowFailException if told.final and not loads_on_top else AirflowException
-        raise kind(text) from error
+        raised = _as_raised(told, table, waits)
+        if not isinstance(raised, AirflowSkipException):
+            _log.error("%s", raised)
+        raise raised from error
+
+
+def refuse_retry(table: LoadedTable, run: TaskRun, waits: bool) -> None:
+    """Refuse to submit where the application of an earlier try, whose worker had died, told a
+    failure that ends the task: this try would meet it again, or begin on the rows of the job that
+    it conflicted with, and overwrite them.
+
+    Requests: one, of a try that is not the run's first.
+
+    :param waits: as of :func:`explained`.
+    :raises AirflowFailException: there is one.
+    :raises AirflowSkipException: there is one, by which the task is skipped.
+    """
+    # On use: DAG files are parsed by processes that submit nothing.
+    from ..orchestration.runs.outcomes import last_failure
+
+    told = None if run.is_first else last_failure(table, run)
+    if told is None or not run.retries(told.owner):
+        return
+    raised = _as_raised(told, table, waits)
+    if isinstance(raised, AirflowFailException | AirflowSkipException):
+        said = f"Not submitted. The application of try {told.owner.try_number} failed: {raised}"
+        raise type(raised)(said)
+
+
+def _as_raised(told: Failure, table: LoadedTable, waits: bool) -> AirflowException:
+    """Build the task's error of what its application told.
+
+    :param waits: as of :func:`explained`.
+    """
+    from ..orchestration.runs.outcomes import in_words, was_overtaken
+
+    loads_on_top = waits and was_overtaken(told, table)
+    text = in_words(told, table, _BEFORE_WAIT if loads_on_top else _AFTER_CONFLICT)
+    if told.skips:
+        return AirflowSkipException(text)
+    return (AirflowFailException if told.final and not loads_on_top else AirflowException)(text)

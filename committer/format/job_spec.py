@@ -173,8 +173,8 @@ class Owner:
     :param host: name of the machine that opened the job.
     :param pid: id of the process there.
     :param series: tells the tries of a run since it was made or cleared from those before: words,
-        of which the last one changes with the task alone, and not where others of its run are
-        cleared.
+        of which the first one changes where the run is made anew or runs again after its end, and
+        the last one with the task alone, and not where others of its run are cleared.
     """
 
     dag_id: str | None = None
@@ -192,6 +192,12 @@ class Owner:
         """What is the same in all tries of a task from one clear of it to the next; ``None``: it is
         not known."""
         return self.series and self.series.rpartition(" ")[2]
+
+    @property
+    def run_began(self) -> str | None:
+        """What is the same in all tries of a run, unless the run was deleted and made anew;
+        ``None``: it is not known."""
+        return self.series and self.series.partition(" ")[0]
 
 
 NOBODY = Owner()

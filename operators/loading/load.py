@@ -59,7 +59,7 @@ from ...orchestration.table_names import check_catalog, check_table_name
 from ...orchestration.templates import is_known
 from ...provider.assets.outlets import UnsaidOutlets, default_outlets, tell_outlets
 from ...provider.dag_schedule import shared_partition
-from ...provider.failures import dated, ended_for_good, final_where_refused
+from ...provider.failures import dated, ended_for_good, final_where_refused, refuse_retry
 from ...provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ...provider.links import (
     ManifestLink,
@@ -478,6 +478,7 @@ class LoadOperator(TaskArguments, BaseOperator):
             self.log.info("Not submitted: this run has committed %s", one_line(report))
             self.log.info("To load again, clear the task or give on_repeat='replace_own'.")
             return report | {"repeated": True}
+        refuse_retry(table, run, bool(self.wait_for_other_runs))
         with final_where_refused():
             stored = stored_partitions(table, load.partitions) or None
             handoff = replace(load.handoff, partitions=stored, on_repeat=OnRepeat(on_repeat))

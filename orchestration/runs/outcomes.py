@@ -198,15 +198,21 @@ def log_what_is_left(table: LoadedTable, run: LoadRun) -> None:
 def told_failure(table: LoadedTable, run: LoadRun) -> Failure | None:
     """What the application of this try said of its failure; ``None`` where it said nothing, or
     that cannot be read."""
+    told = last_failure(table, run)
+    return told if told is not None and run.made(told.owner) else None
+
+
+def last_failure(table: LoadedTable, run: LoadRun) -> Failure | None:
+    """Read what the last application of a run that failed said of it, in whatever try; ``None``
+    where none said anything, or that cannot be read."""
     # On use: DAG files are parsed by processes that run nothing.
     from ...committer.commit.failures import read_failure
 
     try:
-        told = table.run(read_failure(table.root, run.idempotency_key))
+        return table.run(read_failure(table.root, run.idempotency_key))
     except ZeroRenameError as error:
         _log.warning("Whether the application said why it failed could not be read: %s", error)
         return None
-    return told if told is not None and run.made(told.owner) else None
 
 
 def was_overtaken(told: Failure, table: LoadedTable) -> bool:

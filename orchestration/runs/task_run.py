@@ -151,11 +151,26 @@ class TaskRun:
         return NamedTask.of(owner) == self.named
 
     def made(self, owner: Owner | None) -> bool:
-        """Whether it was this very try that made a job of this run, as far as is known."""
+        """Whether it was this very try that made a job of this run, as far as is known.
+
+        A run counts its tries over clears, so the number tells a try from all others, unless the
+        run was made anew. The rest of the series may have changed since the try began: a clear of
+        another task of the run raises the run's number of clears while this one is deferred.
+        """
         if owner is None or owner.try_number is None:
             return True
-        series = owner.series in (None, self.series)
-        return series and owner.try_number == self.try_number
+        return self._is_of_this_run(owner) and owner.try_number == self.try_number
+
+    def retries(self, owner: Owner) -> bool:
+        """Whether this try is a retry of one that made a job of this run: no clear of the task came
+        between them that is known of."""
+        number, mine = owner.try_number, self.owner.cleared
+        is_before = number is not None and self.first_try <= number < self.try_number
+        return is_before and self._is_of_this_run(owner) and owner.cleared in (None, mine)
+
+    def _is_of_this_run(self, owner: Owner) -> bool:
+        """Whether a job's run is this one, and was not deleted and made anew since."""
+        return owner.run_began is None or self.owner.run_began in (None, owner.run_began)
 
     def __str__(self) -> str:
         mapped = f", map index {self.map_index}" if self.map_index >= 0 else ""

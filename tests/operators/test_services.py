@@ -9,6 +9,7 @@ import os
 import re
 import zipfile
 from collections.abc import Sequence
+from functools import partial
 from pkgutil import resolve_name
 from typing import Any
 
@@ -188,6 +189,35 @@ class TestTries:
         assert run(service, 3)["repeated"] is False
         assert len(service.jobs) == 2
 
+    @one_service
+    @pytest.mark.parametrize("clear_number", [0, 1], ids=["no clear", "another task is cleared"])
+    def test_conflict_that_an_application_met_without_its_worker_ends_the_next_try_too(
+        self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch, clear_number: int
+    ) -> None:
+        """A job of the next try would begin on the other job's rows, and overwrite them."""
+        worker_dies(service, monkeypatch, lambda: run(service))
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(service.application, "write", partial(_conflicts, tables, meanwhile))
+            service.end()
+        service.goes_on = False
+        task = operator(service)
+        with pytest.raises(AirflowFailException, match="of try 1 failed: Another job"):
+            run_task(task, context(task, 2, clear_number=clear_number))
+        assert len(service.jobs) == 1
+        cleared = context(task, 3, clear_number=clear_number + 1, max_tries=4)
+        assert run_task(task, cleared)["rows"] == 1
+
+    @one_service
+    def test_try_that_waits_for_others_loads_on_top_of_what_overtook_the_try_before(
+        self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        worker_dies(service, monkeypatch, lambda: run(service))
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(service.application, "write", partial(_conflicts, tables, meanwhile))
+            service.end()
+        service.goes_on = False
+        assert run(service, 2, wait_for_other_runs="PT1H")["rows"] == 1
+
     @pytest.mark.parametrize("service", ["EmrServerless", "Glue"], indirect=True)
     def test_a_job_of_another_task_is_nobody_s_to_wait_for(
         self, service: Service, monkeypatch: pytest.MonkeyPatch
@@ -256,16 +286,7 @@ class TestTries:
         arguments: dict[str, Any],
         kind: type[Exception],
     ) -> None:
-        def conflicts(variables: dict[str, str]) -> None:
-            told = Handoff.decode(variables)
-            driver = tables.table().driver
-            monkeypatch.setattr("zero_rename.committer.commit.failures.connect", lambda _: driver)
-            error = CommitConflictError("Another job changed day=1.", remedy="Load it again.")
-            error.key = tables.table().root.head_key("day=1")
-            with failures_told(told.table, told.idempotency_key, told.owner):
-                raise error
-
-        monkeypatch.setattr(service.application, "write", conflicts)
+        monkeypatch.setattr(service.application, "write", partial(_conflicts, tables, monkeypatch))
         with pytest.raises(AirflowException, match=r"Another job changed day=1") as caught:
             run(service, **arguments)
         assert type(caught.value) is kind
@@ -437,6 +458,28 @@ class TestDeferred:
         report = self.resumed(service, 2, loads.value, **cleared)
         assert (report["repeated"], report["rows"], report["version"]) == (False, 1, 2)
 
+    @one_service
+    def test_conflict_is_final_though_another_task_of_the_run_was_cleared_meanwhile(
+        self, service: Service, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Any clear in a run raises the run's number of clears: also that of another task."""
+        service.goes_on = True
+        deferred = self.deferred(service, 1)
+        monkeypatch.setattr(service.application, "write", partial(_conflicts, tables, monkeypatch))
+        service.end()
+        with pytest.raises(AirflowFailException, match=r"Another job changed day=1"):
+            self.resumed(service, 1, deferred, service.event(good=False), clear_number=1)
+
+    @one_service
+    def test_commit_is_this_try_s_though_another_task_of_the_run_was_cleared_meanwhile(
+        self, service: Service
+    ) -> None:
+        service.goes_on = True
+        deferred = self.deferred(service, 1)
+        service.end()
+        report = self.resumed(service, 1, deferred, clear_number=1)
+        assert (report["repeated"], report["rows"]) == (False, 1)
+
     @pytest.mark.parametrize("service", ["EmrSteps", "Glue"], indirect=True)
     def test_a_user_who_ends_the_task_ends_the_job(
         self, service: Service, monkeypatch: pytest.MonkeyPatch
@@ -472,6 +515,16 @@ class TestDeferred:
         ctx: Any = context(task, try_number, **members)
         task.render_template_fields(ctx)
         return task.resume_execution(deferred.method_name, kwargs, ctx)
+
+
+def _conflicts(tables: Tables, patch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    """Meet another job's change of day 1, as an application does, and tell of it."""
+    told, driver = Handoff.decode(variables), tables.table().driver
+    patch.setattr("zero_rename.committer.commit.failures.connect", lambda _: driver)
+    error = CommitConflictError("Another job changed day=1.", remedy="Load it again.")
+    error.key = tables.table().root.head_key("day=1")
+    with failures_told(told.table, told.idempotency_key, told.owner):
+        raise error
 
 
 def _id_of(job: Any) -> str:
