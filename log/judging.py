@@ -8,6 +8,7 @@ a fence of a job                the entry of that job                        not
 any                             the fence of its job                         fenced
 any                             the transaction of its run                   repeated
 new columns, or all is read     ``metaData``                                 conflict
+another protocol                ``protocol``                                 conflict
 append                          a replace of its partition                   conflict
 append                          an append, a compaction, a merge, a delete   passes
 replace, ``fail``               any change of rows in its partitions         conflict
@@ -33,7 +34,7 @@ on purpose: those that name no partitions which they replace.
 from __future__ import annotations
 
 from ..committer.errors import CommitConflictError, JobFencedError
-from .actions import AddFile, LogMetadata, RemoveFile
+from .actions import AddFile, LogMetadata, LogProtocol, RemoveFile
 from .change import FENCE, REPAIR, RESTORE, RUN, LogChange, Overtaking
 from .entries import LogEntry
 from .ranks import LogSupersededError, emptied_by, gave_way, is_met, lost_to
@@ -105,6 +106,9 @@ def judge(change: LogChange, before: LogState, entry: LogEntry) -> None:
         raise RunRepeated(entry)
     if entry.of(LogMetadata) and (change.metadata is not None or change.reads.all):
         raise _overtaken(change, before, entry, "changed the columns or properties")
+    if entry.of(LogProtocol) and change.protocol is not None:
+        # The change has the features of before.
+        raise _overtaken(change, before, entry, "changed the table's features")
     if change.former is not None and entry.operation == RESTORE:
         raise _overtaken(
             change, before, entry, "restored a version, which may have rows of this run"

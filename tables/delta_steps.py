@@ -71,7 +71,13 @@ from ..committer.format.schema.row_metadata import renamed
 from ..committer.format.schema.types import find_column, normalise
 from ..committer.store.driver import BotoDriver, Driver
 from ..committer.store.requests import Step
-from ..layouts.delta.columns import arrow_schema, delta_schema, needed_protocol, storable
+from ..layouts.delta.columns import (
+    arrow_schema,
+    delta_schema,
+    needed_protocol,
+    raised_protocol,
+    storable,
+)
 from ..layouts.delta.data_roots import with_data_root
 from ..layouts.delta.delta_layout import PROPERTIES, DeltaLayout
 from ..layouts.delta.paths import DeltaRoot
@@ -385,6 +391,8 @@ def _opened(
         if spec.fast is not None:
             yield from refuse_folder_of_another(root, layout, spec.fast, None)
     spec, schema, partition_by = _columns(root, state, spec)
+    if state.protocol is not None:
+        raised_protocol(schema, state.protocol)  # Refuses before rows are written.
     facts = yield from facts_of(root, state, known)
     yield from refuse_second_writer(root, layout, opened.job, facts)
     done = opened.done
@@ -695,7 +703,9 @@ def _change(
         ranks=ranks_of_job(opened, written_names),
         run=spec.idempotency_key,
         metadata=metadata,
-        protocol=needed_protocol(schema) if not state.exists else None,
+        protocol=needed_protocol(schema)
+        if state.protocol is None
+        else raised_protocol(schema, state.protocol),
         # Who asks that nothing be there gives way to whoever makes the table.
         joins=spec.mode is not Mode.FAIL_IF_EXISTS,
         settles={place: it for place, it in settles.items() if replaced.has(place)},

@@ -27,7 +27,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from ...committer.errors import RecordDamagedError, UnsupportedTypeError
+from ...committer.errors import RecordDamagedError, TableMismatchError, UnsupportedTypeError
 from ...log.actions import LogMetadata, LogProtocol
 from . import features
 
@@ -47,6 +47,10 @@ _PLAIN: Mapping[str, pa.DataType] = {
 }
 _NAMES = {kind: name for name, kind in _PLAIN.items()}
 _WIDER = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
+#: The feature of columns of local times.
+_LOCAL_TIMES = frozenset({"timestampNtz"})
+#: Features that the second version for writers implies.
+_OF_WRITER_2 = frozenset({"appendOnly", "invariants"})
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 #: Metadata of columns that is this package's own; others' keys are kept in the log, not in Arrow.
 _OWN = "zero_rename."
@@ -203,10 +207,34 @@ def _nested(kind: Mapping[str, Any], path: str) -> pa.DataType:
 
 def needed_protocol(schema: pa.Schema) -> LogProtocol:
     """The least protocol of a table of these columns."""
-    if any(_has_local_times(it.type) for it in schema):
-        features_needed = frozenset({"timestampNtz"})
-        return LogProtocol(3, 7, features_needed, features_needed)
+    if _needs_local_times(schema):
+        return LogProtocol(3, 7, _LOCAL_TIMES, _LOCAL_TIMES)
     return LogProtocol()
+
+
+def raised_protocol(schema: pa.Schema, now: LogProtocol) -> LogProtocol | None:
+    """The protocol that a table gets for its columns; ``None``: its own has what they need.
+
+    :param now: the table's own. What its versions imply is listed from then on.
+    :raises TableMismatchError: they imply a feature that is not written here.
+    """
+    readers = now.reader_features or frozenset()
+    if not _needs_local_times(schema) or readers >= _LOCAL_TIMES:
+        return None
+    if now.writer not in (1, 2, 7) or now.reader == 2:
+        raise TableMismatchError(
+            "Columns of local times need Delta's feature timestampNtz, and the table's protocol, "
+            f"reader {now.reader} and writer {now.writer}, implies features that are not supported "
+            "here. Nothing was written.",
+            remedy="Switch timestampNtz on by the engine that made the table "
+            "(delta.feature.timestampNtz=supported), or write times with a zone.",
+        )
+    implied = now.writer_features or (_OF_WRITER_2 if now.writer == 2 else frozenset())
+    return LogProtocol(3, 7, readers | _LOCAL_TIMES, implied | _LOCAL_TIMES)
+
+
+def _needs_local_times(schema: pa.Schema) -> bool:
+    return any(_has_local_times(it.type) for it in schema)
 
 
 def _has_local_times(kind: pa.DataType) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 from conftest import Bucket
 
 from support.delta_log import commit, metadata
-from zero_rename.committer.errors import DamagedError, TableMismatchError
+from zero_rename.committer.errors import CommitConflictError, DamagedError, TableMismatchError
 from zero_rename.tables import DeltaTable
 
 pytestmark = [pytest.mark.memory_s3]
@@ -21,6 +22,7 @@ ROWS = pa.table(
         "parts": pa.array([[{"a": 1}], []], pa.list_(pa.struct([("a", pa.int64())]))),
     }
 )
+WITH_TIMES = ROWS.append_column("at", pa.array([datetime(2020, 1, 1), None], pa.timestamp("us")))
 
 
 @pytest.fixture
@@ -87,3 +89,68 @@ def test_a_file_without_a_column_that_must_not_be_null_is_damaged(
     add(s3_bucket, nullable=False)
     with pytest.raises(DamagedError, match="seat is missing"):
         table.scan().to_arrow()
+
+
+class TestLocalTimes:
+    """A column of local times needs a feature, which a table has from the job on that adds one."""
+
+    def protocols(self, bucket: Bucket) -> list[dict[str, Any]]:
+        """The protocols of the log, the oldest first."""
+        keys = sorted(key for key in bucket.keys("flights/_delta_log/") if key.endswith(".json"))
+        lines = [line for key in keys for line in bucket.read(key).decode().splitlines()]
+        return [it["protocol"] for it in map(json.loads, lines) if "protocol" in it]
+
+    def add(self, table: DeltaTable) -> None:
+        with table.job(WITH_TIMES.schema, schema_mode="merge") as job:
+            job.write(WITH_TIMES)
+
+    def test_features_that_the_versions_imply_are_listed_beside_the_new_one(
+        self, table: DeltaTable, s3_bucket: Bucket
+    ) -> None:
+        self.add(table)
+        self.add(table)
+        assert self.protocols(s3_bucket) == [
+            {"minReaderVersion": 1, "minWriterVersion": 2},
+            {
+                "minReaderVersion": 3,
+                "minWriterVersion": 7,
+                "readerFeatures": ["timestampNtz"],
+                "writerFeatures": ["appendOnly", "invariants", "timestampNtz"],
+            },
+        ]
+
+    def test_table_that_has_the_column_and_lacks_the_feature_gets_it_by_the_next_job(
+        self, table: DeltaTable, s3_bucket: Bucket
+    ) -> None:
+        self.add(table)
+        commit(s3_bucket, {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}})
+        with table.job() as job:
+            job.write(WITH_TIMES)
+        assert self.protocols(s3_bucket)[-1]["readerFeatures"] == ["timestampNtz"]
+
+    def test_features_that_another_engine_switches_on_meanwhile_are_a_conflict(
+        self, table: DeltaTable, s3_bucket: Bucket
+    ) -> None:
+        features = {"readerFeatures": [], "writerFeatures": ["vacuumProtocolCheck"]}
+        versions = {"minReaderVersion": 3, "minWriterVersion": 7}
+        with (
+            pytest.raises(CommitConflictError, match="changed the table's features"),
+            table.job(WITH_TIMES.schema, schema_mode="merge"),
+        ):
+            commit(s3_bucket, {"protocol": {**versions, **features}})
+        self.add(table)
+        assert self.protocols(s3_bucket)[-1] == {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": ["timestampNtz"],
+            "writerFeatures": ["timestampNtz", "vacuumProtocolCheck"],
+        }
+
+    @pytest.mark.parametrize(("reader", "writer"), [(1, 4), (2, 5), (2, 7)])
+    def test_table_whose_versions_imply_what_is_not_written_here_is_refused(
+        self, table: DeltaTable, s3_bucket: Bucket, reader: int, writer: int
+    ) -> None:
+        commit(s3_bucket, {"protocol": {"minReaderVersion": reader, "minWriterVersion": writer}})
+        with pytest.raises(TableMismatchError, match="timestampNtz"):
+            self.add(table)
+        assert table.schema.names == ROWS.column_names

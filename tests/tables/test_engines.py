@@ -158,6 +158,19 @@ def test_an_engine_reads_columns_that_came_later(shared: SharedTable, engine: st
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "change", [{}, {"mode": "overwrite", "replace_table": True, "schema_mode": "overwrite"}]
+)
+def test_an_engine_reads_local_times_that_came_later(
+    shared: SharedTable, engine: str, change: dict[str, Any]
+) -> None:
+    shared.write(pa.table({"id": [1]}))
+    more = pa.table({"id": [2], "local": VALUES["local"][:1]})
+    shared.write(more, **{"schema_mode": "merge", **change})
+    assert shared.seen_by(engine, more.column_names) == shared.ours(more.column_names)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_reads_a_directory_that_was_adopted(shared: SharedTable, engine: str) -> None:
     """Values are escaped in the names of its directories, as Spark and pyarrow do."""
     names = ["day=1", "day=a%2Fb c", "day=50%25", "day=__HIVE_DEFAULT_PARTITION__"]
