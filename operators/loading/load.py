@@ -10,9 +10,9 @@ from datetime import date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import BaseOperator
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
 
-from ...committer.errors import InvalidInputError, ZeroRenameError
+from ...committer.errors import InvalidInputError, TaskResultsError, ZeroRenameError
 from ...committer.format.code_version import checked_code_version
 from ...committer.format.job_spec import (
     Distribute,
@@ -522,7 +522,8 @@ class LoadOperator(TaskArguments, BaseOperator):
         """The report of what an application that ended well has committed.
 
         :raises RefusedError: nothing.
-        :raises TaskResultsError: more than its partitions.
+        :raises AirflowFailException: more than its partitions; a retry would report the commit, and
+            nobody would look at it.
         """
         table, run = load.table, load.run
         waits = load.waiting()
@@ -538,7 +539,10 @@ class LoadOperator(TaskArguments, BaseOperator):
         report["repeated"] = not run.made(table.owner_of(job))
         self.log.info("Committed %s", summary(report))
         asked = stored_partitions(table, load.partitions)
-        check_partitions(table, committed, asked, load.earlier)
+        try:
+            check_partitions(table, committed, asked, load.earlier)
+        except TaskResultsError as error:
+            raise AirflowFailException(str(error)) from error
         return report
 
     def _published(

@@ -26,7 +26,6 @@ from zero_rename.committer import (
     RefusedError,
     StoreRefusedError,
     StoreUnreachableError,
-    TaskResultsError,
 )
 from zero_rename.committer.store.client_settings import S3_CLIENT, ClientSettings
 from zero_rename.orchestration.runs import heartbeat
@@ -112,11 +111,12 @@ class TestThePartition:
             run(operator(tables, partition="day=1", mode="overwrite"))
         assert not tables.table().exists()
 
-    def test_appended_rows_for_another_are_found_out(
+    def test_appended_rows_for_another_are_found_out_for_good(
         self, tables: Tables, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """A retry would report the commit as a good one."""
         monkeypatch.setenv("TEST_DAYS", "1,2")
-        with pytest.raises(TaskResultsError, match="does not name: day=2"):
+        with pytest.raises(AirflowFailException, match="does not name: day=2"):
             run(operator(tables, partition="day=1", mode="append"))
 
     def test_more_than_a_variable_carries_fail_for_good(
