@@ -28,6 +28,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
+from ..committer.commit.first_job import spelled_for
 from ..committer.commit.narrowed_run import RunsLastJob, as_planned
 from ..committer.commit.newest_run import name_ranks
 from ..committer.commit.state.heartbeat import Beats
@@ -391,6 +392,7 @@ def _opened(
         if spec.fast is not None:
             yield from refuse_folder_of_another(root, layout, spec.fast, None)
     spec, schema, partition_by = _columns(root, state, spec)
+    spec = spelled_for(spec, schema, partition_by)
     if state.protocol is not None:
         raised_protocol(schema, state.protocol)  # Refuses before rows are written.
     facts = yield from facts_of(root, state, known)

@@ -36,6 +36,8 @@ from zero_rename.tables import DeltaTable, delta_steps
 
 pytestmark = [pytest.mark.memory_s3]
 COLUMNS = pa.schema([("day", pa.string()), ("delay", pa.int64())])
+#: Rows of days that are numbers, so that 01 is 1.
+NUMBERED = pa.table({"day": pa.array([1, 2], pa.int32()), "delay": pa.array([5, 6], pa.int64())})
 
 
 @pytest.fixture
@@ -83,6 +85,27 @@ class TestWriting:
         write(table, rows(("1", 5), ("2", 6)))
         write(table, rows(("1", 5)).slice(0, 0), mode="overwrite", replace_partitions=["day=2"])
         assert read(table) == [("1", 5)]
+
+    @pytest.mark.parametrize("policy", ["replace_partitions", "only_partitions"])
+    def test_partition_that_a_job_names_in_another_spelling_is_the_tables(
+        self, table: DeltaTable, policy: str
+    ) -> None:
+        write(table, NUMBERED)
+        read_before = table.snapshot(["day=1"])
+        for spelling in ("day=01", "Day=1", "/day=1/"):
+            write(table, NUMBERED[:1], mode="overwrite", **{policy: [spelling]})
+        assert read(table) == [(1, 5), (2, 6)]
+        with pytest.raises(CommitConflictError, match="day=1"):
+            write(
+                table,
+                NUMBERED[:0] if policy == "replace_partitions" else NUMBERED[:1],
+                mode="overwrite",
+                base=read_before,
+                **{policy: ["day=01"]},
+            )
+        assert read(table) == [(1, 5), (2, 6)]
+        with pytest.raises(InvalidInputError, match="is not a value of the partition column"):
+            write(table, NUMBERED[:0], mode="overwrite", **{policy: ["day=a"]})
 
     def test_a_replace_of_the_table_leaves_the_new_rows(self, table: DeltaTable) -> None:
         write(table, rows(("1", 5), ("2", 6)))
