@@ -15,7 +15,7 @@ from ..committer.format.as_of import AsOf
 from ..orchestration.runs.arguments import Parser, read_flag, read_text
 from ..orchestration.runs.partitions import listed_partitions
 from ..orchestration.runs.reports import text_table
-from ..provider.failures import final_where_refused
+from ..provider.failures import ended_for_good, final_where_refused
 from ..provider.hooks import DEFAULT_CONN_ID, ZeroRenameHook
 from ..provider.task_arguments import TaskArguments
 from ..tables import DeltaTable
@@ -42,8 +42,9 @@ class RestoreTableOperator(TaskArguments, BaseOperator):
     ``partitions`` (those that change), ``returned`` and ``removed`` (counts of files), ``lost``
     (paths that cannot be brought back) and ``job``, the id of the job that did it, by which it is
     undone. A try after one that had undone the job says so, and returns that one's ``job``. What is
-    refused is final: where other jobs have changed the same partitions since, or what was replaced
-    is not kept any more. So is a table of directories, which keeps nothing that it replaces:
+    refused is final: where other jobs have changed the same partitions since, where one does so
+    meanwhile (a retry would take its rows away), or where what was replaced is not kept any more.
+    So is a table of directories, which keeps nothing that it replaces:
     ``zero-rename copy OLD NEW --layout delta`` makes a Delta table of it.
 
     :param table: the table, whole or below the connection's table root. (templated)
@@ -91,7 +92,7 @@ class RestoreTableOperator(TaskArguments, BaseOperator):
 
         :raises AirflowFailException: it is refused.
         """
-        with final_where_refused():
+        with final_where_refused(), ended_for_good():
             self.read_arguments()
             if bool(self.undo) == (self.as_of is not None) or (
                 self.undo and self.partitions is not None

@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from support.airflow import Tables, run_task, task_context
 from support.waiting import until
 from zero_rename.committer import Table
+from zero_rename.log.job_steps import commit_or_abandon
 from zero_rename.operators.restoring import RestoreTableOperator
 from zero_rename.tables import DeltaTable
 
@@ -106,6 +107,25 @@ def test_restoring_an_empty_list_of_partitions_changes_none(
     report = run(tables, as_of=then, partitions=partitions, apply=True)
     assert (report["partitions"], report["job"]) == ([], None)
     assert values(table) == {2}
+
+
+@pytest.mark.parametrize("asked", ["undo", "as_of"])
+def test_conflict_with_a_job_that_commits_meanwhile_is_final_and_leaves_its_rows(
+    tables: Tables, table: DeltaTable, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """A retry would take those rows for old ones, and away."""
+    load(table, 1)
+    job = load(table, 2, mode="replace")
+
+    def late(*given: Any) -> Any:
+        monkeypatch.undo()
+        load(DeltaTable(table.root.url, client=tables.bucket.client), 3)
+        return (yield from commit_or_abandon(*given))
+
+    monkeypatch.setattr("zero_rename.tables.delta_restoring.commit_or_abandon", late)
+    with pytest.raises(AirflowFailException, match="day=1"):
+        run(tables, **{asked: job if asked == "undo" else 0}, apply=True)
+    assert values(table) == {2, 3}
 
 
 def test_partitions_may_be_the_text_that_a_template_makes_of_a_list(
