@@ -366,15 +366,20 @@ class ReadableTable(StatefulTable):
         return head.last_job
 
     def partition_job(self, partition: str, beyond: int = 0) -> str | None:
-        """The job that last moved a partition beyond a version, or ``None``.
+        """The job that last changed a partition's rows beyond a version, or ``None``: compactions
+        only write them again.
 
         A decided commit counts before it is applied.
         """
         head = self.run(read_head(self._context, Slot.partition(self.root, partition))).head
-        claim = head.claim
-        if claim and head.version >= beyond and self.job_state(claim) is JobState.COMMITTED:
-            return claim
-        return head.last_job if head.version > beyond else None
+        claim = self.run(read_decision(self._context, head.claim)) if head.claim else None
+        claimed = () if claim is None else claim.changes.get(partition, ())
+        if head.version >= beyond and any(not it.leaves_rows for it in claimed):
+            return head.claim
+        if head.version <= beyond:
+            return None
+        last = self.partition_states([partition])[partition].last
+        return last.job if last.version > beyond else None
 
     def claimed_by(self, slot: Slot) -> str | None:
         """The job that is about to change a partition, or to do the work of a run's key."""

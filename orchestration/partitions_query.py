@@ -394,12 +394,12 @@ def held_by_heads(
 def _of_state(state: PartitionState) -> HeldPartition:
     return HeldPartition(
         partition=state.partition,
-        job=state.job,
-        decided_at=state.decided_at,
+        job=state.last.job,
+        decided_at=state.last.decided_at,
         rows=state.rows,
         bytes=state.bytes,
         keys={file.key: file.size for file in state.files},
-        version=state.version,
+        version=state.last.version,
         unfinished=state.unfinished,
         is_committed=state.version > 0,
         stable=state.unfinished is None and state.claim is None,

@@ -44,6 +44,7 @@ from ..orchestration.runs.partitions import (
     check_partition_format,
     said_partitions,
     table_spelling,
+    time_zone,
 )
 from ..orchestration.runs.task_run import idempotency_key_of
 from ..orchestration.table_names import check_table_name
@@ -161,12 +162,11 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
     parsers: ClassVar[Mapping[str, Parser]] = {
         **dict.fromkeys(_TEXTS, read_text),
         "upstream_map_index": read_index,
-        # Read where their names and their time zone are known, in said_partitions.
-        **dict.fromkeys(("partitions", "from_date", "to_date"), read_any),
+        # Read where their names and their time zone are known.
+        **dict.fromkeys(("partitions", "from_date", "to_date", "newer_than"), read_any),
         **dict.fromkeys(
             ("newer_than_version", "min_rows", "min_files", "min_partitions"), read_whole
         ),
-        "newer_than": read_time,
         **dict.fromkeys(("require_manifest", "check_files", "apply"), read_flag),
         "code_versions": read_versions,
     }
@@ -471,12 +471,9 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
                     remedy="Leave it out; committer='magic' waits for partitions of that "
                     "committer.",
                 )
-            after = self.newer_than
-            if after is not None:
-                after = after.timestamp() if known(after) else 0.0
             return PartitionsQuery(
                 **self._subject(names, known),
-                newer_than=after,
+                newer_than=self._watermark(known),
                 committer=self.committer or NATIVE,
                 require_manifest=bool(self.require_manifest),
                 check_files=self.check_files,
@@ -495,6 +492,13 @@ class SuccessManifestSensor(TaskArguments, BaseSensorOperator):
             on_foreign_marker=self.on_foreign_marker,
             **of_all,
         )
+
+    def _watermark(self, known: Callable[[object], bool]) -> float | None:
+        """The time after which partitions have to be committed, in Unix seconds."""
+        if self.newer_than is None or not known(self.newer_than):
+            return None if self.newer_than is None else 0.0
+        zone = time_zone(self.partition_timezone)
+        return read_time("newer_than", self.newer_than, zone).timestamp()
 
     def _subject(
         self, names: tuple[str, ...] | None, known: Callable[[object], bool]

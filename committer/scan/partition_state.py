@@ -6,13 +6,28 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..commit.state.context import Context
-from ..commit.state.decide import read_decision
+from ..commit.state.decide import Decided, read_decision
 from ..commit.state.heads import read_head
 from ..commit.state.open_jobs import read_open
 from ..commit.state.partition_files import files_of_head
 from ..format.records.data_file import DataFile, rows_of
-from ..format.records.head import Slot
+from ..format.records.head import PartitionHead, Slot
 from ..store.requests import All, Step
+
+
+@dataclass(frozen=True)
+class LastCommit:
+    """The job that changed a partition's rows last: not one that only wrote them again, as a
+    compaction does, or settled a conflict over them.
+
+    :param version: that the partition came to by it.
+    :param decided_at: by the store's clock, seconds since the epoch; ``None``: the job is not known
+        any more.
+    """
+
+    job: str | None
+    version: int
+    decided_at: float | None
 
 
 @dataclass(frozen=True)
@@ -20,9 +35,8 @@ class PartitionState:
     """What a partition holds.
 
     :param etag: of the head that says so.
-    :param version: how many jobs have moved it; ``job`` is the last one of them.
-    :param decided_at: when that job was decided, by the store's clock, seconds since the epoch;
-        ``None`` where its decision has been removed since.
+    :param version: how many jobs have moved it.
+    :param last: the one that changed its rows last.
     :param files: all files, oldest first.
     :param unfinished: a job that is committed and not applied to its end, so that readers that list
         may miss files of it or see files that it replaced.
@@ -32,8 +46,7 @@ class PartitionState:
     partition: str
     etag: str
     version: int
-    job: str | None
-    decided_at: float | None
+    last: LastCommit
     files: tuple[DataFile, ...]
     unfinished: str | None
     claim: str | None
@@ -78,9 +91,42 @@ def _partition_state(context: Context, partition: str) -> Step[PartitionState | 
         partition=partition,
         etag=state.etag,
         version=head.version,
-        job=head.last_job,
-        decided_at=None if last is None else last.date,
+        last=(yield from _last_commit(context, head, last, files)),
         files=files,
         unfinished=unfinished,
         claim=head.claim,
     )
+
+
+def _last_commit(
+    context: Context, head: PartitionHead, last: Decided | None, files: Iterable[DataFile]
+) -> Step[LastCommit]:
+    """Find the job that changed a partition's rows last: a request for each job whose rows are
+    there, where the job that moved its head last left them as they were.
+
+    :param last: the decision of that one; ``None``: it has been removed.
+    :param files: of the partition.
+    """
+    moved = LastCommit(head.last_job, head.version, None if last is None else last.date)
+    if last is None or any(not it.leaves_rows for it in last.changes.get(head.name, ())):
+        return moved
+    asked, found = {last.decision.job}, list[LastCommit]()
+    wanted = {file.job for file in files} | _rewritten(last, head.name)
+    while new := sorted(job for job in wanted - asked if job):
+        asked |= {*new}
+        decisions = yield from All(tuple(read_decision(context, job) for job in new))
+        for it in (it for it in decisions if it is not None):
+            changes = it.changes.get(head.name, ())
+            wanted |= _rewritten(it, head.name)
+            found += [
+                LastCommit(it.decision.job, change.base_version + 1, it.date)
+                for change in changes
+                if not change.leaves_rows
+            ]
+    unknown = LastCommit(head.last_job, head.version, None)
+    return max(found, key=lambda it: it.version, default=unknown)
+
+
+def _rewritten(decided: Decided, partition: str) -> set[str]:
+    """The jobs whose rows a job has written again."""
+    return {job for change in decided.changes.get(partition, ()) for job in change.merged}

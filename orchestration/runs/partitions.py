@@ -60,7 +60,7 @@ def check_partition_format(partition_format: str, timezone: str) -> ZoneInfo:
         day comes twice, and the format does not tell the two apart; a code that does not exist, or
         a format that makes no path.
     """
-    zone = _zone(timezone)
+    zone = time_zone(timezone)
     for found in _PERCENT.finditer(partition_format):
         if found[1] not in _CODES or not found[1]:
             raise InvalidInputError(
@@ -243,7 +243,11 @@ def _goes_back(timezone: str) -> bool:
     return bool(clock_falls(ZoneInfo(timezone), *_YEARS))
 
 
-def _zone(timezone: str) -> ZoneInfo:
+def time_zone(timezone: str) -> ZoneInfo:
+    """Return a time zone by its name.
+
+    :raises InvalidInputError: there is none of that name.
+    """
     try:
         return ZoneInfo(timezone)
     except (ZoneInfoNotFoundError, ValueError) as error:

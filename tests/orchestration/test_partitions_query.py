@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.airflow import Tables
-from zero_rename.committer import InvalidInputError
+from zero_rename.committer import InvalidInputError, Owner
 from zero_rename.orchestration.job_query import READY, WAITING, QueryResult
 from zero_rename.orchestration.partitions_query import PartitionsQuery, table_query
 
@@ -54,6 +54,42 @@ class TestPartitions:
         assert "day=1 (version 1)" in ask(tables, 1, newer_than_version=1).explanation
         tables.load(1)
         assert ask(tables, 1, newer_than_version=1).state == READY
+
+    def test_compaction_is_no_commit_after_a_watermark(self, tables: Tables) -> None:
+        """Also a second one, of rows that the first has left and of others."""
+        tables.load(1)
+        for rows in (1, 3):
+            last = tables.load(1, rows=rows)
+            version = last.partitions[0].version
+            (compacted,) = tables.table().compact(["day=1"], apply=True)
+            assert compacted.job is not None
+            (found,) = report(ask(tables, 1))["partitions"]
+            known = (found["job"], found["version"], found["decided_at"], found["files"])
+            assert known == (last.job, version, last.decided_at, 1)
+            assert "day=1 (version" in ask(tables, 1, newer_than_version=version).explanation
+            assert ask(tables, 1, newer_than_version=version - 1).state == READY
+
+    def test_settlement_that_leaves_the_rows_is_no_commit_after_a_watermark(
+        self, tables: Tables
+    ) -> None:
+        for dag in ("one", "another"):
+            owner = Owner(dag, "run", "load")
+            last = tables.load(1, mode="replace", idempotency_key=dag, owner=owner)
+        tables.table().conflicts()
+        assert tables.table().resolve("newest_run", apply=True)[0].is_settled
+        version = last.partitions[0].version
+        assert report(ask(tables, 1))["job"] == last.job
+        assert ask(tables, 1, newer_than_version=version).state == WAITING
+
+    def test_deletion_of_rows_is_a_commit_after_a_watermark_whatever_is_compacted_then(
+        self, tables: Tables
+    ) -> None:
+        tables.load(1)
+        version = tables.load(1).partitions[0].version
+        tables.table().delete([("flight", "==", "1-0")], apply=True)
+        tables.load(2)
+        tables.table().compact(["day=1"], apply=True)
+        assert ask(tables, 1, newer_than_version=version).state == READY
 
     def test_what_each_holds(self, tables: Tables) -> None:
         """Of all its jobs, not of the last one."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, cast
+from zoneinfo import ZoneInfo
 
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
@@ -71,6 +72,16 @@ class TestHere:
         assert run(sensor(tables, **wanted), params={"version": 0})["job"] == job
         with pytest.raises(AirflowFailException, match="Invalid newer_than_version='soon'"):
             run(sensor(tables, **wanted), params={"version": "soon"})
+
+    def test_compaction_is_no_change_after_a_version(self, tables: Tables) -> None:
+        tables.load(1)
+        last = tables.load(1)
+        version = last.partitions[0].version
+        assert tables.table().compact(["day=1"], apply=True)[0].job is not None
+        with pytest.raises(AirflowSensorTimeout, match="Nothing committed yet of a change"):
+            run(sensor(tables, partition="day=1", newer_than_version=version))
+        found = run(sensor(tables, partition="day=1", newer_than_version=version - 1))
+        assert (found["job"], found["version"]) == (last.job, version)
 
     def test_mere_existence_times_out(self, tables: Tables) -> None:
         tables.load(1)
@@ -349,6 +360,16 @@ class TestPartitions:
         assert run(sensor(tables, **wanted), params={"at": before})["job"] == committed.job
         with pytest.raises(AirflowSensorTimeout, match=r"day=1 \(committed 20"):
             run(sensor(tables, **wanted), params={"at": at.isoformat()})
+
+    def test_watermark_without_a_zone_is_in_the_partitions_zone(self, tables: Tables) -> None:
+        committed = tables.load(1)
+        zone = ZoneInfo("America/New_York")
+        at = datetime.fromtimestamp(committed.decided_at, zone).replace(tzinfo=None)
+        wanted: dict[str, Any] = {"partitions": ["day=1"], "partition_timezone": zone.key}
+        with pytest.raises(AirflowSensorTimeout, match=r"day=1 \(committed 20"):
+            run(sensor(tables, **wanted, newer_than=at.isoformat()))
+        before = at - timedelta(seconds=1)
+        assert run(sensor(tables, **wanted, newer_than=before))["job"] == committed.job
 
     def test_a_timeout_in_the_triggerer_names_what_is_missing(self, tables: Tables) -> None:
         task = sensor(tables, partitions=["day=1", "day=2"], deferrable=True)

@@ -100,6 +100,12 @@ class PartitionDecision:
         return self.settles and self.goes_on and not self.sums.files
 
     @property
+    def leaves_rows(self) -> bool:
+        """Whether the partition's rows are what they were: the job wrote them again, as a
+        compaction does, or settled a conflict over them."""
+        return self.settles_alone or (bool(self.merged) and self.row_changes is None)
+
+    @property
     def weight(self) -> int:
         return len(self.files) + len(self.adopted) + len(self.removals) + len(self.lost)
 
