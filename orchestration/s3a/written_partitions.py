@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from ...committer.errors import RecordDamagedError, StoreRefusedError, counted
 from ...committer.format.layout import TableRoot
+from ...committer.format.schema.hive_paths import as_spark_writes
 from ...committer.store.listing import list_objects
 from ...committer.store.requests import All, Found, Get, ListedObject, Step
 from ...s3a.hadoop.commit_files import JobSummary
@@ -133,6 +134,8 @@ def _look(
                 written[name] = told[0]
             continue
         why = by_marker or by_report or said.damage
+        if not why and (spelled := as_spark_writes(name)) != name:
+            why = f"no commit, and Spark writes its rows below {spelled}: name it so"
         if why:
             refused[name] = str(why)
     return written, refused

@@ -177,6 +177,11 @@ class TestMarkers:
         assert [entry["files"] for entry in found["partitions"]] == [1, 2]
         assert (found["partitions"][0]["job"], found["rows"]) == ("2b1f", None)
 
+    def test_a_folder_that_spark_names_otherwise(self, tables: Tables) -> None:
+        self.marker(tables, "hour=05%3A00/", "hour=05%3A00/a.parquet")
+        query = PartitionsQuery(tables.url(), ("hour=05:00",), committer="magic")
+        assert "below hour=05%3A00: name it so" in query.ask(tables.table()).explanation
+
     def test_another_committer(self, tables: Tables) -> None:
         self.marker(tables, "day=1/", "day=1/a.parquet")
         result = ask(tables, 1, committer="partitioned")
