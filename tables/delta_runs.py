@@ -43,11 +43,13 @@ _REWRITES = frozenset({"MERGE", "DELETE", "OPTIMIZE"})
 class EntryParts:
     """What an entry does, by partition.
 
+    :param lost: files that it removed, and of which nobody knows the partition.
     :param emptied: the ranks that it tells of partitions without a file.
     """
 
     added: dict[Partition, list[AddFile]] = field(default_factory=partial(defaultdict, list))
     removed: dict[Partition, list[RemoveFile]] = field(default_factory=partial(defaultdict, list))
+    lost: list[RemoveFile] = field(default_factory=list)
     emptied: Mapping[Partition, PartitionRanks] = field(default_factory=dict)
 
     @property
@@ -128,7 +130,8 @@ class LogRuns:
                 else:
                     if any(it.changes_data for it in entry.of(AddFile)):
                         found.add(version)
-                    todo += self.parts(entry, state).removed.get(place, ())
+                    parts = self.parts(entry, state)
+                    todo += (*parts.removed.get(place, ()), *parts.lost)
         unknown |= {it.path for it in todo}
         return Writers(frozenset(found), frozenset(lost), frozenset(unknown))
 
@@ -181,7 +184,9 @@ class LogRuns:
                 made.added[place].append(add)
         for remove in entry.of(RemoveFile):
             place = state.partition(self.gone.get(remove.path, remove))
-            if place is not None:
+            if place is None:
+                made.lost.append(remove)
+            else:
                 made.removed[place].append(remove)
         return made
 

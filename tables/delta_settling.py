@@ -24,6 +24,7 @@ from ..committer.errors import (
     CommitConflictError,
     InvalidInputError,
     OtherJobError,
+    SnapshotGoneError,
     counted,
     first_few,
 )
@@ -96,7 +97,7 @@ def plan_log_settlement(
         return LogSettlementPlan(how, known.runs.losers, opened, None, done)
     runs = LogRuns(layout.folder)
     yield from _refuse_changed(runs, conflict, place, state)
-    yield from _note_engines(runs, conflict)
+    yield from _note_engines(layout, runs, conflict)
     there = [it for it in state.live.values() if state.partition(it) == place]
     present = yield from _content(runs, there, place, state)
     if winner.key in present and not others & present:
@@ -188,7 +189,7 @@ def check_log_rerun(
     yield from _refuse_log_jobs(layout, conflict, but="")
     state = (yield from open_log(layout, LogDepth.FILES)).state
     place, runs = _place_of(root, conflict, state), LogRuns(layout.folder)
-    yield from _note_engines(runs, conflict)
+    yield from _note_engines(layout, runs, conflict)
     there = [it for it in state.live.values() if state.partition(it) == place]
     present = yield from _content(runs, there, place, state)
     remedy = "Clear the run that is to stand by hand, and then those."
@@ -299,14 +300,25 @@ def _refuse_changed(
                 )
 
 
-def _note_engines(runs: LogRuns, conflict: RunConflict) -> Step[None]:
-    """Read the entries of other engines in the conflict, whose files say nothing of them."""
+def _note_engines(layout: DeltaLayout, runs: LogRuns, conflict: RunConflict) -> Step[None]:
+    """Read the entries of other engines in the conflict, whose files say nothing of them, and which
+    files each of them removed."""
     engines = [int(it.job.removeprefix(_VERSION)) for it in conflict.runs if _is_engine(it)]
     yield from runs.read(engines)
     for version in engines:
         entry = runs.entries[version]
         if entry is not None:
-            runs.added |= {add.path: version for add in entry.of(AddFile)}
+            runs.note(entry, (yield from _state_before(layout, version)))
+
+
+def _state_before(layout: DeltaLayout, version: int) -> Step[LogState]:
+    """Read the state before an entry, with its files; an empty one where its log was cleaned."""
+    try:
+        if version > 0:
+            return (yield from open_log(layout, LogDepth.FILES, version - 1)).state
+    except SnapshotGoneError:
+        pass
+    return LogState()
 
 
 def _is_engine(run: ConflictingRun) -> bool:

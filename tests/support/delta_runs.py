@@ -94,15 +94,21 @@ class World:
         """Load the first day by a newer run, and then by an older one."""
         return self.load(2, "1", rows=3), self.load(1, "1", rows=2)
 
-    def by_engine(self, day: str | None, engine: str = "Apache-Spark/4.1 Delta-Lake/4.3") -> int:
-        """Overwrite a day, or all, as another engine does; returns the version."""
+    def by_engine(
+        self,
+        day: str | None,
+        engine: str = "Apache-Spark/4.1 Delta-Lake/4.3",
+        operation: str = "WRITE",
+    ) -> int:
+        """Overwrite a day, or all, as another engine does, or delete rows of it, so that it writes
+        the others again; returns the version."""
         state = self.opened().state()
         version = (state.log_version or 0) + 1
         gone = [it for it in state.files if day is None or it.partition == f"day={day}"]
-        parameters = {"mode": "Overwrite"}
+        parameters = {"mode": "Overwrite"} if operation == "WRITE" else {}
         if day is not None:
             parameters["predicate"] = json.dumps([f"day = '{day}'"])
-        info = {"timestamp": 0, "operation": "WRITE", "operationParameters": parameters}
+        info = {"timestamp": 0, "operation": operation, "operationParameters": parameters}
         info |= {"engineInfo": engine, "txnId": f"engine-{version}", "readVersion": version - 1}
         path = f"part-{version}.parquet"
         values = {"day": day or "1"}

@@ -125,6 +125,16 @@ class TestRestore:
         assert resolve(world).is_settled
         assert world.opened().scan().to_arrow().num_rows == 3
 
+    def test_run_whose_rows_another_engine_wrote_again_has_not_lost(self, world: World) -> None:
+        """The engine's removals do not say their partitions."""
+        world.load(2, "1", rows=3)
+        version = world.by_engine("1", operation="DELETE")
+        world.load(1, "1", rows=2)
+        world.look()
+        said = resolve(world, {"keep": [f"version {version}"]}).settlement
+        assert said is not None
+        assert (said.error, said.losers) == ("", (OLDER,))
+
     def test_other_engine_may_lose_and_may_stand(self, world: World) -> None:
         world.load(2, "1", rows=3)
         version = world.by_engine("1")

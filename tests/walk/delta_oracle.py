@@ -16,9 +16,19 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
+from walk.change import Change
 from walk.oracle import Effect, Oracle, Row, State, Violation, Write, rows_of
 from walk.ranked import Ranked, RanksOf, ranks_after_write, unsure
 from walk.readers import Seen, expected, short
+from walk.settled import (
+    SettleConflict,
+    Settled,
+    SettledIn,
+    after_entry,
+    check_settled,
+    key_of,
+    lost,
+)
 
 from zero_rename.committer.format.layout import UNPARTITIONED
 
@@ -111,12 +121,14 @@ class LogOracle(Oracle):
     :param gone: when files were removed, by path.
     :param fenced: jobs that may not commit any more.
     :param ranks: of the partitions in each state.
+    :param settled: conflicts over partitions, as they are settled now.
     """
 
     live: dict[str, str] = field(default_factory=dict)
     gone: dict[str, float] = field(default_factory=dict)
     fenced: set[str] = field(default_factory=set)
     ranks: list[RanksOf] = field(default_factory=lambda: [{}])
+    settled: SettledIn = field(default_factory=dict)
 
     def touched(self, number: int, replaced: bool = False) -> set[str]:
         found = changed(self.states[number], self.states[number + 1])
@@ -178,7 +190,7 @@ class LogOracle(Oracle):
         self._refuse(job in self.commits, f"{job} has committed a second time")
         self._refuse(job in self.fenced and not entry.fences, f"{job} commits after its fence")
         self._refuse(self.told.get(job) == "refused", f"{job} was told refused, and commits")
-        self._apply(job, entry, version)
+        self._apply(job, entry, version, bodies)
         self.gone |= dict.fromkeys(entry.removed, now)
         self._replay(entry, version, bodies)
 
@@ -186,7 +198,7 @@ class LogOracle(Oracle):
         if wrong:
             raise Violation(why)
 
-    def _apply(self, job: str, entry: _Entry, version: int) -> None:
+    def _apply(self, job: str, entry: _Entry, version: int, bodies: Mapping[str, bytes]) -> None:
         """What the entry's job was asked to do."""
         after, named = self.state, tuple(sorted(entry.partitions(self.live)))
         effect = self.effects.get(job)
@@ -199,14 +211,41 @@ class LogOracle(Oracle):
             effect.partitions = named
             if isinstance(effect, UndoJob):
                 effect.shape = entry.columns
+            if isinstance(effect, SettleConflict):
+                there = {path: it for path, it in entry.files(self.live) if it == effect.partition}
+                effect.lying = self.lying(bodies, there)
+            gives_way = lost(self.settled, key_of(self, job))
             if isinstance(effect, Ranked):
                 effect.ranks, effect.superseded = self.ranks[-1], entry.superseded
+                effect.lost = gives_way
+            elif isinstance(effect, Write | Change) and not self._wins(effect):
+                written = {*named, *getattr(effect, "named", ())} & gives_way
+                self._refuse(bool(written), f"{job} commits to {written}, settled against its run")
             after = effect.apply(self, self.state)
-        self.ranks.append(self._ranks_after(job, effect, entry, named))
+        check_settled(self, job, after, entry.settles)
+        self._end_settlements(job, effect, entry, named)
+        ranks = self._ranks_after(job, effect, entry, named)
+        # A partition that is settled is as new as the newest run of the conflict.
+        self.ranks.append(unsure(ranks, self.settled))
         self.states.append(after)
         self.shapes.append(self.columns)
         self.named.append(named)
         self.commits.append(job)
+
+    @staticmethod
+    def _wins(effect: Effect) -> bool:
+        return isinstance(effect, Write) and effect.last_wins
+
+    def _end_settlements(
+        self, job: str, effect: Effect | None, entry: _Entry, named: tuple[str, ...]
+    ) -> None:
+        replaced: set[str] = set()
+        if isinstance(effect, Write) and not job.startswith("engine-"):
+            replaced = {*effect.named, *(effect.rows if effect.mode == "replace" else ())}
+            replaced |= {*self.settled} if effect.whole else set()
+        restored = set(named) if entry.operation == "RESTORE" else set()
+        by = getattr(effect, "idempotency_key", None)
+        self.settled = after_entry(self.settled, entry.settles, replaced, by, restored)
 
     def _ranks_after(
         self, job: str, effect: Effect | None, entry: _Entry, named: tuple[str, ...]
@@ -240,7 +279,7 @@ class LogOracle(Oracle):
             raise Violation(
                 f"entry {version} makes the columns {entry.columns}; they were to be {self.columns}"
             )
-        found, wanted = self.lying(bodies), self.wanted(version)
+        found, wanted = self.lying(bodies, self.live), self.wanted(version)
         if found != wanted:
             missing, more = wanted - found, found - wanted
             raise Violation(
@@ -248,11 +287,14 @@ class LogOracle(Oracle):
                 f"{short(missing)}; too much: {short(more)}"
             )
 
-    def lying(self, bodies: Mapping[str, bytes]) -> Seen:
-        """The rows in the live files, by the table's columns."""
+    def lying(self, bodies: Mapping[str, bytes], files: Mapping[str, str]) -> Seen:
+        """The rows in files, by the table's columns.
+
+        :param files: their partitions, by path.
+        """
         names = tuple(sorted(self.columns or ()))
         found: Seen = Counter()
-        for path, partition in self.live.items():
+        for path, partition in files.items():
             for row in _rows(bodies[path]):
                 values = dict(row)
                 found[
@@ -273,6 +315,8 @@ class _Entry:
         self.operation: str = info.get("operation", "")
         self.job: str = info.get("txnId", "")
         self.superseded = frozenset(info.get("zeroRename", {}).get("superseded") or ())
+        said = info.get("zeroRename", {}).get("settles") or ()
+        self.settles = dict(map(_settled, said))
         applications = [it["txn"]["appId"] for it in actions if "txn" in it]
         self.fences = [it.removeprefix(_FENCE) for it in applications if it.startswith(_FENCE)]
         self.added = {_path(it["add"]): _partition(it["add"]) for it in actions if "add" in it}
@@ -281,6 +325,11 @@ class _Entry:
         self.removed = [] if self.operation == "FORGET" else [_path(it) for it in removed]
         made = next((it["metaData"] for it in actions if "metaData" in it), None)
         self.columns = None if made is None else _columns(made)
+
+    def files(self, live: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Those that are live after it, with their partitions."""
+        left = [(path, it) for path, it in live.items() if path not in self.removed]
+        return [*left, *self.added.items()]
 
     def partitions(self, live: Mapping[str, str]) -> set[str]:
         """Those in which it adds or removes files."""
@@ -295,6 +344,12 @@ def _path(action: Mapping[str, Any]) -> str:
 def _partition(action: Mapping[str, Any]) -> str:
     values = action["partitionValues"]
     return "/".join(f"{name}={it}" for name, it in values.items()) or UNPARTITIONED
+
+
+def _settled(said: Any) -> tuple[str, Settled]:
+    place, stands, losers, _ = said
+    name = f"day={place[0]}" if place else UNPARTITIONED
+    return name, Settled(stands, frozenset(losers))
 
 
 def _columns(metadata: Mapping[str, Any]) -> dict[str, str]:

@@ -47,6 +47,7 @@ class Write(Effect):
     :param rows: by partition.
     :param named: partitions that it replaces, rows or none; ``whole``: all.
     :param read: by partition, the ids that the rows were computed from, under *fail*.
+    :param rank: how new its run is, in seconds since the epoch; ``None``: as its job.
     :param marks: whether it leaves a ``_SUCCESS`` in each partition.
     :param columns: that the table has from then on, with ``merges`` besides its others.
     :param foreign: columns of files from before, where it ``merges`` and makes the table of them.
@@ -65,6 +66,7 @@ class Write(Effect):
     foreign: dict[str, str] = field(default_factory=dict)
     overwrites: bool = False
     marks: bool = True
+    rank: float | None = None
 
     def apply(self, oracle: Oracle, state: State) -> State:
         for name, gone in self._taken_back(oracle).items():

@@ -127,8 +127,9 @@ class Plan:
         return "\n".join([*lines, *(f"  {it}" for it in self.operations)])
 
 
-#: Of verbs of loads that give way to those of newer runs.
-BY_RANK = " by rank"
+#: Of verbs of loads that give way to those of newer runs, and of those of runs that come late, and
+#: do not.
+BY_RANK, LATE = " by rank", " late"
 #: How often each verb is drawn.
 _WRITES = {"append": 16, "replace": 9, "replace named": 4, "replace table": 3, "fail if exists": 2}
 _OTHERS = {
@@ -156,6 +157,8 @@ _OTHERS = {
 }
 #: In walks about runs that give way to newer ones.
 _BY_RANK = {f"append{BY_RANK}": 5, f"replace{BY_RANK}": 6, f"replace named{BY_RANK}": 3}
+#: In walks about conflicts of runs.
+_SETTLING = {"settle conflict": 25, f"replace{LATE}": 35}
 #: In walks about runs that are made again.
 _AGAIN = {"make again": 12}
 _OF_DELTA = {
@@ -199,12 +202,14 @@ class _Verbs:
     :param rewrites: what comes beside others more often than not.
     :param again: verbs of walks about runs that are made again.
     :param by_rank: verbs of walks about runs that give way to newer ones.
+    :param settling: verbs of walks about conflicts of runs.
     """
 
     every: Mapping[str, int]
     rewrites: tuple[str, ...]
     again: Mapping[str, int] = field(default_factory=dict)
     by_rank: Mapping[str, int] = field(default_factory=dict)
+    settling: Mapping[str, int] = field(default_factory=dict)
 
 
 _VERBS = {
@@ -225,6 +230,7 @@ _VERBS = {
         ),
         _AGAIN,
         _BY_RANK,
+        _SETTLING,
     ),
 }
 #: How a walk begins: mostly there is a table soon.
@@ -282,6 +288,8 @@ class _Draw:
             self._verbs |= pool.again
         if not seed % 3:
             self._verbs |= pool.by_rank
+        if seed % 5 == 2:
+            self._verbs |= pool.settling
         if verbs:
             self._verbs = dict.fromkeys(verbs, 1)
         self._rewrites = pool.rewrites
@@ -332,7 +340,7 @@ class _Draw:
 
 def _options(chance: random.Random, verb: str, keys: float) -> dict[str, Any]:
     options: dict[str, Any] = {}
-    load = verb.removesuffix(BY_RANK)
+    load = verb.removesuffix(BY_RANK).removesuffix(LATE)
     if load in _WRITES or verb in ("evolve", "open", "merge", "delete", "hold back"):
         if chance.random() < 0.25:
             options["on_conflict"] = "last_wins"
@@ -347,6 +355,7 @@ def _options(chance: random.Random, verb: str, keys: float) -> dict[str, Any]:
             options["empty"] = True
     if verb != load:
         options["periods"] = chance.choice((-1, 0, 1, 1))
+    if verb.endswith(BY_RANK):
         options["on_conflict"] = "newest_run"
         options["on_superseded"] = chance.choice(("fail", "skip"))
     if verb == "make again":
@@ -372,6 +381,8 @@ def _options(chance: random.Random, verb: str, keys: float) -> dict[str, Any]:
         options["wide"] = chance.random() < 0.3
     if verb in ("gc", "purge", "recover"):
         options["age"] = chance.choice((0.0, 60.0, 100_000.0, None))
+    if verb == "settle conflict":
+        options["run"] = chance.choice((None, 0, 0, 1, 1, 2))
     if verb in ("resolve", "undo"):
         options["discard"] = chance.random() < 0.3
         options["keep"] = chance.choice(("newest", "all", "one", "some"))

@@ -52,12 +52,14 @@ class Ranked(Write):
 
     :param skips: leaves out the partitions of newer runs; else it is refused.
     :param ranks: of the partitions, as the entry meets them.
+    :param lost: partitions over which a conflict was settled against it.
     :param superseded: partitions that the entry says it has left out.
     """
 
-    rank: float = 0.0
+    rank: float | None = 0.0
     skips: bool = False
     ranks: RanksOf = field(default_factory=dict)
+    lost: frozenset[str] = frozenset()
     superseded: frozenset[str] = frozenset()
 
     def apply(self, oracle: Oracle, state: State) -> State:
@@ -79,9 +81,11 @@ class Ranked(Write):
 
     def _check_rank(self, name: str) -> None:
         ranks = self.ranks.get(name, NONE)
-        if not ranks.sure:
+        if name in self.lost and self._stands(name):
+            raise Violation(f"{self.job} commits to {name}, which was settled against its run")
+        if name in self.lost or not ranks.sure:
             return
-        newer = ranks.supersede(self.rank, self._replaces(name))
+        newer = ranks.supersede(self.rank or 0.0, self._replaces(name))
         if newer and self._stands(name):
             raise Violation(f"{self.job} of rank {self.rank} commits to {name}, which has {ranks}")
         if not newer and not self._stands(name):
@@ -108,7 +112,7 @@ def ranks_after_write(effect: Write, ranks: RanksOf, touched: Collection[str]) -
 
     :param touched: the partitions in which it added files, or removed some.
     """
-    rank = effect.rank if isinstance(effect, Ranked) else job_began(effect.job)
+    rank = job_began(effect.job) if effect.rank is None else effect.rank
     if effect.whole:
         ranks = {}
     places = {*effect.rows, *effect.named}

@@ -35,7 +35,7 @@ _CHANGE = {
     DELTA_LAYOUT: (
         *(*_OF_BOTH, "hold back", "publish", "write checkpoint", "copy", "restore"),
         *("restore some", "undo job", "append elsewhere", "compact elsewhere", "append by rank"),
-        *("replace by rank", "replace named by rank"),
+        *("replace by rank", "replace named by rank", "replace late", "settle conflict"),
     ),
 }
 

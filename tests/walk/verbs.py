@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 from walk import change_verbs, readers, run_verbs
 from walk.oracle import Adopt, Effect, Resolve, Rewrite, Row, Undo, Violation, Write
-from walk.plan import BY_RANK, Operation
+from walk.plan import BY_RANK, LATE, Operation
 from walk.ranked import Ranked
 from walk.world import Process, Told, World, columns_of, given_of, rows_as_table, written
 
 from zero_rename import Table
 from zero_rename.committer.commit.snapshot import Snapshot
 from zero_rename.committer.commit.state.job_state import Committed, OpenedJob
-from zero_rename.committer.format.job_spec import FileOptions, JobSpec
+from zero_rename.committer.format.job_spec import FileOptions, JobSpec, Owner
 from zero_rename.committer.format.records.pending_file import TaskResult
 from zero_rename.tables import DeltaTable
 from zero_rename.tables.delta_steps import DeltaSteps
@@ -72,8 +72,8 @@ class Wanted:
 
 
 def wanted_of(world: World, table: Table | DeltaTable, operation: Operation, verb: str) -> Wanted:
-    options, by_rank = operation.options, verb.endswith(BY_RANK)
-    verb = verb.removesuffix(BY_RANK)
+    options, by_rank, late = operation.options, verb.endswith(BY_RANK), verb.endswith(LATE)
+    verb = verb.removesuffix(BY_RANK).removesuffix(LATE)
     brings, known = verb in ("evolve", "overwrite schema"), world.oracle.columns is not None
     schema = columns_of(world, operation, table, brings=brings, known=known)
     columns = frozenset(schema.names) - {"id", "day"}
@@ -91,9 +91,12 @@ def wanted_of(world: World, table: Table | DeltaTable, operation: Operation, ver
     words["schema_mode"] = {"evolve": "merge", "overwrite schema": "overwrite"}.get(verb, "keep")
     words |= given_of(options, "on_conflict", "idempotency_key", "on_repeat", "success_markers")
     rank = (world.clock.now // _A_PERIOD + options.get("periods", 0)) * _A_PERIOD
-    if by_rank:
+    if by_rank or late:
         words |= {"run_rank": datetime.fromtimestamp(rank, UTC)}
         words |= given_of(options, "on_superseded")
+    if late and "idempotency_key" in options:
+        task = options["idempotency_key"]
+        words |= {"owner": Owner(dag_id=task, task_id="load", run_id=f"{rank:.0f}")}
     kinds = {name: str(schema.field(name).type) for name in columns}
 
     def effect(job: str) -> Effect:
@@ -113,7 +116,7 @@ def wanted_of(world: World, table: Table | DeltaTable, operation: Operation, ver
             "marks": "success_markers" not in options,
         }
         if not by_rank:
-            return Write(job, **said)
+            return Write(job, rank=rank if late else None, **said)
         return Ranked(job, rank=rank, skips=options["on_superseded"] == "skip", **said)
 
     return Wanted(schema, words, effect, rows_as_table(rows, schema))
