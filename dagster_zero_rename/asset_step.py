@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 import dagster as dg
 from dagster._core.execution.plan.state import KnownExecutionState
@@ -23,7 +25,7 @@ from dagster._core.storage.tags import (
 
 from zero_rename.committer.errors import InvalidInputError
 from zero_rename.committer.format.job_spec import Owner
-from zero_rename.committer.format.layout import UNPARTITIONED
+from zero_rename.committer.format.layout import UNPARTITIONED, TableRoot
 from zero_rename.committer.format.run_rank import RunRank, RunRanks
 from zero_rename.committer.scan.reads import forget_reads
 from zero_rename.committer.table import Table
@@ -95,7 +97,7 @@ class AssetStep:
             job=run.job_name,
             run=run.run_id,
             root_run=root,
-            chain=chain_of(run, step.instance),
+            chain=chain_of(run, step.instance, asset_key),
             try_number=step.previous_attempt_count + (1 if root == run.run_id else 2),
             is_one_of_many=BACKFILL_ID_TAG in run.tags
             and partitions_def is not None
@@ -106,7 +108,8 @@ class AssetStep:
     @property
     def idempotency_key(self) -> str:
         """The idempotency key of what this step writes: the same in every run that was re-executed
-        from one first run, and for the same partitions only."""
+        from one first run, and for the same range of partition keys only, whichever keys that range
+        has by now."""
         return idempotency_key_of(self.root_run, self.asset, self.keys)
 
     def run_rank(self, paths: Mapping[str, str]) -> RunRanks:
@@ -138,13 +141,90 @@ class AssetStep:
             application=APPLICATION,
             host=socket.gethostname(),
             pid=os.getpid(),
-            series=self.chain,
+            series=f"{self._op} {digest_of_keys(self.keys)} {self.chain}",
         )
 
+    @property
+    def _op(self) -> str:
+        """The op of a graph asset that this is, with its key in a map; of any other asset the
+        same in all its steps, which Dagster may name otherwise in a run of fewer assets."""
+        return self.step.step.key.partition(".")[2] or "-"
+
     def retries(self, owner: Owner) -> bool:
-        """Whether this is a retry of what a job of this idempotency key did: it is then reported
-        and not repeated. Else somebody asked for the work to be done again."""
-        return owner.series == self.chain
+        """Tell whether this is a retry of what a job of this idempotency key did: that job is then
+        reported, and its work not repeated.
+
+        Else somebody asked for the work to be done again; or a blocking check has failed what the
+        job wrote, and running again is to mend it.
+        """
+        chain = _series_of(owner)[2]
+        return chain == self.chain and not self._is_refused_by_a_check(owner.run_id)
+
+    def has_keys_of(self, owner: Owner) -> bool:
+        """Tell whether the run's range has the partition keys that it had for a job of this
+        idempotency key: keys of dynamic partitions come and go, and definitions change."""
+        return keys_digest_of(owner) in ("", digest_of_keys(self.keys))
+
+    def _is_refused_by_a_check(self, committed_in: str | None) -> bool:
+        """Tell whether a blocking check of the asset has failed since a run committed.
+
+        :param committed_in: that run, of this chain of retries.
+        """
+        instance = self.step.instance
+        for run in _back_to(self.step.dagster_run, committed_in, instance):
+            logs = instance.all_logs(run.run_id, dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+            for event in (log.dagster_event for log in logs):
+                found = None if event is None else event.event_specific_data
+                if (
+                    isinstance(found, dg.AssetCheckEvaluation)
+                    and found.asset_key == self.asset
+                    and found.blocking
+                    and not found.passed
+                ):
+                    return True
+        return False
+
+    def refuse_second(self, owner: Owner | None, root: TableRoot, job: str | None) -> None:
+        """See that the rows of this call are the only ones that this chain of retries has for a
+        table: where a job of its idempotency key is reported, they are not written.
+
+        :param owner: of that job; ``None``: there is none.
+        :raises InvalidInputError: this try has written or reported the asset before, or another
+            op has written it.
+        """
+        op, _, chain = ("", "", "") if owner is None else _series_of(owner)
+        if chain == self.chain and op not in ("", self._op):
+            what = f"The op {op!r} has written the table of the asset "
+            what += f"{self.asset.to_user_string()!r}, which the op {self._op!r} writes, too"
+        elif self.made(owner) or root.url in _told.get(self.step, ()):
+            what = f"The {self} has written this table already"
+        else:
+            return
+        raise InvalidInputError(
+            f"{what}; the rows of this second call were not written.",
+            table=root.url,
+            job=job,
+            remedy="Hand all rows over in one call: an iterator of tables or frames is one.",
+        )
+
+    def note_told(self, root: TableRoot) -> None:
+        """Note that this try has told Dagster what a table holds."""
+        _told.setdefault(self.step, set()).add(root.url)
+
+    def refuse_mapped(self) -> None:
+        """See that no other step of a map writes the table as well.
+
+        :raises InvalidInputError: this is one of them.
+        """
+        if self.step.step.get_mapping_key() is None:
+            return
+        raise InvalidInputError(
+            f"The asset {self.asset.to_user_string()!r} is written by the step "
+            f"{self.step.step.key!r}, one of a map: each would take the place of what the others "
+            "have written. Nothing was written.",
+            remedy="Collect the rows, and write them in one step; or name another table in each, "
+            "by table=.",
+        )
 
     @property
     def is_first(self) -> bool:
@@ -153,11 +233,9 @@ class AssetStep:
 
     def owns(self, owner: Owner) -> bool:
         """Whether a job is of this chain's work on the asset, in whatever run and try."""
-        return (owner.dag_id, owner.task_id, owner.series) == (
-            self.job,
-            self.asset.to_user_string(),
-            self.chain,
-        )
+        op, _, chain = _series_of(owner)
+        mine = (self.job, self.asset.to_user_string(), self.chain)
+        return (owner.dag_id, owner.task_id, chain) == mine and op in ("", self._op)
 
     def made(self, owner: Owner | None) -> bool:
         """Whether a job of this idempotency key is of this very try."""
@@ -172,17 +250,44 @@ class AssetStep:
         """
         if asked != "auto":
             return asked
-        return "skip" if committed_by is None or self.retries(committed_by) else "replace_own"
+        if committed_by is None:
+            return "skip"
+        same = self.retries(committed_by) and self.has_keys_of(committed_by)
+        return "skip" if same else "replace_own"
 
     def __str__(self) -> str:
         return f"asset {self.asset.to_user_string()!r} in run {self.run}, try {self.try_number}"
 
 
-def idempotency_key_of(root_run: str, asset: dg.AssetKey, keys: Collection[str] | None) -> str:
-    """Name what runs write of an asset's partitions that are re-executed from one first run."""
-    said = "" if keys is None else "\n".join(sorted(keys))
-    digest = hashlib.sha256(said.encode()).hexdigest()[:16]
+def idempotency_key_of(root_run: str, asset: dg.AssetKey, keys: Sequence[str] | None) -> str:
+    """Name what runs write of an asset's partitions that are re-executed from one first run.
+
+    :param keys: in order, of which the first and the last are the same in all these runs.
+    """
+    digest = digest_of_keys(keys and tuple(dict.fromkeys((keys[0], keys[-1]))))
     return f"{APPLICATION}/{root_run}/{quote('/'.join(asset.path), safe=' /')}/keys-{digest}"
+
+
+def digest_of_keys(keys: Sequence[str] | None) -> str:
+    """Return what tells partition keys from others."""
+    said = "" if keys is None else "\n".join(keys)
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+def keys_digest_of(owner: Owner) -> str:
+    """Return the digest of the partition keys that a job's run had; ``""``: it is not known."""
+    return _series_of(owner)[1]
+
+
+def _series_of(owner: Owner) -> tuple[str, str, str]:
+    """Read a job's op, the digest of its partition keys, and its chain of retries; ``""`` of what
+    is not known."""
+    words = (owner.series or "").split(" ")
+    return (words[0], words[1], words[2]) if len(words) == 3 else ("", "", words[-1])
+
+
+#: The tables that a try of a step has told Dagster of, by their URLs.
+_told: WeakKeyDictionary[StepExecutionContext, set[str]] = WeakKeyDictionary()
 
 
 def _window_end(partitions_def: dg.PartitionsDefinition | None, key: str) -> datetime | None:
@@ -226,18 +331,28 @@ def begin_reads(step: StepExecutionContext, *, unread: bool = False) -> None:
     _at_work = now
 
 
-def chain_of(run: DagsterRun, instance: DagsterInstance) -> str:
-    """The first run of the chain of retries that a run belongs to.
+def chain_of(run: DagsterRun, instance: DagsterInstance, asset: dg.AssetKey) -> str:
+    """The first run of the chain of retries that a run's work on an asset belongs to.
 
     A run that somebody re-executed as a whole, or by steps of his choice, begins a chain of its
     own: it is meant to do again what was done.
     """
-    while (parent := _retried(run, instance)) is not None:
+    while (parent := _retried(run, instance, asset)) is not None:
         run = parent
     return run.run_id
 
 
-def _retried(run: DagsterRun, instance: DagsterInstance) -> DagsterRun | None:
+def _back_to(run: DagsterRun, first: str | None, instance: DagsterInstance) -> Iterator[DagsterRun]:
+    """Yield a run, and those that it was re-executed from, back to one of them."""
+    found: DagsterRun | None = run
+    while found is not None:
+        yield found
+        if found.run_id == first or found.parent_run_id is None:
+            return
+        found = instance.get_run_by_id(found.parent_run_id)
+
+
+def _retried(run: DagsterRun, instance: DagsterInstance, asset: dg.AssetKey) -> DagsterRun | None:
     """The run that this one retries; ``None`` where it is none of a retry's, or that is gone."""
     parent = None if run.parent_run_id is None else instance.get_run_by_id(run.parent_run_id)
     # Tags of a run are handed on to one that is made from it as a whole: only what failed is
@@ -245,9 +360,21 @@ def _retried(run: DagsterRun, instance: DagsterInstance) -> DagsterRun | None:
     if parent is None or parent.is_success:
         return None
     tags = run.tags
-    marked = "true" in (tags.get(RESUME_RETRY_TAG), tags.get(ASSET_RESUME_RETRY_TAG))
-    marked |= RETRY_NUMBER_TAG in tags
+    marked = tags.get(RESUME_RETRY_TAG) == "true" or RETRY_NUMBER_TAG in tags
+    if not marked and tags.get(ASSET_RESUME_RETRY_TAG) == "true":
+        # Of a run that has this tag, one that is made from it as a whole gets it, too.
+        marked = asset in _assets_left_undone(parent, instance)
     return parent if marked or _does_what_is_undone(run, parent, instance) else None
+
+
+def _assets_left_undone(run: DagsterRun, instance: DagsterInstance) -> AbstractSet[dg.AssetKey]:
+    """Return the assets that Dagster runs again of a run that is re-executed from its failed
+    assets."""
+    plan = run.execution_plan_snapshot_id
+    if plan is None:
+        return frozenset()
+    snapshot = instance.get_execution_plan_snapshot(plan)
+    return instance.run_domain.get_keys_to_reexecute(run.run_id, snapshot)[0]
 
 
 def _does_what_is_undone(run: DagsterRun, parent: DagsterRun, instance: DagsterInstance) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -210,9 +210,13 @@ def write_asset(step: AssetStep, table: AssetTable, data: Any, policy: WritePoli
     """
     began = time.monotonic()
     begin_reads(step.step)
-    earlier = earlier_commit(step, table)
+
+    def paths_of_table() -> dict[str, str]:
+        return asset_paths(step, policy, _layout(table, None))
+
+    earlier = earlier_commit(step, table, paths_of_table)
     if earlier is not None:
-        committed, paths = earlier, asset_paths(step, policy, _layout(table, None))
+        committed, paths = earlier, paths_of_table()
     else:
         rows = None if is_spark_frame(data) else rows_of(data)
         layout = _layout(table, _spark_schema(data) if rows is None else _schema(step, table, rows))
@@ -266,21 +270,23 @@ def _schema(step: AssetStep, table: AssetTable, rows: Rows) -> pa.Schema | None:
     return rows.schema
 
 
-def earlier_commit(step: AssetStep, table: AssetTable) -> Committed | None:
-    """What this chain of retries has committed before, applied to its end."""
+def earlier_commit(
+    step: AssetStep, table: AssetTable, paths: Callable[[], Mapping[str, str]]
+) -> Committed | None:
+    """What this chain of retries has committed before, applied to its end; ``None`` where the
+    run's range of partitions has got keys since.
+
+    :param paths: makes the partitions that the run asks for, by their keys.
+    """
     job = table.job_of_key(step.idempotency_key)
     owner = None if job is None else table.owner_of(job)
+    step.refuse_second(owner, table.root, job)
     if job is None or owner is None or not step.retries(owner):
         return None
-    if step.made(owner):
-        raise InvalidInputError(
-            f"The {step} has written this table already; the rows of this second call were not "
-            "written.",
-            table=table.root.url,
-            job=job,
-            remedy="Hand all rows over in one call: an iterator of tables or frames is one.",
-        )
     committed = settled(table, job)
+    written = {it.partition for it in committed.partitions}
+    if not step.has_keys_of(owner) and not written.issuperset(paths().values()):
+        return None
     step.step.log.warning(
         f"{table.root.url}: job {job} of try {owner.try_number} in run {owner.run_id} has "
         "committed these partitions already; nothing is written. To load them anew, materialise "
@@ -450,6 +456,7 @@ def tell(
     }
     if policy.registration is not None:
         common |= policy.registration.tell(step, table)
+    step.note_told(root)
     context, mode = step.step, policy.parsed_mode
     changed = {partition.partition: partition for partition in committed.partitions}
     for path in (UNPARTITIONED,) if step.keys is None else ():

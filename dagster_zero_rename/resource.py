@@ -416,6 +416,8 @@ class ZeroRenameResource(dg.ConfigurableResource):
         """What a call and the asset's metadata come to."""
         key = None if asset_key is None else dg.AssetKey.from_coercible(asset_key)
         step = AssetStep.of(context, key)
+        if table is None:
+            step.refuse_mapped()
         if step.is_one_of_many:
             step.step.log.warning(
                 f"The asset {step.asset.to_user_string()!r} has no backfill_policy: this backfill "

@@ -25,7 +25,7 @@ from zero_rename.orchestration.s3a.configuration import (
 )
 from zero_rename.orchestration.s3a.conflicts import ConflictPolicy
 from zero_rename.orchestration.s3a.load import S3ALoad, loaded_by_s3a
-from zero_rename.orchestration.s3a.settling import taken_plan
+from zero_rename.orchestration.s3a.settling import last_load, taken_plan
 from zero_rename.s3a.hadoop.settings import Committer
 from zero_rename.s3a.services import RULES, check_word
 
@@ -69,8 +69,8 @@ class HadoopLoad(SparkLoad):
         work, until its silence says that it is not.
 
         :raises InvalidInputError: the run's partition keys are no partitions of the table, or a
-            policy that Hadoop's committers cannot keep to; or it was to settle a conflict, and
-            comes too late. Nothing was submitted.
+            policy that Hadoop's committers cannot keep to; or this very step has written it before;
+            or it was to settle a conflict, and comes too late. Nothing was submitted.
         :raises OutcomeUnknownError: an earlier try is at work, or cannot be settled just now.
         :raises RefusedError: loading again would double rows.
         """
@@ -84,6 +84,8 @@ class HadoopLoad(SparkLoad):
         rank = _rank(step, paths, about)
         waiting = rival_wait(step, policy.wait_for_other_runs)
         earlier = loaded_by_s3a(table, step, mode, "auto", about)
+        last = None if earlier is None else last_load(table, step.idempotency_key)
+        step.refuse_second(last and last.owner, table.root, last and last.uuid)
         plan = None if earlier is not None else taken_plan(table, step)
         tried = S3ALoad(table, step, wanted, conflicts, rank, plan, waiting)
         return HadoopLoad(step, table, policy, committer, paths, earlier, tried)
@@ -187,6 +189,7 @@ def tell_report(
     """Put what a job of Hadoop's committers did into the events of each partition, and the version
     of its files."""
     context, root = step.step, table.root
+    step.note_told(root)
     common: dict[str, Any] = {
         "dagster/table_name": root.url.removeprefix("s3://").replace("/", "."),
         "dagster/uri": dg.MetadataValue.url(root.url),

@@ -238,7 +238,8 @@ class NativeLoad(SparkLoad):
         check_application_policies(policy, NATIVE, tuple(paths.values()))
         wait_for_living(table, step)
         _refuse_hadoops(step, table, policy)
-        earlier, before = earlier_commit(step, table), table.job_of_key(step.idempotency_key)
+        earlier = earlier_commit(step, table, lambda: paths)
+        before = table.job_of_key(step.idempotency_key)
         load = NativeLoad(step, table, policy, NATIVE, paths, earlier, before)
         if not load.is_done:
             load._give_way()

@@ -81,10 +81,10 @@ class KnownAssets:
         if node.key not in selected:
             return False
         mine = self.keys(run, node)
-        return mine is None or keys is None or not mine.isdisjoint(keys)
+        return mine is None or keys is None or not {*mine}.isdisjoint(keys)
 
-    def keys(self, run: DagsterRun, node: AssetNode) -> frozenset[str] | None:
-        """Return the partition keys that a run is of; ``None``: it does not say."""
+    def keys(self, run: DagsterRun, node: AssetNode) -> tuple[str, ...] | None:
+        """Return the partition keys that a run is of, in order; ``None``: it does not say."""
         with dg.partition_loading_context(dynamic_partitions_store=self.context.instance):
             return _keys_of(run, node)
 
@@ -131,8 +131,8 @@ class KnownAssets:
             yield from (row[first : first + most] for first in range(0, len(row), most))
 
 
-def _keys_of(run: DagsterRun, node: AssetNode) -> frozenset[str] | None:
-    """The partition keys that a run is of; ``None``: it does not say."""
+def _keys_of(run: DagsterRun, node: AssetNode) -> tuple[str, ...] | None:
+    """The partition keys that a run is of, in order; ``None``: it does not say."""
     one = run.tags.get(PARTITION_NAME_TAG)
     first = run.tags.get(ASSET_PARTITION_RANGE_START_TAG, one)
     last = run.tags.get(ASSET_PARTITION_RANGE_END_TAG, one)
@@ -140,7 +140,7 @@ def _keys_of(run: DagsterRun, node: AssetNode) -> frozenset[str] | None:
     if first is None or last is None or partitions is None:
         return None
     if first == last:
-        return frozenset({first})
+        return (first,)
     if not all(partitions.has_partition_key(key) for key in (first, last)):
         return None
-    return frozenset(partitions.get_partition_keys_in_range(dg.PartitionKeyRange(first, last)))
+    return tuple(partitions.get_partition_keys_in_range(dg.PartitionKeyRange(first, last)))

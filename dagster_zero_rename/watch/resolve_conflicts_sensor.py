@@ -29,7 +29,7 @@ from zero_rename.committer.upkeep.settlement_policy import SettlementPolicy
 from zero_rename.maintenance.conflicts import ChosenRun, choose_reruns, find_here, note_rerun
 from zero_rename.tables.table_at import opened_as_it_is
 
-from ..asset_step import APPLICATION, DOES_AGAIN, idempotency_key_of
+from ..asset_step import APPLICATION, DOES_AGAIN, digest_of_keys, idempotency_key_of, keys_digest_of
 from ..resource import MODE
 from .asset_reference import RESOURCE, AssetLike, AssetReference
 from .known_assets import CannotRunError, KnownAssets
@@ -246,7 +246,8 @@ class _Tick:
                 "with on_conflict='last_wins'"
             )
         keys = None if node.partitions_def is None else self.assets.keys(run, node)
-        if idempotency_key_of(rerun.key.split("/")[1], node.key, keys) != rerun.key:
+        key = idempotency_key_of(rerun.key.split("/")[1], node.key, keys)
+        if key != rerun.key or keys_digest_of(owner) not in ("", digest_of_keys(keys)):
             raise CannotRunError(
                 f"the asset {asset!r} has other partitions by now than run {owner.run_id} was of: "
                 "materialise it by hand, with on_conflict='last_wins'"
@@ -271,7 +272,7 @@ class _Tick:
             if keys is None:
                 return True
             try:
-                paths = reference.paths(sorted(keys), table).values()
+                paths = reference.paths(keys, table).values()
             except TableNotFoundError:
                 return True  # Hadoop's committers have left no file by which its columns are known.
             if not rerun.versions.keys().isdisjoint(paths):

@@ -133,6 +133,26 @@ class TestBySparkSubmit:
         assert len(spark.calls()) == 1
         assert rows(zero) == ["1"]
 
+    @pytest.mark.parametrize("mode", ["append", "overwrite"])
+    @pytest.mark.parametrize("retried", [False, True])
+    def test_second_application_of_a_step_is_refused(
+        self, zero: ZeroRenameResource, application: str, spark: FakeSpark, mode: str, retried: bool
+    ) -> None:
+        """A report of the first one's commit would leave out its rows."""
+        submits = SparkPipesClient(zero_rename=zero, master="local[1]")
+        deaths = [dg.RetryRequested(max_retries=1)] if retried else []
+
+        @dg.asset(partitions_def=DAYS, metadata={"partition_expr": "day", "mode": mode})
+        def flights(context: dg.AssetExecutionContext):
+            submits.run(context, application=application)
+            if deaths:
+                raise deaths.pop()
+            return submits.run(context, application=application)
+
+        with pytest.raises(dg.Failure, match="rows of this second call were not written"):
+            dg.materialize([flights], partition_key="1")
+        assert len(spark.calls()) == 1
+
     def test_application_that_dies_after_its_commit_is_reported_by_the_next_try(
         self,
         zero: ZeroRenameResource,
