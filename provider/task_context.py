@@ -46,14 +46,15 @@ def task_run(context: Mapping[str, Any]) -> TaskRun:
 def _series(dag_run: Any, max_tries: int | None) -> str | None:
     """What is the same in all tries of a series and in no other.
 
-    A run that is deleted and made anew begins at another time. Clearing raises the run's
-    clear_number, unless the run's state is to stay as it is, and changes the task's max_tries
-    (airflow.models.taskinstance, clear_task_instances).
+    A run that is deleted and made anew begins at another time, and clearing changes the task's
+    max_tries (airflow.models.taskinstance, clear_task_instances). It raises the run's clear_number,
+    too, but so does the clear of any other task of the run: by that a retry would count as cleared,
+    and a deferred load as another try.
     """
     began = getattr(dag_run, "start_date", None)
     if began is None:
         return None
-    return f"{began.isoformat()} {getattr(dag_run, 'clear_number', 0) or 0} {max_tries}"
+    return f"{began.isoformat()} {max_tries}"
 
 
 def map_index_of(task_id: str, given: int | str | None, context: Mapping[str, Any]) -> int:

@@ -174,7 +174,7 @@ class Owner:
     :param pid: id of the process there.
     :param series: tells the tries of a run since it was made or cleared from those before: words,
         of which the first one changes where the run is made anew or runs again after its end, and
-        the last one with the task alone, and not where others of its run are cleared.
+        the last one where the task is cleared.
     """
 
     dag_id: str | None = None

@@ -118,12 +118,7 @@ class TaskRun:
         number = None if committed_by is None else committed_by.try_number
         if committed_by is None or number is None:
             return "skip" if self.first_try == 1 else "replace_own"
-        if committed_by.series is None or self.series is None:
-            return "skip" if self.first_try <= number < self.try_number else "replace_own"
-        # The series alone would miss a clear that left the run's state alone, after which max_tries
-        # is what it was because the task's retries were lowered by just as much.
-        mine = committed_by.series == self.series and self.first_try <= number < self.try_number
-        return "skip" if mine else "replace_own"
+        return "skip" if self.retries(committed_by) else "replace_own"
 
     def handoff(self) -> Handoff:
         """What its application is told of it: the job's idempotency key and owner."""
@@ -154,8 +149,7 @@ class TaskRun:
         """Whether it was this very try that made a job of this run, as far as is known.
 
         A run counts its tries over clears, so the number tells a try from all others, unless the
-        run was made anew. The rest of the series may have changed since the try began: a clear of
-        another task of the run raises the run's number of clears while this one is deferred.
+        run was made anew.
         """
         if owner is None or owner.try_number is None:
             return True
@@ -164,9 +158,12 @@ class TaskRun:
     def retries(self, owner: Owner) -> bool:
         """Whether this try is a retry of one that made a job of this run: no clear of the task came
         between them that is known of."""
-        number, mine = owner.try_number, self.owner.cleared
+        number = owner.try_number
+        # The series alone would miss a clear after which max_tries is what it was because the
+        # task's retries were lowered by just as much.
         is_before = number is not None and self.first_try <= number < self.try_number
-        return is_before and self._is_of_this_run(owner) and owner.cleared in (None, mine)
+        is_same = owner.cleared is None or self.owner.cleared in (None, owner.cleared)
+        return is_before and is_same and self._is_of_this_run(owner)
 
     def _is_of_this_run(self, owner: Owner) -> bool:
         """Whether a job's run is this one, and was not deleted and made anew since."""

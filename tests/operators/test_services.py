@@ -177,6 +177,16 @@ class TestTries:
         assert len(service.jobs) == 1
         assert len(pauses) == 2
 
+    @one_service
+    def test_job_is_waited_for_by_the_next_try_though_another_task_of_the_run_was_cleared(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        worker_dies(service, monkeypatch, lambda: run(service))
+        while_it_waits(monkeypatch, service.end)
+        task = operator(service)
+        report = run_task(task, context(task, 2, clear_number=1))
+        assert (report["repeated"], report["rows"], len(service.jobs)) == (True, 1, 1)
+
     @pytest.mark.parametrize("service", ["EmrServerless", "Glue"], indirect=True)
     def test_a_job_that_fails_then_fails_the_try_that_waits_for_it(
         self, service: Service, monkeypatch: pytest.MonkeyPatch

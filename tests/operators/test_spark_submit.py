@@ -66,7 +66,7 @@ class TestALoad:
             "ZERO_RENAME_TASK": "load",
             "ZERO_RENAME_MAP_INDEX": "4",
             "ZERO_RENAME_TRY_NUMBER": "2",
-            "ZERO_RENAME_SERIES": "2013-02-02T00:00:00+00:00 0 0",
+            "ZERO_RENAME_SERIES": "2013-02-02T00:00:00+00:00 0",
         }
         assert env["PYSPARK_PYTHON"] == sys.executable
 
@@ -177,7 +177,7 @@ class TestTries:
             task_id="load",
             map_index=-1,
             try_number=1,
-            series="2013-02-02T00:00:00+00:00 0 2",
+            series="2013-02-02T00:00:00+00:00 2",
         )
         opened = table.open_job(
             JobSpec(SCHEMA, partition_by=("day",), idempotency_key=ONCE, owner=owner)

@@ -210,7 +210,7 @@ ENVIRONMENT = {
     "ZERO_RENAME_TASK": "t",
     "ZERO_RENAME_MAP_INDEX": "3",
     "ZERO_RENAME_TRY_NUMBER": "1",
-    "ZERO_RENAME_SERIES": "2013-02-02T00:00:00+00:00 0 2",
+    "ZERO_RENAME_SERIES": "2013-02-02T00:00:00+00:00 2",
 }
 
 
@@ -227,7 +227,7 @@ def test_the_environment_completes_the_options():
         task="t",
         map_index=3,
         try_number=1,
-        series="2013-02-02T00:00:00+00:00 0 2",
+        series="2013-02-02T00:00:00+00:00 2",
     )
 
 

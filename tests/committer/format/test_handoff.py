@@ -99,7 +99,7 @@ FULL = Handoff(
     task="a % of = things",
     map_index=-1,
     try_number=2,
-    series="2013-02-02T00:00:00+00:00 0 2",
+    series="2013-02-02T00:00:00+00:00 2",
     s3a_run="5b1e",
     replace_table=True,
 )
@@ -179,7 +179,7 @@ def test_variables_a_person_reads() -> None:
         "ZERO_RENAME_TASK": "a % of = things",
         "ZERO_RENAME_MAP_INDEX": "-1",
         "ZERO_RENAME_TRY_NUMBER": "2",
-        "ZERO_RENAME_SERIES": "2013-02-02T00:00:00+00:00 0 2",
+        "ZERO_RENAME_SERIES": "2013-02-02T00:00:00+00:00 2",
         "ZERO_RENAME_S3A_RUN": "5b1e",
         "ZERO_RENAME_REPLACE_TABLE": "true",
         "ZERO_RENAME_DISTRIBUTE": "partition",

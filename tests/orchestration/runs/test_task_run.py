@@ -66,8 +66,9 @@ LATER = datetime(2013, 2, 3, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [
-        # A retry.
+        # A retry, also where another task of the run was cleared meanwhile.
         ({}, {"try_number": 2}, "skip"),
+        ({}, {"try_number": 2, "clear_number": 1}, "skip"),
         # The same try once more: queued again, or made anew by ``dag.test()``, whose runs begin at
         # their logical date.
         ({"try_number": 2}, {"try_number": 2}, "replace_own"),
@@ -75,9 +76,6 @@ LATER = datetime(2013, 2, 3, tzinfo=UTC)
         ({}, {"made": LATER}, "replace_own"),
         ({}, {"made": LATER, "try_number": 2}, "replace_own"),
         # Cleared, and retries raised from 2 to 5, or lowered to 1, in the DAG file since.
-        ({}, {"try_number": 2, "max_tries": 3, "clear_number": 1, "retries": 5}, "replace_own"),
-        ({}, {"try_number": 2, "max_tries": 2, "clear_number": 1, "retries": 1}, "replace_own"),
-        # The same where clearing left the run's own state alone.
         ({}, {"try_number": 2, "max_tries": 3, "retries": 5}, "replace_own"),
         ({}, {"try_number": 2, "max_tries": 2, "retries": 1}, "replace_own"),
     ],
@@ -89,6 +87,21 @@ def test_a_retry_skips_and_a_cleared_task_or_a_run_made_anew_replaces(
     now = run(**{"max_tries": 2, **second})
     by = Owner(try_number=committed.try_number, series=committed.series)
     assert now.on_repeat("auto", by) == expected
+
+
+@pytest.mark.parametrize(
+    ("series", "expected"),
+    [
+        ("2013-02-02T00:00:00+00:00 0 2", "skip"),
+        ("2013-02-02T00:00:00+00:00 0 1", "replace_own"),
+        ("2013-02-03T00:00:00+00:00 0 2", "replace_own"),
+    ],
+)
+def test_series_of_an_earlier_version_is_read_without_the_runs_number_of_clears(
+    series: str, expected: str
+) -> None:
+    now = run(try_number=2, max_tries=2)
+    assert now.on_repeat("auto", Owner(try_number=1, series=series)) == expected
 
 
 def test_ownership() -> None:
