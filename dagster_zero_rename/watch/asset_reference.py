@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from dagster._time import get_current_datetime
 
 from ..event_metadata import job_of
 from ..key_paths import Layout, key_paths
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 AssetLike = dg.AssetsDefinition | dg.AssetSpec | dg.AssetKey | str
 #: The resource's key where nothing else is said.
 RESOURCE = "zero_rename"
+#: By how much others may load a time window before Dagster's clock says that it begins: theirs is
+#: another time zone, or another clock.
+_AHEAD = timedelta(days=2)
 
 
 @dataclass(frozen=True)
@@ -99,3 +105,39 @@ class AssetReference:
             now = self.partitions_def.get_partition_keys()
         self._paths.update(self.paths([key for key in now if key not in self._paths], table))
         return {self._paths[key]: key for key in now}
+
+    def partitions_to_come(
+        self, table: AssetTable, instance: dg.DagsterInstance
+    ) -> AbstractSet[str]:
+        """Return the partitions that have no key yet, and get one as time goes on: those of time
+        windows that are not over. Dagster has a key from the end of its window on."""
+        ends = [
+            window.start
+            for definition in _time_windows(self.partitions_def)
+            if (window := _next_window(definition)) is not None
+        ]
+        if self.partitions_def is None or not ends:
+            return frozenset()
+        with dg.partition_loading_context(dynamic_partitions_store=instance):
+            now = set(self.partitions_def.get_partition_keys())
+        with dg.partition_loading_context(max(ends), instance):
+            then = self.partitions_def.get_partition_keys()
+        return frozenset(self.paths([key for key in then if key not in now], table).values())
+
+
+def _time_windows(
+    definition: dg.PartitionsDefinition | None,
+) -> Iterator[dg.TimeWindowPartitionsDefinition]:
+    """Yield the dimensions that are time windows."""
+    if isinstance(definition, dg.TimeWindowPartitionsDefinition):
+        yield definition
+    elif isinstance(definition, dg.MultiPartitionsDefinition):
+        for dimension in definition.partitions_defs:
+            yield from _time_windows(dimension.partitions_def)
+
+
+def _next_window(definition: dg.TimeWindowPartitionsDefinition) -> dg.TimeWindow | None:
+    """Return the first time window that nobody has loaded yet."""
+    return definition.get_next_partition_window(
+        get_current_datetime() + _AHEAD, respect_bounds=False
+    )

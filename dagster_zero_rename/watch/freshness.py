@@ -7,13 +7,17 @@ import dagster as dg
 
 from zero_rename.committer.commit.state.job_state import Committed
 from zero_rename.committer.errors import TableNotFoundError
+from zero_rename.committer.format.layout import UNPARTITIONED
+from zero_rename.committer.scan.partition_state import LastCommit
 from zero_rename.committer.table import Table
+from zero_rename.orchestration.partitions_below import partitions_below
+from zero_rename.orchestration.s3a.written_partitions import written_partitions
 from zero_rename.tables import DeltaTable, Since
 
 from .asset_reference import RESOURCE, AssetLike, AssetReference
-from .heads import list_heads, read_heads
+from .heads import last_commits, list_heads, read_heads
 
-#: Heads that are read for the time of the last commit.
+#: Heads that are read at once for the time of the last commit.
 _NEWEST = 64
 
 
@@ -30,7 +34,9 @@ def freshness_check(
     """A check that somebody, Dagster or not, has committed to an asset's table lately.
 
     It goes by the table's decisions and by the store's clock, so it holds for loads of which
-    Dagster has no event. Run it by a schedule.
+    Dagster has no event. What only writes rows again, as a compaction does, does not count. Of
+    Hadoop's committers it goes by the ledger of loads, and by each ``_SUCCESS``. Run it by a
+    schedule.
 
     :param asset: a definition or a key.
     :param within: the age from which the last commit is too old.
@@ -59,14 +65,14 @@ def freshness_check(
                 severity=severity,
                 description=f"Nothing has been committed to {target.root.url}.",
             )
-        age = timedelta(seconds=max(0.0, now - last.decided_at))
+        age = timedelta(seconds=max(0.0, now - (last.decided_at or 0.0)))
         return dg.AssetCheckResult(
             passed=age <= within,
             severity=severity,
             description=f"The last commit is {timedelta(seconds=round(age.total_seconds()))} old.",
             metadata={
-                "zero_rename/job": last.job,
-                "zero_rename/decided": dg.MetadataValue.timestamp(last.decided_at),
+                **({"zero_rename/job": last.job} if last.job else {}),
+                "zero_rename/decided": dg.MetadataValue.timestamp(last.decided_at or 0.0),
                 "age_seconds": round(age.total_seconds(), 3),
             },
         )
@@ -74,17 +80,37 @@ def freshness_check(
     return check
 
 
-def last_commit(table: Table) -> tuple[Committed | None, float]:
-    """The last commit that partitions name, and the time now, by the store's clock.
+def last_commit(table: Table) -> tuple[LastCommit | None, float]:
+    """The last commit that changed rows, and the time now, by the store's clock.
 
-    Of the :data:`_NEWEST` heads that were written last: a job writes its heads right after it has
-    decided, so that one which is missed is no older than what it takes to apply another.
+    A head is written after the decision that moves it: of heads that are older than a commit none
+    has a later one.
     """
     listing = table.run(list_heads(table.root))
-    newest = sorted(listing.objects, key=lambda head: head.last_modified)[-_NEWEST:]
-    jobs = {state.head.last_job for state in table.run(read_heads(table.root, newest))} - {None}
-    found = [done for job in jobs if (done := table.result(str(job))) is not None]
-    return max(found, key=lambda done: done.decided_at, default=None), listing.date
+    heads = sorted(listing.objects, key=lambda head: head.last_modified, reverse=True)
+    if not heads:
+        return last_written(table), listing.date
+    last: LastCommit | None = None
+    for first in range(0, len(heads), _NEWEST):
+        newest = heads[first : first + _NEWEST]
+        if last is not None and newest[0].last_modified < _time_of(last):
+            break
+        states = table.run(read_heads(table.root, newest))
+        last = max(filter(None, (last, *last_commits(table, states).values())), key=_time_of)
+    return last, listing.date
+
+
+def last_written(table: Table) -> LastCommit | None:
+    """Find the last commit of one of Hadoop's committers, of whichever partitions: by a listing of
+    the files, the ledger of loads, and each ``_SUCCESS``."""
+    names = (UNPARTITIONED, *partitions_below(table, "", by_heads=False))
+    written, _ = written_partitions(table, names, None)
+    found = [LastCommit(it.job, 0, it.decided_at) for it in written.values() if it.decided_at]
+    return max(found, key=_time_of, default=None)
+
+
+def _time_of(commit: LastCommit) -> float:
+    return commit.decided_at or 0.0
 
 
 def last_entry(table: DeltaTable, within: timedelta) -> tuple[Committed | None, float]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from zero_rename.committer.commit.state.job_state import Committed
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.format.records.head import HeadState, head_at, partition_of_slot_key
+from zero_rename.committer.scan.partition_state import LastCommit
 from zero_rename.committer.store.listing import Listing, list_objects
 from zero_rename.committer.store.requests import All, Found, Get, ListedObject, Step
+from zero_rename.committer.table import Table
 
 
 def list_heads(root: TableRoot) -> Step[Listing]:
@@ -23,3 +26,26 @@ def read_heads(root: TableRoot, heads: Sequence[ListedObject]) -> Step[list[Head
     """Heads that a listing showed, as they are now: a request each."""
     found = yield from All(tuple(Get(head.key) for head in heads))
     return [head_at(root, it) for it in found if isinstance(it, Found)]
+
+
+def last_commits(table: Table, states: Sequence[HeadState]) -> dict[str, LastCommit]:
+    """Find the job that changed the rows of each partition last, by partition: not one that only
+    wrote them again, as a compaction does, or settled a conflict. A request for each job; some five
+    more where it was such a one."""
+    jobs = {it.head.last_job for it in states if it.head.last_job}
+    done = {job: table.result(job) for job in jobs}
+    moved = {it.slot.name: it.head for it in states if it.head.last_job}
+    found = {
+        name: LastCommit(head.last_job, head.version, it.decided_at)
+        for name, head in moved.items()
+        if (it := done[str(head.last_job)]) is not None and _brings_rows(it, name)
+    }
+    unsure = [name for name in moved if name not in found]
+    held = table.partition_states(unsure) if unsure else {}
+    return found | {name: it.last for name, it in held.items() if it.last.job is not None}
+
+
+def _brings_rows(committed: Committed, partition: str) -> bool:
+    """Tell whether a job has surely changed the rows of a partition."""
+    mine = (it for it in committed.partitions if it.partition == partition)
+    return not committed.rewritten and any(it.files or it.removed for it in mine)

@@ -1,25 +1,28 @@
 """Sensor that tells Dagster of commits, whoever made them."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 from dagster._core.definitions.data_version import DATA_VERSION_TAG
 
 from zero_rename.committer.commit.state.job_state import Committed
-from zero_rename.committer.errors import TableNotFoundError
+from zero_rename.committer.errors import InvalidInputError, TableNotFoundError
 from zero_rename.committer.format.layout import UNPARTITIONED, TableRoot
-from zero_rename.committer.format.records.head import HeadState
+from zero_rename.committer.format.records.head import HeadState, partition_of_slot_key
 from zero_rename.committer.format.records.inputs import content_of
 from zero_rename.committer.format.schema.hive_paths import parse_partition, unescape
+from zero_rename.committer.scan.partition_state import LastCommit
 from zero_rename.committer.table import Table
+from zero_rename.maintenance.destinations import destination_at
 from zero_rename.orchestration.new_commits import ListingCursor
 from zero_rename.tables import DeltaTable, LastChange, Since
 
 from ..asset_step import AssetTable
 from ..event_metadata import JOB, commit_metadata, partition_metadata, table_metadata, version_of
 from .asset_reference import RESOURCE, AssetLike, AssetReference
-from .heads import list_heads, read_heads
+from .heads import last_commits, list_heads, read_heads
 
 #: Heads read in one tick; the next goes on with the rest.
 LIMIT = 200
@@ -40,8 +43,10 @@ def heads_sensor(
     So assets that depend on it see what Airflow, Spark or a person loaded. Commits that Dagster
     has on record are not told again. A tick lists the heads once and reads those that moved; of
     several changes between two ticks the last one is told. Of a Delta table it reads the entries of
-    the log, of whichever engine, since the tick before. A partition without a key is left out;
-    to an asset of dynamic partitions its key is added.
+    the log, of whichever engine, since the tick before. Compactions, which bring no rows, are not
+    told. A partition without a key is left out; if its time window is not over, it is told once
+    that is. To an asset of dynamic partitions its key is added. Of a destination of Hadoop's
+    committers, which has no heads, a tick fails.
 
     :param asset: a definition, which may be an ``AssetSpec`` for a table that Dagster never
         writes; or a key.
@@ -64,7 +69,7 @@ def heads_sensor(
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         resource, cursor = getattr(context.resources, resource_key), context.cursor or ""
         # A cursor of heads says that the table is of directories: only the first tick asks.
-        of_heads = bool(cursor) and not cursor.isdigit()
+        of_heads = cursor.startswith("{")
         target = reference.table(resource) if of_heads else reference.read_table(resource)
         try:
             if isinstance(target, DeltaTable):
@@ -81,55 +86,97 @@ def _tick(
 ) -> dg.SensorResult | dg.SkipReason:
     cursor = ListingCursor.decode(context.cursor)
     heads = table.run(list_heads(table.root)).objects
-    unread = cursor.unread(heads)[:LIMIT]
+    if not heads:
+        _refuse_hadoops(table)
+    unread = cursor.unread(heads)
+    names = {it.key: str(partition_of_slot_key(table.root, it.key)) for it in unread}
+    known = reference.keys(table, context.instance) if unread else {}
+    to_come = _to_come(reference, table, names.values(), known, context.instance)
+    waiting = [it for it in unread if names[it.key] in to_come]
+    unread = [it for it in unread if names[it.key] not in to_come][:LIMIT]
     if not unread:
         return dg.SkipReason(f"Nothing has changed {table.root.url}.")
-    moved = [state for state in table.run(read_heads(table.root, unread)) if state.head.last_job]
-    names = [state.slot.name for state in moved]
-    keys, added = _keys(reference, table, names, context.instance)
+    states = {it.slot.name: it for it in table.run(read_heads(table.root, unread))}
+    moved = [name for name, it in states.items() if it.head.last_job]
+    keys, added = _keys(reference, moved, known)
+    last = last_commits(table, [states[name] for name in moved if name in keys])
     # One event for each key and job: an asset without partitions may have a table with many.
     new = {
-        (keys[state.slot.name], state.head.last_job): state
-        for state in moved
-        if state.slot.name in keys
-        and reference.told(context.instance, keys[state.slot.name]) != state.head.last_job
+        (keys[name], it.job): (states[name], it)
+        for name in moved
+        if (it := last.get(name)) is not None
+        and reference.told(context.instance, keys[name]) != it.job
     }
     jobs = {job: table.result(str(job)) for _, job in new}
     common = table_metadata(table.root, table.schema) if new else {}
-    versions = _versions(table, {state.slot.name: key for (key, _), state in new.items()})
+    versions = _versions(table, {it.slot.name: key for (key, _), (it, _) in new.items()})
     return dg.SensorResult(
         asset_events=[
             dg.AssetMaterialization(
                 reference.key,
                 partition=key,
-                metadata={**common, **_metadata(table.root, state, key, jobs[job])},
+                metadata={**common, **_metadata(table.root, state, commit, key, jobs[job])},
                 tags={DATA_VERSION_TAG: versions[state.slot.name]},
             )
-            for (key, job), state in new.items()
+            for (key, job), (state, commit) in new.items()
         ],
         dynamic_partitions_requests=added,
-        cursor=cursor.after(unread, heads).encode(),
+        cursor=cursor.after(unread, heads, waiting).encode(),
     )
+
+
+def _refuse_hadoops(table: Table) -> None:
+    """See that a table without heads is none that Hadoop's committers fill.
+
+    :raises InvalidInputError: it is.
+    """
+    place = table.run(destination_at(table.root))
+    if place.is_s3a and not place.is_table:
+        raise InvalidInputError(
+            "Hadoop's committers write here, and leave no heads by which this sensor could see "
+            "what they have loaded. Nothing was told.",
+            table=table.root.url,
+            remedy="Observe it by observable_table(…), whose versions are made of its files; or "
+            "let SparkPipesClient load the asset, which tells Dagster by itself.",
+        )
+
+
+def _to_come(
+    reference: AssetReference,
+    table: AssetTable,
+    names: Collection[str],
+    known: Mapping[str, str],
+    instance: dg.DagsterInstance,
+) -> Collection[str]:
+    """The partitions among some that get a key later: they are told then."""
+    if all(name in known for name in names):
+        return ()
+    return reference.partitions_to_come(table, instance) & {*names}
 
 
 def _tick_by_log(
     reference: AssetReference, table: DeltaTable, context: dg.SensorEvaluationContext
 ) -> dg.SensorResult | dg.SkipReason:
     """Look at the log of a Delta table: which partitions its entries after the last look have
-    changed. The cursor is the version of that look."""
-    cursor = context.cursor or ""
-    seen = int(cursor) if cursor.isdigit() else None
+    changed. The cursor is the version of that look, and the partitions that wait for their keys."""
+    seen, waiting = _log_cursor(context.cursor or "")
     newest = table.newest_entry(seen or 0)
     if newest is None and seen is not None:
         seen, newest = None, table.newest_entry()  # The table was made anew.
     if newest is None:
         return dg.SkipReason(f"There is no table at {table.root.url} yet.")
-    if newest.version == seen:
+    is_new = newest.version != seen
+    with_keys = reference.keys(table, context.instance) if is_new or waiting else {}
+    due = [name for name in waiting if name in with_keys]
+    if not is_new and not due:
         return dg.SkipReason(f"Nothing has changed {table.root.url}.")
-    known = {*reference.keys(table, context.instance), *table.state().by_partition()}
+    known = {*with_keys, *table.state().by_partition()}
     state, changes = table.last_changes(known, Since(seen))
-    moved = _next_changes(changes.of)
-    keys, added = _keys(reference, table, [*moved], context.instance)
+    late = table.last_changes(due, Since())[1].of if due else {}
+    found = {**late, **changes.of}
+    moved = _next_changes(found)
+    to_come = _to_come(reference, table, [*moved], with_keys, context.instance)
+    keys, added = _keys(reference, [it for it in moved if it not in to_come], with_keys)
     # As of heads, one event for each key and entry.
     new = {
         (keys[name], it.version): (name, it)
@@ -139,7 +186,8 @@ def _tick_by_log(
     }
     common = table_metadata(table.root, state.schema) if new else {}
     versions = _versions(table, {name: key for (key, _), (name, _) in new.items()})
-    told = max(it.version for it in moved.values()) if len(moved) < len(changes.of) else None
+    told = max((-1 if seen is None else seen, *(it.version for it in moved.values())))
+    told = told if len(moved) < len(found) else state.log_version or 0
     return dg.SensorResult(
         asset_events=[
             dg.AssetMaterialization(
@@ -151,8 +199,22 @@ def _tick_by_log(
             for (key, _), (name, it) in new.items()
         ],
         dynamic_partitions_requests=added,
-        cursor=str(state.log_version if told is None else told),
+        cursor=_encoded(told, {*waiting} - {*moved} | {*to_come}),
     )
+
+
+def _log_cursor(text: str) -> tuple[int | None, Sequence[str]]:
+    """Read the version of the last look, and the partitions that had no key yet then."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None, ()
+    version, waiting = found if isinstance(found, list) else (found, ())
+    return (version, waiting) if isinstance(version, int) else (None, ())
+
+
+def _encoded(version: int, waiting: Collection[str]) -> str:
+    return json.dumps([version, sorted(waiting)] if waiting else version)
 
 
 def _next_changes(changes: Mapping[str, LastChange]) -> dict[str, LastChange]:
@@ -177,14 +239,16 @@ def _of_entry(root: TableRoot, name: str, key: str | None, it: LastChange) -> di
 
 
 def _keys(
-    reference: AssetReference, table: AssetTable, names: Sequence[str], instance: dg.DagsterInstance
+    reference: AssetReference, names: Sequence[str], known: Mapping[str, str]
 ) -> tuple[dict[str, str | None], list[Any]]:
-    """The keys of partitions that the asset has, and requests to add those it lacks."""
+    """The keys of partitions that the asset has, and requests to add those it lacks.
+
+    :param known: the keys that it has, by partition.
+    """
     if reference.partitions_def is None:
         return dict.fromkeys(names), []
-    known: dict[str, str | None] = dict(reference.keys(table, instance))
     if not isinstance(reference.partitions_def, dg.DynamicPartitionsDefinition):
-        return known, []
+        return {**known}, []
     new = {name: _dynamic_key(name) for name in names if name not in known}
     add = reference.partitions_def.build_add_request(sorted(new.values())) if new else None
     return {**known, **new}, [add] if add else []
@@ -212,7 +276,11 @@ def _versions(table: AssetTable, told: Mapping[str, str | None]) -> dict[str, st
 
 
 def _metadata(
-    root: TableRoot, state: HeadState, key: str | None, committed: Committed | None
+    root: TableRoot,
+    state: HeadState,
+    last: LastCommit,
+    key: str | None,
+    committed: Committed | None,
 ) -> dict[str, Any]:
     if committed is None:
         return {}
@@ -222,6 +290,6 @@ def _metadata(
     is_whole = key is not None or state.slot.name == UNPARTITIONED
     for partition in committed.partitions if is_whole else ():
         if partition.partition == state.slot.name:
-            replaced = state.head.replace_version == state.head.version
+            replaced = state.head.replace_version == last.version
             metadata |= partition_metadata(root, partition, replaced=replaced)
     return metadata

@@ -13,7 +13,6 @@ import dagster_zero_rename.watch.freshness as freshness
 from dagster_zero_rename import ZeroRenameResource, freshness_check, manifest_check
 from support.dagster_loads import SCHEMA, Load, days, flights
 from zero_rename import Table
-from zero_rename.committer.commit.state.job_state import Committed
 
 pytestmark = pytest.mark.memory_s3
 
@@ -154,15 +153,34 @@ def test_a_commit_by_anybody_makes_a_table_fresh(
     [found] = checked(check, zero, instance=instance)
     assert found.passed
     last, _ = freshness.last_commit(table)
-    assert isinstance(last, Committed)
+    assert last is not None
+    assert last.decided_at is not None
     assert job.committed is not None
     assert last.job == job.committed.job
     # The store dates what it answers, and what it keeps, by whole seconds.
     assert abs(last.decided_at - job.committed.decided_at) <= 1
-    monkeypatch.setattr(freshness, "last_commit", lambda table: (last, last.decided_at + 7201))
+    later = last.decided_at + 7201
+    monkeypatch.setattr(freshness, "last_commit", lambda table: (last, later))
     [stale] = checked(check, zero, instance=instance)
     assert (stale.passed, stale.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert stale.description == "The last commit is 2:00:01 old."
+
+
+def test_compaction_makes_no_table_fresh(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freshness, "_NEWEST", 2)
+    table, jobs = zero.table("flights"), []
+    for day in (1, 2, 3, 4, 4, 3, 2):
+        with table.job(SCHEMA, partition_by=["day"]) as job:
+            job.write(pa.table({"day": [dt.date(2013, 1, day)], "number": [1]}, SCHEMA))
+        assert job.committed is not None
+        jobs.append(job.committed.job)
+    done = table.compact(apply=True)
+    assert [str(it.action) for it in done] == ["compacted"] * 3
+    last, _ = freshness.last_commit(table)
+    assert last is not None
+    assert last.job in jobs
 
 
 def test_an_empty_place_is_not_fresh(

@@ -1,5 +1,6 @@
 """Check of what Hadoop's committers wrote, by the ledger's reports and ``_SUCCESS``."""
 
+import datetime as dt
 import json
 from typing import Any
 
@@ -8,8 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dagster_zero_rename import ZeroRenameResource, manifest_check
+from dagster_zero_rename import ZeroRenameResource, freshness_check, heads_sensor, manifest_check
 from zero_rename.committer import InvalidInputError
+from zero_rename.committer.format.job_spec import Owner
+from zero_rename.s3a.runs import ledger
+from zero_rename.s3a.runs.try_record import COMMITTED, TryRecord, run_uuid
 
 pytestmark = pytest.mark.memory_s3
 
@@ -148,3 +152,51 @@ def test_partitions_of_a_whole_output_are_counted(
 def test_what_cannot_be_checked_is_refused(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInputError, match=said):
         manifest_check(flights, **asked)
+
+
+def freshness(zero: ZeroRenameResource, within: dt.timedelta) -> dg.AssetCheckEvaluation:
+    check = freshness_check(flights, within=within)
+    result = dg.materialize(
+        [flights, check], resources={"zero_rename": zero}, selection=dg.AssetSelection.checks(check)
+    )
+    (found,) = result.get_asset_check_evaluations()
+    return found
+
+
+def test_freshness_goes_by_the_marker(zero: ZeroRenameResource, keys: list[str]) -> None:
+    written = dt.datetime.fromtimestamp(1_359_700_000, dt.UTC)
+    age = dt.datetime.now(dt.UTC) - written
+    hour = dt.timedelta(hours=1)
+    assert not freshness(zero, age - hour).passed
+    found = freshness(zero, age + hour)
+    assert found.passed
+    assert found.metadata["zero_rename/job"].value == JOB
+
+
+def test_freshness_goes_by_the_ledger_whatever_lies_in_the_root(
+    zero: ZeroRenameResource, keys: list[str]
+) -> None:
+    table = zero.table("flights")
+    tried = TryRecord(run_uuid(), "a run", Owner(), "magic", "replace", ("day=2",))
+    opened = table.run(ledger.open_try(table.root, tried))
+    entry = {"partition": "day=2", "files": 2, "rows": 4}
+    report = {
+        "job": tried.uuid,
+        "committer": "magic",
+        "decided_at": opened.opened_at,
+        "partitions": [entry],
+    }
+    table.run(ledger.close_try(table.root, opened, state=COMMITTED, report=report))
+    found = freshness(zero, dt.timedelta(hours=1))
+    assert found.passed
+    assert found.metadata["zero_rename/job"].value == tried.uuid
+
+
+def test_sensor_that_goes_by_heads_is_refused_where_none_can_come(
+    zero: ZeroRenameResource, keys: list[str]
+) -> None:
+    with (
+        dg.build_sensor_context(resources={"zero_rename": zero}) as context,
+        pytest.raises(InvalidInputError, match="leave no heads by which this sensor"),
+    ):
+        heads_sensor(flights).evaluate_tick(context)

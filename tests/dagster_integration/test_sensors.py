@@ -7,6 +7,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 from dagster._core.definitions.observe import observe
+from dagster._core.test_utils import freeze_time
 
 from dagster_zero_rename import ZeroRenameResource, heads_sensor, observable_table
 from dagster_zero_rename.event_metadata import version_of
@@ -15,16 +16,28 @@ from support.dagster_loads import DAYS, SCHEMA, Load, days, flights
 from zero_rename.committer.format.records.inputs import content_of
 from zero_rename.committer.store.requests import ListedObject
 from zero_rename.orchestration.new_commits import OVERLAP, ListingCursor
+from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.memory_s3
 
 SPEC = dg.AssetSpec("flights", partitions_def=DAYS, metadata={"partition_expr": "day"})
 
 
-def commit(zero: ZeroRenameResource, *wanted: int, mode: str = "append") -> str:
+#: The layouts of tables that others write.
+LAYOUTS = pytest.mark.parametrize("layout", ["directory", "delta"])
+
+
+def opened(zero: ZeroRenameResource, layout: str = "directory") -> Any:
+    table = zero.table("flights")
+    return table if layout == "directory" else DeltaTable(table.root.url)
+
+
+def commit(
+    zero: ZeroRenameResource, *wanted: int, mode: str = "append", layout: str = "directory"
+) -> str:
     """A job of somebody else's with rows of some days of January."""
     dates = [dt.date(2013, 1, day) for day in wanted]
-    with zero.table("flights").job(SCHEMA, partition_by=["day"], mode=mode) as job:
+    with opened(zero, layout).job(SCHEMA, partition_by=["day"], mode=mode) as job:
         job.write(pa.table({"day": dates, "number": list(wanted)}, SCHEMA))
     assert job.committed is not None
     return job.committed.job
@@ -133,6 +146,78 @@ def test_partitions_without_a_key_are_left_out(ticks: Ticks, zero: ZeroRenameRes
         job.write(pa.table({"day": [dt.date(2020, 5, 5)], "number": [1]}, SCHEMA))
     assert ticks().asset_events == []
     assert ticks().skip_message
+
+
+def at(day: int, hour: int) -> Any:
+    """A clock of Dagster that stands still, in January."""
+    return freeze_time(dt.datetime(2013, 1, day, hour, tzinfo=dt.UTC))
+
+
+def jobs_told(found: Any) -> dict[str | None, str]:
+    return {
+        event.partition: event.metadata["zero_rename/job"].value for event in found.asset_events
+    }
+
+
+@LAYOUTS
+def test_partition_whose_window_is_not_over_is_told_once_that_is(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance, layout: str
+) -> None:
+    """Dagster has no key before; others load a day as it goes on, or by another time zone."""
+    days_on_end = dg.DailyPartitionsDefinition(start_date="2013-01-01")
+    spec = dg.AssetSpec("flights", partitions_def=days_on_end, metadata={"partition_expr": "day"})
+    ticks = Ticks(heads_sensor(spec), zero, instance)
+    with at(3, 20):
+        commit(zero, 3, 4, layout=layout)
+        other = commit(zero, 2, layout=layout)
+        assert jobs_told(ticks()) == {"2013-01-02": other}
+        third = commit(zero, 3, layout=layout)
+        assert jobs_told(ticks()) == {}
+    with at(4, 1):
+        assert jobs_told(ticks()) == {"2013-01-03": third}
+        fourth = commit(zero, 4, layout=layout)
+        assert jobs_told(ticks()) == {}
+    with at(5, 1):
+        assert jobs_told(ticks()) == {"2013-01-04": fourth}
+        assert ticks().skip_message
+
+
+def test_month_that_goes_on_is_told_at_its_end_for_each_of_another_dimension(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance
+) -> None:
+    months = dg.MonthlyPartitionsDefinition(start_date="2013-01-01")
+    of_both = dg.MultiPartitionsDefinition(
+        {"month": months, "carrier": dg.StaticPartitionsDefinition(["AA", "UA"])}
+    )
+    spec = dg.AssetSpec(
+        "flights",
+        partitions_def=of_both,
+        metadata={"partition_expr": {"month": "month=%Y-%m", "carrier": "carrier"}},
+    )
+    columns = pa.schema([("month", pa.string()), ("carrier", pa.string()), ("number", pa.int64())])
+    ticks = Ticks(heads_sensor(spec), zero, instance)
+    with at(3, 20):
+        with zero.table("flights").job(columns, partition_by=["month", "carrier"]) as job:
+            rows = {"month": ["2013-01"], "carrier": ["UA"], "number": [1]}
+            job.write(pa.table(rows, columns))
+        assert job.committed is not None
+        assert ticks().asset_events == []
+    with freeze_time(dt.datetime(2013, 2, 1, 1, tzinfo=dt.UTC)):
+        assert jobs_told(ticks()) == {"UA|2013-01-01": job.committed.job}
+
+
+@LAYOUTS
+def test_compaction_is_not_told_and_hides_no_load(
+    zero: ZeroRenameResource, instance: dg.DagsterInstance, layout: str
+) -> None:
+    ticks = Ticks(heads_sensor(SPEC), zero, instance)
+    commit(zero, 1, 2, layout=layout)
+    first = commit(zero, 1, layout=layout)
+    ticks()
+    second = commit(zero, 2, layout=layout)
+    done = opened(zero, layout).compact(apply=True)
+    assert [str(it.action) for it in done] == ["compacted", "compacted"]
+    assert jobs_told(ticks()) == {"2013-01-02": second} != {"2013-01-01": first}
 
 
 def test_an_asset_without_partitions_has_one_event_a_commit(
