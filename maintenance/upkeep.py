@@ -185,7 +185,7 @@ def _gc(table: Table, done: Upkeep, apply: bool) -> None:
 
 
 def _sort(job: SettledJob, done: Upkeep) -> None:
-    said = f"{job.job}: {escaped(job.detail)}"
+    said = f"{job.job}: {escaped(job.detail)}" if job.job else escaped(job.detail)
     if job.is_unsettled:
         (done.person if job.is_lasting else done.again).append(said)
     elif job.outcome == "left":

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import (
@@ -13,7 +14,7 @@ from airflow.providers.common.compat.sdk import (
     conf,
 )
 
-from ..committer.errors import InvalidInputError, counted
+from ..committer.errors import InvalidInputError, ZeroRenameError, counted
 from ..committer.format.job_spec import NOBODY
 from ..orchestration.runs.arguments import Parser, read_flag, read_policy, read_seconds, read_text
 from ..orchestration.runs.partitions import listed_partitions
@@ -49,7 +50,8 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
     ``runs`` with ``dag_id``, ``task_id``, ``run_id``, ``rank``, ``attempt``, ``job``, ``rows``,
     ``visible`` and ``gave_way``, ``settled``, ``settlement``), ``left_off``, ``unread`` (what could
     not be read, and why), ``notes``; and ``unresolved`` and ``unread``, how many there are. The
-    XCom ``markdown`` has it as a page. Both are there also where the task fails.
+    XCom ``markdown`` has it as a page. Both are there also where the task fails. A table that
+    cannot be looked at fails the task once the others are looked at.
 
     :param tables: as in :class:`.PurgeStaleUploadsOperator`; ``None``: all below the connection's
         table root. (templated)
@@ -85,10 +87,12 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
         self.note_arguments()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Look at every table, then fail if that is asked for.
+        """Look at every table, then fail if that is asked for, or one could not be looked at.
 
         :raises AirflowFailException: a conflict is not settled, or a record could not be read, and
             ``fail_on`` is ``unresolved``; or a call that cannot be right.
+        :raises ZeroRenameError: of the first table that could not be looked at, with those of
+            others as notes.
         """
         from ..maintenance.conflicts import capped, conflicts_as_markdown, not_settled
 
@@ -99,7 +103,15 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
                     f"Invalid fail_on {self.fail_on!r}. Nothing was looked at.",
                     remedy="Give 'unresolved', or leave fail_on out.",
                 )
-            found = self._find(ZeroRenameHook(self.zero_rename_conn_id))
+            looks = self._looks(ZeroRenameHook(self.zero_rename_conn_id))
+        found: list[ConflictReport] = []
+        errors: list[ZeroRenameError] = []
+        for look in looks:
+            try:
+                found += look()
+            except ZeroRenameError as error:
+                self.log.error("%s", error)
+                errors.append(error)
         page = conflicts_as_markdown(found)
         self.log.info("%s", page)
         report = {
@@ -110,23 +122,30 @@ class FindConflictsOperator(TaskArguments, BaseOperator):
         }
         ti: Any = context["ti"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
         ti.xcom_push(key="markdown", value=page)
-        if self.fail_on and (said := not_settled(found)):
+        said = not_settled(found) if self.fail_on else ""
+        if said or errors:
             # What a task returns is kept only where it succeeds.
             ti.xcom_push(key="return_value", value=report)
+        if errors:
+            for other in errors[1:]:
+                errors[0].add_note(str(other))
+            raise errors[0]
+        if said:
             raise AirflowFailException(
                 f"{said} Conflicts are settled by ResolveConflictsOperator, or `zero-rename "
                 "resolve`."
             )
         return report
 
-    def _find(self, hook: ZeroRenameHook) -> list[ConflictReport]:
+    def _looks(self, hook: ZeroRenameHook) -> list[Callable[[], list[ConflictReport]]]:
+        """Return a look at each table, none of which keeps the others from being looked at."""
         from ..maintenance.conflicts import find_at, find_below
 
         if self.tables is None:
             places = [(hook.get_table(place.root.url), place) for place in hook.destinations()]
-            return [it for table, place in places for it in find_at(table, place, self.since)]
+            return [partial(find_at, table, place, self.since) for table, place in places]
         named = [hook.get_table(name) for name in self.tables]
-        return [it for table in named for it in find_below(table, hook.get_table, self.since)]
+        return [partial(find_below, table, hook.get_table, self.since) for table in named]
 
 
 class ResolveConflictsOperator(TaskArguments, BaseOperator):

@@ -13,7 +13,14 @@ from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from support.airflow import Connect, Tables, run_task, task_context
-from zero_rename.committer import InvalidInputError, Owner, RunRank, SupersededRunError, Table
+from zero_rename.committer import (
+    DamagedError,
+    InvalidInputError,
+    Owner,
+    RunRank,
+    SupersededRunError,
+    Table,
+)
 from zero_rename.committer.format.layout import TableRoot
 from zero_rename.committer.format.settling import SettledRuns
 from zero_rename.committer.store.requests import Put
@@ -104,6 +111,22 @@ def rows(table: Table | DeltaTable) -> int:
 
 
 class TestFind:
+    @pytest.mark.parametrize("named", [{}, {"tables": ["damaged", "flights"]}], ids=["all", "two"])
+    def test_table_that_cannot_be_looked_at_does_not_hide_the_conflicts_of_others(
+        self, tables: Tables, connection: str, named: dict[str, Any]
+    ) -> None:
+        late_backfill(tables)
+        tables.load(1, name="damaged")
+        root = tables.table("damaged").root
+        tables.bucket.put(root.table_key, b"{}")
+        task = FindConflictsOperator(task_id="find", zero_rename_conn_id=connection, **named)
+        context, pushed = task_context(task), dict[str, Any]()
+        context["ti"].xcom_push = lambda key, value: pushed.update({key: value})
+        with pytest.raises(DamagedError, match=root.table_key):
+            run_task(task, context)
+        assert pushed["return_value"]["unresolved"] == 1
+        assert tables.url() in pushed["markdown"]
+
     def test_late_backfill_is_reported_with_its_runs(self, tables: Tables, connection: str) -> None:
         newer, older = late_backfill(tables)
         report, pushed = find(connection)
