@@ -223,11 +223,11 @@ def raised_protocol(schema: pa.Schema, now: LogProtocol) -> LogProtocol | None:
         return None
     if now.writer not in (1, 2, 7) or now.reader == 2:
         raise TableMismatchError(
-            "Columns of local times need Delta's feature timestampNtz, and the table's protocol, "
-            f"reader {now.reader} and writer {now.writer}, implies features that are not supported "
-            "here. Nothing was written.",
-            remedy="Switch timestampNtz on by the engine that made the table "
-            "(delta.feature.timestampNtz=supported), or write times with a zone.",
+            "Columns of local times need a feature of Delta's that the table has not switched on "
+            f"(delta.feature.timestampNtz), and its protocol, reader {now.reader} and writer "
+            f"{now.writer}, implies others that are not supported here. Nothing was written.",
+            remedy="Set the table's property delta.feature.timestampNtz to 'supported' by the "
+            "engine that made it, or write times with a zone.",
         )
     implied = now.writer_features or (_OF_WRITER_2 if now.writer == 2 else frozenset())
     return LogProtocol(3, 7, readers | _LOCAL_TIMES, implied | _LOCAL_TIMES)
