@@ -95,6 +95,8 @@ class LogChange:
     :param told: what the entry says besides for whoever asks what the job did, as JSON.
     :param emptied: of a restore: ranks that transactions keep of partitions from then on, and
         kept otherwise before.
+    :param own: jobs of the same application, committed since the base: their entries overtake
+        nothing.
     :param joins: of a job that makes the table: if another job makes the same table first, this
         one adds to it, and is judged as any other job.
     """
@@ -122,6 +124,7 @@ class LogChange:
     told: Mapping[str, Any] = field(default_factory=dict)
     emptied: Mapping[Partition, PartitionRanks] = field(default_factory=dict)
     joins: bool = False
+    own: frozenset[str] = frozenset()
 
     @property
     def depth(self) -> LogDepth:

@@ -161,6 +161,7 @@ def hand_over(change: LogChange) -> bytes:
             "settles": settles_as_json(change.settles),
             "owner": dict(change.owner),
             "told": dict(change.told),
+            "own": sorted(change.own),
         },
         ensure_ascii=False,
     ).encode()
@@ -216,4 +217,5 @@ def take_over(body: bytes, key: str) -> LogChange:
         read_settles(members.get("settles", []), key),
         owner if isinstance(owner, dict) else {},
         told if isinstance(told, dict) else {},
+        own=frozenset(given.texts("own")) if given.has("own") else frozenset(),
     )

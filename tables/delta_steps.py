@@ -713,6 +713,7 @@ def _change(
         settles={place: it for place, it in settles.items() if replaced.has(place)},
         owner=owner_members(spec.owner),
         told=_told(opened),
+        own=frozenset(spec.base.own if spec.base is not None else ()),
     )
 
 

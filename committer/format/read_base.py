@@ -6,9 +6,10 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Annotated
 
 from ..errors import InvalidInputError
-from .records.marks import Count
+from .records.marks import DEFAULTED, Count
 from .records.typed_json import Unfit, from_members
 
 
@@ -27,6 +28,8 @@ class ReadBase:
         refused where it shows other files by then, whoever wrote them. ``None``: nothing was
         listed, since readers of the table went by heads alone.
     :param log_version: of a table that is kept in a log: the version that was read.
+    :param own: jobs that whoever has read it has committed since, in such a table: their entries
+        are no conflicts.
     """
 
     table: str | None
@@ -34,6 +37,7 @@ class ReadBase:
     whole: bool = True
     listed: Mapping[str, str] | None = None
     log_version: Count | None = None
+    own: Annotated[tuple[str, ...], DEFAULTED] = ()
 
     def version(self, partition: str) -> int | None:
         """The version at which a partition was read; ``None``: it was not read."""

@@ -47,6 +47,8 @@ T = TypeVar("T")
 logger = logging.getLogger("zero_rename.spark.reading.table_reads")
 #: Filters kept of one table. Beyond, all partitions count as read.
 _MOST_FILTERS = 100
+#: Jobs kept of one table. An older one counts as another application's.
+_MOST_JOBS = 1000
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,13 @@ class Noted:
     :param filters: conditions that were read by: partitions that may fit one and have no version
         were not there.
     :param ended: a write has ended since the table was loaded last.
+    :param own: the newest jobs that the application has committed since.
     """
 
     base: ReadBase
     filters: tuple[str, ...] = ()
     ended: bool = False
+    own: tuple[str, ...] = ()
 
     def read(self, base: ReadBase, partition_filter: str | None) -> Noted:
         """After a reader has planned on a state.
@@ -98,14 +102,16 @@ class Noted:
                 versions[change.partition] = None
             elif self.base.read_at(change.partition) == change.version - 1:
                 versions[change.partition] = change.version
-        return replace(self, base=replace(self.base, versions=versions), ended=True)
+        own = self.own if done is None else (*self.own, done.job)[-_MOST_JOBS:]
+        return replace(self, base=replace(self.base, versions=versions), ended=True, own=own)
 
     def base_of(self, opened: OpenedJob) -> ReadBase:
         """What a write goes by that has just opened."""
         schema, by = opened.schema, opened.partition_by
         if opened.log is not None:
             # No head tells which partitions there are: those that a filter let through count, too.
-            return replace(self.base, whole=self.base.whole or bool(self.filters))
+            whole = self.base.whole or bool(self.filters)
+            return replace(self.base, whole=whole, own=self.own)
         selected = [selected_partitions(text, schema, by) for text in self.filters]
         late = {
             partition: 0

@@ -68,6 +68,32 @@ def test_replace_removes_what_is_live_as_it_commits(table: LogTable) -> None:
     assert len(replaced.entry.of(RemoveFile)) == 1
 
 
+@pytest.mark.parametrize("given", [{"replaced": day("1")}, {"replaced": ALL}, {"reads": ALL}])
+def test_entry_of_its_own_application_overtakes_no_job_and_that_of_another_does(
+    table: LogTable, given: dict[str, Any]
+) -> None:
+    def own(job: LogChange) -> LogChange:
+        return replace(job, own=frozenset({"mine", "changed"}))
+
+    for name, changes in (("mine", {}), ("changed", {"metadata": COLUMNS})):
+        job = own(table.job("1", **given))
+        table.commit(table.job("1", job=name, replaced=day("1"), **changes))
+        table.commit(take_over(hand_over(job), "key"))
+    job = own(table.job("1", **given))
+    table.append("1")
+    with pytest.raises(CommitConflictError):
+        table.commit(job)
+
+
+def test_columns_that_its_own_application_has_changed_are_a_conflict_of_a_job_that_changes_them(
+    table: LogTable,
+) -> None:
+    job = table.job("1", metadata=COLUMNS, own=frozenset({"mine"}))
+    table.append("1", job="mine", metadata=COLUMNS)
+    with pytest.raises(CommitConflictError, match="changed the columns"):
+        table.commit(job)
+
+
 def test_replace_after_an_append_to_its_partition_is_a_conflict(table: LogTable) -> None:
     job = table.job("1", replaced=day("1"))
     table.append("1")

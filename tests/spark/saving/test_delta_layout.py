@@ -14,7 +14,7 @@ from zero_rename.committer.errors import CommitConflictError, InvalidInputError,
 from zero_rename.committer.format.handoff import Handoff
 from zero_rename.committer.format.job_spec import TableLayout
 from zero_rename.committer.format.layout import TableRoot
-from zero_rename.spark import delete, load, save
+from zero_rename.spark import delete, load, merge, save
 from zero_rename.tables import DeltaTable
 
 pytestmark = pytest.mark.spark
@@ -59,6 +59,31 @@ def test_what_the_application_has_read_is_held_against_its_overwrite(spark: Any,
     assert found(load(spark, url)) == [(11, "a"), (12, "a"), (13, "b"), (14, "a")]
     # Its own overwrite is no change of another job.
     save(load(spark, url).where("n > 12"), url, mode="overwrite", layout="delta")
+
+
+def test_own_commits_since_the_application_has_read_are_no_conflicts(spark: Any, url: str) -> None:
+    more = spark.createDataFrame([(7, "a"), (8, "b")], "n int, p string")
+    assert load(spark, url).count() == 3
+    save(more.where("p = 'a'"), url, layout="delta")
+    merge(more.where("p = 'b'"), url, on=["n"])
+    save(more, url, mode="overwrite", layout="delta")
+    for where in ("p = 'a'", "p = 'b'"):
+        save(
+            more.where(where),
+            url,
+            mode="overwrite",
+            layout="delta",
+            options={"replaceWhere": where},
+        )
+    replaces: dict[str, Any] = {"mode": "overwrite", "layout": "delta"}
+    replaces["options"] = {"replaceTable": "true"}
+    for _ in range(2):
+        save(more, url, **replaces)
+    with DeltaTable(url).job() as other:
+        other.write(more.selectExpr("n", "'c' as p").toArrow())
+    with pytest.raises(CommitConflictError, match="p=c"):
+        save(more, url, **replaces)
+    assert [row for row in found(load(spark, url)) if row[1] != "c"] == [(7, "a"), (8, "b")]
 
 
 def test_a_saved_frame_is_made_of_what_the_application_has_loaded(
