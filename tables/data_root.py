@@ -13,9 +13,10 @@ from ..committer.format.layout import TableRoot
 from ..committer.store.fast_root import FastRoot
 from ..committer.store.requests import Step
 from ..committer.upkeep.checkpoint import DataRootChange, not_durable
-from ..layouts.delta.data_roots import data_root_of, with_data_root
+from ..layouts.delta.data_roots import data_root_of, roots_of, with_data_root
 from ..layouts.delta.delta_layout import DeltaLayout
 from ..layouts.delta.root_marks import owner_of
+from ..log.actions import LogMetadata
 from ..log.opening import LogDepth, open_log
 from ..log.replay import LogState
 from .delta_files import snapshot_of
@@ -76,6 +77,15 @@ def kept_data_root(root: TableRoot, state: LogState, asked: FastRoot | None) -> 
             f"{root.url} '{asked}' --apply",
         )
     return there
+
+
+def reached_as_now(layout: DeltaLayout, then: LogMetadata) -> Step[LogMetadata]:
+    """Return former columns and properties of a table with its present data roots: a root may be
+    reached otherwise by now."""
+    if not roots_of(LogState(metadata=then)):
+        return then
+    now = (yield from open_log(layout, LogDepth.BLIND)).state.metadata
+    return then if now is None else layout.restored(then, now)
 
 
 def change_data_root(

@@ -111,7 +111,7 @@ from ..log.opening import LogDepth, OpenedLog, list_log, open_log, read_entries
 from ..log.repairing import RepairedEntry, repair_log
 from ..log.scope import ALL
 from ..log.searching import find_run
-from .data_root import change_data_root, check_data_root, kept_data_root
+from .data_root import change_data_root, check_data_root, kept_data_root, reached_as_now
 from .delta_adopt import adopt_directory, plan_adoption
 from .delta_checkpoint import DeltaCheckpointer
 from .delta_conflicts import find_log_conflicts
@@ -305,6 +305,10 @@ class DeltaTable(ChangeableTable):
         """
         version = None if as_of is None else self.version_at(as_of)
         opened = self._found(self._open(LogDepth.BLIND, version))
+        if version is not None:
+            assert opened.state.metadata is not None
+            metadata = self.run(reached_as_now(self._layout, opened.state.metadata))
+            opened = replace(opened, state=replace(opened.state, metadata=metadata))
         return OpenedTable(self.root, self._layout, opened, self.run)
 
     def version_at(self, past: AsOf) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +23,8 @@ from .delta_files import partition_name, snapshot_of
 class OpenedTable:
     """A table at one version.
 
-    :param opened: the log at that version, with or without its files.
+    :param opened: the log at that version, with or without its files; a former one with the data
+        roots that the table has now.
     :param run: carries out a step on the table's store.
     """
 
@@ -54,4 +55,5 @@ class OpenedTable:
             return partitions is None or partition_name(partition, schema, by) in partitions
 
         state = self.run(read_files(self.layout, self.opened, wanted)).state
+        state = replace(state, metadata=self.opened.state.metadata)
         return snapshot_of(self.root, self.layout, state, partitions)

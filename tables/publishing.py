@@ -29,6 +29,7 @@ from ..log.opening import LogDepth, list_log, open_log, read_entries
 from ..log.publishing import publish_job, read_waiting
 from ..log.ranks import LogSupersededError
 from ..log.replay import LogState
+from .data_root import reached_as_now
 from .delta_files import partition_name
 from .delta_ranks import superseded_by
 from .delta_steps import checkpoint_where_due, committed, tell_overwritten
@@ -99,12 +100,13 @@ def rows_of_job(root: TableRoot, layout: DeltaLayout, job: str) -> Step[LogState
     if waiting is not None:
         metadata, adds = waiting.change.columns, waiting.change.adds
         version = waiting.change.base.version
-        assert metadata is not None
     else:
         entry, _ = yield from _entry_of(root, layout, job, "read")
         opened = yield from open_log(layout, LogDepth.BLIND, entry.version)
         metadata, version = opened.state.metadata, entry.version
         adds = tuple(it for it in entry.of(AddFile) if it.tags.get("job") == job)
+    assert metadata is not None
+    metadata = yield from reached_as_now(layout, metadata)
     files = {it.path: it for it in adds}
     return LogState(version, metadata=metadata, files=files)
 

@@ -39,6 +39,7 @@ from ..log.job_steps import withdraw_job
 from ..log.publishing import WaitingJob, hand_over_job, kept_for, read_waiting
 from ..log.replay import LogState
 from ..log.searching import JobVerdict, find_run
+from .data_root import reached_as_now
 from .delta_files import name_told, rows_of_add
 
 
@@ -100,7 +101,9 @@ def abort_waiting(layout: DeltaLayout, waiting: WaitingJob, now: int) -> Step[Jo
     job = waiting.change.job
     verdict = yield from withdraw_job(layout, job, waiting.opened_at, new_job_id(), now)
     if verdict.entry is None:
-        state = LogState(metadata=waiting.change.columns)
+        assert waiting.change.columns is not None
+        metadata = yield from reached_as_now(layout, waiting.change.columns)
+        state = LogState(metadata=metadata)
         own = tuple(f"{folder}{job}/" for folder in layout.data_folders(state))
         keys = (layout.key_of(it.path, state) for it in waiting.change.adds)
         try:

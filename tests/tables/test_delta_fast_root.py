@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -64,6 +64,14 @@ def write(table: DeltaTable, data: pa.Table, **options: Any) -> Any:
     with table.job(data.schema, partition_by=["day"], **options) as job:
         job.write(data)
     return job.committed
+
+
+def unpublished(table: DeltaTable, data: pa.Table) -> str:
+    """Write a job that waits; return its id."""
+    with table.job(data.schema, publish=False) as job:
+        job.write(data)
+    assert job.unpublished is not None
+    return job.unpublished.job
 
 
 def values(table: DeltaTable) -> list[int]:
@@ -440,6 +448,25 @@ class TestChange:
         assert values(on(store)) == [1, 2, 3, 4]
         assert sorted(actions(COPIED, checkpoint(store))) == ["day=1", "day=2"]
         assert values(on(store)) == [1, 2, 3, 4]
+
+    def test_former_states_and_waiting_jobs_are_read_from_a_root_that_is_reached_otherwise(
+        self, stores: FastStores
+    ) -> None:
+        moved = MemoryS3("http://127.0.0.1:2", buckets=cast(MemoryS3, stores.fast).buckets)
+        table = DeltaTable(URL, stores.durable.client())
+        write(table, rows(1), data_root=stores.data_root)
+        job = write(table, rows(2), mode="overwrite").job
+        waits = [unpublished(table, rows(it, day="2")) for it in (3, 4)]
+        stores.fast_end.close()
+        with answering(moved):
+            table = DeltaTable(URL, stores.durable.client())
+            table.set_data_root(f"s3://fast/scratch?endpoint={moved.endpoint}", apply=True)
+            found = [table.scan(as_of=0), table.scan(job=job), table.scan(job=waits[0])]
+            assert [it.to_arrow()["value"].to_pylist() for it in found] == [[1], [2], [3]]
+            table.abort(waits[1])
+            assert len(stores.keys(moved, "fast")) == 4
+            table.publish(waits[0])
+            assert values(table) == [2, 3]
 
     def test_change_is_made_beside_a_job_that_is_open(self, store: MemoryStore) -> None:
         change = before_entry(lambda: on(store).set_data_root(None, apply=True))
